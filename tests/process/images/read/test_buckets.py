@@ -51,32 +51,34 @@ def test_an_object_is_read_whole_whatever_its_name(bucket, name):
     assert image.facts == FileFacts(len(CONTENT), None, hashlib.sha256(CONTENT).hexdigest())
 
 
-def test_what_is_not_there_is_not_found(bucket):
-    assert refusal(read, "s3://photos/day/gone.jpg").reason is Reason.NOT_FOUND
-    assert refusal(read, "s3://no-such-bucket/a.jpg", "s3://no-such-bucket/").reason is Reason.NOT_FOUND
-
-
-def test_an_empty_object_and_one_beyond_the_cap(bucket):
-    bucket.put("day/empty.jpg", b"")
-    bucket.put("day/cap.jpg", bytes(MAX_BYTES))
-    bucket.put("day/large.jpg", bytes(MAX_BYTES + 1))
-    assert refusal(read, "s3://photos/day/empty.jpg").reason is Reason.EMPTY
-    assert len(read("s3://photos/day/cap.jpg").data) == MAX_BYTES
-    assert refusal(read, "s3://photos/day/large.jpg").reason is Reason.TOO_LARGE_BYTES
-
-
 @pytest.mark.parametrize(
-    "location",
-    ["s3://photos/other.jpg", "s3://photos/days/a.jpg", "s3://photos/day/../other.jpg", "gs://photos/day/a.jpg",
-     "s3://other/day/a.jpg", "s3://photos", "s3://user:key@photos/day/a.jpg"],
-)  # fmt: skip
-def test_only_what_lies_below_a_place_is_read(bucket, location):
-    bucket.put("other.jpg", CONTENT)
-    assert refusal(read, location).reason is Reason.LOCATION_NOT_ALLOWED
-
-
-def test_a_folder_is_no_image(bucket):
-    assert refusal(read, "s3://photos/day/").reason is Reason.NOT_REGULAR_FILE
+    ("location", "reason"),
+    [
+        ("s3://photos/day/empty.jpg", Reason.EMPTY),
+        ("s3://photos/day/large.jpg", Reason.TOO_LARGE_BYTES),
+        ("s3://photos/day/gone.jpg", Reason.NOT_FOUND),
+        ("s3://no-such-bucket/a.jpg", Reason.NOT_FOUND),
+        ("s3://photos/day/", Reason.NOT_REGULAR_FILE),
+        *(
+            (f"s3://{other}", Reason.LOCATION_NOT_ALLOWED)
+            for other in ("photos/other.jpg", "photos/days/a.jpg", "photos")
+        ),
+        *((f"s3://{other}", Reason.LOCATION_NOT_ALLOWED) for other in ("other/day/a.jpg", "user:key@photos/day/a.jpg")),
+        ("s3://photos/day/../other.jpg", Reason.LOCATION_NOT_ALLOWED),
+        ("gs://photos/day/a.jpg", Reason.LOCATION_NOT_ALLOWED),
+    ],
+)
+def test_only_objects_below_a_place_and_of_a_limited_size_are_read(bucket, location, reason):
+    for name, size in (
+        ("day/empty.jpg", 0),
+        ("day/large.jpg", MAX_BYTES + 1),
+        ("day/cap.jpg", MAX_BYTES),
+        ("other.jpg", 9),
+    ):
+        bucket.put(name, bytes(size))
+    places = ("s3://photos/day/", "s3://no-such-bucket/")
+    assert refusal(read, location, *places).reason is reason
+    assert len(read("s3://photos/day/cap.jpg").data) == MAX_BYTES
 
 
 def test_without_credentials_nothing_is_read_and_none_are_told(monkeypatch):

@@ -37,27 +37,20 @@ def read_all(prefetch, chunk):
 
 
 def test_images_come_by_their_refs_and_each_is_fetched_once(server, prefetch):
-    first, second = chunk_of(server, 1, 20), chunk_of(server, 2, 20)
-    for chunk in (first, second, first, second):  # told twice: by the listener and by the lane
+    first, second, other = chunk_of(server, 1, 20), chunk_of(server, 2, 20), chunk_of(server, 3, 2)
+    for chunk in (first, second, first, second):  # told twice: by the listener and by the worker
         prefetch.expect(chunk)
-    for chunk in (first, second):
+    for chunk in (other, first, second):  # what nobody expected is read all the same
         assert read_all(prefetch, chunk) == [ref.image_id for ref in chunk.refs]
+    prefetch.expect(second)  # late
     assert set(server.hits.values()) == {1}
-
-
-def test_a_chunk_that_is_told_late_is_not_fetched_again(server, prefetch):
-    chunk = chunk_of(server, 1, 5)
-    prefetch.expect(chunk)
-    read_all(prefetch, chunk)
-    prefetch.expect(chunk)
-    assert (sum(server.hits.values()), prefetch._started) == (5, {})
-
-
-def test_what_nobody_expected_is_read_all_the_same(server, prefetch):
-    expected, other = chunk_of(server, 1, 20), chunk_of(server, 2, 2)
-    prefetch.expect(expected)
-    assert read_all(prefetch, other) == ["2-0", "2-1"]
-    assert read_all(prefetch, expected) == [ref.image_id for ref in expected.refs]
+    bad = chunk_of(server, 4, 3)
+    del server.answers["/4-1.jpg"]
+    prefetch.expect(bad)
+    assert prefetch.read(bad.refs[0]).data == b"4-0"
+    with pytest.raises(BadImage) as caught:
+        prefetch.read(bad.refs[1])
+    assert (caught.value.reason, prefetch.read(bad.refs[2]).data) == (Reason.NOT_FOUND, b"4-2")
 
 
 def test_reads_go_on_beside_each_other_and_no_more_are_begun_than_two_for_each_thread(server, prefetch):
@@ -84,17 +77,6 @@ def test_no_more_is_begun_while_much_is_held(server, prefetch, monkeypatch):
         held = [future for future in prefetch._started.values() if future.done()]
         assert len(held) <= 2 * CONCURRENCY
     assert read_all(prefetch, chunk.of(chunk.refs[5:])) == [ref.image_id for ref in chunk.refs[5:]]
-
-
-def test_a_bad_image_is_told_apart_from_its_neighbours(server, prefetch):
-    chunk = chunk_of(server, 1, 3)
-    del server.answers["/1-1.jpg"]
-    prefetch.expect(chunk)
-    assert prefetch.read(chunk.refs[0]).data == b"1-0"
-    with pytest.raises(BadImage) as caught:
-        prefetch.read(chunk.refs[1])
-    assert caught.value.reason is Reason.NOT_FOUND
-    assert prefetch.read(chunk.refs[2]).data == b"1-2"
 
 
 def test_local_files_are_left_alone(server, prefetch, tmp_path):

@@ -27,11 +27,28 @@ def test_objects_are_named_and_placed_in_the_upright_picture():
         DetectedObject("dog", 1, 0.5, 0.5, 0.0, 0.5, 0.5),
     )
     assert (found.label, found.score, found.details) == ("cat", 0.75, '{"min_score": 0.05}')
+    assert decoder().decode(torch.zeros(0, 12), []) == []
 
 
-def test_an_image_without_objects_is_a_prediction():
-    (found,) = decoder().decode(torch.zeros(1, 12), [WIDE])
-    assert (found.label, found.score, found.objects) == (None, None, ())
+NONE = (0,) * 6
+LEFT, RIGHT = (0, 30, 50, 60, 0.5, 2), (50, 30, 90, 60, 0.6, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "objects", "kept"),
+    [
+        ({}, (NONE, NONE), []),  # which is a prediction all the same
+        ({}, ((10, 0, 20, 24, 0.9, 0), (20, 40, 10, 50, 0.8, 0)), []),  # above the picture, and without an area
+        ({}, (LEFT, RIGHT), [("dog", 0.6), ("2", 0.5)]),  # a class without a label is named by its number
+        ({"labels": ()}, (LEFT, NONE), [("2", 0.5)]),
+        ({"max_objects": 1}, (LEFT, RIGHT), [("dog", 0.6)]),
+        ({}, ((0, 30, 50, 60, 1.0004, 0), NONE), [("cat", 1.0)]),  # rounding made the score larger than one
+    ],
+)
+def test_what_is_kept_of_an_image(given, objects, kept):
+    (found,) = decoder(**given).decode(rows(*objects), [WIDE])
+    assert [(one.label, pytest.approx(one.score)) for one in found.objects] == kept
+    assert (found.label, found.score) == ((found.objects[0].label, found.objects[0].score) if kept else (None, None))
 
 
 @pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
@@ -52,23 +69,6 @@ def test_a_box_that_a_head_of_ones_own_makes_of_a_division_by_zero_rejects_its_i
     assert [one is None for one in found] == [False, True]
 
 
-def test_boxes_without_an_area_and_beside_the_picture_are_no_objects():
-    above, inverted = (10, 0, 20, 24, 0.9, 0), (20, 40, 10, 50, 0.8, 0)
-    (found,) = decoder().decode(rows(above, inverted), [WIDE])
-    assert found.objects == ()
-
-
-def test_a_class_without_a_label_is_named_by_its_number():
-    (found,) = decoder().decode(rows((0, 30, 50, 60, 0.5, 2), (50, 30, 90, 60, 0.5, 1)), [WIDE])
-    assert [one.label for one in found.objects] == ["dog", "2"]
-    assert decoder(labels=()).decode(rows((0, 30, 50, 60, 0.5, 2), (0,) * 6), [WIDE])[0].label == "2"
-
-
-def test_at_most_so_many_objects_are_kept():
-    (found,) = decoder(max_objects=1).decode(rows((0, 30, 50, 60, 0.5, 0), (50, 30, 90, 60, 0.6, 1)), [WIDE])
-    assert [one.label for one in found.objects] == ["dog"]
-
-
 def test_boxes_with_their_own_suppression_are_not_suppressed_again():
     twice = rows((0, 30, 50, 60, 0.5, 0), (0, 30, 50, 60, 0.6, 0))
     assert len(decoder().decode(twice, [WIDE])[0].objects) == 2
@@ -86,19 +86,10 @@ def test_outputs_are_split_as_they_were_joined():
     assert [part.tolist() for part in parts] == [first.tolist(), second.tolist()]
 
 
-def test_no_images_give_nothing():
-    assert decoder().decode(torch.zeros(0, 12), []) == []
-
-
 def test_a_class_or_a_score_that_is_none_is_an_error_of_its_image():
     for bad in ((0, 30, 50, 60, 0.5, 0.5), (0, 30, 50, 60, 2.0, 0)):
         with pytest.raises(ValueError, match="between 0 and 1|whole numbers"):
             decoder().decode(rows(bad, (0,) * 6), [WIDE])
-
-
-def test_a_score_that_rounding_made_larger_than_one_is_one():
-    (found,) = decoder().decode(rows((0, 30, 50, 60, 1.0004, 0), (0,) * 6), [WIDE])
-    assert found.objects[0].score == found.score == 1.0
 
 
 def test_another_number_of_boxes_than_at_the_build_is_an_error():

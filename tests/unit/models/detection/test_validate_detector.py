@@ -87,57 +87,34 @@ def test_the_number_of_labels_is_that_of_the_classes(head, shape):
         complete(head, shape, 4)
 
 
-def test_scores_above_one_are_those_of_another_head():
-    with pytest.raises(ModelError, match="--head yolo gives a score of 40: scores are between 0 and 1"):
-        complete("yolo", (6, 1), rows=torch.tensor([[1.0, 1, 1, 1, 40, 0]]))
-
-
-def test_a_class_without_a_label_is_refused():
-    with pytest.raises(ModelError, match="gives class 3, and there are 3 labels"):
-        complete("boxes", (1, 6), 3, rows=torch.tensor([[0.0, 0, 9, 9, 0.5, 3]]))
-
-
-def test_a_head_of_ones_own_that_fails_is_refused_with_what_it_got():
-    def head(outputs):
-        raise KeyError("oops")
-
-    with pytest.raises(ModelError, match=r"--head my:head failed on outputs of \(85, 22, 22\): KeyError: 'oops'"):
-        complete("my:head", (85, 22, 22), own=head)
+def raise_key_error(outputs):
+    raise KeyError("oops")
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("head", "row", "own", "message"),
     [
-        ((0.0, 0, 9, 9, 0.5, 0.7), "the class 0.7: classes are whole numbers"),
-        ((0.0, 0, 9, 9, 0.5, -1.0), "the class -1: classes are whole numbers"),
-        ((0.0, 0, 9, 9, 0.5, 1e10), "the class 1e.10: classes are whole numbers from 0 to 99,999"),
-        ((0.0, 0, 9, 9, 1.5, 0.0), "a score of 1.5"),
+        ("my:head", (0.0, 0, 9, 9, 0.5, 0.7), list, "my:head gives the class 0.7: classes are whole numbers"),
+        ("my:head", (0.0, 0, 9, 9, 0.5, -1.0), list, "my:head gives the class -1: classes are whole numbers"),
+        (
+            "my:head",
+            (0.0, 0, 9, 9, 0.5, 1e10),
+            list,
+            "gives the class 1e.10: classes are whole numbers from 0 to 99,999",
+        ),
+        ("my:head", (0.0, 0, 9, 9, 1.5, 0.0), list, "my:head gives a score of 1.5"),
+        ("my:head", (0.0,) * 6, raise_key_error, r"my:head failed on outputs of \(1, 6\): KeyError: 'oops'"),
+        ("boxes", (0.0, 0, 9, 9, 1.0, 0.9), None, "the class 0.9"),  # boxes, classes, scores: the order of torchvision
+        ("boxes", (0.0, 0, 9, 9, 0.5, 3), None, "boxes gives class 3, and there are 3 labels"),
+        ("yolo5", (1.0, 1, 1, 1, 1, 40), None, "yolo5 gives a score of 40: scores are between 0 and 1"),
     ],
 )
-def test_what_is_no_score_or_class_is_refused(row, message):
-    with pytest.raises(ModelError, match=f"--head my:head gives {message}"):
-        complete("my:head", (1, 6), rows=torch.tensor([row]), own=list)
-
-
-def test_classes_before_scores_are_noticed():
-    """Boxes, classes, scores is the order of torchvision."""
-    outputs = torch.tensor([[0.0, 0, 9, 9, 1.0, 0.9]])
-    with pytest.raises(ModelError, match="the class 0.9"):
-        complete("boxes", (1, 6), rows=outputs)
+def test_what_is_no_score_or_class_is_refused(head, row, own, message):
+    with pytest.raises(ModelError, match=message):
+        complete(head, (1, 6), None if head == "yolo5" else 3, rows=torch.tensor([row]), own=own)
 
 
 def test_outputs_that_could_both_be_boxes_are_refused():
     spec = OutputSpec("detection", "sigmoid", detection=DetectionSpec("detr"))
     with pytest.raises(ModelError, match="of which both could be boxes"):
         complete_detection(spec, [(10, 4), (10, 4)], None)
-
-
-def test_a_head_may_change_what_it_gets():
-    rows = torch.ones(2, 6)
-
-    def head(outputs):
-        outputs[:] = 0
-        return list(outputs)
-
-    complete("my:head", (1, 6), rows=rows, own=head)
-    assert (rows == 1).all()

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from infer_app.models.runtimes.fixed_batch import FixedBatch, as_rows
+from infer_app.models.runtimes.fixed_batch import AdaptiveBatch, FixedBatch, as_rows
 from infer_app.recipe import Size
 from tests.support.networks import SIZE, random_pixels
 
@@ -57,12 +57,58 @@ def test_more_images_or_others_than_it_was_made_for_are_a_bug(model, seen, shape
     assert seen == []
 
 
-def test_warming_up_runs_full_batches(model, seen):
-    model.warm_up(2)
-    assert seen == [(BATCH_SIZE, SIZE, SIZE, 3)] * 2
-
-
 def test_rows_are_flat_float32_whatever_comes_after_the_batch():
     rows = as_rows(torch.arange(12, dtype=torch.float64).reshape(2, 3, 2, 1))
     assert torch.equal(rows, torch.arange(12, dtype=torch.float32).reshape(2, 6))
     assert as_rows(torch.zeros(4)).shape == (4, 1)
+
+
+CPU_MESSAGE = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to"
+CUDA_IN_TORCHSCRIPT = "The following operation failed in the TorchScript interpreter.\nCUDA out of memory. Tried to"
+ERRORS = [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError(CPU_MESSAGE), RuntimeError(CUDA_IN_TORCHSCRIPT)]
+
+
+class Device:
+    """Has memory for so many images at a time; remembers the batches that it opened a model for."""
+
+    def __init__(self, room: int, error: Exception = ERRORS[0]) -> None:
+        self.room = room
+        self.error = error
+        self.opened: list[int] = []
+
+    def open_model(self, batch_size: int) -> FixedBatch:
+        self.opened.append(batch_size)
+        return FixedBatch(self.means, Size.square(SIZE), batch_size)
+
+    def means(self, pixels: torch.Tensor) -> torch.Tensor:
+        if len(pixels) > self.room:
+            raise self.error
+        return pixels.float().mean((1, 2))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_batch_that_does_not_fit_is_halved_and_stays_so(error):
+    device = Device(room=5, error=error)
+    model = AdaptiveBatch(device.open_model, 16)
+    for num_images, room in ((16, 5), (3, 5), (9, 5), (7, 2)):  # at last, memory becomes scarce
+        device.room = room
+        pixels = random_pixels(num_images)
+        torch.testing.assert_close(model(pixels), means(pixels))
+    assert (model.batch_size, device.opened) == (2, [16, 8, 4, 2])
+
+
+def test_one_image_that_does_not_fit_is_an_error():
+    model = AdaptiveBatch(Device(room=0).open_model, 4)
+    with pytest.raises(torch.OutOfMemoryError):
+        model(random_pixels(4))
+    assert model.batch_size == 1
+
+
+def test_another_error_is_the_models_own():
+    def refuse(pixels: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("a bug")
+
+    model = AdaptiveBatch(lambda batch_size: FixedBatch(refuse, Size.square(SIZE), batch_size), 4)
+    with pytest.raises(RuntimeError, match="a bug"):
+        model(random_pixels(2))
+    assert model.batch_size == 4
