@@ -15,29 +15,24 @@ def decode(head, *outputs, activation="none", min_score=0.25):
     return [rows.tolist() for rows in open_head(DetectionSpec(head, min_score), activation, SIZE)(outputs)]
 
 
-def test_boxes_are_taken_as_they_are_without_rows_that_fill_up():
-    cat = [10.0, 20.0, 30.0, 40.0, 0.5, 2.0]
-    empty = [0.0] * 6
-    low = [*cat[:4], 0.125, 1.0]
-    none = [*cat[:4], 0.5, -1.0]
-    assert decode("boxes", torch.tensor([[cat, empty, low], [none, empty, cat]])) == [[cat], [cat]]
+CAT, LOW, NEGATIVE = [10.0, 20, 30, 40, 0.5, 2], [10.0, 20, 30, 40, 0.125, 1], [10.0, 20, 30, 40, 0.5, -1]
+BOX, CENTRE = [1.0, 2, 3, 4], [50.0, 60, 20, 10]
 
 
-def test_boxes_scores_and_classes_may_be_outputs_of_their_own():
-    boxes, scores, classes = torch.tensor([[[1.0, 2, 3, 4]]]), torch.tensor([[0.5]]), torch.tensor([[7.0]])
-    assert decode("boxes", boxes, scores, classes) == [[[1, 2, 3, 4, 0.5, 7]]]
-    with_score = torch.tensor([[[1.0, 2, 3, 4, 0.5]]])
-    assert decode("boxes", with_score, classes) == [[[1, 2, 3, 4, 0.5, 7]]]
-
-
-def test_yolo_has_a_column_for_each_box():
-    columns = torch.tensor([[50.0, 60, 20, 10, 0.5, 0.75], [50, 60, 20, 10, 0.125, 0.0]]).T
-    assert decode("yolo", columns[None]) == [[[40, 55, 60, 65, 0.75, 1]]]
-
-
-def test_yolo5_multiplies_by_the_objectness():
-    rows = torch.tensor([[50.0, 60, 20, 10, 0.5, 0.25, 0.75], [50, 60, 20, 10, 0.25, 0.5, 0.0]])
-    assert decode("yolo5", rows[None]) == [[[40, 55, 60, 65, 0.375, 1]]]
+@pytest.mark.parametrize(
+    ("head", "outputs", "found"),
+    [
+        ("boxes", [[[CAT, [0.0] * 6, LOW], [NEGATIVE, [0.0] * 6, CAT]]], [[CAT], [CAT]]),  # without rows that fill up
+        ("boxes", [[[BOX]], [[0.5]], [[7.0]]], [[[*BOX, 0.5, 7]]]),  # boxes, scores and classes by themselves
+        ("boxes", [[[[*BOX, 0.5]]], [[7.0]]], [[[*BOX, 0.5, 7]]]),
+        ("yolo", [[[*zip([*CENTRE, 0.5, 0.75], [*CENTRE, 0.125, 0.0], strict=True)]]], [[[40, 55, 60, 65, 0.75, 1]]]),
+        ("yolo", [[[[number] for number in (*CENTRE, 0.5, 0.5)]]], [[[40, 55, 60, 65, 0.5, 0]]]),  # the first of equals
+        ("yolo5", [[[[*CENTRE, 0.5, 0.25, 0.75], [*CENTRE, 0.25, 0.5, 0.0]]]], [[[40, 55, 60, 65, 0.375, 1]]]),
+        *((head, [np.zeros((2, 9, 9), np.float32)], [[], []]) for head in ("yolo", "yolo5")),
+    ],
+)
+def test_objects_of_each_head_by_hand(head, outputs, found):
+    assert decode(head, *map(torch.tensor, outputs)) == found
 
 
 def test_detr_is_scaled_to_the_input_and_its_last_class_is_no_object():
@@ -53,16 +48,6 @@ def test_detr_with_a_sigmoid_has_no_class_for_no_object():
     logits = torch.logit(torch.tensor([[[0.125, 0.5]]]))
     (found,) = decode("detr", logits, torch.tensor([[[0.5, 0.5, 1.0, 1.0]]]), activation="sigmoid")
     np.testing.assert_allclose(found, [[0, 0, 200, 100, 0.5, 1]], atol=1e-4)
-
-
-@pytest.mark.parametrize("head", ["yolo", "yolo5"])
-def test_an_image_without_objects_gives_no_row(head):
-    assert decode(head, torch.zeros(2, 9, 9)) == [[], []]
-
-
-def test_of_equal_class_scores_the_first_class_is_taken():
-    columns = torch.tensor([[50.0, 60, 20, 10, 0.5, 0.5]]).T
-    assert decode("yolo", columns[None])[0][0][5] == 0
 
 
 def own(function, *outputs):
