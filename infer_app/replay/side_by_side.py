@@ -14,7 +14,8 @@ from infer_app.domain import Broken, ChunkResult, ImageRef, Prediction
 from infer_app.errors import UsageError
 from infer_app.images.read.folder_scan import folders_of
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.verification.function_check import CheckReport, TimedBlock, compare_answers
+from infer_app.models.verification.check_report import CheckReport, TimedBlock
+from infer_app.models.verification.function_check import compare_answers
 from infer_app.models.verification.object_check import compare_object_answers
 from infer_app.pipeline.executors import Executor, open_executor
 from infer_app.pipeline.flow.chunking import FEW_IMAGES, chunks_of

@@ -16,7 +16,7 @@ from infer_app.images.read.folder_scan import find_images
 from infer_app.model_names import short_name
 from infer_app.models.artifact.specs import WITH_LABELS
 from infer_app.models.sources.callables import resolve_callable
-from infer_app.models.verification.function_check import CheckReport
+from infer_app.models.verification.check_report import CheckReport
 from infer_app.models.verification.golden import LABEL_MARGIN
 from infer_app.pipeline.planning.execution_plan import plan_run
 from infer_app.plurals import counted

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infer_app.cli.terminal.output import show_table
-from infer_app.models.verification.function_check import DifferentObject, ObjectComparison
+from infer_app.models.verification.check_report import DifferentObject, ObjectComparison
 from infer_app.models.verification.object_parity import EXACT_OBJECT
 from infer_app.plurals import counted
 from infer_app.replay.side_by_side import WHAT_DIFFERS

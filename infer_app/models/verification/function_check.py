@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,103 +11,19 @@ import torch
 
 from infer_app.domain import Broken, Prediction
 from infer_app.models.artifact.activation import class_scores
+from infer_app.models.verification.check_report import (
+    CheckReport,
+    DifferentAnswer,
+    Failure,
+    ScoreComparison,
+    TimedBlock,
+)
 from infer_app.plurals import counted
 
 Answer = TypeVar("Answer")
 
 ROUNDING = 0.01  # of probabilities that were computed in fp16, or printed
 ENOUGH_FOR_A_RATE = 200  # timed images; fewer are no measure of speed
-
-
-@dataclass(frozen=True)
-class DifferentAnswer:
-    """An image that the user's function labels differently."""
-
-    path: str
-    theirs: str
-    ours: str
-    our_score: float
-
-
-@dataclass(frozen=True)
-class ScoreComparison:
-    """How far scores of the same label are apart: absolute differences, 0-1."""
-
-    num_images: int  # with the same label, of which the user's function gave scores too
-    mean_difference: float
-    median_difference: float
-    worst_difference: float
-
-
-@dataclass(frozen=True)
-class DifferentObject:
-    """An object that one side found and the other did not."""
-
-    path: str
-    found_by: str  # theirs or ours
-    label: str
-    score: float
-    box: tuple[float, float, float, float]  # x1 y1 x2 y2 in pixels of the upright picture
-    overlap: float  # with the nearest object of this label that the other side found, 0-1
-
-
-@dataclass(frozen=True)
-class ObjectComparison:
-    """How far the objects of a detector are those of the user's function."""
-
-    min_score: float  # objects from this score on have to be found by the other side, with whatever score
-    num_theirs: int
-    num_found: int  # of theirs, by ours
-    num_ours: int
-    num_extra: int  # of ours, not found by theirs
-    mean_overlap: float | None  # of their objects with those of ours that lie there; None if there are none
-    mean_score_difference: float | None  # absolute, of the same
-    worst_score_difference: float | None
-    differences: tuple[DifferentObject, ...]  # by descending score
-    notes: tuple[str, ...]  # what looks wrong about their answers
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An image without an answer, and why."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class TimedBlock:
-    """A block of images that both sides predicted, one right after the other, once both had started."""
-
-    num_images: int
-    their_seconds: float
-    our_seconds: float
-    lost_seconds: float  # of both, in which other programs had the cores
-
-
-@dataclass(frozen=True)
-class CheckReport:
-    """The result of `infer model check`. Keys are added, never renamed."""
-
-    num_images: int
-    num_compared: int  # images with both answers
-    agreement: float | None  # share with the same label, or of their objects found, 0-1; None if there are none
-    disagreements: tuple[DifferentAnswer, ...]  # by descending score of ours; of a detector see `objects`
-    their_failures: tuple[Failure, ...]  # their function raised an exception or returned no valid answer
-    our_rejections: tuple[Failure, ...]
-    their_images_per_second: float | None  # start-up left out; None if nothing was timed
-    our_images_per_second: float | None
-    ratio: float | None  # ours divided by theirs; None after too few images to judge it
-    num_timed: int = 0  # images by which the rates were measured, the same for both
-    ratio_range: tuple[float, float] | None = None  # the lowest and the highest ratio of a block
-    num_labels: int | None = None  # different labels of ours among the images compared
-    taken_by_others: float | None = None  # share of the time in which other programs had the cores, 0-1
-    objects: ObjectComparison | None = None  # of a detector
-    scores: ScoreComparison | None = None  # of a classifier, if the user's function gives scores
-
-    def to_json(self) -> dict[str, Any]:
-        optional = ("objects", "scores")
-        return {key: value for key, value in asdict(self).items() if key not in optional or value is not None}
 
 
 def compare_answers(

@@ -13,14 +13,8 @@ import torch
 from infer_app.domain import Broken, Prediction
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.detection.boxes import corners, intersection_over_union, match_rows
-from infer_app.models.verification.function_check import (
-    CheckReport,
-    DifferentObject,
-    ObjectComparison,
-    TimedBlock,
-    label_of_class,
-    match_answers,
-)
+from infer_app.models.verification.check_report import CheckReport, DifferentObject, ObjectComparison, TimedBlock
+from infer_app.models.verification.function_check import label_of_class, match_answers
 from infer_app.models.verification.object_parity import (
     EXACT_OBJECT,
     SAME_OBJECT,

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from infer_app.domain import ImageRef, Output, Prediction
-from infer_app.models.verification.function_check import ObjectComparison, compare_answers
+from infer_app.models.verification.check_report import ObjectComparison
+from infer_app.models.verification.function_check import compare_answers
 from infer_app.replay.side_by_side import MAX_BLOCKS, cut_into_blocks, failure_of
 
 DIFFERENT_SCORES = "labels are the same, scores are not: they differ by 0.200, 0.05 is allowed"

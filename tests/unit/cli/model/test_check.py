@@ -6,7 +6,8 @@ from infer_app.cli.commands.model_commands import CheckOptions
 from infer_app.cli.model.check import print_check
 from infer_app.cli.model.object_differences import print_objects
 from infer_app.domain import ImageRef, Output, Prediction
-from infer_app.models.verification.function_check import DifferentObject, ObjectComparison, compare_answers
+from infer_app.models.verification.check_report import DifferentObject, ObjectComparison
+from infer_app.models.verification.function_check import compare_answers
 
 SITES = ["site1/IMG_0017.JPG", "site2/IMG_0017.JPG"]
 

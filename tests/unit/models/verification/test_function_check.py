@@ -5,13 +5,8 @@ import pytest
 import torch
 
 from infer_app.domain import Broken, ImageRef, Output, Prediction, Reason
-from infer_app.models.verification.function_check import (
-    DifferentAnswer,
-    Failure,
-    TimedBlock,
-    answered_label,
-    compare_answers,
-)
+from infer_app.models.verification.check_report import DifferentAnswer, Failure, TimedBlock
+from infer_app.models.verification.function_check import answered_label, compare_answers
 
 LABELS = ("cat", "dog", "owl")
 

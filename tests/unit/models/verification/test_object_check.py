@@ -4,7 +4,7 @@ import torch
 
 from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.models.artifact.specs import DetectionSpec
-from infer_app.models.verification.function_check import DifferentObject, Failure
+from infer_app.models.verification.check_report import DifferentObject, Failure
 from infer_app.models.verification.object_check import answered_objects, compare_object_answers
 from infer_app.recipe import Size
 
