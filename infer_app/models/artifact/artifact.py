@@ -18,13 +18,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from infer_app.atomic_file import replace_file
 from infer_app.errors import ModelChanged, ModelError, UsageError
-from infer_app.models.artifact.manifest import HEAD_FILE, LABELS_FILE, PREPROCESS_FILE, REBUILD, Manifest, parse_labels
+from infer_app.models.artifact.manifest import (
+    HEAD_FILE,
+    LABELS_FILE,
+    PREPROCESS_FILE,
+    REBUILD,
+    Details,
+    Manifest,
+    parse_labels,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
 MANIFEST_FILE = "manifest.json"
 TUNING_FOLDER = "tuning"  # what was measured on each host; no part of the model
+Function: TypeAlias = Callable[..., Any]  # of the user's
 Preprocess: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # RGB uint8 (height, width, 3), to the input's size
 
 
@@ -72,12 +81,12 @@ class Artifact:
             return None
         return self._function(PREPROCESS_FILE, self.manifest.preprocess)
 
-    def head(self) -> Callable[..., Any] | None:
+    def head(self) -> Function | None:
         """Return the user's own head of a detector, from the artifact's copy; None for other models."""
         detection = self.manifest.output.detection
         return self._function(HEAD_FILE, detection.head) if detection and detection.is_own else None
 
-    def _function(self, file: str, name: str) -> Callable[..., Any]:
+    def _function(self, file: str, name: str) -> Function:
         return load_function(self.read(file), name.rpartition(":")[2], str(self.folder / file))
 
     def _problem(self, relative: str) -> str | None:
@@ -129,7 +138,7 @@ def save_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def record_variant(
-    artifact: Artifact, variant: str, details: Mapping[str, Any], files: Mapping[str, bytes] | None = None
+    artifact: Artifact, variant: str, details: Details, files: Mapping[str, bytes] | None = None
 ) -> Artifact:
     """Add a variant with its files under variants/<variant>/, or replace it, and return the new artifact.
 
@@ -189,7 +198,7 @@ def write_file(folder: Path, relative: str, data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def load_function(code: bytes, function: str, path: str) -> Callable[..., Any]:
+def load_function(code: bytes, function: str, path: str) -> Function:
     """Return a function from the bytes of one Python file.
 
     The file may import installed packages, but no modules beside it. Raises ModelError.
@@ -197,7 +206,7 @@ def load_function(code: bytes, function: str, path: str) -> Callable[..., Any]:
     namespace: dict[str, Any] = {"__name__": "infer_app_preprocess", "__file__": path}
     try:
         exec(compile(code, path, "exec"), namespace)
-        found: Callable[..., Any] = namespace[function]
+        found: Function = namespace[function]
     except Exception as error:
         raise ModelError(
             f"{path}: can't be loaded on its own: {type(error).__name__}: {error}",

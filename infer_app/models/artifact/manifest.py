@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 from infer_app.errors import ModelChanged, ModelError, UsageError
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.recipe import Recipe
+
+Details: TypeAlias = dict[str, Any]  # of a variant: how exact it is, what it requires of a machine and so on
 
 FORMAT = 1  # increased when an older program could misread the file
 ID_LENGTH = 16  # hex digits
@@ -51,7 +52,7 @@ class Manifest:
     created_at: str  # ISO 8601, UTC
     built_with: dict[str, str]
     files: dict[str, str]  # relative path: sha256
-    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    variants: dict[str, Details] = field(default_factory=dict)
     format: int = FORMAT
     output_name: str | None = None  # the output that is stored of a network's file that has several
     weights: str | None = None  # the file that was loaded into a callable's or a library's module, as given to build
@@ -166,7 +167,7 @@ def format_labels(labels: tuple[str, ...]) -> bytes:
     return "".join(f"{label}\n" for label in labels).encode()
 
 
-def _check_keys(data: Mapping[str, Any], where: str) -> None:
+def _check_keys(data: Details, where: str) -> None:
     version = data.get("format", FORMAT)
     if isinstance(version, int) and version > FORMAT:
         raise ModelError(
@@ -179,7 +180,7 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
         raise ModelChanged(f"{where}: unknown {', '.join(unknown)}", REBUILD)
 
 
-def _from_dict(data: Mapping[str, Any]) -> Manifest:
+def _from_dict(data: Details) -> Manifest:
     manifest = Manifest(
         **{
             **data,
@@ -213,7 +214,7 @@ def _check_values(manifest: Manifest) -> None:
         raise ValueError(f"does not belong to model {manifest.model_id}: changed since it was built")
 
 
-def _check_variant(variant: str, details: Any) -> None:
+def _check_variant(variant: str, details: object) -> None:
     """Check the types of the keys that variant selection reads; other keys are allowed."""
     if not isinstance(details, dict):
         raise ValueError(f"variant {variant} is not an object")

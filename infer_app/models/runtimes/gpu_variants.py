@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,9 +11,10 @@ from torch import Tensor
 from infer_app.errors import ModelError, first_line
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.manifest import Details
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.fixed_batch import FixedBatch
-from infer_app.models.runtimes.torchscript import load_frozen
+from infer_app.models.runtimes.torchscript import Script, load_frozen
 from infer_app.recipe import Size
 
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
@@ -32,7 +32,7 @@ def open_gpu_variant(
     return run_fixed(module, artifact.manifest.recipe.size, batch_size or best_batch(details), device)
 
 
-def run_fixed(module: Any, size: Size, batch_size: int, device: torch.device) -> FixedBatch:
+def run_fixed(module: Script, size: Size, batch_size: int, device: torch.device) -> FixedBatch:
     """Wrap a loaded module for batches of one size and warm it up. Raises ModelError if it can't run them.
 
     Raises torch.OutOfMemoryError, here and at any later call, if the GPU's memory is too small: the caller may try a
@@ -50,7 +50,7 @@ def run_fixed(module: Any, size: Size, batch_size: int, device: torch.device) ->
     return model
 
 
-def load_module(variant: str, module: bytes, device: torch.device) -> Any:
+def load_module(variant: str, module: bytes, device: torch.device) -> Script:
     """Load the bytes of model.ts as a callable module. Raises ModelError."""
     return (
         tensorrt.load_embedded(module, device)
@@ -59,12 +59,12 @@ def load_module(variant: str, module: bytes, device: torch.device) -> Any:
     )
 
 
-def best_batch(details: dict[str, Any]) -> int:
+def best_batch(details: Details) -> int:
     """Return the batch size that the variant was built for, in images."""
     return int(details.get("batch", {}).get("best", tensorrt.BEST_BATCH))
 
 
-def _load(artifact: Artifact, variant: str, details: dict[str, Any], device: torch.device) -> Any:
+def _load(artifact: Artifact, variant: str, details: Details, device: torch.device) -> Script:
     find = partial(artifact.manifest.find_file, variant)
     is_plan = variant_of(variant).runtime == "tensorrt"
     if is_plan and details.get("requires", {}).get("abi") != tensorrt.runtime_abi():
@@ -73,7 +73,7 @@ def _load(artifact: Artifact, variant: str, details: dict[str, Any], device: tor
     return load_module(variant, artifact.read(find(tensorrt.MODULE_FILE)), device)
 
 
-def _runner(module: Any) -> Callable[[Tensor], Tensor]:
+def _runner(module: Script) -> Callable[[Tensor], Tensor]:
     def run(pixels: Tensor) -> Tensor:
         try:
             with torch.inference_mode():

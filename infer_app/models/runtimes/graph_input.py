@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ import torch
 from infer_app.errors import ModelError, UsageError, lines_of
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.openvino import (
+    Graph,
     compile_graph,
     join_outputs,
     load_openvino,
@@ -21,6 +22,7 @@ from infer_app.models.runtimes.openvino import (
 )
 from infer_app.recipe import Size
 
+Port: TypeAlias = Any  # an openvino.Output
 _DTYPES = {"f32": "float32", "f16": "float16", "u8": "uint8"}  # of an input
 
 
@@ -40,7 +42,7 @@ class GraphInput:
         return "uint8-nhwc" if self.dtype == "uint8" else "float-nchw"
 
 
-def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Any:
+def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Graph:
     """Read an ONNX file, or both files of an IR, and keep the output that is stored, or several with commas between.
 
     Raises ModelError if OpenVINO can't read it, and UsageError for a network that does not take one picture or has
@@ -69,7 +71,7 @@ def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Any:
     return openvino.Model(_choose_outputs(graph.outputs, output_name), graph.get_parameters(), graph.get_name())
 
 
-def describe_input(graph: Any) -> GraphInput:
+def describe_input(graph: Graph) -> GraphInput:
     """Describe the only input of a network. Raises UsageError if it is not a batch of pictures with three channels."""
     port = graph.input(0)
     shape, dtype = port.get_partial_shape(), port.get_element_type().get_type_name()
@@ -90,7 +92,7 @@ def describe_input(graph: Any) -> GraphInput:
     return GraphInput(_DTYPES[dtype], layout, batch, height, width)
 
 
-def normalise(graph: Any, spec: InputSpec, size: Size) -> Any:
+def normalise(graph: Graph, spec: InputSpec, size: Size) -> Graph:
     """Add the normalisation of uint8 NHWC pictures to a network that was read from a file.
 
     The graph takes any number of pictures if the network can, else the number that it was exported for, or one.
@@ -121,7 +123,7 @@ def normalise(graph: Any, spec: InputSpec, size: Size) -> Any:
     )
 
 
-def run_graph(graph: Any, batch_size: int, size: Size) -> Callable[[np.ndarray], list[np.ndarray]]:
+def run_graph(graph: Graph, batch_size: int, size: Size) -> Callable[[np.ndarray], list[np.ndarray]]:
     """Return a function that runs a network as it was read, in fp32 and without any other hint: all its outputs."""
     graph = graph.clone()
     own = describe_input(graph)
@@ -137,7 +139,7 @@ def run_graph(graph: Any, batch_size: int, size: Size) -> Callable[[np.ndarray],
     return lambda pixels: list(request.infer({0: pixels}, share_outputs=False).values())
 
 
-def _gives_rows(graph: Any, size: Size) -> bool:
+def _gives_rows(graph: Graph, size: Size) -> bool:
     """Return whether a graph gives the same row for a picture in a batch as for the picture alone."""
     random = np.random.default_rng(0)
     pixels = torch.from_numpy(random.integers(0, 256, (3, *size.shape), dtype=np.uint8))
@@ -151,7 +153,7 @@ def _gives_rows(graph: Any, size: Size) -> bool:
     return expected.shape == together.shape and torch.allclose(expected, together, rtol=0, atol=1e-3 * max(scale, 1e-6))
 
 
-def _choose_outputs(outputs: list[Any], wanted: str | None) -> list[Any]:
+def _choose_outputs(outputs: list[Port], wanted: str | None) -> list[Port]:
     if wanted is None:
         if len(outputs) == 1:
             return outputs
@@ -174,7 +176,7 @@ def output_names(wanted: str) -> list[str]:
     return [name.strip() for name in wanted.split(",")]
 
 
-def _name(port: Any) -> str:
+def _name(port: Port) -> str:
     return min(port.get_names(), default="without a name", key=lambda name: (len(name), name))
 
 

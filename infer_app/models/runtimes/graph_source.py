@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from infer_app.models.runtimes.graph_input import (
     read_graph,
     run_graph,
 )
+from infer_app.models.runtimes.openvino import Graph
 from infer_app.recipe import Size
 
 Run = Callable[[np.ndarray], list[np.ndarray]]  # a batch of pictures to all outputs
@@ -113,7 +114,7 @@ def open_graph_source(files: Sequence[bytes], output_name: str | None) -> GraphM
     return GraphModule(describe_input(graph), open_reference)
 
 
-def make_graph(artifact: Artifact) -> Any:
+def make_graph(artifact: Artifact) -> Graph:
     """Return the graph of an artifact that was built from a network's file: uint8 NHWC pictures in, fp32 out."""
     manifest = artifact.manifest
     files = [artifact.read(name) for name in manifest.model_files]

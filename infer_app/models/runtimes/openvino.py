@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -23,13 +23,17 @@ from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import trace_normalised
 from infer_app.recipe import Size
 
+Graph: TypeAlias = Any  # an openvino.Model
+Request: TypeAlias = Any  # an openvino.InferRequest
+Library: TypeAlias = Any  # openvino itself, whose functions have hardly any types
+
 MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # in variants/<variant>/
 BATCH_SIZE = 2  # images; tuning may find a faster one
 
 _INSTALL = "pip install --force-reinstall openvino"
 
 
-def convert(artifact: Artifact) -> Any:
+def convert(artifact: Artifact) -> Graph:
     """Convert the artifact's TorchScript module to an OpenVINO graph: any number of uint8 NHWC pictures in, fp32 out.
 
     Raises ModelError if OpenVINO does not support one of its operators.
@@ -48,7 +52,7 @@ def convert(artifact: Artifact) -> Any:
         ) from error
 
 
-def join_outputs(graph: Any) -> Any:
+def join_outputs(graph: Graph) -> Graph:
     """Return a graph whose outputs are joined to rows, (n, D) fp32, as by `as_rows`; itself if it has only one."""
     if len(graph.outputs) == 1:
         return graph
@@ -62,7 +66,7 @@ def join_outputs(graph: Any) -> Any:
     return openvino.Model([joined], graph.get_parameters(), graph.get_name())
 
 
-def quantise(graph: Any, calibration: Iterable[Tensor], keep_float: int = 0) -> Any:
+def quantise(graph: Graph, calibration: Iterable[Tensor], keep_float: int = 0) -> Graph:
     """Quantise a graph to int8, except its first `keep_float` convolutions.
 
     `calibration` yields pixels, (1, H, W, 3) uint8.
@@ -88,7 +92,7 @@ def quantise(graph: Any, calibration: Iterable[Tensor], keep_float: int = 0) -> 
     )
 
 
-def serialise(graph: Any) -> dict[str, bytes]:
+def serialise(graph: Graph) -> dict[str, bytes]:
     """Return the graph's files by name, with weights in full fp32."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, MODEL_XML)
@@ -112,7 +116,7 @@ def build_openvino_variant(
 
 
 def compile_graph(
-    graph: Any, size: Size, batch_size: int = BATCH_SIZE, num_threads: int = 1, dtype: str = "fp32"
+    graph: Graph, size: Size, batch_size: int = BATCH_SIZE, num_threads: int = 1, dtype: str = "fp32"
 ) -> FixedBatch:
     """Compile the graph for one batch size, to run on `num_threads` threads of the CPU.
 
@@ -136,7 +140,7 @@ def compile_graph(
     return model
 
 
-def _batch_of(graph: Any) -> int | None:
+def _batch_of(graph: Graph) -> int | None:
     """Return the number of pictures that a graph takes, None for any number."""
     batch = graph.input(0).get_partial_shape()[0]
     return batch.get_length() if batch.is_static else None
@@ -158,7 +162,7 @@ def can_quantise() -> bool:
     return find_spec("nncf") is not None
 
 
-def _runner(request: Any) -> Callable[[Tensor], Tensor]:
+def _runner(request: Request) -> Callable[[Tensor], Tensor]:
     def run(pixels: Tensor) -> Tensor:
         outputs = request.infer({0: pixels.numpy()}, share_inputs=True, share_outputs=False)
         return torch.from_numpy(outputs[0])
@@ -167,11 +171,11 @@ def _runner(request: Any) -> Callable[[Tensor], Tensor]:
 
 
 @cache
-def openvino_core() -> Any:
+def openvino_core() -> Library:
     return load_openvino().Core()
 
 
-def load_openvino() -> Any:
+def load_openvino() -> Library:
     """Import OpenVINO without its telemetry, which would report each conversion to its maker.
 
     Raises ModelError with how to repair the installation if the import fails.

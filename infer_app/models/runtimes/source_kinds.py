@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import nn
 
@@ -26,7 +25,7 @@ def load_source(artifact: Artifact) -> nn.Module:
     return open_source(manifest.source_kind, [*map(artifact.read, manifest.model_files)], manifest.output_name)
 
 
-def make_graph(artifact: Artifact) -> Any:
+def make_graph(artifact: Artifact) -> openvino.Graph:
     """Make the graph of a model for OpenVINO: any number of uint8 NHWC pictures in, fp32 out. Raises ModelError."""
     return openvino.convert(artifact) if artifact.manifest.has_torchscript else read_and_normalise(artifact)
 

@@ -19,7 +19,7 @@ from torch import nn
 
 from infer_app.errors import ModelError, first_line
 from infer_app.models.runtimes.gpu_probe import describe_host
-from infer_app.models.runtimes.torchscript import load_runnable, save_module
+from infer_app.models.runtimes.torchscript import Script, load_runnable, save_module
 from infer_app.recipe import Size
 
 PLAN_FILE, MODULE_FILE = "engine.plan", "model.ts"  # in variants/<variant>/
@@ -90,7 +90,7 @@ def read_bindings(plan: bytes) -> Bindings:
     )
 
 
-def embed(plan: bytes, bindings: Bindings, device: torch.device) -> Any:
+def embed(plan: bytes, bindings: Bindings, device: torch.device) -> Script:
     """Embed the plan in a TorchScript module that takes a batch on `device`. Raises ModelError if it can't run here."""
     torch_tensorrt = load_library()
     with _translate_errors():
@@ -107,7 +107,7 @@ def embed_to_bytes(plan: bytes, bindings: Bindings, device: torch.device) -> byt
     return save_module(embed(plan, bindings, device))
 
 
-def load_embedded(module: bytes, device: torch.device) -> Any:
+def load_embedded(module: bytes, device: torch.device) -> Script:
     """Load the bytes of model.ts, which deserialises the plan. Raises ModelError."""
     load_library()
     with _translate_errors():

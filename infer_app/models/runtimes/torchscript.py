@@ -7,7 +7,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from infer_app.recipe import Size
 BATCH_SIZE = 4  # images; constant, because the fusion is compiled for one shape; tuning may find a faster one
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
 
+Script: TypeAlias = Any  # a module of TorchScript, frozen or not
 _jit: Any = torch.jit  # Any, because hardly any of it has types
 
 _CALLABLE = (
@@ -59,7 +60,7 @@ def trace_module(module: nn.Module, example: Tensor) -> bytes:
         ) from error
 
 
-def save_module(module: Any) -> bytes:
+def save_module(module: Script) -> bytes:
     """Return a TorchScript module as the bytes of a file."""
     buffer = io.BytesIO()
     with _no_deprecations():
@@ -67,7 +68,7 @@ def save_module(module: Any) -> bytes:
     return buffer.getvalue()
 
 
-def load_runnable(module: bytes, device: torch.device) -> Any:
+def load_runnable(module: bytes, device: torch.device) -> Script:
     """Load a module that this program saved, in eval mode on `device`.
 
     Raises ModelError with torch's message if that fails.
@@ -80,7 +81,7 @@ def load_runnable(module: bytes, device: torch.device) -> Any:
     return loaded.eval()
 
 
-def load_frozen(module: bytes, device: torch.device) -> Any:
+def load_frozen(module: bytes, device: torch.device) -> Script:
     """Load a module that this program saved and fold its weights into the code, which saves work in each batch.
 
     Raises ModelError.
@@ -126,7 +127,7 @@ def make_cpu_variant(source: bytes, spec: InputSpec, size: Size, batch_size: int
 
 def trace_normalised(
     source: bytes, spec: InputSpec, size: Size, batch_size: int = BATCH_SIZE, channels_last: bool = False
-) -> Any:
+) -> Script:
     """Trace the source with normalisation of uint8 NHWC pixels, not frozen."""
     wrapped = _Normalised(load_torchscript(source), spec, channels_last=channels_last).eval()
     example = torch.zeros(batch_size, *size.shape, dtype=torch.uint8)
@@ -155,7 +156,7 @@ class _Normalised(nn.Module):
         return self.source((pictures - self.mean) / self.std)
 
 
-def _freeze(module: Any) -> Any:
+def _freeze(module: Script) -> Script:
     """Fold the weights into the code.
 
     The result keeps a reference to the module: for the message of an error in it, torch 2.13 reads the functions that
@@ -166,7 +167,7 @@ def _freeze(module: Any) -> Any:
     return frozen
 
 
-def _compile(traced: Any, size: Size, batch_size: int, is_fused: bool) -> FixedBatch:
+def _compile(traced: Script, size: Size, batch_size: int, is_fused: bool) -> FixedBatch:
     with _no_deprecations(), torch.no_grad():
         module = _freeze(traced)
 

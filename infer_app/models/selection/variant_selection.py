@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
 from infer_app.model_variants import (
@@ -25,7 +24,7 @@ AUTO = "auto"
 CHANGES_TOO_MUCH = "it changes too much"
 OTHER_FILES = "its files are not those that the day was begun with: it was built anew since"
 
-Missing = Callable[[str, Mapping[str, Any]], str | None]
+Missing = Callable[[str, Mapping[str, object]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ def _other_dtype(variant: str, request: VariantRequest) -> str | None:
     return f"{own} is not chosen: {variant_of(variant).option}"
 
 
-def _requires(manifest: Manifest, variant: str) -> Mapping[str, Any]:
+def _requires(manifest: Manifest, variant: str) -> Mapping[str, object]:
     return manifest.variants[variant].get("requires") or {}
 
 

@@ -27,7 +27,7 @@ ENOUGH_FOR_A_RATE = 200  # timed images; fewer are no measure of speed
 
 
 def compare_answers(
-    theirs: Sequence[tuple[str, Any]],
+    theirs: Sequence[tuple[str, object]],
     ours: Sequence[Prediction | Broken],
     labels: Sequence[str] = (),
     *,
@@ -80,9 +80,9 @@ def _are_probabilities(scores: np.ndarray, activation: str) -> bool:
 
 
 def match_answers(
-    theirs: Sequence[tuple[str, Any]],
+    theirs: Sequence[tuple[str, object]],
     ours: Sequence[Prediction | Broken],
-    read: Callable[[Any], Answer],
+    read: Callable[[object], Answer],
     blocks: Sequence[TimedBlock],
 ) -> tuple[list[tuple[Answer, Prediction]], dict[str, Any]]:
     """Return the images with both answers, and the fields of a report that tell of all images and of the speed.
@@ -128,7 +128,7 @@ def _rates(blocks: Sequence[TimedBlock]) -> dict[str, Any]:
     }
 
 
-def answered_label(answer: Any, labels: Sequence[str] = ()) -> str:
+def answered_label(answer: object, labels: Sequence[str] = ()) -> str:
     """Return the label of an answer. Raises ValueError if it is not valid."""
     if isinstance(answer, str):
         return answer
@@ -140,11 +140,11 @@ def answered_label(answer: Any, labels: Sequence[str] = ()) -> str:
     return _label_of_scores(values, labels)
 
 
-def _values(answer: Any) -> np.ndarray:
+def _values(answer: object) -> np.ndarray:
     return answer.detach().cpu().numpy() if isinstance(answer, torch.Tensor) else np.asarray(answer)
 
 
-def _scores(answer: Any) -> np.ndarray | None:
+def _scores(answer: object) -> np.ndarray | None:
     """Return the scores of a valid answer, (D,) float64, None for a label or an index."""
     values = _values(answer)
     return None if isinstance(answer, str) or values.ndim == 0 else values.reshape(-1).astype(np.float64)

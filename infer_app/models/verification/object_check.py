@@ -31,7 +31,7 @@ FoundObject = tuple[float, float, float, float, float, str]  # x1 y1 x2 y2 in pi
 
 
 def compare_object_answers(
-    theirs: Sequence[tuple[str, Any]],
+    theirs: Sequence[tuple[str, object]],
     ours: Sequence[Prediction | Broken],
     detection: DetectionSpec,
     labels: Sequence[str] = (),
@@ -99,7 +99,7 @@ def _compare_image(item: Prediction, answer: Sequence[FoundObject], min_score: f
     )
 
 
-def answered_objects(answer: Any, labels: Sequence[str] = ()) -> list[FoundObject]:
+def answered_objects(answer: object, labels: Sequence[str] = ()) -> list[FoundObject]:
     """Return the objects of an answer: an array of (n, 6), or a list of tuples, whose last entry may be a label.
 
     A row is x1 y1 x2 y2 in pixels of the upright picture, score, class index or label. Raises ValueError if the answer
