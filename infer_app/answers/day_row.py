@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from infer_app.database.listing.watched_images import ChangedCounts, count_changed
 from infer_app.database.project_database import ProjectDatabase
@@ -31,10 +30,6 @@ class DayRow:
     @property
     def state(self) -> DayState:
         return judge_day(self.facts)
-
-    @property
-    def last_run(self) -> dict[str, Any] | None:
-        return next(iter(self.facts.runs), None)
 
     @property
     def begun_in(self) -> Mapping[str, str | None]:
@@ -65,7 +60,7 @@ def read_last_days(project: ProjectDatabase, today: Day, num_days: int, max_reje
     for day in (today.before(n) for n in reversed(range(num_days))):
         for model, model_id in reversed(queries.models_of_day(day) or [NO_MODEL]):
             row = DayRow(day, model, model_id, model_id in in_use, states.read_facts(day, model, model_id))
-            if row.facts.counts.eligible or row.last_run:
+            if row.facts.counts.eligible or row.facts.last_run:
                 rows.append(row)
     gap = find_gap(project.source, today.before(1))
     changed = count_changed(project.database, project.source, sorted(in_use))

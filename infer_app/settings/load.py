@@ -17,7 +17,7 @@ from pydantic_settings import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from infer_app.day import Day, parse_date
+from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import UsageError
 from infer_app.locations import AllowedPrefix, PathMapping, RemoteAccess
 from infer_app.settings.masks import mask_address, mask_url
@@ -111,6 +111,11 @@ class LoadedSettings(Settings, BaseSettings):
     def day(self, text: str) -> Day:
         """Return the day of a date, `today` or `yesterday` in `[run] time_zone`. Raises UsageError for others."""
         return Day.of(parse_date(text, self.run.time_zone), self.run.time_zone)
+
+    def days(self, first: str, last: str, flags: tuple[str, str] = ("--date", "--until")) -> list[Day]:
+        """Return each day from `first` to `last`; `flags` are those that they were given with. Raises UsageError."""
+        ends = self.day(first), self.day(last)
+        return [Day.of(one, ends[0].zone) for one in each_date(ends[0].date, ends[1].date, flags)]
 
     @property
     def lists_own_images(self) -> bool:

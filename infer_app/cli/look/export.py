@@ -12,7 +12,6 @@ from typing import Any
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.database.figures.detections import PredictedImage
 from infer_app.database.project_database import open_project_database, read_limits
-from infer_app.day import Day, each_date
 from infer_app.errors import UsageError
 from infer_app.export.choose_images import Chosen, choose_images
 from infer_app.export.copy_photos import copy_photos
@@ -31,7 +30,7 @@ SAMPLE_FORMATS = ("coco", "label-studio")
 def export_days(options: ExportOptions) -> None:
     """Write the predictions of the days; print how many there are, and how many images are not in the file."""
     loaded = load_settings(options.config)
-    days = _days(loaded, options.date, options.until)
+    days = loaded.days(options.date, options.until or options.date)
     with open_project_database(loaded, read_only=True) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model.kind)
@@ -72,7 +71,7 @@ def export_sample(options: SampleOptions) -> None:
 
 def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -> tuple[Export, dict[str, str]]:
     """Choose the images, and copy those that are to be; return also why others are not copied, by location."""
-    days = _days(loaded, options.date, options.until)
+    days = loaded.days(options.date, options.until or options.date)
     with open_project_database(loaded, read_only=True) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model.kind)
@@ -87,11 +86,6 @@ def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -
         else:
             chosen, not_copied = copy_photos(choose, options.copy_to, read_limits(loaded))
     return replace(export, read_predictions=lambda: chosen, read_rejected=tuple), not_copied
-
-
-def _days(loaded: LoadedSettings, first: str, until: str | None) -> list[Day]:
-    start, end = loaded.day(first), loaded.day(until or first)
-    return [Day.of(one, start.zone) for one in each_date(start.date, end.date, ("--date", "--until"))]
 
 
 def _check_copies(loaded: LoadedSettings, folder: Path, named_in: Path | None, paths: ImagePaths) -> None:

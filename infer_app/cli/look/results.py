@@ -10,7 +10,6 @@ from typing import Any
 
 from infer_app.cli.terminal.output import SHOWN_ROWS, print_csv, print_json_list, print_more, show_table, shown
 from infer_app.database.project_database import open_project_database
-from infer_app.day import Day, each_date
 from infer_app.model_names import short_name
 from infer_app.model_variants import variant_facts, words_of
 from infer_app.settings.load import load_settings
@@ -39,21 +38,21 @@ def show_predictions(
 ) -> None:
     """Print the predictions of a day or of all days to `until`, row by row: memory does not grow with their number."""
     loaded = load_settings(config)
-    first, last = loaded.day(date), loaded.day(until or date)
-    dates = each_date(first.date, last.date, ("--date", "--until"))
+    days = loaded.days(date, until or date)
+    first, last = str(days[0]), str(days[-1])
     with open_project_database(loaded, read_only=True) as project:
         versions = project.day_queries.models_in_use(model)
         rows = (
             {"date": str(day)} | variant_facts(row["variant"]) | shown(row)
-            for day in (Day.of(one, first.zone) for one in dates)
+            for day in days
             for row in project.day_queries.read_current_predictions(day, versions)
         )
         if as_json:
-            print_json_list({"date": str(first), "until": str(last)}, "predictions", rows)
+            print_json_list({"date": first, "until": last}, "predictions", rows)
         elif as_csv:
             print_csv((row | {"output": json.dumps(row["output"])} for row in rows), PREDICTION_FIELDS)
         else:
-            _print_predictions(rows, str(first) if first == last else f"{first} to {last}")
+            _print_predictions(rows, first if first == last else f"{first} to {last}")
 
 
 def show_rejections(date: str, model: str | None, as_json: bool, config: Path | None) -> None:

@@ -57,13 +57,13 @@ def _to_json(row: DayRow) -> dict[str, Any]:
         "state": row.state.state,
         **asdict(row.facts.counts),
         **row.begun_in,
-        "last_run": None if row.last_run is None else shown(row.last_run),
+        "last_run": None if row.facts.last_run is None else shown(row.facts.last_run),
         "day_state": asdict(row.state),
     }
 
 
 def _cells(row: DayRow) -> tuple[object, ...]:
-    counts, state, last = row.facts.counts, row.state, row.last_run
+    counts, state, last = row.facts.counts, row.state, row.facts.last_run
     numbers = (f"{number:,}" for number in (counts.eligible, counts.predicted, counts.rejected, counts.pending))
     since = [f"since {last['started_at']:%H:%M} UTC"] if last and state.state == "running" else []
     return row.day, row.model, _shown_state(row), *numbers, "; ".join([*since, *state.notes])
@@ -76,7 +76,7 @@ def _shown_state(row: DayRow) -> Text:
     symbol, style = STATES[word]
     if state.state == "done" and state.level != "good":
         symbol, style = ("!", "yellow") if state.level == "attention" else ("✗", "bold red")
-    is_usual = row.is_in_use or row.last_run is None
+    is_usual = row.is_in_use or row.facts.last_run is None
     shown_state = word + ("" if is_usual else f" with version {row.model_id[:SHOWN_ID]}")
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     return Text(f"{symbol} {shown_state}" if is_unicode else shown_state, style)

@@ -17,7 +17,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import read_in_use
 from infer_app.database.results.dry_run_database import temporary_folder
 from infer_app.database.results.migrate import upgrade
-from infer_app.day import Day, each_date, parse_date
+from infer_app.day import Day, parse_date
 from infer_app.errors import ModelError, TimeIsOver, most_severe
 from infer_app.model_names import plain_name
 from infer_app.models.artifact.artifact import Artifact
@@ -51,10 +51,8 @@ def run_and_report(options: RunOptions) -> int:
 def run(options: RunOptions) -> int:
     """Run one day and the look-back days before it, oldest first; return the exit code."""
     loaded = _load(options)
-    settings = loaded.run
     with notifying(loaded, notify=not options.dry_run) as session:
-        day = Day.of(parse_date(options.date, settings.time_zone), settings.time_zone)
-        days = [day.before(n) for n in range(settings.lookback, -1, -1)]
+        days = [loaded.day(options.date).before(n) for n in range(loaded.run.lookback, -1, -1)]
         with Trace(options.trace) if options.trace else nullcontext() as trace:
             if options.dry_run:
                 return _dry_run(loaded, days, options, trace)
@@ -64,10 +62,9 @@ def run(options: RunOptions) -> int:
 def backfill(options: BackfillOptions) -> int:
     """Run every day of the range, oldest first; return the most severe exit code."""
     loaded = _load(options)
-    zone = loaded.run.time_zone
-    dates = each_date(parse_date(options.first, zone), parse_date(options.last, zone))
+    days = loaded.days(options.first, options.last, ("--from", "--to"))
     with notifying(loaded, notify=False) as session:
-        return _run_days(loaded, [Day.of(one, zone) for one in dates], options, session)
+        return _run_days(loaded, days, options, session)
 
 
 def _load(options: DaysOptions) -> LoadedSettings:

@@ -34,16 +34,22 @@ class DayFacts:
     problems: Sequence[str] = ()  # found by an audit of the rows, which only the report makes
     gap: str = ""  # since when no images have come, of a day without images; only the report asks
 
+    @property
+    def last_run(self) -> dict[str, Any] | None:
+        return self.runs[0] if self.runs else None
+
 
 def judge_day(facts: DayFacts) -> DayState:
     """Return the state of a day. Rows take precedence: a day whose images all have results is done, whatever failed."""
     state = _state(facts)
-    exit_code, too_many = _exit_code(facts), _has_too_many_rejected(facts)
+    too_many, last = _too_many_rejected(facts), facts.last_run
+    ended = [EXIT_TOO_MANY_REJECTED] if too_many else []
+    ended += [] if last is None or last["exit_code"] is None else [last["exit_code"]]
     is_wrong = bool(facts.problems) or not facts.counts.balanced
     notes = [
         "the counts do not add up" if is_wrong else "",
         _about_failure(facts, state),
-        f"too many {_rejected(facts)}: exit code {EXIT_TOO_MANY_REJECTED}" if too_many else "",
+        f"too many {too_many}: exit code {EXIT_TOO_MANY_REJECTED}" if too_many else "",
         f"{facts.counts.pending:,} pending" if facts.counts.pending else "",
         _about_early_end(facts),
         _about_number(facts),
@@ -52,7 +58,7 @@ def judge_day(facts: DayFacts) -> DayState:
     ]
     known = tuple(filter(None, notes))
     level = "failed" if is_wrong or state == "failed" else "attention" if known else "good"
-    return DayState(state, level, exit_code, known)
+    return DayState(state, level, most_severe(ended) if ended else None, known)
 
 
 def is_unusual(num_images: int, before: Sequence[int]) -> bool:
@@ -125,44 +131,30 @@ def _add_up(first: PendingDays | None, later: PendingDays | None) -> PendingDays
 
 
 def _state(facts: DayFacts) -> str:
-    if not facts.runs:
+    if facts.last_run is None:
         return "never run"
     if facts.is_running:
         return "running"
-    if facts.runs[0]["state"] == "done":
+    if facts.last_run["state"] == "done":
         return "pending" if facts.counts.pending else "done"
     return "failed" if facts.counts.pending or not facts.counts.eligible else "done"
 
 
-def _decisive(facts: DayFacts) -> dict[str, Any] | None:
-    """Return the newest run that found images or didn't end well: one that found nothing new changes nothing."""
+def _too_many_rejected(facts: DayFacts) -> str:
+    """Return what too many were, if the day has more rejections than allowed, over all its runs, or its decisive run.
+
+    That is the newest one that found images or didn't end well: one that found nothing new changes nothing.
+    """
     did_something = (run for run in facts.runs if run["selected"] or run["exit_code"] or run["state"] != "done")
-    return next(did_something, None)
-
-
-def _has_too_many_rejected(facts: DayFacts) -> bool:
-    """Return whether the day, over all its runs, has more rejections than allowed, or its decisive run had."""
-    run = _decisive(facts)
-    if run is not None and run["exit_code"] == EXIT_TOO_MANY_REJECTED:
-        return True
-    return facts.counts.rejected > rejection_budget(facts.max_rejected, facts.counts.eligible)
-
-
-def _rejected(facts: DayFacts) -> str:
-    run = _decisive(facts)
-    stopped = run is not None and run["exit_code"] == EXIT_TOO_MANY_REJECTED and run["error"]
-    return "rejected or failed" if stopped else "rejected"
-
-
-def _exit_code(facts: DayFacts) -> int | None:
-    last = facts.runs[0]["exit_code"] if facts.runs else None
-    codes = [EXIT_TOO_MANY_REJECTED] if _has_too_many_rejected(facts) else []
-    codes += [] if last is None else [last]
-    return most_severe(codes) if codes else None
+    decisive = next(did_something, None)
+    if decisive is not None and decisive["exit_code"] == EXIT_TOO_MANY_REJECTED:
+        return "rejected or failed" if decisive["error"] else "rejected"
+    is_over = facts.counts.rejected > rejection_budget(facts.max_rejected, facts.counts.eligible)
+    return "rejected" if is_over else ""
 
 
 def _about_failure(facts: DayFacts, state: str) -> str:
-    last = facts.runs[0] if facts.runs else None
+    last = facts.last_run
     if last is None or state == "running" or last["state"] == "done":
         return ""
     if last["exit_code"] is None:
@@ -171,7 +163,7 @@ def _about_failure(facts: DayFacts, state: str) -> str:
 
 
 def _about_early_end(facts: DayFacts) -> str:
-    last = facts.runs[0] if facts.runs else None
+    last = facts.last_run
     if last is None or last["state"] != "done" or last["exit_code"] in (None, 0, EXIT_TOO_MANY_REJECTED):
         return ""
     what = "left out rows without an id of their own" if last["exit_code"] == UsageError.exit_code else "ended early"
