@@ -10,7 +10,7 @@ from typing import Any
 
 from infer_app import __version__
 from infer_app.answers.advice import Before, Change, Situation, Step, changes, steps
-from infer_app.answers.drift import Drift, MovedLabel, drift, moved_labels
+from infer_app.answers.drift import Labels, days_before, gather_labels
 from infer_app.answers.run_figures import RunFigures, count_nearly_black, day_summary_line, run_figures, run_report
 from infer_app.answers.timeline import Timeline
 from infer_app.database.figures.figures import Figures, RejectedImage, ScoredImage
@@ -32,35 +32,11 @@ from infer_app.model_variants import variant_facts
 from infer_app.run_report import DayCounts, DayState, RunReport
 
 NUM_RUNS = 30
-NUM_LABELS = 200  # kept per day; the page shows fewer
-NUM_MOVED = 8
 NUM_SHOWN = 16  # least confident images, and as many most confident ones
 NUM_SHOWN_WITH_BOXES = 8  # likewise of a detector, whose thumbnails are larger; and of the busiest and the empty ones
 NUM_REJECTED = 6  # of each reason
 NUM_CHANGED = 50  # replaced and missing images
 NUM_BUCKETS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class LabelCount:
-    """A label's count and its share of the predictions."""
-
-    label: str
-    count: int
-    share: float  # of the day's predictions with a label, 0-1; of a detector of its shown objects
-    share_7: float | None  # of the seven days before; None if they have no predictions
-    share_28: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """A day's labels, compared with the 7 and the 28 days before it."""
-
-    num_labels: int
-    most: tuple[LabelCount, ...]  # the most frequent first
-    drift_7: Drift | None
-    drift_28: Drift | None
-    moved: tuple[MovedLabel, ...]  # since the seven days before
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,33 +182,6 @@ def gather(
         objects=objects,
         changed=changed,
         some_changed=tuple(islice(some_changed, NUM_CHANGED)),
-    )
-
-
-def days_before(day: Day, num_days: int) -> Day:
-    """Return the days before the day as one interval, which ends where the day starts."""
-    return replace(day, start=day.before(num_days).start, end=day.start)
-
-
-def gather_labels(figures: Figures, day: Day) -> Labels | None:
-    """Return the day's labels; None for a model without labels and for a day without predictions."""
-    today = figures.count_labels(day)
-    if not today:
-        return None
-    week, month = (figures.count_labels(days_before(day, num_days)) for num_days in (7, 28))
-    sums = [sum(counts.values()) for counts in (today, week, month)]
-    most = [
-        LabelCount(
-            label,
-            count,
-            count / sums[0],
-            week.get(label, 0) / sums[1] if sums[1] else None,
-            month.get(label, 0) / sums[2] if sums[2] else None,
-        )
-        for label, count in list(today.items())[:NUM_LABELS]
-    ]
-    return Labels(
-        len(today), tuple(most), drift(today, week), drift(today, month), moved_labels(today, week, NUM_MOVED)
     )
 
 

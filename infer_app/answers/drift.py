@@ -1,13 +1,18 @@
-"""Distance of a day's labels from those of the days before."""
+"""A day's labels, and their distance from those of the days before."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from infer_app.database.figures.figures import Figures
+from infer_app.day import Day
 
 Counts = Mapping[str, int]  # predictions by label
 
+NUM_LABELS = 200  # kept per day; the page shows fewer
+NUM_MOVED = 8
 NUM_DRAWS = 200
 WORTH_A_LOOK = 0.1  # with many images the chance level is near 0, and every day differs a little from the last
 SURE = 3.0  # standard errors; chance alone exceeds it in one of 400 comparisons
@@ -34,6 +39,55 @@ class MovedLabel:
     share: float  # of the day's predictions, 0-1
     share_before: float
     is_sure: bool  # changed by more than chance
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCount:
+    """A label's count and its share of the predictions."""
+
+    label: str
+    count: int
+    share: float  # of the day's predictions with a label, 0-1; of a detector of its shown objects
+    share_7: float | None  # of the seven days before; None if they have no predictions
+    share_28: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """A day's labels, compared with the 7 and the 28 days before it."""
+
+    num_labels: int
+    most: tuple[LabelCount, ...]  # the most frequent first
+    drift_7: Drift | None
+    drift_28: Drift | None
+    moved: tuple[MovedLabel, ...]  # since the seven days before
+
+
+def days_before(day: Day, num_days: int) -> Day:
+    """Return the days before the day as one interval, which ends where the day starts."""
+    return replace(day, start=day.before(num_days).start, end=day.start)
+
+
+def gather_labels(figures: Figures, day: Day) -> Labels | None:
+    """Return the day's labels; None for a model without labels and for a day without predictions."""
+    today = figures.count_labels(day)
+    if not today:
+        return None
+    week, month = (figures.count_labels(days_before(day, num_days)) for num_days in (7, 28))
+    sums = [sum(counts.values()) for counts in (today, week, month)]
+    most = [
+        LabelCount(
+            label,
+            count,
+            count / sums[0],
+            week.get(label, 0) / sums[1] if sums[1] else None,
+            month.get(label, 0) / sums[2] if sums[2] else None,
+        )
+        for label, count in list(today.items())[:NUM_LABELS]
+    ]
+    return Labels(
+        len(today), tuple(most), drift(today, week), drift(today, month), moved_labels(today, week, NUM_MOVED)
+    )
 
 
 def drift(today: Counts, before: Counts) -> Drift | None:

@@ -6,7 +6,8 @@ from itertools import count
 import pytest
 from sqlalchemy import select, update
 
-from infer_app.answers.day_report import days_before, gather_labels, gather_scores
+from infer_app.answers.day_report import gather_scores
+from infer_app.answers.drift import days_before, gather_labels
 from infer_app.database.results.schema import predictions, rejections
 from infer_app.reporting.page import render_day
 from infer_app.run_report import DayCounts
