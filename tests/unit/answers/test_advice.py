@@ -59,17 +59,14 @@ def test_what_to_do_is_one_step_with_its_command(changed, command):
     assert [step.command for step in steps(replace(ALL_WELL, **changed))] == [command]
 
 
-def test_files_to_fix_are_counted_apart_from_those_that_are_retried():
-    (step,) = steps(replace(ALL_WELL, reasons={"truncated": 2, "not_found": 3}))
-    assert step.what == (
-        "2 rejected for content: fix or remove the files; 3 rejected for now: the next run retries them"
-    )
-
-
-def test_no_fix_is_advised_for_a_file_that_lies_outside():
-    (step,) = steps(replace(ALL_WELL, reasons={"location_not_allowed": 2}))
+def test_rejections_are_told_by_what_helps():
+    (step,) = steps(replace(ALL_WELL, reasons={"truncated": 2, "not_found": 3, "location_not_allowed": 4}))
     retry = "infer retry --date 2026-11-20 --model lite0 --reason location_not_allowed"
-    assert step.what == f"2 rejected for location: correct it, or allow it and run `{retry}`"
+    assert step.what.split("; ") == [
+        "2 rejected for content: fix or remove the files",
+        f"4 rejected for location: correct it, or allow it and run `{retry}`",
+        "3 rejected for now: the next run retries them",
+    ]
 
 
 def test_a_usual_day_has_nothing_notable():

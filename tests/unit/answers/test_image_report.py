@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from infer_app.answers import image_report
 from infer_app.answers.image_report import FileNow, is_same_file
 from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction
@@ -18,41 +17,23 @@ def compared(now, /, **stored):
     return predict_again._compared(Replay("cpu-torchscript"), Prediction(REF, now), row)
 
 
+THREE_FOUR, FOUR_THREE = np.array([3, 4], "<f4").tobytes(), np.array([4, 3], "<f2").tobytes()
+VECTOR = Output(vector=THREE_FOUR, vector_dtype="float32", vector_dim=2)
+
+
 @pytest.mark.parametrize(
-    ("image_id", "hint"),
+    ("now", "stored", "expected"),
     [
-        (
-            "17",
-            "`infer predictions --date DATE` lists the ids of a day, `infer pending --date DATE` the pending ones",
-        ),
-        ("photos/none.jpg", "no location contains it, and there is no such file here"),
-        ("my new.jpg", "`infer images add 'my new.jpg'` registers it"),
-        ("photos/old.jpg", "did you mean 1 (/srv/photos/old.jpg)?"),
+        (Output("dog", 0.75), {"label": "cat", "score": 0.5}, (False, 0.25, None)),
+        (Output(details='{"values": [1.0, 4.0]}'), {"output": {"values": [1.0, 2.0]}}, (None, 1.0, None)),
+        (VECTOR, {"vector": FOUR_THREE, "vector_dtype": "float16"}, (None, None, pytest.approx(0.96))),
+        (VECTOR, {"vector": THREE_FOUR * 2, "vector_dtype": "float32"}, (None, None, None)),
     ],
+    ids=["label and score", "numbers", "vectors", "vectors of two lengths"],
 )
-def test_the_hint_for_an_unknown_image_leads_on(tables, register, tmp_path, monkeypatch, image_id, hint):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my new.jpg").touch()
-    register("/srv/photos/old.jpg")
-    assert image_report._unknown(tables, image_id).hint == hint
-
-
-def test_a_label_and_its_score():
-    found = compared(Output("dog", 0.75), label="cat", score=0.5)
-    assert (found.same_label, found.score_difference, found.cosine) == (False, 0.25, None)
-
-
-def test_several_numbers_by_their_mean_difference():
-    found = compared(Output(details='{"values": [1.0, 4.0]}'), output={"values": [1.0, 2.0]})
-    assert (found.same_label, found.score_difference) == (None, 1.0)
-
-
-def test_vectors_by_their_cosine():
-    vector = np.array([3, 4], "<f4")
-    output = Output(vector=vector.tobytes(), vector_dtype="float32", vector_dim=2)
-    half = np.array([4, 3], "<f2").tobytes()
-    assert compared(output, vector=half, vector_dtype="float16").cosine == pytest.approx(0.96)
-    assert compared(output, vector=vector.tobytes() * 2, vector_dtype="float32").cosine is None
+def test_outputs_are_compared_by_their_kind(now, stored, expected):
+    found = compared(now, **stored)
+    assert (found.same_label, found.score_difference, found.cosine) == expected
 
 
 def test_objects_by_label_and_box():
