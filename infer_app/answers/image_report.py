@@ -15,9 +15,8 @@ from infer_app.answers.missing_prediction import (
     explain_image,
     explain_other_model,
     refusal_of,
-    time_column,
 )
-from infer_app.answers.next_run import NextRun
+from infer_app.answers.next_run import NextRun, time_column
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.listing.source import find_by_id, find_similar
 from infer_app.database.project_database import ProjectDatabase, read_limits
@@ -121,8 +120,7 @@ def _cause(loaded: LoadedSettings, next_run: NextRun, found: Explanation, histor
         message = "a former version of this model predicted it, and no run covers its day any more"
         return Cause(Why.NOT_COVERED, message, next_run.command(found.day, found.day))
     is_replaced = is_same is False and is_local(found.location)
-    column = time_column(loaded)
-    return explain_image(next_run, found.image_id, found.day, column, failure, refusal, is_replaced=is_replaced)
+    return explain_image(next_run, found.image_id, found.day, failure, refusal, is_replaced=is_replaced)
 
 
 def _is_built(loaded: LoadedSettings, version: tuple[str, str]) -> bool:

@@ -17,7 +17,6 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.refusals import how_to_allow
 from infer_app.model_names import Version
 from infer_app.packages import retried_reasons
-from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printed_options import printed_options, with_config
 
 
@@ -76,7 +75,6 @@ def explain_image(
     next_run: NextRun,
     image_id: str,
     day: date | None,
-    time_column: str,
     failure: StoredFailure | None = None,
     refusal: Refusal | None = None,
     *,
@@ -90,7 +88,9 @@ def explain_image(
     if next_run.error is not None:
         return _no_model(next_run.error)
     if day is None:
-        return Cause(Why.NO_TIME, "it has no time, so no run covers it", None, f"give it a time in {time_column}")
+        return Cause(
+            Why.NO_TIME, "it has no time, so no run covers it", None, f"give it a time in {next_run.time_column}"
+        )
     of_day = explain_days(next_run, day, day)
     if failure is not None and is_final(failure) and not is_replaced:
         if failure.reason in DECODER_MODULES:
@@ -170,9 +170,3 @@ def _describe(failure: StoredFailure) -> str:
 
 def refusal_of(broken: Broken, limits: ReadLimits) -> Refusal:
     return Refusal(broken.detail, how_to_allow(broken, limits))
-
-
-def time_column(loaded: LoadedSettings) -> str:
-    """Return what holds the images' times, for messages."""
-    source = loaded.source
-    return f"column {source.time} of {source.table if source.query is None else 'the query of [source]'}"

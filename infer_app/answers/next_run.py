@@ -28,21 +28,22 @@ class NextRun:
     options: str = ""  # of the command that starts it
     late: frozenset[date] = frozenset()  # earlier days that it covers, since images were registered late
     is_of_version: bool = False  # which is tried: it covers no late days
+    time_column: str = ""  # what holds the images' times, for messages
 
     @classmethod
     def of(cls, loaded: LoadedSettings, model: str | None = None) -> NextRun:
         """Return what the next run covers; `model` is what it gets by --model, as `loaded` has it already."""
-        today, lookback = loaded.day("today").date, loaded.run.lookback
+        today, lookback, column = loaded.day("today").date, loaded.run.lookback, time_column(loaded)
         try:
             found = choose_artifacts(loaded)
         except InferError as error:
-            return cls((), error, today, lookback)
+            return cls((), error, today, lookback, time_column=column)
         versions = tuple((artifact.manifest.name, artifact.manifest.model_id) for artifact in found)
         options = printed_options(*([model] if model else []))
         is_of_version = model is not None and model not in dict(versions)
         if is_of_version:  # one that is tried, unless it is in use
             is_of_version = not {model_id for _, model_id in versions}.issubset(read_in_use(loaded).values())
-        return cls(versions, None, today, lookback, options, is_of_version=is_of_version)
+        return cls(versions, None, today, lookback, options, is_of_version=is_of_version, time_column=column)
 
     def with_late(self, project: ProjectDatabase, zone: str) -> NextRun:
         """Return it with the days of images that were registered late."""
@@ -87,3 +88,9 @@ def backfill_command(first: date, last: date, options: str = "") -> str:
 def retry_command(image_ids: Sequence[str]) -> str:
     quoted = " --image ".join(map(shlex.quote, image_ids))
     return f"infer retry --image {quoted}{printed_options()}"
+
+
+def time_column(loaded: LoadedSettings) -> str:
+    """Return what holds the images' times, for messages."""
+    source = loaded.source
+    return f"column {source.time} of {source.table if source.query is None else 'the query of [source]'}"

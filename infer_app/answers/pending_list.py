@@ -15,7 +15,6 @@ from infer_app.answers.missing_prediction import (
     explain_image,
     explain_left_out,
     refusal_of,
-    time_column,
 )
 from infer_app.answers.next_run import NextRun
 from infer_app.database.project_database import ProjectDatabase, read_limits
@@ -68,7 +67,7 @@ class PendingList:
 
         Raises StorageUnavailable if the storage does not answer whether a location is allowed.
         """
-        queries, next_run, column = self.project.day_queries, self.next_run, time_column(self.loaded)
+        queries, next_run = self.project.day_queries, self.next_run
         left_out = self.project.source.find_left_out(day)
         versions = queries.versions_of(model_id) if self._is_older(day) else []
         done_by = [one for one in versions if one != model_id]  # their days are not done again by themselves
@@ -82,7 +81,7 @@ class PendingList:
                         yield one, explain_left_out(next_run, day.date, self.loaded.source.id)
                         continue
                     refusal = refusals.get(ref.image_id)
-                    yield one, explain_image(next_run, ref.image_id, day.date, column, one.failure, refusal)
+                    yield one, explain_image(next_run, ref.image_id, day.date, one.failure, refusal)
 
     def count(self, day: Day, model_id: str) -> PendingCounts:
         queries = self.project.day_queries
@@ -121,7 +120,7 @@ class PendingList:
     def without_time(self) -> tuple[int, Cause]:
         """Return the number of images without a time, which no list has, and what to do about them."""
         number = self.project.source.count_without_time()
-        return number, explain_image(self.next_run, "", None, time_column(self.loaded))
+        return number, explain_image(self.next_run, "", None)
 
     def _is_older(self, day: Day) -> bool:
         return self.next_run.era(day.date) == "older"

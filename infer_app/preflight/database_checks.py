@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from itertools import chain, islice
 
-from infer_app.answers.missing_prediction import time_column
+from infer_app.answers.next_run import time_column
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import HINT_DAMAGED, check_writable, is_disk_full
 from infer_app.database.known_database import describe_known

@@ -31,7 +31,7 @@ def stacked_bar(parts: Mapping[str, float], colors: Mapping[str, int], unit: str
     rects, x = [], 0.0
     for name, value in parts.items():
         width = 100 * value / total
-        rects.append(_rect(f"c{colors[name] % NUM_COLORS}", x, 0, width, 26, f"{name}: {value:.2f} {unit}"))
+        rects.append(_rect(f"c{colors[name] % NUM_COLORS}", (x, 0, width, 26), f"{name}: {value:.2f} {unit}"))
         x += width
     return _svg(f"{unit} by part", 26, rects)
 
@@ -40,11 +40,11 @@ def share_bar(share: float, ticks: Sequence[tuple[str, float | None]], scale: fl
     """Draw a share as a bar and other shares as ticks across it; `scale` is the share that fills the whole width."""
     scale = scale or 1.0
     marks = [
-        Markup("{}").format(_rect(name, min(99.4, 100 * other / scale), 0, 0.6, 16, f"{name}: {percent(other)}"))
+        Markup("{}").format(_rect(name, (min(99.4, 100 * other / scale), 0, 0.6, 16), f"{name}: {percent(other)}"))
         for name, other in ticks
         if other is not None
     ]
-    bar = _rect("c0", 0, 3, 100 * share / scale, 10, percent(share), _ROUND)
+    bar = _rect("c0", (0, 3, 100 * share / scale, 10), percent(share), _ROUND)
     return _svg(f"share {percent(share)}", 16, [bar, *marks])
 
 
@@ -86,10 +86,10 @@ def timeline_rows(rows: Sequence[TimelineRow], colors: Mapping[str, int], row_he
     rects = []
     for number, row in enumerate(rows):
         y = number * row_height
-        rects.append(_rect("track", 0, y + 2, 100, row_height - 4, f"{row.name}, busy {percent(row.busy)}"))
+        rects.append(_rect("track", (0, y + 2, 100, row_height - 4), f"{row.name}, busy {percent(row.busy)}"))
         for bar in row.bars:
             color = f"c{colors.get(bar.stage, 0) % NUM_COLORS}"
-            rects.append(_rect(color, 100 * bar.start, y + 2, 100 * bar.width, row_height - 4, bar.stage))
+            rects.append(_rect(color, (100 * bar.start, y + 2, 100 * bar.width, row_height - 4), bar.stage))
     return _svg("processes and stages over time", row_height * max(1, len(rows)), rects)
 
 
@@ -97,7 +97,8 @@ def _svg(label: str, height: float, parts: Sequence[Markup]) -> Markup:
     return _SVG.format(one_line(label, MAX_TEXT_LENGTH), height, Markup("").join(parts))
 
 
-def _rect(kind: str, x: float, y: float, width: float, height: float, title: str, more: str = "") -> Markup:
+def _rect(kind: str, place: tuple[float, float, float, float], title: str, more: str = "") -> Markup:
+    x, y, width, height = place
     return _RECT.format(kind, x, y, max(0.0, width), max(0.0, height), more, one_line(title, MAX_TEXT_LENGTH))
 
 
@@ -105,7 +106,7 @@ def _column(kind: str, index: int, step: float, share: float, floor: float, titl
     """Draw a column; `share` is its share of the height between the floor and the top line."""
     height = max(MIN_HEIGHT, share * (floor - 14)) if share > 0 else 0.0
     x = (index + (1 - COLUMN_SHARE) / 2) * step
-    return _rect(kind, x, floor - height, step * COLUMN_SHARE, height, title, _ROUND)
+    return _rect(kind, (x, floor - height, step * COLUMN_SHARE, height), title, _ROUND)
 
 
 def _grid(floor: float, top_label: str) -> list[Markup]:

@@ -21,8 +21,8 @@ from infer_app.domain import Reason
 from infer_app.errors import UsageError
 
 TODAY = date(2026, 11, 22)
-NEXT = NextRun((("pets", "1" * 16),), None, TODAY, lookback=3)
 COLUMN = "column shot_at of specimens"
+NEXT = NextRun((("pets", "1" * 16),), None, TODAY, lookback=3, time_column=COLUMN)
 
 
 def days_ago(number):
@@ -94,7 +94,7 @@ RETRY = "infer retry --image 'my photo'"
 )
 def test_why_an_image_has_no_prediction_and_what_leads_to_one(monkeypatch, ago, known, why, message, command, fix):
     monkeypatch.setattr(packages, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
-    cause = explain_image(NEXT, "my photo", None if ago is None else days_ago(ago), COLUMN, **known)
+    cause = explain_image(NEXT, "my photo", None if ago is None else days_ago(ago), **known)
     assert cause == Cause(Why(why), message, command, fix)
 
 
@@ -125,7 +125,7 @@ def test_a_run_that_tries_a_version_covers_no_late_days():
 
 def test_without_a_model_no_run_is_possible():
     none = NextRun((), UsageError("no model in models", "make one"), TODAY, 3)
-    for cause in (explain_image(none, "7", days_ago(1), COLUMN), explain_days(none, TODAY, TODAY)):
+    for cause in (explain_image(none, "7", days_ago(1)), explain_days(none, TODAY, TODAY)):
         assert (cause.why, cause.fix, cause.command) == (Why.NO_MODEL, "make one", None)
         assert cause.message == "no run is possible: no model in models"
 
