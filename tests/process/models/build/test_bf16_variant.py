@@ -21,38 +21,34 @@ def _cpu_with_bf16(monkeypatch):
     monkeypatch.setattr(measure, "ROUND_S", 0.001)
 
 
-def test_a_cpu_that_computes_bf16_gets_a_variant_without_files_of_its_own(tmp_path):
-    artifact = add_variants(built(tmp_path, Network(), labels=None), None, print)
+@pytest.fixture
+def artifact(tmp_path):
+    return add_variants(built(tmp_path, Network(), labels=None), None, print)
+
+
+def test_a_cpu_that_computes_bf16_gets_a_variant_without_files_of_its_own_that_passes_the_golden_check(artifact):
     assert list(artifact.manifest.variants) == [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_BF16]
     assert not [name for name in artifact.manifest.files if OPENVINO_BF16 in name]
     details = artifact.manifest.variants[OPENVINO_BF16]
-    assert details["meets_bar"] is True
-    assert details["ms_when_built"].keys() == {"bf16", "fp32"}
+    assert (details["meets_bar"], details["ms_when_built"].keys()) == (True, {"bf16", "fp32"})
+    # no difference at all on a CPU where OpenVINO computes in fp32
+    assert details["tolerance"]["relative"] >= 2 * details["parity"]["relative_difference"]
     artifact.verify()
-
-
-def test_the_variant_passes_the_golden_check_with_its_own_tolerance(tmp_path):
-    artifact = add_variants(built(tmp_path, Network(), labels=None), None, print)
     model = open_variant(artifact, OPENVINO_BF16)
     load = lambda data: load_pixels(data, artifact.manifest.recipe)  # noqa: E731
     check_golden(artifact, load, model, OPENVINO_BF16, model.batch_size)
-    details = artifact.manifest.variants[OPENVINO_BF16]  # no difference at all on a CPU where OpenVINO computes in fp32
-    assert details["tolerance"]["relative"] >= 2 * details["parity"]["relative_difference"]
 
 
-def test_a_machine_without_bf16_does_not_open_it_as_something_else(tmp_path, monkeypatch):
+def test_a_machine_without_bf16_does_not_open_it_as_something_else(artifact, monkeypatch):
     """OpenVINO itself would compute in fp32 there; a node of a cluster opens what another machine has planned."""
-    artifact = add_variants(built(tmp_path, Network(), labels=None), None, print)
     monkeypatch.setattr(gpu_probe, "computes_bf16", lambda: False)
     with pytest.raises(ModelError, match=r"cpu-openvino-bf16 can't run on .*: this CPU does not compute bf16"):
         open_variant(artifact, OPENVINO_BF16)
 
 
-def test_it_travels_with_the_graph_that_it_computes(tmp_path, monkeypatch):
+def test_it_travels_with_the_graph_that_it_computes(artifact, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    artifact = add_variants(built(tmp_path, Network(), labels=None), None, print)
-    unpacked = open_artifact(unpack(pack(artifact, OPENVINO_BF16)))
-    assert open_variant(unpacked, OPENVINO_BF16).batch_size
+    assert open_variant(open_artifact(unpack(pack(artifact, OPENVINO_BF16))), OPENVINO_BF16).batch_size
 
 
 def test_a_model_that_was_built_without_bf16_gains_it_on_such_a_cpu(tmp_path, monkeypatch):

@@ -88,22 +88,18 @@ def test_pixels_are_those_of_the_librarys_own_transform(tmp_path, make):
 # Refusals: what the user has to say, and whether it is enough then
 
 
-def edit(change):
-    """A folder whose preprocessor_config.json has other entries."""
+def change(file, values):
+    """Replace entries of a JSON file, which is made if it is missing."""
+    known = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps({**known, **values}))
+
+
+def edit(values, file="preprocessor_config.json", processor="Bit", **steps):
+    """A folder whose `file` has other entries, or none is there."""
 
     def make(folder):
-        name, _ = hf("Bit", **SHORTER, **CROP)(folder)
-        file = folder / "net" / "preprocessor_config.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-        return name, None
-
-    return make
-
-
-def without(file):
-    def make(folder):
-        name, _ = hf("Bit", **SHORTER, **CROP)(folder)
-        (folder / "net" / file).unlink()
+        name, _ = hf(processor, **(steps or {**SHORTER, **CROP}))(folder)
+        change(folder / "net" / file, values) if values else (folder / "net" / file).unlink()
         return name, None
 
     return make
@@ -118,7 +114,7 @@ def without(file):
         (edit({"image_processor_type": "StrangeImageProcessor"}), {"recipe": "stretch"}, "StrangeImageProcessor"),
         (edit({"size": {"longest_edge": 99}}), {"recipe": "stretch"}, "longest_edge"),
         (edit({"crop_size": {"height": 99, "width": 99}}), {"recipe": "stretch"}, "no recipe does"),
-        (without("preprocessor_config.json"), {"recipe": "stretch"}, "has no preprocessor_config.json"),
+        (edit(None), {"recipe": "stretch"}, "has no preprocessor_config.json"),
         (timm_folder(crop_mode="border"), {"recipe": "stretch"}, "crop_mode border pads"),
         (timm_folder(interpolation="lanczos"), {"interpolation": "bicubic"}, "interpolation lanczos"),
     ],
@@ -131,34 +127,27 @@ def test_what_no_recipe_does_is_refused_until_the_user_decides(tmp_path, make, g
     assert facts.taken(given)
 
 
-@pytest.mark.parametrize("change", [{"do_center_crop": True}, {"do_center_crop": True, "size": 32}])
-def test_a_crop_of_a_convnext_is_refused(tmp_path, change):
-    name, _ = hf("ConvNext", size={"shortest_edge": 32})(tmp_path)
-    file = tmp_path / "net" / "preprocessor_config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    with pytest.raises(UsageError, match="no recipe does"):
-        find_source(name, None).facts(None).taken({})
+CONFIG, PROCESSOR = "config.json", "processor_config.json"
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "error"),
+    ("make", "error"),
     [
-        ("config.json", {"id2label": {"1": "a", "2": "b"}}, UsageError),
-        ("config.json", {"id2label": {"0": "a\nb"}}, ModelError),
-        ("config.json", {"architectures": [3]}, ModelError),
-        ("preprocessor_config.json", {"image_mean": [[1]]}, ModelError),
-        ("preprocessor_config.json", {"rescale_factor": None}, ModelError),
-        ("preprocessor_config.json", {"rescale_factor": 0}, ModelError),
-        ("preprocessor_config.json", {"size": {"height": "a", "width": []}}, ModelError),
-        ("processor_config.json", {"image_processor": {"image_processor_type": "LevitImageProcessor"}}, UsageError),
+        (edit({"do_center_crop": True}, processor="ConvNext", size={"shortest_edge": 32}), UsageError),
+        (edit({"do_center_crop": True, "size": 32}, processor="ConvNext", size={"shortest_edge": 32}), UsageError),
+        (edit({"id2label": {"1": "a", "2": "b"}}, CONFIG), UsageError),
+        (edit({"id2label": {"0": "a\nb"}}, CONFIG), ModelError),
+        (edit({"architectures": [3]}, CONFIG), ModelError),
+        (edit({"image_mean": [[1]]}), ModelError),
+        (edit({"rescale_factor": None}), ModelError),
+        (edit({"rescale_factor": 0}), ModelError),
+        (edit({"size": {"height": "a", "width": []}}), ModelError),
+        (edit({"image_processor": {"image_processor_type": "LevitImageProcessor"}}, PROCESSOR), UsageError),
     ],
 )
-def test_entries_that_can_not_be_meant_are_refused(tmp_path, file, change, error):
-    name, _ = hf("Bit", **SHORTER, **CROP)(tmp_path)
-    path = tmp_path / "net" / file
-    path.write_text(json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **change}))
+def test_entries_that_can_not_be_meant_are_refused(tmp_path, make, error):
     with pytest.raises(error) as caught:
-        find_source(name, None).facts(None).taken({})
+        find_source(*make(tmp_path)).facts(None).taken({})
     assert caught.value.hint
 
 
@@ -166,22 +155,20 @@ def test_another_definition_with_the_same_weights_is_another_model(tmp_path):
     folder = save_hugging_face(tmp_path / "net", size={"height": 32, "width": 32})
     before = find_source(str(folder), None).read(InputSpec(), Size.square(32))
     assert find_source(str(folder), None).read(InputSpec(), Size.square(32)).sha256 == before.sha256
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "num_attention_heads": 4}))
+    change(folder / "config.json", {"num_attention_heads": 4})
     assert find_source(str(folder), None).read(InputSpec(), Size.square(32)).sha256 != before.sha256
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("values", "message"),
     [
         ({"architecture": "hf-hub:timm/test_vit.r160_in1k"}, "timm has no network"),
         ({"model_args": {"checkpoint_path": "x.pth"}}, "checkpoint_path in its model_args"),
     ],
 )
-def test_a_timm_folder_loads_nothing_from_elsewhere(tmp_path, change, message):
+def test_a_timm_folder_loads_nothing_from_elsewhere(tmp_path, values, message):
     folder = save_timm(tmp_path / "net", "test_resnet")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    change(folder / "config.json", values)
     with pytest.raises(ModelError, match=message):
         find_source(str(folder), None).make_module()
 

@@ -12,20 +12,14 @@ def user_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_function_is_found_in_the_current_folder(user_folder):
+def test_a_function_is_found_in_the_current_folder_in_another_and_in_a_package(user_folder, monkeypatch):
     (user_folder / "answers_here.py").write_text("def make():\n    return 42\n")
     assert resolve_callable("answers_here:make")() == 42
-
-
-def test_a_function_is_found_in_another_folder(user_folder, monkeypatch):
     other = user_folder / "other"
     other.mkdir()
     monkeypatch.syspath_prepend(str(other))
     (other / "answers_there.py").write_text("def make():\n    return 43\n")
     assert resolve_callable("answers_there:make", other)() == 43
-
-
-def test_a_package_may_be_dotted():
     assert resolve_callable("os.path:join")("a", "b") == "a/b"
 
 
@@ -68,13 +62,14 @@ def test_a_file_of_another_folder_is_told_where_it_is_a_module(user_folder, monk
         assert caught.value.hint == f"call infer in {user_folder}, and name my_script:predict"
 
 
-def test_a_module_that_fails_to_import_says_why(user_folder):
-    (user_folder / "broken_at_import.py").write_text("1 / 0\n")
-    with pytest.raises(UsageError, match="importing broken_at_import failed: ZeroDivisionError"):
-        resolve_callable("broken_at_import:make")
-
-
-def test_a_package_that_the_module_needs_is_not_mistaken_for_the_module(user_folder):
-    (user_folder / "needs_more.py").write_text("import no_such_package_here\n")
-    with pytest.raises(UsageError, match="needs_more imports no_such_package_here"):
-        resolve_callable("needs_more:make")
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("1 / 0\n", "importing user_module failed: ZeroDivisionError"),
+        ("import no_such_package_here\n", "user_module imports no_such_package_here"),
+    ],
+)
+def test_a_module_that_fails_to_import_says_why(user_folder, code, message):
+    (user_folder / "user_module.py").write_text(code)
+    with pytest.raises(UsageError, match=message):
+        resolve_callable("user_module:make")

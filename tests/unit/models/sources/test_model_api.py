@@ -18,22 +18,28 @@ def test_what_is_no_ir_is_refused(xml, message):
         model_info(xml)
 
 
-def test_preprocessing_and_labels_are_taken():
-    info = {"labels": "cat dog", "mean_values": "127.5 127.5 127.5", "scale_values": "255", "resize_type": "crop"}
-    taken = model_api_facts(info | {"model_type": "Classification", "reverse_input_channels": "NO"}).taken({})
-    assert {option: fact.value for option, fact in taken.items()} == {
-        "labels": ("cat", "dog"),
-        "mean": "0.5,0.5,0.5",
-        "std": "1,1,1",
-        "recipe": "crop-resize",
-        "crop": 1.0,
-        "interpolation": "bilinear",
-    }
+PIXELS = {"labels": "cat dog", "mean_values": "127.5 127.5 127.5", "scale_values": "255", "resize_type": "crop"}
+YOLO = {"model_type": "YOLO", "resize_type": "fit_to_window_letterbox", "pad_value": "114", "iou_threshold": "0.7"}
 
 
-def test_several_labels_of_an_image_are_sigmoid():
-    taken = model_api_facts({"multilabel": "True", "confidence_threshold": "0.3"}).taken({})
-    assert (taken["activation"].value, taken["threshold"].value) == ("sigmoid", 0.3)
+@pytest.mark.parametrize(
+    ("info", "taken"),
+    [
+        (
+            PIXELS | {"model_type": "Classification", "reverse_input_channels": "NO"},
+            {"labels": ("cat", "dog"), "mean": "0.5,0.5,0.5", "std": "1,1,1"}
+            | {"recipe": "crop-resize", "crop": 1.0, "interpolation": "bilinear"},
+        ),
+        ({"multilabel": "True", "confidence_threshold": "0.3"}, {"activation": "sigmoid", "threshold": 0.3}),
+        (
+            YOLO | {"scale_values": "255.0", "labels": "cat big_dog"},
+            {"output": "detection", "recipe": "letterbox", "interpolation": "bilinear", "pad": 114, "nms": 0.7}
+            | {"mean": "0,0,0", "std": "1,1,1", "labels": ("cat", "big_dog")},
+        ),
+    ],
+)
+def test_what_the_entries_say_is_taken(info, taken):
+    assert {option: fact.value for option, fact in model_api_facts(info).taken({}).items()} == taken
 
 
 @pytest.mark.parametrize(
@@ -55,12 +61,9 @@ def test_what_is_not_supported_is_refused_until_a_flag_decides_it(info, message,
     facts.taken(given)
 
 
-def test_embedded_preprocessing_is_refused():
+def test_what_no_flag_decides_is_refused():
     with pytest.raises(UsageError, match="embedded_processing"):
         model_api_facts({"embedded_processing": "YES"}).taken({"preprocess": "my:function"})
-
-
-def test_numbers_that_are_none_are_refused():
     with pytest.raises(ModelError, match="mean_values '1 2' is not one number or three"):
         model_api_facts({"mean_values": "1 2"})
 
@@ -76,18 +79,3 @@ def test_a_file_that_contradicts_itself_is_refused():
     shape, imgsz = Fact(64, "input of 64 x 64", is_fixed=True), Fact(96, "metadata_props imgsz")
     with pytest.raises(UsageError, match="contradicts itself"):
         SourceFacts({"size": shape}).merged(SourceFacts({"size": imgsz}))
-
-
-def test_a_detector_of_an_export_takes_padded_pictures():
-    info = {"model_type": "YOLO", "resize_type": "fit_to_window_letterbox", "pad_value": "114", "iou_threshold": "0.7"}
-    taken = model_api_facts(info | {"scale_values": "255.0", "labels": "cat big_dog"}).taken({})
-    assert {option: fact.value for option, fact in taken.items()} == {
-        "output": "detection",
-        "recipe": "letterbox",
-        "interpolation": "bilinear",
-        "pad": 114,
-        "nms": 0.7,
-        "mean": "0,0,0",
-        "std": "1,1,1",
-        "labels": ("cat", "big_dog"),
-    }

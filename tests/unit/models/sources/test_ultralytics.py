@@ -30,22 +30,14 @@ def test_a_torchscript_classifier_says_all_that_a_build_needs(tmp_path):
 def test_a_torchscript_detector_says_so(tmp_path):
     path = torchscript(tmp_path, json.dumps({"task": "detect", "imgsz": [480, 640]}))
     facts = find_source(str(path), None).facts(None).taken({})
-    assert (facts["output"].value, facts["recipe"].value, str(facts["size"].value)) == (
-        "detection",
-        "letterbox",
-        "640x480",
-    )
+    assert [str(facts[name].value) for name in ("output", "recipe", "size")] == ["detection", "letterbox", "640x480"]
 
 
-@pytest.mark.parametrize("config", [None, "{}"])
-def test_a_file_without_entries_says_nothing(tmp_path, config):
-    assert not find_source(str(torchscript(tmp_path, config)), None).facts(None).facts
-
-
-def test_a_file_that_is_no_archive_says_nothing(tmp_path):
-    path = tmp_path / "net.ts"
-    path.write_bytes(b"PK")
-    assert torchscript_config(path) == {}
+def test_a_file_without_entries_says_nothing(tmp_path):
+    for config in (None, "{}"):
+        assert torchscript_config(torchscript(tmp_path, config)) == {}
+    (tmp_path / "net.ts").write_bytes(b"PK")
+    assert torchscript_config(tmp_path / "net.ts") == {}
 
 
 @pytest.mark.parametrize("config", ["", "[1]", "{", '"text"', "\xff"])
