@@ -82,9 +82,10 @@ def test_a_day_that_another_variant_began_keeps_no_int8(artifact, project):
     check_replaceable(artifact, [OPENVINO_INT8], None)
 
 
-def test_without_a_database_nothing_needs_a_variant(artifact, tmp_path):
-    check_replaceable(artifact, [OPENVINO_INT8], None)
-    (tmp_path / "infer.toml").touch()
+@pytest.mark.parametrize("has_settings", [False, True])
+def test_without_a_database_nothing_needs_a_variant(artifact, tmp_path, has_settings):
+    if has_settings:
+        (tmp_path / "infer.toml").touch()
     check_replaceable(artifact, [OPENVINO_INT8], None)
 
 

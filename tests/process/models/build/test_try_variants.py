@@ -67,10 +67,14 @@ def test_it_ends_when_its_time_is_over_and_says_nothing_of_few_images(tmp_path, 
     assert try_variants(artifact.folder, sizes, photos[0], ["gone.jpg"], 60.0) == {}
 
 
-def test_a_dry_run_offers_what_was_measured(tmp_path, photos, monkeypatch):
-    artifact = make(tmp_path)
-    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
+def offers(artifact, photos, monkeypatch, trial):
+    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: {OPENVINO_BF16: trial})
     (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
+    return offer
+
+
+def test_a_dry_run_offers_what_was_measured(tmp_path, photos, monkeypatch):
+    offer = offers(make(tmp_path), photos, monkeypatch, ALIKE)
     assert offer.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
     assert (offer.stages, offer.ms, offer.instead_of, offer.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
     assert offer.trial == VariantTrial(OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, 0.97, True)
@@ -78,21 +82,18 @@ def test_a_dry_run_offers_what_was_measured(tmp_path, photos, monkeypatch):
 
 def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch):
     artifact = make(tmp_path)
-    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: {OPENVINO_BF16: DIFFERENT})
     for minimum, meets in ((0.9, True), (0.97, False)):
         details = artifact.manifest.variants[OPENVINO_BF16] | {"min_agreement": minimum}
         artifact = record_variant(artifact, OPENVINO_BF16, details, {})
-        (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
-        assert (offer.trial.min_agreement, offer.trial.meets_min_agreement) == (minimum, meets)
+        trial = offers(artifact, photos, monkeypatch, DIFFERENT).trial
+        assert (trial.min_agreement, trial.meets_min_agreement) == (minimum, meets)
 
 
 def test_a_model_that_was_built_where_there_is_no_bf16_is_told_what_adds_it(tmp_path, photos, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(openvino_variants, "computes_bf16", lambda: False)
         artifact = make(tmp_path)
-    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
-    (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
-    assert "; `infer model judge colours` adds it to the model)" in offer.what
+    assert "; `infer model judge colours` adds it to the model)" in offers(artifact, photos, monkeypatch, ALIKE).what
 
 
 @pytest.mark.parametrize("case", ["no bf16", "half already", "judged too inexact", "no graph"])

@@ -90,17 +90,19 @@ def test_an_infer_toml_that_differs_is_kept_and_shown_and_ends_in_an_error(init,
     assert "exists and says the same" in capsys.readouterr().out
 
 
-def test_the_password_of_an_infer_toml_that_differs_is_not_shown(init, tmp_path, capsys):
-    (tmp_path / "infer.toml").write_text('[database]\nurl = "postgresql://me:geheim@host/lab"\n')
-    with pytest.raises(UsageError):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[database]\nurl = "postgresql://me:geheim@host/lab"\n', "exists and differs"),
+        ("[database\n", "exists and can't be read"),
+    ],
+)
+def test_an_infer_toml_that_differs_is_not_replaced_and_its_password_not_shown(init, tmp_path, capsys, text, message):
+    (tmp_path / "infer.toml").write_text(text)
+    with pytest.raises(UsageError, match=message):
         init("/srv/photos/a.jpg")
+    assert (tmp_path / "infer.toml").read_text() == text
     assert "geheim" not in capsys.readouterr().out
-
-
-def test_an_infer_toml_that_can_not_be_read_is_not_replaced(init, tmp_path):
-    (tmp_path / "infer.toml").write_text("[database\n")
-    with pytest.raises(UsageError, match="exists and can't be read"):
-        init("/srv/photos/a.jpg")
 
 
 @pytest.mark.parametrize(
