@@ -92,14 +92,10 @@ class PredictHandler:
         self._sending = threading.Lock()
 
     @classmethod
+    @device_loss_raised()
     def open(cls, spec: HandlerSpec, ring: Ring, device: str) -> PredictHandler:
         """Open a handler and verify it on the golden images. Raises ModelError."""
         torch.set_num_threads(spec.num_threads)
-        with device_loss_raised():
-            return cls._open(spec, ring, device)
-
-    @classmethod
-    def _open(cls, spec: HandlerSpec, ring: Ring, device: str) -> PredictHandler:
         stream = open_stream(device)
         stream.page_lock(ring.pixels)
         models = [

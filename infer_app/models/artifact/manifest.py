@@ -115,6 +115,10 @@ class Manifest:
                 return path
         raise ModelError(f"{self.name} {self.model_id} has no {name} of {variant}", REBUILD)
 
+    def requires(self, variant: str) -> Details:
+        """Return what a variant requires of the machine that runs it."""
+        return self.variants[variant].get("requires") or {}
+
     def tolerance_of(self, variant: str | None) -> Tolerance:
         """Return a variant's own tolerance if it has one, else the model's."""
         own = self.variants.get(variant or "", {}).get("tolerance")

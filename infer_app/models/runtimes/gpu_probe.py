@@ -145,8 +145,8 @@ def runnable(manifest: Manifest, device: str = "cpu") -> list[str]:
     """List the variants for a device that this machine can run."""
     return [
         variant
-        for variant, details in manifest.variants.items()
-        if variant_of(variant).device == device and missing_for(variant, details.get("requires")) is None
+        for variant in manifest.variants
+        if variant_of(variant).device == device and missing_for(variant, manifest.requires(variant)) is None
     ]
 
 

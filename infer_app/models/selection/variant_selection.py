@@ -156,7 +156,7 @@ def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Mis
         )
     if request.device not in (AUTO, variant_of(variant).device):
         raise UsageError(f"{variant} does not run on {request.device}", "leave out --device, or --variant")
-    if why := missing(variant, _requires(manifest, variant)):
+    if why := missing(variant, manifest.requires(variant)):
         raise ModelError(f"{variant} can't run here: {why}", "fix that, or leave the choice to --variant auto")
     return variant
 
@@ -164,7 +164,7 @@ def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Mis
 def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing: Missing) -> str | None:
     if request.device not in (AUTO, variant_of(variant).device):
         return f"the device is {request.device}"
-    if why := missing(variant, _requires(manifest, variant)):
+    if why := missing(variant, manifest.requires(variant)):
         return why
     if variant == request.resume_variant and request.resume_sha256 not in (None, manifest.variant_sha256(variant)):
         return OTHER_FILES
@@ -187,10 +187,6 @@ def _other_dtype(variant: str, request: VariantRequest) -> str | None:
     if request.resume_variant or own == "fp32":
         return f"{wanted} is chosen"
     return f"{own} is not chosen: {variant_of(variant).option}"
-
-
-def _requires(manifest: Manifest, variant: str) -> Mapping[str, object]:
-    return manifest.variants[variant].get("requires") or {}
 
 
 def _differs(parity: Mapping[str, float], tolerance: Tolerance) -> str | None:

@@ -33,15 +33,18 @@ def test_a_picture_is_shrunk_while_twice_the_target_is_left(recipe: Recipe):
     assert [scale_of(side, side, recipe) for side in (1024, 2048, 4096)] == [2, 4, 8]
 
 
-def test_both_sides_of_a_stretched_picture_count():
-    assert scale_of(9000, 896, STRETCH) == 2
-    assert scale_of(9000, 895, STRETCH) == 1
-    assert scale_of(895, 9000, STRETCH) == 1
-
-
-@pytest.mark.parametrize("recipe", [Recipe("stretch", 8), Recipe("custom", 8), Recipe("custom", 8, decode="scaled")])
-def test_nothing_is_shrunk_that_was_not_asked_for(recipe: Recipe):
-    assert scale_of(9000, 9000, recipe) == 1
+@pytest.mark.parametrize(
+    ("recipe", "size", "scale"),
+    [
+        (STRETCH, (9000, 896), 2),  # both sides count
+        (STRETCH, (9000, 895), 1),
+        (STRETCH, (895, 9000), 1),
+        *((recipe, (9000, 9000), 1) for recipe in (Recipe("stretch", 8), Recipe("custom", 8))),  # not asked for
+        (Recipe("custom", 8, decode="scaled"), (9000, 9000), 1),
+    ],
+)
+def test_a_picture_is_shrunk_where_both_sides_allow_it_and_it_was_asked_for(recipe, size, scale):
+    assert scale_of(*size, recipe) == scale
 
 
 def test_a_turned_picture_is_shrunk_as_far_as_it_divides():
@@ -104,10 +107,3 @@ def test_both_sides_of_a_rectangle_are_shrunk_as_far_as_its_resize_allows(recipe
         shrink = MIN_SHRINK * scale
         assert scale_of(4000, 2600, recipe) >= scale or min(4000 / width, 2600 / height) < shrink
     assert [scale_of(int(side * 1.6), side, recipe) for side in (1000, 2000, 4000)] == [2, 4, 8]
-
-
-def test_the_resize_after_shrinking_still_shrinks():
-    for side in range(900, 9000, 37):
-        scale = scale_of(side, side, STRETCH)
-        source, resized, _ = geometry_of(side, side, STRETCH, scale)
-        assert scale == 1 or source.width / resized[0] >= MIN_SHRINK
