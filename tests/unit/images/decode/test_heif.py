@@ -78,20 +78,15 @@ def test_white_and_black_are_themselves_whatever_the_bits(bits: int):
 @pytest.mark.parametrize("orientation", STORED_AS)
 @pytest.mark.parametrize("recipe", [RECIPE, IGNORE], ids=["apply", "ignore"])
 def test_the_eight_orientations_give_one_picture(make: Make, orientation: int, recipe: Recipe):
-    data = make(put(smooth(), orientation), exif=exif(orientation))
-    assert psnr(decoded(data, recipe), smooth()) > 35
+    for mode in ("L", "RGB", "RGBA"):
+        data = make(put(smooth().convert(mode), orientation), exif=exif(orientation))
+        assert psnr(decoded(data, recipe), smooth().convert(mode)) > 35
 
 
 @pytest.mark.parametrize(("container", "in_exif"), [(6, 1), (6, 6), (6, 3), (1, 6), (4, 4), (5, 5)])
 def test_the_containers_orientation_counts_and_exifs_does_not(make: Make, container: int, in_exif: int):
     data = with_orientations(make, put(smooth(), container), container, in_exif)
     assert psnr(decoded(data), smooth()) > 35
-
-
-@pytest.mark.parametrize("mode", ["L", "RGBA"])
-def test_a_picture_of_another_mode_is_rgb(make: Make, mode: str):
-    image = smooth().convert(mode)
-    assert psnr(decoded(make(image)), image) > 35
 
 
 def test_depth_is_not_for_heic():
@@ -118,10 +113,7 @@ def test_a_heif_without_a_picture_that_can_be_decoded_says_what_to_do(made: Make
 
 def test_the_limit_of_pixels_is_the_headers(make: Make):
     refused = refusal(decode, make(smooth()), limits=DecodeLimits(max_pixels=1000))
-    assert (refused.reason, refused.detail) == (
-        Reason.TOO_MANY_PIXELS,
-        "96x64 pixels, at most 1,000 are decoded",
-    )
+    assert refused.args[:2] == (Reason.TOO_MANY_PIXELS, "96x64 pixels, at most 1,000 are decoded")
 
 
 def test_avif_is_decoded_by_one_thread():
