@@ -84,10 +84,8 @@ def read_bindings(plan: bytes) -> Bindings:
     if engine is None:
         raise ModelError(f"TensorRT {tensorrt.__version__} can't read the plan", REBUILD)
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-    modes = tensorrt.TensorIOMode
-    return Bindings(
-        *([name for name in names if engine.get_tensor_mode(name) == mode] for mode in (modes.INPUT, modes.OUTPUT))
-    )
+    modes = tensorrt.TensorIOMode.INPUT, tensorrt.TensorIOMode.OUTPUT
+    return Bindings(*(tuple(name for name in names if engine.get_tensor_mode(name) == mode) for mode in modes))
 
 
 def embed(plan: bytes, bindings: Bindings, device: torch.device) -> Script:
