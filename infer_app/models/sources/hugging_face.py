@@ -23,7 +23,7 @@ from infer_app.models.sources.library import (
     read_entries,
     require_library,
 )
-from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+from infer_app.models.sources.source_facts import FactCollector, SourceFacts
 from infer_app.recipe import Size
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
@@ -53,27 +53,27 @@ class Logits(nn.Module):
 
 def hugging_face_facts(config: Mapping[str, Any], preprocessor: Mapping[str, Any] | None) -> SourceFacts:
     """Return what both JSON files of a folder say; `preprocessor` is None where that file is missing."""
-    facts, refusals = dict[str, Fact](), list[Unsupported]()
+    said = FactCollector(CONFIG)
     if names := names_of(config.get("id2label")):
-        facts["labels"] = Fact(names, f"{CONFIG} id2label")
+        said.take("id2label", labels=names)
     elif config.get("id2label"):
         what = f"the id2label in {CONFIG} has no names of the classes 0, 1, 2, …"
-        refusals.append(Unsupported(what, "give --labels FILE", frozenset({"labels"})))
+        said.refuse(what, "give --labels FILE", "labels")
     if config.get("problem_type") == "multi_label_classification":
-        facts["activation"] = Fact("sigmoid", f"{CONFIG} problem_type")
+        said.take("problem_type", activation="sigmoid")
     architecture = (config.get("architectures") or ["no network"])[0]
     if "ForImageClassification" not in architecture:
         what = f"the folder has {architecture}, which is no image classifier"
         hint = "write a function that returns the module and give --output: docs/how-to/coming-from.md"
-        refusals.append(Unsupported(what, hint, frozenset({"output"})))
+        said.refuse(what, hint, "output")
     if "auto_map" in config:
         what = f"the network is code of its own in the folder ({CONFIG} auto_map), which is not run"
-        refusals.append(Unsupported(what, "read that code, then write a function that returns the module"))
-    by_itself = SourceFacts(facts, tuple(refusals))
+        said.refuse(what, "read that code, then write a function that returns the module")
     if preprocessor is None:
         what = f"the folder has no {PREPROCESSOR}, which says how pictures are prepared"
-        return by_itself.merged(SourceFacts({}, (Unsupported(what, f"copy it there; or {_OWN_PIXELS}", _GEOMETRY),)))
-    return by_itself.merged(_pixels(preprocessor))
+        said.refuse(what, f"copy it there; or {_OWN_PIXELS}", *_GEOMETRY)
+        return said.collected()
+    return said.collected().merged(_pixels(preprocessor))
 
 
 def open_hugging_face(folder: Path) -> LibraryNetwork:
@@ -106,49 +106,40 @@ def _read_preprocessor(folder: Path) -> Mapping[str, Any] | None:
 def _pixels(preprocessor: Mapping[str, Any]) -> SourceFacts:
     """Return what a preprocessor_config.json says of size, crop, interpolation, mean and std."""
     name = str(preprocessor.get("image_processor_type") or preprocessor.get("feature_extractor_type") or "")
-    kind = name
+    kind, said = name, FactCollector(PREPROCESSOR)
     for suffix in _SUFFIXES:
         kind = kind.removesuffix(suffix)
     if kind not in _SQUARE | _SHORTER_SIDE:
         what = f"{PREPROCESSOR} is of {name or 'an unknown type'}, whose steps are not known here"
-        return SourceFacts({}, (Unsupported(what, _OWN_PIXELS, _GEOMETRY),))
-    facts, refusals = dict[str, Fact](), list[Unsupported]()
-
-    def take(key: str, **values: object) -> None:
-        facts.update({option: Fact(value, f"{PREPROCESSOR} {key}") for option, value in values.items()})
-
+        said.refuse(what, _OWN_PIXELS, *_GEOMETRY)
+        return said.collected()
     geometry = _geometry(preprocessor, kind)
-    if isinstance(geometry, Unsupported):
-        refusals.append(geometry)
+    if isinstance(geometry, str):
+        said.refuse(f"{PREPROCESSOR} {geometry}", _OWN_PIXELS, *_GEOMETRY)
     else:
-        take("size", **geometry)
+        said.take("size", **geometry)
     if preprocessor.get("resample") in _RESAMPLE:
-        take("resample", interpolation=_RESAMPLE[preprocessor["resample"]])
+        said.take("resample", interpolation=_RESAMPLE[preprocessor["resample"]])
     else:
         what = f"{PREPROCESSOR} has resample {preprocessor.get('resample')}, which no recipe does"
-        hint = "give --interpolation bilinear or bicubic"
-        refusals.append(Unsupported(what, hint, frozenset({"interpolation", "preprocess"})))
+        said.refuse(what, "give --interpolation bilinear or bicubic", "interpolation", "preprocess")
     if kind == "MobileViT" and preprocessor.get("do_flip_channel_order", True):
-        take("do_flip_channel_order", channels="bgr")
-    return SourceFacts(facts, tuple(refusals)).merged(_normalisation(preprocessor, kind))
+        said.take("do_flip_channel_order", channels="bgr")
+    return said.collected().merged(_normalisation(preprocessor, kind))
 
 
-def _geometry(preprocessor: Mapping[str, Any], kind: str) -> dict[str, object] | Unsupported:
-    """Return the options of the recipe; transformers rounds the start of a crop down."""
+def _geometry(preprocessor: Mapping[str, Any], kind: str) -> dict[str, object] | str:
+    """Return the options of the recipe, or what none does; transformers rounds the start of a crop down."""
     if not preprocessor.get("do_resize", True):
-        return Unsupported(f"{PREPROCESSOR} does not resize pictures (do_resize)", _OWN_PIXELS, _GEOMETRY)
+        return "does not resize pictures (do_resize)"
     if preprocessor.get("do_pad"):
-        return Unsupported(f"{PREPROCESSOR} pads pictures (do_pad), which no recipe does", _OWN_PIXELS, _GEOMETRY)
+        return "pads pictures (do_pad), which no recipe does"
     size = None if "default_to_square" in preprocessor else preprocessor.get("size")
     resized = _sides(size, kind in _SQUARE)
     is_cropped = preprocessor.get("do_center_crop", kind in _CROPS)
     cropped = _sides(preprocessor.get("crop_size"), True) if is_cropped else None
-    unknown = Unsupported(
-        f"{PREPROCESSOR} has size {preprocessor.get('size')} and crop_size {preprocessor.get('crop_size')}, "
-        "which no recipe does",
-        _OWN_PIXELS,
-        _GEOMETRY,
-    )
+    sizes = f"size {preprocessor.get('size')} and crop_size {preprocessor.get('crop_size')}"
+    unknown = f"has {sizes}, which no recipe does"
     if kind == "ConvNext" and isinstance(resized, int) and not is_cropped:  # crops to it below 384
         size = Size.square(resized)
         if resized >= 384:
@@ -179,26 +170,24 @@ def _sides(size: object, is_square: bool) -> Size | int | None:
 
 def _normalisation(preprocessor: Mapping[str, Any], kind: str) -> SourceFacts:
     """Return mean and std for pixels of 0-1: transformers multiplies by rescale_factor, then normalises."""
+    said = FactCollector(PREPROCESSOR)
     factor = preprocessor.get("rescale_factor", 1 / 255) if preprocessor.get("do_rescale", True) else 1
     mean, std = [0.0] * 3, [1.0] * 3
     if preprocessor.get("do_normalize", kind != "MobileViT"):
-        if kind == "MobileViT":
-            what = f"{PREPROCESSOR} normalises, which MobileViT's image processor does not do"
-            return SourceFacts({}, (Unsupported(what, "give --mean and --std", frozenset({"mean", "std"})),))
-        missing = {"image_mean", "image_std"} - preprocessor.keys()
-        if missing:
-            what = f"{PREPROCESSOR} normalises but has no {' and no '.join(sorted(missing))}"
-            return SourceFacts({}, (Unsupported(what, "give --mean and --std", frozenset({"mean", "std"})),))
+        missing = sorted({"image_mean", "image_std"} - preprocessor.keys())
+        if kind == "MobileViT" or missing:
+            why = f"normalises but has no {' and no '.join(missing)}"
+            if kind == "MobileViT":
+                why = "normalises, which MobileViT's image processor does not do"
+            said.refuse(f"{PREPROCESSOR} {why}", "give --mean and --std", "mean", "std")
+            return said.collected()
         mean, std = preprocessor["image_mean"], preprocessor["image_std"]
     scale = 1 / (factor * 255)
     scale = 1.0 if abs(scale - 1) < 1e-6 else scale
-    origin = f"{PREPROCESSOR} image_mean, image_std"
-    return SourceFacts(
-        {
-            option: Fact(as_text([float(value) * scale for value in as_text(values).split(",")]), origin)
-            for option, values in (("mean", mean), ("std", std))
-        }
-    )
+    for option, values in (("mean", mean), ("std", std)):
+        scaled = as_text([float(value) * scale for value in as_text(values).split(",")])
+        said.take("image_mean, image_std", **{option: scaled})
+    return said.collected()
 
 
 def _make(folder: Path) -> nn.Module:

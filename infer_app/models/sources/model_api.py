@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from xml.etree import ElementTree
 
 from infer_app.errors import ModelError
-from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported, three
+from infer_app.models.sources.source_facts import FactCollector, SourceFacts, three
 
 _RECIPES: dict[str, dict[str, object]] = {
     "standard": {"recipe": "stretch"},
@@ -14,8 +14,6 @@ _RECIPES: dict[str, dict[str, object]] = {
 }
 _INTERPOLATIONS = {"LINEAR": "bilinear", "CUBIC": "bicubic"}
 _DETECTORS = {"yolo", "yolov5", "yolov8", "yolov11", "yolo11", "ssd"}  # whose heads their outputs' shapes tell
-_OUTPUT = frozenset({"output"})
-_GEOMETRY = frozenset({"recipe", "preprocess"})
 
 
 def model_info(xml: bytes) -> dict[str, str]:
@@ -34,44 +32,40 @@ def model_info(xml: bytes) -> dict[str, str]:
 
 def model_api_facts(info: Mapping[str, str], origin: str = "rt_info") -> SourceFacts:
     """Return what the entries of Model API say about a network."""
-    facts, refusals = dict[str, Fact](), list[Unsupported]()
-
-    def take(key: str, **values: object) -> None:
-        facts.update({option: Fact(value, f"{origin} {key}") for option, value in values.items()})
-
+    said = FactCollector(origin)
+    _refuse_unsupported(info, said)
     if labels := tuple(info.get("labels", "").split()):
-        take("labels", labels=labels)
+        said.take("labels", labels=labels)
     for key, option in (("mean_values", "mean"), ("scale_values", "std")):
         if info.get(key):
-            take(key, **{option: three(_numbers(key, info[key]))})
-    if "std" in facts and "mean" not in facts:
-        take("scale_values", mean="0,0,0")
-    if "mean" in facts and "std" not in facts:
-        take("mean_values", std=three([1.0]))
+            said.take(key, **{option: three(_numbers(key, info[key]))})
+    if "std" in said.facts and "mean" not in said.facts:
+        said.take("scale_values", mean="0,0,0")
+    if "mean" in said.facts and "std" not in said.facts:
+        said.take("mean_values", std=three([1.0]))
     if is_on(info, "multilabel"):
-        take("multilabel", activation="sigmoid")
+        said.take("multilabel", activation="sigmoid")
         if info.get("confidence_threshold"):
-            take("confidence_threshold", threshold=_numbers("confidence_threshold", info["confidence_threshold"])[0])
+            threshold = _numbers("confidence_threshold", info["confidence_threshold"])[0]
+            said.take("confidence_threshold", threshold=threshold)
     resize = info.get("resize_type", "")
     if resize in _RECIPES:
         interpolation = _INTERPOLATIONS.get(info.get("interpolation_type", "LINEAR").upper())
-        take("resize_type", **_RECIPES[resize], interpolation=interpolation or "bilinear")
+        said.take("resize_type", **_RECIPES[resize], interpolation=interpolation or "bilinear")
         if interpolation is None:
             what = f"the file's interpolation_type is {info['interpolation_type']}, which no recipe does"
-            refusals.append(Unsupported(what, "give --interpolation bilinear or bicubic", frozenset({"interpolation"})))
+            said.refuse(what, "give --interpolation bilinear or bicubic", "interpolation")
     elif resize == "fit_to_window_letterbox":
-        take("resize_type", recipe="letterbox", interpolation="bilinear")
-        take("pad_value", pad=int(_numbers("pad_value", info.get("pad_value") or "0")[0]))
+        said.take("resize_type", recipe="letterbox", interpolation="bilinear")
+        said.take("pad_value", pad=int(_numbers("pad_value", info.get("pad_value") or "0")[0]))
     elif resize:
         what = f"the file's resize_type is {resize}, which pads pictures on one side; no recipe does"
-        refusals.append(
-            Unsupported(what, "give --recipe letterbox or stretch, which place a picture elsewhere", _GEOMETRY)
-        )
+        said.refuse(what, "give --recipe letterbox or stretch, which place a picture elsewhere", "recipe", "preprocess")
     if info.get("model_type", "").lower() in _DETECTORS:
-        take("model_type", output="detection")
+        said.take("model_type", output="detection")
         if info.get("iou_threshold"):
-            take("iou_threshold", nms=_numbers("iou_threshold", info["iou_threshold"])[0])
-    return SourceFacts(facts, (*_unsupported(info), *refusals))
+            said.take("iou_threshold", nms=_numbers("iou_threshold", info["iou_threshold"])[0])
+    return said.collected()
 
 
 def is_on(info: Mapping[str, str], key: str) -> bool:
@@ -79,19 +73,14 @@ def is_on(info: Mapping[str, str], key: str) -> bool:
     return info.get(key, "").lower() in ("yes", "true", "1")
 
 
-def _unsupported(info: Mapping[str, str]) -> list[Unsupported]:
-    found = []
+def _refuse_unsupported(info: Mapping[str, str], said: FactCollector) -> None:
     kind = info.get("model_type", "Classification")
+    raw = "give --output raw for its numbers as they are"
     if kind.lower() not in ("classification", "", *_DETECTORS):
         what = f"the file's model_type is {kind}, which is not supported"
-        found.append(
-            Unsupported(
-                what, "give --output raw for its numbers as they are, or export a classifier or a detector", _OUTPUT
-            )
-        )
+        said.refuse(what, f"{raw}, or export a classifier or a detector", "output")
     if is_on(info, "hierarchical"):
-        what = "the file's labels are hierarchical, which is not supported"
-        found.append(Unsupported(what, "give --output raw for its numbers as they are", _OUTPUT))
+        said.refuse("the file's labels are hierarchical, which is not supported", raw, "output")
     if is_on(info, "reverse_input_channels"):
         # Model API itself converts what it takes to be BGR, as of cv2.imread, to RGB; Geti and OTX give it RGB.
         what = "the file says reverse_input_channels, which does not tell what the network takes"
@@ -99,14 +88,13 @@ def _unsupported(info: Mapping[str, str]) -> list[Unsupported]:
             "give --channels rgb for an export of Model API's converters, whose pictures come from cv2.imread; "
             "--channels bgr for one of Geti or OTX, whose pictures are RGB before they are reversed"
         )
-        found.append(Unsupported(what, hint, frozenset({"channels", "preprocess"})))
+        said.refuse(what, hint, "channels", "preprocess")
     if info.get("intensity_mode"):
         what = f"the file's intensity_mode is {info['intensity_mode']}, which changes the scale of its mean and std"
-        found.append(Unsupported(what, "give --mean and --std for pixels of 0 to 1", frozenset({"mean", "std"})))
+        said.refuse(what, "give --mean and --std for pixels of 0 to 1", "mean", "std")
     if is_on(info, "embedded_processing"):
         what = "the network resizes and normalises by itself (embedded_processing)"
-        found.append(Unsupported(what, "export it without embedded processing: its input must be the network's own"))
-    return found
+        said.refuse(what, "export it without embedded processing: its input must be the network's own")
 
 
 def _numbers(key: str, text: str) -> list[float]:

@@ -82,6 +82,25 @@ class SourceFacts:
         return {option: fact for option, fact in self.facts.items() if option not in replaced}
 
 
+class FactCollector:
+    """Collects what a source says, entry by entry."""
+
+    def __init__(self, origin: str) -> None:
+        self.facts: dict[str, Fact] = {}
+        self._origin, self._refusals = origin, list[Unsupported]()
+
+    def take(self, key: str, **values: object) -> None:
+        """Take what the entry `key` says of options."""
+        self.facts |= {option: Fact(value, f"{self._origin} {key}".strip()) for option, value in values.items()}
+
+    def refuse(self, what: str, hint: str, *unless: str) -> None:
+        """Refuse what is not supported, unless the user gives one of these options."""
+        self._refusals.append(Unsupported(what, hint, frozenset(unless)))
+
+    def collected(self) -> SourceFacts:
+        return SourceFacts(self.facts, tuple(self._refusals))
+
+
 def describe(taken: Mapping[str, Fact]) -> str:
     """Describe facts for the user who builds the model: `size 224 (input shape); labels 80 (names)`."""
     by_origin: dict[str, list[str]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -24,13 +25,12 @@ from infer_app.models.sources.library import (
     read_entries,
     require_library,
 )
-from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+from infer_app.models.sources.source_facts import FactCollector, SourceFacts
 from infer_app.models.sources.weights import load_weights, make_with_weights
 from infer_app.recipe import Size
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _LOADING = frozenset({"checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"})
-_GEOMETRY = frozenset({"recipe", "preprocess"})
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # timm's default
 
 
@@ -43,31 +43,28 @@ def timm_facts(config: Mapping[str, Any], origin: str, labels: object = None) ->
     channels, height, width = config.get("input_size") or (3, 224, 224)
     crop_mode, crop_pct = config.get("crop_mode") or "center", config.get("crop_pct") or 0.875
     interpolation = config.get("interpolation") or "bicubic"
-    values = {
-        "recipe": ("crop_mode", "stretch" if crop_mode == "squash" else "resize-crop"),
-        "size": ("input_size", Size(width, height)),
-        "crop_pct": ("crop_pct", crop_pct),
-        "interpolation": ("interpolation", interpolation),
-        "mean": ("mean", as_text(config.get("mean") or _IMAGENET["mean"])),
-        "std": ("std", as_text(config.get("std") or _IMAGENET["std"])),
-    }
+    said = FactCollector(origin)
+    said.take("crop_mode", recipe="stretch" if crop_mode == "squash" else "resize-crop")
+    said.take("input_size", size=Size(width, height))
+    said.take("crop_pct", crop_pct=crop_pct)
+    said.take("interpolation", interpolation=interpolation)
+    for option, default in _IMAGENET.items():
+        said.take(option, **{option: as_text(config.get(option) or default)})
     if names := names_of(labels):
-        values["labels"] = ("label_names", names)
-    refusals = []
+        said.take("label_names", labels=names)
     if channels != 3:
         what = f"the network takes pictures of {channels} channels ({origin} input_size)"
-        refusals.append(Unsupported(what, "only networks of 3 channels are supported"))
+        said.refuse(what, "only networks of 3 channels are supported")
     if crop_mode not in ("center", "squash"):
         what = f"crop_mode {crop_mode} pads pictures ({origin}), which no recipe does"
         hint = "pad them by your own function: --preprocess package.module:function; or give --recipe stretch"
-        refusals.append(Unsupported(what, hint, _GEOMETRY))
+        said.refuse(what, hint, "recipe", "preprocess")
     if interpolation not in ("bilinear", "bicubic"):
         what = f"interpolation {interpolation} ({origin}) is not supported"
-        refusals.append(Unsupported(what, "give --interpolation bilinear or bicubic", frozenset({"interpolation"})))
-    facts = {option: Fact(value, f"{origin} {key}") for option, (key, value) in values.items()}
+        said.refuse(what, "give --interpolation bilinear or bicubic", "interpolation")
     if config.get("fixed_input_size"):
-        facts["size"] = Fact(facts["size"].value, facts["size"].origin, is_fixed=True)
-    return SourceFacts(facts, tuple(refusals))
+        said.facts["size"] = replace(said.facts["size"], is_fixed=True)
+    return said.collected()
 
 
 def open_timm(source: str, weights: Path | None) -> LibraryNetwork:

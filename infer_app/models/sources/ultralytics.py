@@ -9,7 +9,7 @@ from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
 from infer_app.errors import ModelError
-from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+from infer_app.models.sources.source_facts import FactCollector, SourceFacts
 from infer_app.recipe import Size
 
 CONFIG = "extra/config.txt"  # in a TorchScript file, which is a zip archive of one folder
@@ -36,33 +36,28 @@ def torchscript_config(path: Path) -> dict[str, str]:
 
 def ultralytics_facts(props: Mapping[str, str], origin: str) -> SourceFacts:
     """Return what the entries say; `origin` names where they were read."""
-    facts, refusals = dict[str, Fact](), list[Unsupported]()
+    said, task = FactCollector(origin), props.get("task")
     if "names" in props:
-        facts["labels"] = Fact(_names(props["names"]), f"{origin} names")
+        said.take("names", labels=_names(props["names"]))
     if "imgsz" in props:
-        facts["size"] = Fact(_size(props["imgsz"]), f"{origin} imgsz")
+        said.take("imgsz", size=_size(props["imgsz"]))
     elif "shape" in props:
-        facts["size"] = Fact(_size_of_batch(props["shape"]), f"{origin} shape")
-    if "task" in props:
-        facts |= {option: Fact(value, f"{origin} task") for option, value in (("mean", "0,0,0"), ("std", "1,1,1"))}
-        if props["task"] == "classify":
-            is_square = "size" not in facts or facts["size"].value.is_square  # a rectangle is stretched to its size
-            geometry = {"recipe": "resize-crop", "crop_pct": 1.0} if is_square else {"recipe": "stretch"}
-            classifier = geometry | {"interpolation": "bilinear", "activation": "none"}
-            facts |= {option: Fact(value, f"{origin} task") for option, value in classifier.items()}
-        else:
-            detector: dict[str, object] = {"recipe": "letterbox", "pad": 114, "interpolation": "bilinear"}
-            detector |= {"output": "detection"} if props["task"] == "detect" else {}
-            facts |= {option: Fact(value, f"{origin} task") for option, value in detector.items()}
-        if props["task"] not in ("classify", "detect"):
-            refusals += [
-                Unsupported(
-                    f"the file's task is {props['task']}, which is not supported",
-                    "give --output raw for its numbers as they are, or export a classifier or a detector",
-                    frozenset({"output"}),
-                )
-            ]
-    return SourceFacts(facts, tuple(refusals))
+        said.take("shape", size=_size_of_batch(props["shape"]))
+    if task is None:
+        return said.collected()
+    said.take("task", mean="0,0,0", std="1,1,1")
+    if task == "classify":
+        is_square = "size" not in said.facts or said.facts["size"].value.is_square
+        geometry = {"recipe": "resize-crop", "crop_pct": 1.0} if is_square else {"recipe": "stretch"}  # to its size
+        said.take("task", **geometry, interpolation="bilinear", activation="none")
+        return said.collected()
+    said.take("task", recipe="letterbox", pad=114, interpolation="bilinear")
+    if task == "detect":
+        said.take("task", output="detection")
+    else:
+        hint = "give --output raw for its numbers as they are, or export a classifier or a detector"
+        said.refuse(f"the file's task is {task}, which is not supported", hint, "output")
+    return said.collected()
 
 
 def _names(text: str) -> tuple[str, ...]:
