@@ -58,15 +58,15 @@ def heif_decoder_names() -> list[str]:
 
 
 def has_heic() -> bool:
-    return _is_importable("_pi_heif")
+    return is_importable("_pi_heif")
 
 
 def has_avif() -> bool:
-    return _is_importable("PIL._avif")
+    return is_importable("PIL._avif")
 
 
 @cache
-def _is_importable(module: str) -> bool:
+def is_importable(module: str) -> bool:
     """Return whether a module, a library of its own, is installed and can be loaded."""
     try:
         import_module(module)

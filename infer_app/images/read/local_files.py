@@ -18,7 +18,7 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.locations import NO_MAPPING, NOTHING_REMOTE, PathMapping, RemoteAccess
 
 OUTSIDE = "outside the allowed roots"
-_HASHED_AT_ONCE = 1 << 24  # bytes
+HASHED_AT_ONCE = 1 << 24  # bytes
 
 
 class RowImages(Protocol):
@@ -80,7 +80,7 @@ def hash_files(locations: Iterable[str], limits: ReadLimits) -> Iterator[FileFac
             if stat.S_ISREG(found.st_mode):
                 digest = hashlib.sha256()
                 with opened(link) as readable:
-                    while data := os.read(readable, _HASHED_AT_ONCE):
+                    while data := os.read(readable, HASHED_AT_ONCE):
                         digest.update(data)
                         yield None
                 facts = FileFacts(found.st_size, found.st_mtime, digest.hexdigest())

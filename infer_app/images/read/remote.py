@@ -25,7 +25,7 @@ def read_remote(location: str, max_bytes: int, access: RemoteAccess) -> ImageByt
     """Read a URL within `access.timeout_s`, including retries. Raises BadImage."""
     url = allowed_url(location, access)
     deadline = time.monotonic() + access.timeout_s
-    http, buckets = _readers(access)
+    http, buckets = readers_of(access)
     reader: HttpReader | BucketReader = http if url.scheme in HTTP_PORTS else buckets
     return with_retries(lambda: reader.read(url, max_bytes, deadline), access.retries, deadline)
 
@@ -48,7 +48,7 @@ def probe(prefix: AllowedPrefix, access: RemoteAccess) -> str:
     read on this machine.
     """
     check_installed(prefix)
-    http, buckets = _readers(access)
+    http, buckets = readers_of(access)
     if prefix.root.scheme in HTTP_PORTS:
         return f"answers with HTTP {_ask(prefix, access, http.status)}"
     return "is there" if _ask(prefix, access, buckets.exists) else "answers, but may not be listed"
@@ -56,7 +56,7 @@ def probe(prefix: AllowedPrefix, access: RemoteAccess) -> str:
 
 def check_reachable(prefix: AllowedPrefix, access: RemoteAccess) -> None:
     """Raise StorageUnavailable if nothing answers; a web server only needs to accept a connection."""
-    http, buckets = _readers(access)
+    http, buckets = readers_of(access)
     _ask(prefix, access, http.connect if prefix.root.scheme in HTTP_PORTS else buckets.exists)
 
 
@@ -68,7 +68,7 @@ def list_folders(prefix: AllowedPrefix, access: RemoteAccess) -> Iterator[list[t
     if prefix.root.scheme in HTTP_PORTS:
         raise UsageError(f"{prefix}: web servers have no listing", "name single images, or fill the table yourself")
     check_installed(prefix)
-    return _readers(access)[1].list_folders(prefix)
+    return readers_of(access)[1].list_folders(prefix)
 
 
 def check_installed(prefix: AllowedPrefix) -> None:
@@ -94,6 +94,6 @@ def _ask(prefix: AllowedPrefix, access: RemoteAccess, ask: Callable[[RemoteUrl, 
 
 
 @lru_cache(maxsize=2)
-def _readers(access: RemoteAccess) -> tuple[HttpReader, BucketReader]:
+def readers_of(access: RemoteAccess) -> tuple[HttpReader, BucketReader]:
     """Return the readers of this process: neither connections nor an event loop survive a fork."""
     return HttpReader(access), BucketReader(access)

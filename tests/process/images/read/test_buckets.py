@@ -28,9 +28,9 @@ def bucket(s3_server):
 def environment(s3_server, monkeypatch):
     for name, value in s3_server.environ.items():
         monkeypatch.setenv(name, value)
-    remote._readers.cache_clear()
+    remote.readers_of.cache_clear()
     yield
-    remote._readers.cache_clear()
+    remote.readers_of.cache_clear()
 
 
 def access(*places, timeout_s=60.0, retries=1):

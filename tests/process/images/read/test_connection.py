@@ -99,7 +99,7 @@ def forget():
     """Certificates and connections are kept by the process."""
 
     def clear():
-        remote._readers.cache_clear()
+        remote.readers_of.cache_clear()
 
     clear()
     yield clear

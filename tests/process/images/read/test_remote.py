@@ -27,9 +27,9 @@ def server(monkeypatch):
         account = "DefaultEndpointsProtocol=http;AccountName=account;AccountKey=Y2FuYXJ5"
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
         monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{account};BlobEndpoint={server.url}/account;")
-        remote._readers.cache_clear()
+        remote.readers_of.cache_clear()
         yield server
-        remote._readers.cache_clear()
+        remote.readers_of.cache_clear()
 
 
 def read(place, name):

@@ -129,5 +129,5 @@ def test_the_decoders_are_named(make: Make):
 
 
 def test_without_decoders_none_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(heif, "_is_importable", lambda _: False)
+    monkeypatch.setattr(heif, "is_importable", lambda _: False)
     assert heif.heif_decoder_names() == []

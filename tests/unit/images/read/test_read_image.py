@@ -256,7 +256,7 @@ def test_reading_ahead_leaves_a_file_system_that_can_not_do_it_alone(
 def test_files_are_hashed_whatever_their_size_and_only_those_that_may_be_read(
     root: Path, image: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(local_files, "_HASHED_AT_ONCE", 10)
+    monkeypatch.setattr(local_files, "HASHED_AT_ONCE", 10)
     os.mkfifo(root / "fifo")
     named = [image, outside, root / "fifo", root, root / "none"]
     found = list(hash_files(map(str, named), ReadLimits((root,), 1)))
