@@ -11,12 +11,7 @@ from typing import Any
 from infer_app.answers.named_model import NamedModel, hint_of_known
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import ProjectDatabase, open_project_database, open_results_database
-from infer_app.database.queries.thresholds import (
-    ALL_LABELS,
-    change_thresholds,
-    count_shown,
-    read_thresholds,
-)
+from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds, count_shown, read_thresholds
 from infer_app.errors import UsageError
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line

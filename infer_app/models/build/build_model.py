@@ -24,12 +24,7 @@ from infer_app.models.artifact.artifact import (
     save_manifest,
     write_file,
 )
-from infer_app.models.artifact.manifest import (
-    GOLDEN_OUTPUTS_FILE,
-    GOLDEN_PIXELS_FILE,
-    Manifest,
-    model_files_of,
-)
+from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE, Manifest, model_files_of
 from infer_app.models.artifact.specs import Tolerance
 from infer_app.models.build.build_arguments import BuildRequest, num_labels
 from infer_app.models.build.decoding_agreement import decoding_agreement

@@ -18,13 +18,7 @@ from infer_app.models.selection import measure
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels
 from infer_app.models.verification.parity import measure_parity
 from tests.conftest import need
-from tests.support.networks import (
-    Means,
-    Network,
-    NoSuchOperator,
-    built,
-    save_photos,
-)
+from tests.support.networks import Means, Network, NoSuchOperator, built, save_photos
 
 need("nncf")
 NUM_PHOTOS = 24
