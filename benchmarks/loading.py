@@ -41,8 +41,8 @@ from infer_app.images.read.folder_scan import find_images, folders_of
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import open_artifact
-from infer_app.models.build.build_arguments import BuildRequest
-from infer_app.models.build.build_model import build_model
+from infer_app.models.building.build_arguments import BuildRequest
+from infer_app.models.building.build_model import build_model
 from infer_app.recipe import Recipe
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import printable

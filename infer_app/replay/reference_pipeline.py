@@ -15,7 +15,7 @@ from infer_app.images.decode.formats import sniff
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.build.model_source import LibrarySource, find_source
+from infer_app.models.building.model_source import LibrarySource, find_source
 from infer_app.models.detection.boxes import corners
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.source_kinds import load_source

@@ -12,9 +12,9 @@ from infer_app.handlers.copy_stream import CudaStream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import CUDA_FP16, TORCHSCRIPT
-from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
-from infer_app.models.build.build_arguments import BuildRequest
-from infer_app.models.build.build_model import build_model
+from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
+from infer_app.models.building.build_arguments import BuildRequest
+from infer_app.models.building.build_model import build_model
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch, FixedBatch
 from infer_app.pipeline.executors import RingSpec, open_local_executor
 from infer_app.recipe import Recipe, Size

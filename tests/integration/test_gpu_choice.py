@@ -9,7 +9,7 @@ import torch
 
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.models_folder import find_artifact
-from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
+from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.runtimes.gpu_probe import Gpu, Host, describe_host
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import Project

@@ -15,7 +15,7 @@ import torch
 from infer_app.errors import ModelError, UsageError
 from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact, record_variant
-from infer_app.models.build.add_gpu_variants import check_gpu_variants
+from infer_app.models.building.add_gpu_variants import check_gpu_variants
 from infer_app.models.runtimes.gpu_probe import Host, missing_for
 from infer_app.workers.isolated_call import run_in_process
 from tests.standin import child_calls

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.models.artifact.artifact import open_artifact
-from infer_app.models.build import add_gpu_variants as add_gpu_variants_module
-from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
+from infer_app.models.building import add_gpu_variants as add_gpu_variants_module
+from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
 from infer_app.models.runtimes.open_variant import open_variant

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.build.build_arguments import BuildRequest
-from infer_app.models.build.build_model import build_model
+from infer_app.models.building.build_arguments import BuildRequest
+from infer_app.models.building.build_model import build_model
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.torchscript import load_torchscript, run_source
 from infer_app.recipe import Recipe

@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
         "settings",
     },
     "models.selection": {"models.artifact", "models.runtimes", "models.verification"},
-    "models.build": {
+    "models.building": {
         "images.decode",
         "images.read",
         "images.transform",
@@ -118,7 +118,7 @@ OWNERS = {
     "fsspec": {"images/read/buckets.py"},
     "PIL": {
         "images",
-        "models/build/golden_set.py",
+        "models/building/golden_set.py",
         "reporting/thumbnails.py",
         "replay/reference_pipeline.py",
     },

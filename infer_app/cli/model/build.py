@@ -27,11 +27,11 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.machine import usable_cores
 from infer_app.model_variants import OPENVINO_INT8
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
-from infer_app.models.build.build_model import build_model
-from infer_app.models.build.calibration import Calibration
-from infer_app.models.build.model_source import find_source
-from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
+from infer_app.models.building.build_model import build_model
+from infer_app.models.building.calibration import Calibration
+from infer_app.models.building.model_source import find_source
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.selection.tuning import load_tuning

@@ -10,7 +10,7 @@ from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.errors import UsageError
 from infer_app.images.decode.depth import parse_depth
 from infer_app.models.artifact.specs import WITH_LABELS, DetectionSpec, OutputSpec
-from infer_app.models.build.build_arguments import BuildRequest
+from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.sources.source_facts import DETECTION, Fact
 from infer_app.recipe import Recipe, Size
 from infer_app.settings.removed import DECODE_GPU, REMOVED

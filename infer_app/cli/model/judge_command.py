@@ -14,7 +14,7 @@ from infer_app.database.project_database import open_project_database, read_limi
 from infer_app.day import Day
 from infer_app.errors import UsageError
 from infer_app.models.artifact.artifact import open_artifact
-from infer_app.models.build.judge_variants import judge_variants
+from infer_app.models.building.judge_variants import judge_variants
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.workers.isolated_call import run_in_process

@@ -9,7 +9,7 @@ from infer_app.model_variants import variant_of
 from infer_app.models.artifact.activation import doubt_activation
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.build.decoding_agreement import describe_agreement
+from infer_app.models.building.decoding_agreement import describe_agreement
 from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.selection.tuning import Tuning
 from infer_app.models.verification.golden import golden_classes

@@ -14,9 +14,9 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
 from infer_app.errors import InferError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
-from infer_app.models.build.build_arguments import BuildRequest
-from infer_app.models.build.build_model import build_model
-from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.building.build_arguments import BuildRequest
+from infer_app.models.building.build_model import build_model
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.pipeline.planning.execution_plan import measure_speeds_here
 from infer_app.recipe import Recipe, Size
 from infer_app.reporting.reports import ReportRequest, write_reports

@@ -12,9 +12,9 @@ from infer_app.machine import usable_cores
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_INT8, VariantTrial, variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.build.calibration import MIN_AGREEMENT
-from infer_app.models.build.decoding_agreement import decoding_ms
-from infer_app.models.build.judge_variants import Trial, describe_kept, try_variants
+from infer_app.models.building.calibration import MIN_AGREEMENT
+from infer_app.models.building.decoding_agreement import decoding_ms
+from infer_app.models.building.judge_variants import Trial, describe_kept, try_variants
 from infer_app.models.runtimes.gpu_probe import missing_for
 from infer_app.models.selection.tuning import load_tuning
 from infer_app.run_report import Alternative

@@ -10,7 +10,7 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact import artifact as artifact_module
 from infer_app.models.artifact.artifact import open_artifact, record_variant, save_manifest
 from infer_app.models.artifact.models_folder import find_artifact, find_folder, list_artifacts, remove_folder
-from infer_app.models.build.build_model import build_model
+from infer_app.models.building.build_model import build_model
 from infer_app.recipe import Recipe
 from tests.support.networks import RECIPE, built, request
 

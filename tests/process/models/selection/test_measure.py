@@ -6,8 +6,8 @@ import torch
 
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.artifact.artifact import record_variant
-from infer_app.models.build import openvino_variants
-from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.building import openvino_variants
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.selection import measure
 from infer_app.models.selection.measure import measure_in_worker, measure_models, measure_variants

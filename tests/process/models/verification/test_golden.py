@@ -10,7 +10,7 @@ from PIL import Image
 from infer_app.domain import Reason
 from infer_app.errors import ModelChanged, PixelsChanged
 from infer_app.images.read.bad_image import BadImage
-from infer_app.models.build.golden_set import load_pixels, synthetic_images
+from infer_app.models.building.golden_set import load_pixels, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant, make_cpu_variant
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels
 from infer_app.models.verification.parity import measure_parity

@@ -10,9 +10,9 @@ from torch import nn
 from infer_app.cli.model.variant_tables import unproven_boxes
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
-from infer_app.models.build.build_arguments import BuildRequest
-from infer_app.models.build.build_model import build_model
-from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.building.build_arguments import BuildRequest
+from infer_app.models.building.build_model import build_model
+from infer_app.models.building.golden_set import load_pixels
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_parity, golden_pixels
 from infer_app.models.verification.parity import measure_parity

@@ -8,8 +8,8 @@ import pytest
 from infer_app.errors import ModelError, UsageError
 from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant, save_manifest
-from infer_app.models.build import openvino_variants
-from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.building import openvino_variants
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.selection.tuning import Layout, Speed, load_tuning, new_tuning, save_tuning
 from infer_app.models.selection.variant_selection import VariantRequest, VariantSelection
 from infer_app.pipeline.planning import execution_plan

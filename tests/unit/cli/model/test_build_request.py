@@ -5,7 +5,7 @@ import pytest
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.model.build_request import make_recipe, make_request, taken_by_default
 from infer_app.errors import UsageError
-from infer_app.models.build.build_arguments import BuildRequest
+from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.recipe import Recipe, Size
 from infer_app.settings.removed import REMOVED
 

@@ -8,7 +8,7 @@ import torch
 from infer_app.errors import ModelError
 from infer_app.models.artifact.activation import check_scores, doubt_activation
 from infer_app.models.artifact.specs import ACTIVATIONS, DetectionSpec, OutputSpec
-from infer_app.models.build.validate_source import SourceOutputs, check_meaning
+from infer_app.models.building.validate_source import SourceOutputs, check_meaning
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
 from infer_app.models.verification.outputs import decode_outputs
 from infer_app.recipe import Recipe

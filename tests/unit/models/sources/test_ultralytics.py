@@ -4,7 +4,7 @@ from zipfile import ZipFile
 import pytest
 
 from infer_app.errors import ModelError
-from infer_app.models.build.model_source import find_source
+from infer_app.models.building.model_source import find_source
 from infer_app.models.sources.ultralytics import torchscript_config
 from infer_app.recipe import Size
 from tests.support.ultralytics import CLASSIFIER

@@ -16,7 +16,7 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact, open_artifact
 from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.build.model_source import SourceFiles
+from infer_app.models.building.model_source import SourceFiles
 from infer_app.models.sources.computation import computation_sha256
 from infer_app.models.verification.golden import check_golden
 

@@ -4,9 +4,9 @@ from infer_app.errors import ModelError
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.bundle import pack, unpack
-from infer_app.models.build import openvino_variants
-from infer_app.models.build.golden_set import load_pixels
-from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.building import openvino_variants
+from infer_app.models.building.golden_set import load_pixels
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes import gpu_probe
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection import measure

@@ -7,9 +7,9 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import OutputSpec
-from infer_app.models.build import openvino_variants
-from infer_app.models.build.judge_variants import Trial, try_variants
-from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.building import openvino_variants
+from infer_app.models.building.judge_variants import Trial, try_variants
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes import gpu_probe
 from infer_app.models.selection import measure
 from infer_app.models.verification.parity import Parity

@@ -10,11 +10,11 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
-from infer_app.models.build import judge_variants as judge_variants_module
-from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, make_half
-from infer_app.models.build.calibration import Calibration
-from infer_app.models.build.golden_set import load_pixels
-from infer_app.models.build.judge_variants import judge_variants
+from infer_app.models.building import judge_variants as judge_variants_module
+from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants, make_half
+from infer_app.models.building.calibration import Calibration
+from infer_app.models.building.golden_set import load_pixels
+from infer_app.models.building.judge_variants import judge_variants
 from infer_app.models.runtimes.gpu_probe import Gpu, Host, runnable
 from infer_app.models.runtimes.gpu_variants import run_fixed
 from infer_app.models.runtimes.open_variant import open_variant

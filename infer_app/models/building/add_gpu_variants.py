@@ -14,8 +14,8 @@ from infer_app.errors import ModelError, UsageError, lines_of
 from infer_app.model_variants import GPU_VARIANTS, full_name, variant_of
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.models.artifact.specs import InputSpec, Tolerance
-from infer_app.models.build.calibration import Calibration, load_calibration
-from infer_app.models.build.openvino_variants import judge_on, judgement
+from infer_app.models.building.calibration import Calibration, load_calibration
+from infer_app.models.building.openvino_variants import judge_on, judgement
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.gpu_probe import Host, describe_host, missing_here
 from infer_app.models.runtimes.gpu_variants import load_module, run_fixed

@@ -12,7 +12,7 @@ from infer_app.cli.model.build_request import make_recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.build.model_source import find_source
+from infer_app.models.building.model_source import find_source
 from infer_app.recipe import Size
 from tests.support.library_networks import import_library, save_hugging_face, save_timm, save_weights
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.build.graph_files import graph_kind, read_graph_facts, read_graph_files, refuse_other_files
-from infer_app.models.build.validate_source import check_batches
+from infer_app.models.building.graph_files import graph_kind, read_graph_facts, read_graph_files, refuse_other_files
+from infer_app.models.building.validate_source import check_batches
 from infer_app.models.runtimes.torchscript import trace_module
 from infer_app.models.sources.callables import resolve_callable, source_code
 from infer_app.models.sources.computation import add_tensor, computation_sha256

@@ -8,10 +8,10 @@ from infer_app.errors import DayHeld, ModelError, UsageError
 from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import OutputSpec
-from infer_app.models.build import openvino_variants as add_variants_module
-from infer_app.models.build.calibration import Calibration, load_calibration
-from infer_app.models.build.golden_set import load_pixels
-from infer_app.models.build.openvino_variants import add_variants, agreement_score
+from infer_app.models.building import openvino_variants as add_variants_module
+from infer_app.models.building.calibration import Calibration, load_calibration
+from infer_app.models.building.golden_set import load_pixels
+from infer_app.models.building.openvino_variants import add_variants, agreement_score
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection import measure

@@ -7,7 +7,7 @@ from torch import nn
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.build.model_source import _state_sha256, find_source
+from infer_app.models.building.model_source import _state_sha256, find_source
 from infer_app.models.runtimes.torchscript import load_torchscript
 from infer_app.models.sources.callables import source_code
 from infer_app.recipe import Size

@@ -11,7 +11,7 @@ from torch import Tensor
 from infer_app.errors import UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact, Preprocess
-from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.building.golden_set import load_pixels
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.source_kinds import load_source
 from infer_app.models.runtimes.torchscript import run_source

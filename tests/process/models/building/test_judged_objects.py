@@ -10,12 +10,12 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
-from infer_app.models.build.build_arguments import BuildRequest
-from infer_app.models.build.build_model import build_model
-from infer_app.models.build.calibration import CalibrationImages
-from infer_app.models.build.decoding_agreement import decoding_agreement, describe_agreement
-from infer_app.models.build.judge_variants import describe_kept, judge_variants, try_variants
-from infer_app.models.build.openvino_variants import add_variants, agreement_score, judge_on, judgement
+from infer_app.models.building.build_arguments import BuildRequest
+from infer_app.models.building.build_model import build_model
+from infer_app.models.building.calibration import CalibrationImages
+from infer_app.models.building.decoding_agreement import decoding_agreement, describe_agreement
+from infer_app.models.building.judge_variants import describe_kept, judge_variants, try_variants
+from infer_app.models.building.openvino_variants import add_variants, agreement_score, judge_on, judgement
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
 from infer_app.models.verification.golden import predict_all

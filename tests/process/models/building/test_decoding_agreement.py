@@ -11,8 +11,8 @@ from infer_app.images.decode.decoder import decode_image
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.transform.to_pixels import transform
 from infer_app.model_variants import TORCHSCRIPT
-from infer_app.models.build.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement
-from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
+from infer_app.models.building.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement
+from infer_app.models.building.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.golden import check_golden
 from infer_app.models.verification.parity import Parity

@@ -26,12 +26,12 @@ from infer_app.models.artifact.artifact import (
 )
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE, Manifest, model_files_of
 from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.build.build_arguments import BuildRequest, num_labels
-from infer_app.models.build.decoding_agreement import decoding_agreement
-from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
-from infer_app.models.build.known_model import KnownModel, replaced_folder
-from infer_app.models.build.model_source import SourceFiles, find_source
-from infer_app.models.build.validate_source import SourceOutputs, check_meaning, source_rows, try_source
+from infer_app.models.building.build_arguments import BuildRequest, num_labels
+from infer_app.models.building.decoding_agreement import decoding_agreement
+from infer_app.models.building.golden_set import GoldenSet, load_pixels, make_golden_set
+from infer_app.models.building.known_model import KnownModel, replaced_folder
+from infer_app.models.building.model_source import SourceFiles, find_source
+from infer_app.models.building.validate_source import SourceOutputs, check_meaning, source_rows, try_source
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
 from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.runtimes.source_kinds import make_first_variant, open_source

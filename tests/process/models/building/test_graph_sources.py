@@ -7,10 +7,10 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
-from infer_app.models.build.build_arguments import BuildRequest
-from infer_app.models.build.build_model import build_model
-from infer_app.models.build.model_source import find_source
-from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.building.build_arguments import BuildRequest
+from infer_app.models.building.build_model import build_model
+from infer_app.models.building.model_source import find_source
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.recipe import Recipe, Size
 from tests.conftest import need
@@ -130,7 +130,7 @@ def test_an_artifact_without_the_name_of_an_output_is_read(tmp_path):
 
 def test_int8_is_added(tmp_path):
     need("nncf")
-    from infer_app.models.build.calibration import Calibration
+    from infer_app.models.building.calibration import Calibration
     from tests.support.networks import save_photos
 
     artifact = build(tmp_path, save_onnx(tmp_path / "net.onnx", shape=(1, 3, SIZE, SIZE)))

@@ -6,7 +6,7 @@ from torch import nn
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
-from infer_app.models.build.validate_source import SourceOutputs, check_meaning, try_source
+from infer_app.models.building.validate_source import SourceOutputs, check_meaning, try_source
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.torchscript import run_source
 from infer_app.models.verification.outputs import decode_outputs

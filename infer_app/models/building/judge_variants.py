@@ -18,9 +18,9 @@ from infer_app.images.read.read_image import read_image
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.build.calibration import MIN_IMAGES, CalibrationImages, expected_outputs
-from infer_app.models.build.golden_set import load_pixels
-from infer_app.models.build.openvino_variants import add_variants, agreement_score, judge_on, judgement
+from infer_app.models.building.calibration import MIN_IMAGES, CalibrationImages, expected_outputs
+from infer_app.models.building.golden_set import load_pixels
+from infer_app.models.building.openvino_variants import add_variants, agreement_score, judge_on, judgement
 from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection.measure import one_thread

@@ -9,9 +9,9 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
-from infer_app.models.build.build_arguments import BuildRequest
-from infer_app.models.build.build_model import build_model
-from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.building.build_arguments import BuildRequest
+from infer_app.models.building.build_model import build_model
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.recipe import Recipe, Size

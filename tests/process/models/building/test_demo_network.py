@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 import torch
 
-from infer_app.models.build.build_arguments import BuildRequest
-from infer_app.models.build.build_model import build_model
-from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.building.build_arguments import BuildRequest
+from infer_app.models.building.build_model import build_model
+from infer_app.models.building.golden_set import load_pixels
 from infer_app.models.runtimes.torchscript import BATCH_SIZE, build_cpu_variant
 from infer_app.models.verification.outputs import decode_outputs
 from infer_app.models.verification.parity import measure_parity

@@ -13,8 +13,8 @@ from infer_app.machine import computes_bf16
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
 from infer_app.models.artifact.artifact import Artifact, record_variant
 from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.build.calibration import MIN_AGREEMENT, Calibration, CalibrationImages, load_calibration
-from infer_app.models.build.decoding_agreement import decoding_agreement
+from infer_app.models.building.calibration import MIN_AGREEMENT, Calibration, CalibrationImages, load_calibration
+from infer_app.models.building.decoding_agreement import decoding_agreement
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.gpu_probe import first_variant

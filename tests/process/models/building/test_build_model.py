@@ -12,8 +12,8 @@ from torch import nn
 from infer_app.cli.model.variant_tables import unproven_activation
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
-from infer_app.models.build import model_source
-from infer_app.models.build.build_model import build_model
+from infer_app.models.building import model_source
+from infer_app.models.building.build_model import build_model
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.outputs import decode_outputs
 from infer_app.recipe import Recipe
@@ -60,7 +60,7 @@ def test_building_the_same_again_leaves_it_as_it_is(tmp_path):
 
 def test_a_model_that_an_earlier_release_built_is_found_whatever_its_activation(tmp_path, monkeypatch):
     scores = nn.Sequential(Network(), nn.Sigmoid())
-    monkeypatch.setattr("infer_app.models.build.validate_source.check_activation", lambda *_: None)
+    monkeypatch.setattr("infer_app.models.building.validate_source.check_activation", lambda *_: None)
     former = built(tmp_path, scores, labels=None)
     monkeypatch.undo()
     assert built(tmp_path, scores, labels=None) == replace(former, reused=True)
@@ -146,7 +146,7 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
     def fail(*_):
         raise Fragile
 
-    monkeypatch.setattr("infer_app.models.build.build_model.check_golden", fail)
+    monkeypatch.setattr("infer_app.models.building.build_model.check_golden", fail)
     with pytest.raises(Fragile):
         built(tmp_path)
     assert list((tmp_path / "models" / "colours").iterdir()) == []
@@ -250,7 +250,7 @@ def test_the_id_of_a_callable_is_that_of_another_process_and_folder(user):
     other.mkdir(parents=True)
     callable_request(other)
     code = (
-        "import torch; from torch import nn; from infer_app.models.build.model_source import find_source\n"
+        "import torch; from torch import nn; from infer_app.models.building.model_source import find_source\n"
         "from infer_app.models.artifact.specs import InputSpec; from infer_app.recipe import Size\n"
         "torch.jit.trace(nn.Linear(2, 2), torch.rand(1, 2))\n"  # classes of the process are numbered
         f"source = find_source('user_make:make', None)\n"

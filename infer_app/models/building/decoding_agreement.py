@@ -16,7 +16,7 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.read_image import read_image
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.artifact import Artifact, open_artifact
-from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels
+from infer_app.models.building.golden_set import GOLDEN_LIMITS, load_pixels
 from infer_app.models.verification.golden import CHECK_BATCH, predict_all
 from infer_app.models.verification.parity import Parity, measure_parity
 from infer_app.plurals import counted
