@@ -71,15 +71,16 @@ def build(options: BuildOptions) -> None:
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), print_progress)
-    manifest = artifact.manifest
-    for warning in filter(None, (unproven_activation(artifact), unproven_boxes(manifest))):
+    for warning in filter(None, (unproven_activation(artifact), unproven_boxes(artifact.manifest))):
         print_progress(warning)
     if not options.as_json:
-        if is_same:
-            print(f"{manifest.name} {manifest.model_id} is there already, its files are unchanged: {artifact.folder}")
-        else:
-            print(f"built {manifest.name} {manifest.model_id} in {time.monotonic() - started:.1f} s: {artifact.folder}")
-            _print_built(artifact)
+        _print_built(artifact, None if is_same else time.monotonic() - started)
+    _print_next_run(options, artifact, is_reused)
+
+
+def _print_next_run(options: BuildOptions, artifact: Artifact, is_reused: bool) -> None:
+    """Put the version in use if that was asked for, and say what the next run takes."""
+    manifest = artifact.manifest
     switch = put_in_use(artifact, options.config) if options.use else None
     next_run = RunAfterBuild.of(artifact, options.config)
     if options.as_json:
@@ -128,8 +129,13 @@ def parse_share(text: str) -> float:
     return share
 
 
-def _print_built(artifact: Artifact) -> None:
+def _print_built(artifact: Artifact, seconds: float | None) -> None:
+    """Print what was built in so many seconds; None: it was there already, with the same files."""
     manifest = artifact.manifest
+    if seconds is None:
+        print(f"{manifest.name} {manifest.model_id} is there already, its files are unchanged: {artifact.folder}")
+        return
+    print(f"built {manifest.name} {manifest.model_id} in {seconds:.1f} s: {artifact.folder}")
     print(f"recipe: {recipe_as_text(manifest)}")
     if manifest.output.detection:
         print(detection_as_text(manifest.output.detection))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 
 from infer_app.cli.commands.model_commands import CheckOptions
 from infer_app.cli.model.model import find_model, print_progress
@@ -43,11 +44,7 @@ def check(options: CheckOptions) -> int:
             reference = ReferencePipeline(resolve_callable(options.against), options.against)
         else:
             reference = reference_pipeline(artifact)
-    if not folder.exists():
-        raise UsageError(f"no such folder: {folder}")
-    paths = [path.absolute() for path in find_images(folder)][: options.limit]
-    if not paths:
-        raise UsageError(f"no images in {folder}")
+    paths = _images_in(folder, options.limit)
     if artifact.manifest.output.kind not in WITH_LABELS:
         raise UsageError(
             f"{options.name} is of kind {artifact.manifest.output.kind}",
@@ -63,6 +60,15 @@ def check(options: CheckOptions) -> int:
     tolerance = max(LABEL_MARGIN, artifact.manifest.tolerance_of(plan.variant).relative)
     failure = failure_of(report, tolerance)
     return fail(failure, as_json=False) if failure else EXIT_OK  # the report is all that --json prints
+
+
+def _images_in(folder: Path, limit: int | None) -> list[Path]:
+    if not folder.exists():
+        raise UsageError(f"no such folder: {folder}")
+    paths = [path.absolute() for path in find_images(folder)][:limit]
+    if not paths:
+        raise UsageError(f"no images in {folder}")
+    return paths
 
 
 def print_check(report: CheckReport, options: CheckOptions, described: str) -> None:

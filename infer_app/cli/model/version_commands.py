@@ -69,7 +69,6 @@ def list_models(as_json: bool, config: Path | None) -> None:
         print_progress(one_line(f"damaged: {error} ({with_config(error.hint)})"))
     recorded, counts = _read_records(config)
     by_version = {(one.name, one.model_id): one for one in recorded}
-    names_in_use = {one.name for one in recorded if one.in_use_since}
     found = [artifact.manifest for artifact in artifacts]
     here = {(manifest.name, manifest.model_id) for manifest in found}
     removed = [one for one in sorted(recorded, key=lambda one: one.name) if (one.name, one.model_id) not in here]
@@ -87,8 +86,17 @@ def list_models(as_json: bool, config: Path | None) -> None:
         return
     if not found:
         print(f"no models in {folder}: make one with `infer model build SOURCE --name NAME`")
+    cells = [*_cells_of(found, recorded, counts), *(_removed_cells(one, counts) for one in removed)]
+    if cells:
+        show_table(("model", "id", "in use", "predictions", "built", "precisions", "output", "recipe", "source"), cells)
+
+
+def _cells_of(
+    found: Sequence[Manifest], recorded: Sequence[RecordedVersion], counts: dict[str, int]
+) -> Iterator[tuple[str, ...]]:
+    by_version = {(one.name, one.model_id): one for one in recorded}
+    names_in_use = {one.name for one in recorded if one.in_use_since}
     num_versions = Counter(manifest.name for manifest in found)
-    cells = []
     for manifest in found:
         known = by_version.get((manifest.name, manifest.model_id))
         runs_first = manifest.name not in names_in_use and num_versions[manifest.name] == 1
@@ -96,12 +104,12 @@ def list_models(as_json: bool, config: Path | None) -> None:
         built = (f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}", ", ".join(_precisions(manifest)))
         count = f"{counts.get(manifest.model_id, 0):,}"
         made_of = (manifest.output.kind, manifest.recipe.kind, manifest.source)
-        cells.append((manifest.name, manifest.model_id, use, count, *built, *made_of))
-    for one in removed:
-        count = f"{counts[one.model_id]:,}"
-        cells.append((one.name, one.model_id, _use_as_text(one), count, "not in the folder", "", "", "", ""))
-    if cells:
-        show_table(("model", "id", "in use", "predictions", "built", "precisions", "output", "recipe", "source"), cells)
+        yield manifest.name, manifest.model_id, use, count, *built, *made_of
+
+
+def _removed_cells(one: RecordedVersion, counts: dict[str, int]) -> tuple[str, ...]:
+    count = f"{counts[one.model_id]:,}"
+    return one.name, one.model_id, _use_as_text(one), count, "not in the folder", "", "", "", ""
 
 
 def _precisions(manifest: Manifest) -> list[str]:

@@ -80,12 +80,8 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
             "add rows to it, or leave [source] out",
         )
     urls = [path for path in paths if isinstance(path, str) and is_remote(path)]
-    local = [Path(path) for path in paths if path not in urls]
-    missing = [path for path in local if not path.exists()]
-    if missing:
-        raise UsageError(f"no such file or folder: {printable(str(missing[0]))}")
+    local = _existing([path for path in paths if path not in urls])
     added_at = _added_at(loaded, date)
-    local = [Path(os.path.abspath(path)) for path in local]  # noqa: PTH100 - without `..`, with the user's links
     files = [file for path in local for file in find_images(path)]
     storable = [file for file in files if is_utf8(str(file))]
     places = [_prefix_of(url) for url in urls]
@@ -106,6 +102,14 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     for file in files:
         if not is_utf8(str(file)):
             print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
+
+
+def _existing(paths: Sequence[str | Path]) -> list[Path]:
+    """Return the absolute paths. Raises UsageError for one that is not there."""
+    for path in paths:
+        if not Path(path).exists():
+            raise UsageError(f"no such file or folder: {printable(str(path))}")
+    return [Path(os.path.abspath(path)) for path in paths]  # noqa: PTH100 - without `..`, with the user's links
 
 
 def _hash(files: Sequence[ImageFile], limits: ReadLimits) -> Iterator[FileFacts]:

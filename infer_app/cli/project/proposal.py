@@ -55,6 +55,24 @@ def init_from(results: str | None, source: str | None = None, folder: Path | Non
     loaded = LoadedSettings.model_construct(path=path.absolute(), database=database_settings, source=source_settings)
     urls = {"database.url": loaded.database_url, "source.database_url": loaded.source_url}
     secret = [key for key, url in given.items() if url is not None and has_password(urls[key])]
+    proposals, shown_url = _read_proposals(loaded)
+    base = None
+    if proposals:
+        base = find_base([location for _, location, _ in proposals[0].samples], _search_from(path))
+        _show(proposals[0], base, path.parent)
+    else:
+        print(f"{shown_url}: no table or view has image locations, an id and a time; fill in [source] yourself")
+    if others := [proposal.table for proposal in proposals[1:]]:
+        print(f"it could also be: {', '.join(others)}")
+    settings = _settings(given, proposals[0] if proposals else None, _as_setting(base, path.parent))
+    if path.exists():
+        _compare(path, settings)
+        return path
+    return _write(folder, settings, secret)
+
+
+def _read_proposals(loaded: LoadedSettings) -> tuple[list[Proposal], str]:
+    """Return what the tables of the source could be, the most likely first, and its URL without the password."""
     with Database(loaded.source_url, read_only=True) as database:
         file = database.sqlite_file
         if file is not None and not file.exists():
@@ -63,21 +81,11 @@ def init_from(results: str | None, source: str | None = None, folder: Path | Non
                 "name the one that lists your images; or, for photos in folders, `infer init` without --database,"
                 " and the first `infer run` makes infer.db",
             )
-        proposals = propose(database)
-    base = None
-    if proposals:
-        base = find_base([location for _, location, _ in proposals[0].samples], _search_from(path))
-        _show(proposals[0], base, path.parent)
-    else:
-        print(
-            f"{database.shown_url}: no table or view has image locations, an id and a time; fill in [source] yourself"
-        )
-    if others := [proposal.table for proposal in proposals[1:]]:
-        print(f"it could also be: {', '.join(others)}")
-    settings = _settings(given, proposals[0] if proposals else None, _as_setting(base, path.parent))
-    if path.exists():
-        _compare(path, settings)
-        return path
+        return propose(database), database.shown_url
+
+
+def _write(folder: Path | None, settings: str, secret: Sequence[str]) -> Path:
+    """Write infer.toml, readable by its owner alone if there are `secret` keys; return its path."""
     written = write_config(folder, settings, 0o600 if secret else 0o666)
     if secret:
         variables = " and ".join(variable(key) for key in secret)
