@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import Any
@@ -65,23 +65,17 @@ class ModelVersions:
 
         Raises UsageError if there are several, or none has run.
         """
-        by_name: dict[str, list[str]] = {}
-        for name, model_id in project.day_queries.models_in_use(wanted):
-            by_name.setdefault(name, []).append(model_id)
-        interval = Day(days[0].date, days[0].zone, days[0].start, days[-1].end)
-        predicted: dict[str, list[str]] = {}
-        for name, model_ids in by_name.items():
-            for model_id in model_ids:
-                if Figures(project.database, project.source, model_id).has_predicted(interval):
-                    predicted.setdefault(name, []).append(model_id)
-        found = predicted or by_name
-        if not found:
+        versions = project.day_queries.models_in_use(wanted)
+        interval = replace(days[0], end=days[-1].end)
+        figures = {one: Figures(project.database, project.source, one[1]) for one in versions}
+        predicted = [one for one in versions if figures[one].has_predicted(interval)] or versions
+        names = sorted({name for name, _ in predicted})
+        if not names:
             raise UsageError("no model has run on this database", "`infer run` first")
-        if len(found) > 1:
-            names = ", ".join(sorted(found))
-            raise UsageError(f"several models have predicted images: {names}", "name one of them by --model")
-        [(name, model_ids)] = found.items()
-        all_ids = by_name[name]
+        if len(names) > 1:
+            raise UsageError(f"several models have predicted images: {', '.join(names)}", "name one of them by --model")
+        [name] = names
+        model_ids, all_ids = ([one[1] for one in some if one[0] == name] for some in (predicted, versions))
         with project.database.read() as connection:
             manifests = read_manifests(connection, name)
             have_run = [one for one in read_versions(connection) if one.name == name and one.has_run]

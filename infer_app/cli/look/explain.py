@@ -123,11 +123,15 @@ def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
 
 def _file(file: FileNow) -> str:
     facts = file.facts
-    known = [f"{file.reason}: {file.detail}"] if file.reason else []
-    known += [f"{facts.size:,} bytes"] if facts.size is not None else []
-    known += [f"of {_utc(facts.modified)}"] if facts.modified is not None else []
-    known += [f"sha256 {facts.sha256}"] if facts.sha256 else []
-    return ", ".join(known)
+    problem = f"{file.reason}: {file.detail}" if file.reason else None
+    modified = None if facts.modified is None else datetime.fromtimestamp(facts.modified, UTC)
+    known = (problem, "{}"), (facts.size, "{:,} bytes"), (modified, "of {:%Y-%m-%d %H:%M:%S} UTC")
+    return ", ".join(_texts(*known, (facts.sha256 or None, "sha256 {}")))
+
+
+def _texts(*known: tuple[object, str]) -> list[str]:
+    """Return each value as its format has it, without those that are None."""
+    return [form.format(value) for value, form in known if value is not None]
 
 
 def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
@@ -177,18 +181,14 @@ def _replay_as_text(again: Replay) -> str:
     instead = f" (instead of {again.instead_of}: {again.why})" if again.instead_of else ""
     if again.rejected is not None:
         return f"in {again.variant}{instead}: rejected, {again.rejected}"
-    parts = [f"in {again.variant}{instead}:"]
-    parts += [again.label] if again.label is not None else []
-    parts += [f"{again.score:.6g}"] if again.score is not None else []
-    if again.same_label is not None:
-        parts += [f"· {'the same label' if again.same_label else 'a DIFFERENT label'}"]
-    parts += [f"· difference {again.score_difference:+.2g}"] if again.score_difference is not None else []
-    parts += [f"· cosine {again.cosine:.6f}"] if again.cosine is not None else []
-    parts += [f"· {counted(again.num_objects, 'object')}"] if again.num_objects is not None else []
-    if again.num_stored is not None:
-        parts += [f"· {again.num_matched:,} of the {again.num_stored:,} stored objects found again"]
-    return " ".join(parts)
-
-
-def _utc(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    is_same = again.same_label
+    known = (
+        (again.label, "{}"),
+        (again.score, "{:.6g}"),
+        (None if is_same is None else "the same label" if is_same else "a DIFFERENT label", "· {}"),
+        (again.score_difference, "· difference {:+.2g}"),
+        (again.cosine, "· cosine {:.6f}"),
+        (None if again.num_objects is None else counted(again.num_objects, "object"), "· {}"),
+        (again.num_stored, f"· {again.num_matched or 0:,} of the {{:,}} stored objects found again"),
+    )
+    return " ".join([f"in {again.variant}{instead}:", *_texts(*known)])

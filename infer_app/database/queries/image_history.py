@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import Connection, Table, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.queries.thresholds import threshold_of
@@ -46,38 +46,29 @@ def read_history(database: Database, versions: Iterable[tuple[str, str]], pictur
 
     `versions`: (name, id) of models, the most recent first; the result has the same order.
     """
-    predicted = _by_model(database, predictions, picture)
-    rejected = _by_model(database, rejections, picture)
     found, names = [], set()
-    for name, model_id in versions:
-        prediction, rejection = predicted.get(model_id), rejected.get(model_id)
-        if prediction:
-            is_detected = prediction["num_objects"] is not None
-            prediction["objects"] = _objects(database, name, model_id, prediction["image_id"]) if is_detected else None
-        if prediction or rejection or name not in names:
-            run = _run(database, (prediction or rejection or {}).get("run_id"))
-            found.append(ModelHistory(name, model_id, prediction, rejection, run))
-        names.add(name)
+    with database.read() as connection:
+        predicted, rejected = (_by_model(connection, table, picture) for table in (predictions, rejections))
+        for name, model_id in versions:
+            prediction, rejection = predicted.get(model_id), rejected.get(model_id)
+            if prediction:
+                is_detected = prediction["num_objects"] is not None
+                prediction["objects"] = _read_objects(connection, name, prediction) if is_detected else None
+            if prediction or rejection or name not in names:
+                run_id = (prediction or rejection or {}).get("run_id")
+                run = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().first()
+                found.append(ModelHistory(name, model_id, prediction, rejection, None if run is None else dict(run)))
+            names.add(name)
     return found
 
 
-def _by_model(database: Database, table: Table, picture: ListedPicture) -> dict[str, dict[str, Any]]:
-    with database.read() as connection:
-        rows = connection.execute(select(table).where(picture.owns(table))).all()
-    return {row.model_id: dict(row._mapping) for row in rows}
+def _by_model(connection: Connection, table: Table, picture: ListedPicture) -> dict[str, dict[str, Any]]:
+    rows = connection.execute(select(table).where(picture.owns(table))).mappings()
+    return {row["model_id"]: dict(row) for row in rows}
 
 
-def _objects(database: Database, model: str, model_id: str, image_id: str) -> tuple[StoredObject, ...]:
+def _read_objects(connection: Connection, model: str, prediction: dict[str, Any]) -> tuple[StoredObject, ...]:
     is_shown = objects.c.score >= threshold_of(model, objects.c.label)
-    of_image = (objects.c.image_id == image_id, objects.c.model_id == model_id)
-    with database.read() as connection:
-        rows = connection.execute(select(is_shown, *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object)).all()
+    of_image = (objects.c[name] == prediction[name] for name in ("image_id", "model_id"))
+    rows = connection.execute(select(is_shown, *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object))
     return tuple(StoredObject(DetectedObject(*row[1:]), bool(row[0])) for row in rows)
-
-
-def _run(database: Database, run_id: str | None) -> dict[str, Any] | None:
-    if run_id is None:
-        return None
-    with database.read() as connection:
-        row = connection.execute(select(runs).where(runs.c.id == run_id)).first()
-    return None if row is None else dict(row._mapping)
