@@ -1,4 +1,3 @@
-import json
 import math
 from datetime import date, datetime
 from itertools import count
@@ -156,14 +155,6 @@ def test_a_day_of_one_image_has_no_speed(make_report, write, add_run):
     assert "images/s" not in page.partition("<main>")[2].partition("<h2>Speed")[2].partition("</section>")[0]
 
 
-def test_the_data_are_json(make_report, write, add_run):
-    write(predicted=scored("cat", 0.5))
-    add_run()
-    data = json.loads(json.dumps(make_report().to_json(), default=str))
-    assert data["counts"] == {"eligible": 1, "predicted": 1, "rejected": 0, "pending": 0}
-    assert data["labels"]["most"][0]["label"] == "cat"
-
-
 def test_a_day_without_images(make_report):
     report = make_report()
     assert report.verdict == "20 Nov: 0 = 0 predicted + 0 rejected + 0 pending · no images"
@@ -188,10 +179,3 @@ def test_days_that_were_run(tables, add_run):
     assert tables.day_queries.days_run(10) == both
     assert tables.day_queries.days_run(10, date(2026, 11, 20)) == both[:1]
     assert tables.day_queries.days_run(1) == both[:1]
-
-
-def test_another_model_counts_for_itself(tables, figures, write):
-    write(predicted=scored("cat", 0.5))
-    other = type(figures)(tables.database, tables.source, "another")
-    assert other.count_labels(DAY) == {}
-    assert other.count_predicted(DAY) == 0

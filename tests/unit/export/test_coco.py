@@ -8,7 +8,7 @@ from pycocotools.coco import COCO
 from infer_app.errors import UsageError
 from infer_app.export import coco
 from infer_app.export.coco import image_number, write_dataset, write_results
-from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, LOW, detected, export_of, written
+from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, detected, export_of, written
 
 
 def test_a_dataset_has_boxes_in_pixels_and_the_images_own_ids(tmp_path):
@@ -97,13 +97,6 @@ def test_pycocotools_counts_the_same(tmp_path):
         assert [(one["bbox"][0] / 640, one["bbox"][1] / 480, one["score"]) for one in loaded] == [
             (pytest.approx(one.x), pytest.approx(one.y), one.score) for one in image.objects
         ]
-
-
-def test_thresholds_leave_objects_out_and_images_stay(tmp_path):
-    images = detected("1", CAT, DOG, LOW), detected("2", LOW)
-    found = written(write_dataset, tmp_path / "coco.json", *images, thresholds={"": 0.6, "dog": 0.5})
-    assert len(found["images"]) == 2
-    assert [one["score"] for one in found["annotations"]] == [0.75, 0.5]
 
 
 def test_hostile_labels_and_paths_are_read_back(tmp_path):

@@ -1,6 +1,7 @@
 import io
 import os
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -41,15 +42,7 @@ def encoded(image, kind, **more):
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode"),
-    [
-        (kind, mode)
-        for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-        for mode in ("RGB", "L", "P")
-        if (kind, mode) not in NO_SUCH_FILES
-    ],
-)
+@pytest.mark.parametrize(("kind", "mode"), sorted({*product(FORMATS, ("RGB", "L", "P"))} - NO_SUCH_FILES))
 def test_a_thumbnail_is_a_small_jpeg(tmp_path, limits, here, kind, mode):
     location = save(tmp_path / "a", encoded(Image.new("RGB", (600, 300), (9, 200, 9)).convert(mode), kind))
     with Image.open(io.BytesIO(here([location], limits)[location].jpeg)) as small:
