@@ -4,9 +4,9 @@ import json
 from functools import partial
 
 import pytest
-from infer_app.cli.look.compare_objects import compare_objects
 from sqlalchemy import select
 
+from infer_app.answers.comparison import compare_objects
 from infer_app.database.figures.detections import PredictedImage, read_predicted_images, read_together
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
