@@ -32,13 +32,12 @@ from processes import busy_seconds
 from sqlalchemy import insert, text
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.engine.sqlite import connect_sqlite
+from infer_app.database.engine.sqlite_file import connect_sqlite
 from infer_app.database.listing.source import Source
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import images, metadata, predictions
 from infer_app.database.results.sink import Sink
-from infer_app.database.results.upsert import upsert
 from infer_app.day import Day
 from infer_app.domain import ChunkResult, FileFacts, ImageRef, Output, Prediction
 from infer_app.settings.sections import SourceSettings
@@ -124,8 +123,8 @@ def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
 def _write_by_driver(database: Database, chunks: list[ChunkResult]) -> float:
     """Return the seconds that sqlite3 alone takes to write the same rows into an empty table."""
     empty(database)
-    assert database.sqlite_file is not None
-    compiled = upsert("sqlite", predictions).compile(dialect=database.dialect)
+    assert database.file is not None
+    compiled = database.backend.upsert(predictions).compile(dialect=database.dialect)
     row = {"model_id": MODEL.model_id, "run_id": "a" * 36, "variant": MODEL.variant, "created_at": str(datetime.now())}
     rows = [
         [
@@ -135,7 +134,7 @@ def _write_by_driver(database: Database, chunks: list[ChunkResult]) -> float:
         ]
         for chunk in chunks
     ]  # fmt: skip
-    connection = connect_sqlite(database.sqlite_file, read_only=False)
+    connection = connect_sqlite(database.file, read_only=False)
     began = time.perf_counter()
     for some in rows:
         connection.execute("BEGIN IMMEDIATE")
@@ -199,8 +198,8 @@ def open_sqlite() -> Iterator[Database]:
 def open_users_sqlite() -> Iterator[Database]:
     """Open a file created by another program, which keeps its rollback journal."""
     with open_sqlite() as database:
-        assert database.sqlite_file is not None
-        with closing(sqlite3.connect(database.sqlite_file)) as connection:
+        assert database.file is not None
+        with closing(sqlite3.connect(database.file)) as connection:
             connection.execute("CREATE TABLE their_own (x)")
         yield database
 

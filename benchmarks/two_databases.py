@@ -26,7 +26,6 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.results.bulk import BulkUpsert
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.schema import images, predictions
 from infer_app.day import Day
@@ -70,7 +69,7 @@ def fill_images(database: Database, num_images: int) -> None:
 def fill_predictions(database: Database, num_images: int) -> None:
     shared = dict.fromkeys(("vector", "vector_dtype", "vector_dim", "sha256", "width", "height", "num_objects"))
     shared |= {"model_id": MODEL_ID, "run_id": "run", "variant": "cpu", "label": "cat", "score": 0.5, "output": "{}"}
-    writer = BulkUpsert(database.dialect, predictions)
+    writer = database.backend.bulk_upsert(database.dialect, predictions)
     numbers = iter(range(1, num_images + 1, 2))
     while some := [str(number) for number in islice(numbers, 10_000)]:
         with database.write() as connection:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from infer_app.database.engine.column_types import MAX_ID
 from infer_app.database.engine.connect import Database
 from infer_app.database.queries.thresholds import stored_labels
 from infer_app.database.results.model_versions import read_manifests, read_versions
-from infer_app.database.results.schema import MAX_ID
 from infer_app.domain import MULTI_LABEL
 from infer_app.errors import UsageError
 from infer_app.model_names import plain_name

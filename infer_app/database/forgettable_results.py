@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, Table, delete, literal, null, select, update
 
-from infer_app.database.engine.connect import Database
+from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.cross_database_source import as_relation
 from infer_app.database.listing.recorded_sources import SourceIdentity, read_sources
-from infer_app.database.listing.source import PAGE_SIZE, Source, plan_for_pages
+from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.listing.watched_images import is_among
 from infer_app.database.results.conditions import ListedPicture, join_results
 from infer_app.database.results.forget_results import delete_results
@@ -115,8 +115,8 @@ def of_days_before(database: Database, source: Source, day: Day) -> Iterator[For
     for page in source.list_pages_before(day, AT_ONCE):
         results: list[StoredResult] = []
         with database.read() as connection:
-            plan_for_pages(connection)
-            listed = as_relation(page, connection.dialect, source.picture)
+            backend_of(connection).plan_for_pages(connection)
+            listed = as_relation(page, backend_of(connection), source.picture)
             for table in (predictions, rejections):
                 joined = join_results(listed, table, ListedPicture.of(listed))
                 results += _read(connection, _keys(table).select_from(joined))
@@ -187,7 +187,7 @@ def _every_result(database: Database, model_id: str, *conditions: ColumnElement[
         while True:
             page = wanted.where(table.c.image_id > last).order_by(table.c.image_id).limit(AT_ONCE)
             with database.read() as connection:
-                plan_for_pages(connection)
+                backend_of(connection).plan_for_pages(connection)
                 results = _read(connection, page)
             if not results:
                 break

@@ -94,4 +94,4 @@ def describe_known(loaded: LoadedSettings) -> tuple[str, str]:
 
 def is_missing(database: Database) -> bool:
     """Return whether it is a SQLite file that does not exist."""
-    return database.sqlite_file is not None and not database.sqlite_file.exists()
+    return database.file is not None and not database.file.exists()

@@ -83,8 +83,8 @@ def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str 
 
 def _is_new_file(database: Database) -> bool:
     """Return whether a SQLite file is missing or empty, as a run leaves it that is killed before it made the tables."""
-    if not database.is_sqlite or is_missing(database):
-        return database.is_sqlite
+    if database.file is None or is_missing(database):
+        return database.file is not None
     with database.read() as connection:
         return not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
 
@@ -114,7 +114,7 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
         source = Source(results, settings)
         if loaded.source_url != loaded.database_url:
             listing = stack.enter_context(Database(loaded.source_url, read_only=True))
-            if listing.sqlite_file is not None and not listing.sqlite_file.exists():
+            if listing.file is not None and not listing.file.exists():
                 raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
             source = CrossDatabaseSource(listing, settings, results)
         check_source(source)

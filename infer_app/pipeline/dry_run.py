@@ -52,7 +52,7 @@ def dry_run(
     some = list(islice(chain.from_iterable(pages()), TRIED_IMAGES))
     alternatives = find_alternatives(group, executor, days[-1], some)
     with open_dry_run_database(project.database) as database:
-        if database.is_sqlite:  # each commit updates the run's row, which costs a page
+        if database.file is not None:  # each commit updates the run's row, which costs a page
             RunStore(database).open_run(days[-1], plan.models[0], DRY_RUN_ID)
         model_runs = [
             ModelRun(number, model, DRY_RUN_ID, database, FailureBudget(group.loaded.run.max_rejected))

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infer_app.database.engine.connect import is_file
 from infer_app.database.project_database import read_limits
 from infer_app.errors import UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
@@ -227,7 +228,7 @@ def _open_ray(loaded: LoadedSettings, handler: HandlerSpec, workers: int, ring_s
 def check_nodes(loaded: LoadedSettings, num_nodes: int) -> None:
     """Raise UsageError if more than one node would need an SQLite file, for the results or for images' bytes."""
     read_by_nodes = [loaded.source_url] if loaded.source.bytes is not None else []
-    if num_nodes > 1 and any(url.startswith("sqlite") for url in (loaded.database_url, *read_by_nodes)):
+    if num_nodes > 1 and any(map(is_file, (loaded.database_url, *read_by_nodes))):
         raise UsageError(
             f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is on this machine",
             'use PostgreSQL or MariaDB, or [ray] address = "local"',

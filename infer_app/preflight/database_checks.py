@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from infer_app.answers.next_run import time_column
 from infer_app.database.engine.connect import Database
-from infer_app.database.engine.sqlite import HINT_DAMAGED, check_writable, is_disk_full
+from infer_app.database.engine.sqlite_file import HINT_DAMAGED, check_writable, is_disk_full
 from infer_app.database.known_database import describe_known
 from infer_app.database.listing.image_registry import count_images
 from infer_app.database.listing.left_out import NEEDED
@@ -35,16 +35,15 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
     with open_results_database(loaded, read_only=True) as database:
         known, fix = describe_known(loaded)
         yield Finding("database", f"{database.shown_url}, schema up to date{known}", fix)
-        if database.is_sqlite:
-            with database.read() as connection:
-                problem = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-            if problem != "ok":
-                yield Finding("database", str(problem), HINT_DAMAGED, DatabaseUnavailable.exit_code)
+        with database.read() as connection:
+            problem = database.backend.find_damage(connection)
+        if problem is not None:
+            yield Finding("database", problem, HINT_DAMAGED, DatabaseUnavailable.exit_code)
         with open_source(loaded, database) as source:
             yield from _source(loaded, source, is_remote=source.database is not database)
         if loaded.lists_own_images:
             yield Finding("images", f"{count_images(database):,} registered")
-        file = database.sqlite_file
+        file = database.file
         if file is None:
             yield from check_rights(database, loaded.lists_own_images)
     if file is not None:

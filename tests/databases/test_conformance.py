@@ -17,6 +17,7 @@ from alembic import command
 from sqlalchemy import event, insert, inspect, make_url, select, text, update
 
 from infer_app.cli.project.proposal import init_from
+from infer_app.database.engine import array_upsert
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing import left_out
@@ -44,7 +45,7 @@ from infer_app.database.listing.watched_images import (
 from infer_app.database.queries.arrivals import ArrivalGap, find_gap
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.pending_images import PendingDays
-from infer_app.database.results import bulk, migrate
+from infer_app.database.results import migrate
 from infer_app.database.results import runs as run_rows
 from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.forget_results import forget_rejections, forget_results
@@ -398,7 +399,7 @@ def test_a_chunk_longer_than_a_message_may_be_is_written_by_image(database, kind
     """PostgreSQL hangs up at 1 GiB, which must not be taken for an outage."""
     if kind != "postgres":
         pytest.skip("only PostgreSQL is sent a chunk in one message")
-    monkeypatch.setattr(bulk, "MAX_MESSAGE_BYTES", 10_000)
+    monkeypatch.setattr(array_upsert, "MAX_MESSAGE_BYTES", 10_000)
     big = {"vector": bytes(8_000), "vector_dtype": "float32", "vector_dim": 2_000}
     assert len(commit(database, predicted("1", "2", "3", **big)).predictions) == 3
     written = commit(database, predicted("4", vector=bytes(12_000), vector_dtype="float32", vector_dim=3_000))
@@ -854,7 +855,7 @@ def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, dat
     register("/1.jpg", "/2.jpg")
     commit(database, predicted("1"), run_id="nobody's")
     twice = "INSERT INTO infer_predictions SELECT * FROM infer_predictions"
-    if database.is_sqlite:
+    if database.file is not None:
         execute(*(f"DROP VIEW {view}" for view in VIEWS), "CREATE TABLE kept AS SELECT * FROM infer_predictions")
         execute("DROP TABLE infer_predictions", "ALTER TABLE kept RENAME TO infer_predictions", twice)
     elif database.dialect.name == "postgresql":

@@ -71,16 +71,14 @@ def fill(theirs):
 
     def fill_table(name, rows, id_type="VARCHAR(300)"):
         exact = (
-            " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
-            if theirs.dialect.name in cross_database_source.FAMILY
-            else ""
+            " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if theirs.dialect.name in ("mysql", "mariadb") else ""
         )
         clock = {"sqlite": "TIMESTAMP", "postgresql": "TIMESTAMP"}.get(theirs.dialect.name, "DATETIME(6)")
         charset = exact if id_type.startswith("VARCHAR") else ""
         with theirs.write() as connection:
             create = f"CREATE TABLE {name} (id {id_type}{charset}, location TEXT{exact}, added_at {clock})"
             connection.execute(text(create))
-            given = [{"i": i, "at": at, "t": str(t) if t and theirs.is_sqlite else t} for i, at, t in rows]
+            given = [{"i": i, "at": at, "t": str(t) if t and theirs.file is not None else t} for i, at, t in rows]
             if given:
                 connection.execute(text(f"INSERT INTO {name} VALUES (:i, :at, :t)"), given)
 
@@ -221,7 +219,7 @@ def test_rows_without_an_id_of_their_own_are_counted_and_left_out(fill, open_sou
     ids = [None, "1", None, "2", None, "twice", "twice", "x" * 513]
     fill("shots", [(i, f"/{n}.jpg", NOON) for n, i in enumerate(ids)], "VARCHAR(600)")
     source = open_source(table="shots")
-    usable = ["1", "2", *ids[7:]] if results.is_sqlite else ["1", "2"]
+    usable = ["1", "2", *ids[7:]] if results.file is not None else ["1", "2"]
     refs = list(source.select_new(DAY, ID))
     assert [ref.image_id for ref in refs] == usable
     commit(results, [Prediction(ref, Output()) for ref in refs])
@@ -313,5 +311,5 @@ def test_an_id_that_no_other_database_takes_is_refused(open_source, fill, theirs
         connection.exec_driver_sql(f"UPDATE shots SET id = '{'x' * 513}' || rowid")
     assert (
         "with an id of more than 512 characters" in open_source(table="shots").find_left_out(DAY).text
-        or results.is_sqlite
+        or results.file is not None
     )

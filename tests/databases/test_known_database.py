@@ -99,7 +99,7 @@ def test_a_file_that_is_gone_is_refused_and_not_made_again(loaded, kind):
     if kind != "sqlite":
         pytest.skip("only SQLite has a file")
     with Database(loaded.database_url) as database:
-        file = database.sqlite_file
+        file = database.file
     assert file is not None
     file.unlink()
     assert refusals(loaded) == f"{loaded.shown_url}, this project's database, does not exist"

@@ -108,7 +108,7 @@ def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled, kind
     assert day_queries.find_problems(DAY, MODEL.model_id) != []
     explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
     assert {step.table for step in explained} >= OURS
-    sorts_pages = filled.is_sqlite  # whose rows of JSON are in no order that it knows
+    sorts_pages = filled.file is not None  # whose rows of JSON are in no order that it knows
     assert [step for step in explained if step.reads_all or (step.sorts and not sorts_pages)] == []
 
 
@@ -205,7 +205,7 @@ def explain(database, sql, parameters, many):
     """The steps of a statement's plan that concern our large tables."""
     parameters = parameters[0] if many else parameters
     with database.read() as connection:
-        if database.is_sqlite:
+        if database.file is not None:
             rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)
             steps = [_sqlite_step(row[3]) for row in rows]
         elif database.dialect.name == "postgresql":
@@ -247,7 +247,7 @@ def test_later_pages_cost_no_more_than_the_first(filled, kind):
     """By what the database says it does: a page must not begin at the start of its day, nor of its time."""
     if kind == "postgres":
         pytest.skip("PostgreSQL counts no rows that a statement read")
-    work = _steps_taken(filled) if filled.is_sqlite else partial(_rows_read, filled)
+    work = _steps_taken(filled) if filled.file is not None else partial(_rows_read, filled)
     source = Source(filled, SourceSettings())
     costs = []
     pages = source.select_pages(DAY, MODEL.model_id)

@@ -39,10 +39,10 @@ def let_in(faults: dict) -> None:
 
         _replace(reconnect, "OUTAGE_S", faults["outage_s"])
     if "silence_s" in faults:
-        from infer_app.database.engine import connect, reconnect
+        from infer_app.database.engine import mysql, reconnect
 
         _replace(reconnect, "SILENCE_S", faults["silence_s"])
-        _replace(connect, "READ_TIMEOUT_S", faults["silence_s"])
+        _replace(mysql, "READ_TIMEOUT_S", faults["silence_s"])
     if not faults.get("lease", True):
         from infer_app.database.results import runs
 
@@ -126,16 +126,16 @@ def _live_elsewhere(host: str, lease_s: float) -> None:
 
 
 def _limit_pages(number: int) -> None:
-    from infer_app.database.engine import connect
+    from infer_app.database.engine import sqlite
 
-    connect_sqlite = connect.connect_sqlite
+    connect_sqlite = sqlite.connect_sqlite
 
     def limited(path, read_only):
         connection = connect_sqlite(path, read_only)
         connection.execute(f"PRAGMA max_page_count = {number}")
         return connection
 
-    _replace(connect, "connect_sqlite", limited)
+    _replace(sqlite, "connect_sqlite", limited)
 
 
 def _stub_handlers(name: str) -> None:

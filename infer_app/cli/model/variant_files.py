@@ -122,5 +122,5 @@ def _with_database(config: Path | None) -> LoadedSettings | None:
         return None
     loaded = load_settings(config)
     with Database(loaded.database_url, read_only=True) as database:
-        is_there = database.sqlite_file is None or database.sqlite_file.exists()
+        is_there = database.file is None or database.file.exists()
     return loaded if is_there else None

@@ -74,7 +74,7 @@ def init_from(results: str | None, source: str | None = None, folder: Path | Non
 def _read_proposals(loaded: LoadedSettings) -> tuple[list[Proposal], str]:
     """Return what the tables of the source could be, the most likely first, and its URL without the password."""
     with Database(loaded.source_url, read_only=True) as database:
-        file = database.sqlite_file
+        file = database.file
         if file is not None and not file.exists():
             raise DatabaseUnavailable(
                 f"the file {file} does not exist",

@@ -124,7 +124,7 @@ def _takes_late(loaded: LoadedSettings, day: Day, options: RunOptions, artifacts
 def _with_database(loaded: LoadedSettings, options: RunOptions) -> Iterator[LoadedSettings]:
     """Yield the settings; those of a new project, whose file a run would create, with an empty temporary database."""
     with Database(loaded.database_url) as database:
-        file = database.sqlite_file
+        file = database.file
     if file is None or file.exists() or not loaded.lists_own_images:
         yield loaded
         return

@@ -11,6 +11,7 @@ from typing import TypeVar
 from infer_app.errors import DatabaseUnavailable
 
 OUTAGE_S = 300.0  # a restart or an upgrade of a server; a longer one ends the run
+BUSY_TIMEOUT_S = 60  # for a lock of a file
 SILENCE_S = 30.0  # without an answer to a statement, after which a second connection checks the server
 LOCK_LIMIT_S = 300.0  # for a lock that another session holds, perhaps one that was left open
 MAX_PAUSE_S = 5.0

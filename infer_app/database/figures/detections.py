@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Select, Subquery, Table, and_, select
 
-from infer_app.database.engine.column_types import FAMILY
 from infer_app.database.engine.connect import Database
 from infer_app.database.figures.figures import RejectedImage
 from infer_app.database.listing.source import Source
@@ -99,9 +98,8 @@ def _read_images(
             joined = KeyedJoin(joined, objects, of_prediction, True)
             order.append(objects.c.object)
         wanted = select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order)
-        for dialect in FAMILY:  # without statistics it would read all predictions of several models first
-            wanted = wanted.prefix_with("STRAIGHT_JOIN", dialect=dialect)
-        return wanted
+        # Without statistics it could read all predictions of several models first.
+        return database.backend.join_as_listed(wanted)
 
     for _, of_image in groupby(stream_rows(database, source, days, rows_of), key=itemgetter(0)):
         yield list(of_image)

@@ -25,11 +25,11 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from infer_app.database.engine.column_types import FAMILY, AsText
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing.source import Bounds, Source, new_image, plan_for_pages, storable_id
+from infer_app.database.engine.backend import Backend
+from infer_app.database.engine.column_types import MAX_ID, AsText
+from infer_app.database.engine.connect import Database, backend_of
+from infer_app.database.listing.source import Bounds, Source, new_image, storable_id
 from infer_app.database.results.conditions import ListedPicture, new_among
-from infer_app.database.results.schema import MAX_ID
 from infer_app.day import Day
 from infer_app.domain import NewImage
 from infer_app.errors import UsageError
@@ -37,28 +37,6 @@ from infer_app.locations import as_location, stored_location
 from infer_app.settings.sections import SourceSettings
 
 PAGE_SIZE = 5000  # ids in one query of the database of results
-# One parameter for any number of ids. One parameter for each id takes five times as long or more.
-_IDS_OF_JSON = {
-    "sqlite": "SELECT key + 1 AS place, value AS image_id FROM json_each(:ids)",
-    "postgresql": "SELECT place, image_id FROM json_array_elements_text(CAST(:ids AS json))"
-    " WITH ORDINALITY AS page (image_id, place)",
-} | dict.fromkeys(
-    FAMILY,
-    "SELECT place, image_id FROM JSON_TABLE(:ids, '$[*]'"
-    f" COLUMNS (place FOR ORDINALITY, image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$')) AS page",
-)
-# The same of pairs: id and location.
-_PICTURES_OF_JSON = {
-    "sqlite": "SELECT key + 1 AS place, json_extract(value, '$[0]') AS image_id,"
-    " json_extract(value, '$[1]') AS location FROM json_each(:ids)",
-    "postgresql": "SELECT place, pair ->> 0 AS image_id, pair ->> 1 AS location"
-    " FROM json_array_elements(CAST(:ids AS json)) WITH ORDINALITY AS page (pair, place)",
-} | dict.fromkeys(
-    FAMILY,
-    "SELECT place, image_id, location FROM JSON_TABLE(:ids, '$[*]' COLUMNS (place FOR ORDINALITY,"
-    f" image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$[0]',"
-    " location TEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS page",
-)
 
 
 class CrossDatabaseSource(Source):
@@ -81,20 +59,20 @@ class CrossDatabaseSource(Source):
         return self._by_page(connection, self._ask(partial(self._older_bounds, day=day, num_images=num_images)))
 
     def _new_among(self, page: Sequence[Any], model_ids: Sequence[str]) -> list[NewImage]:
-        images = as_relation(page, self._results.dialect, self.picture)
+        images = as_relation(page, self._results.backend, self.picture)
         statement = new_among(select(*list(images.c)[:4]), ListedPicture.of(images), model_ids).order_by(images.c[2])
         with self._results.read() as connection:
-            plan_for_pages(connection)
+            backend_of(connection).plan_for_pages(connection)
             return [new_image(row) for row in connection.execute(statement)]
 
     def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
-        plan_for_pages(connection)
+        backend_of(connection).plan_for_pages(connection)
         for page in self._every_page(bounds, PAGE_SIZE):
-            yield as_relation(page, connection.dialect, self.picture)
+            yield as_relation(page, self._results.backend, self.picture)
 
     @property
     def id_limit(self) -> int | None:
-        return None if self._results.is_sqlite else MAX_ID
+        return MAX_ID if self._results.backend.has_text_limits else None
 
 
 class _PageValue(TypeDecorator[Any]):
@@ -111,18 +89,19 @@ class _PageValue(TypeDecorator[Any]):
         return None if value is None else self._values[value - 1]
 
 
-def as_relation(page: Sequence[Any], dialect: Dialect, picture: ListedPicture) -> Subquery:
+def as_relation(page: Sequence[Any], backend: Backend, picture: ListedPicture) -> Subquery:
     """Return rows of `list_pages` as `Source.parts` does, in the database of results, ordered by time.
 
     `picture` is that of their source.
     """
-    max_chars = None if dialect.name == "sqlite" else MAX_ID
+    max_chars = MAX_ID if backend.has_text_limits else None
     sent: list[Any] = [_sendable_id(row[3], max_chars) for row in page]
     known: list[ColumnElement[Any]] = [column("place", Integer), column("image_id", String)]
     if picture.location is not None:
         sent = [(image_id, stored_location(as_location(row[1]))) for image_id, row in zip(sent, page, strict=True)]
         known.append(column("location", String))
-    json_rows = (_IDS_OF_JSON if picture.location is None else _PICTURES_OF_JSON)[dialect.name]
+    # One parameter for any number of ids. One parameter for each id takes five times as long or more.
+    json_rows = backend.json_ids if picture.location is None else backend.json_pictures
     named = text(json_rows).bindparams(ids=json.dumps(sent, ensure_ascii=False))
     given = named.columns(*known).subquery("page")
     place, image_id = given.c.place, given.c.image_id

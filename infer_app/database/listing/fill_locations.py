@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from infer_app.database.engine.connect import Database
+from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.cross_database_source import PAGE_SIZE, as_relation
 from infer_app.database.listing.recorded_sources import SourceIdentity, adopt_runs, number_among_others, record_source
-from infer_app.database.listing.source import Source, plan_for_pages
+from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture
 from infer_app.database.results.schema import predictions, runs
 from infer_app.day import Day
@@ -48,8 +48,8 @@ def fill_locations(results: Database, source: Source) -> int:
 
 
 def _fill(connection: Connection, source: Source, page: Sequence[Row[Any]], its_runs: Any) -> int:
-    plan_for_pages(connection)
-    images = as_relation(page, connection.dialect, ListedPicture(source.id_text, source.location))
+    backend_of(connection).plan_for_pages(connection)
+    images = as_relation(page, backend_of(connection), ListedPicture(source.id_text, source.location))
     its = predictions.c.image_id == images.c.infer_image_id, predictions.c.run_id.in_(its_runs)
     located = update(predictions).values(location=images.c.infer_location)
     return connection.execute(located.where(*its, predictions.c.location.is_(None))).rowcount

@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
-from infer_app.database.engine.connect import Database
+from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, read_bases, read_sources
-from infer_app.database.listing.source import PAGE_SIZE, Source, plan_for_pages
+from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.listing.source_checks import check_source
 from infer_app.database.results.conditions import KeyedJoin, ListedPicture, join_results
 from infer_app.database.results.schema import predictions, rejections, runs
@@ -83,7 +83,7 @@ def _check_bases(results: Database, source: Source, day: Day, model_ids: Sequenc
         ]
         if not others:
             return
-        plan_for_pages(connection)
+        backend_of(connection).plan_for_pages(connection)
         for images in source.parts(connection, day):
             for table, model_id in ((table, one) for table in (predictions, rejections) for one in model_ids):
                 joined = join_results(images, table, ListedPicture.of(images), model_id)
@@ -104,7 +104,7 @@ def _read_former(results: Database, source: Source, day: Day, model_ids: Sequenc
     if source.picture.location is None:
         return
     with results.read() as connection:
-        plan_for_pages(connection)
+        backend_of(connection).plan_for_pages(connection)
         for images in source.parts(connection, day):
             for table, model_id in ((table, one) for table in (predictions, rejections) for one in model_ids):
                 joined = join_results(images, table, ListedPicture(images.c[3]), model_id)

@@ -25,10 +25,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import StatementError
 
 from infer_app.database.engine.column_types import AsText
-from infer_app.database.engine.connect import Database
+from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.results.conditions import ListedPicture, is_new_for_any
 from infer_app.database.results.schema import images, predictions, rejections
-from infer_app.database.results.upsert import keep_known
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.locations import NO_MAPPING, PathMapping
 
@@ -157,7 +156,7 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
     missing = [image for image in new if image.file.location not in known]
     rows = [image.file._asdict() | {"added_at": image.added_at, "queued_at": image.queued_at} for image in missing]
     if rows:  # another program may add the same ones concurrently
-        connection.execute(keep_known(connection.dialect.name, images), rows)
+        connection.execute(backend_of(connection).keep_known(images), rows)
     return missing
 
 

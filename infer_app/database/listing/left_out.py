@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Subquery, case, func, select
 
+from infer_app.database.engine.connect import backend_of
 from infer_app.day import Day
 from infer_app.errors import UnusableIds
 from infer_app.locations import as_location, shown
 
 MAX_SHARED = 1000  # ids that several rows have; where there are more, the column is a wrong one
-EXACT = {"sqlite": "BINARY", "postgresql": "C"}  # collations; a cast keeps that of its column. MariaDB's has its own
 NUM_NAMED = 3  # rows of each kind that messages name
 NEEDED = "name a column, or write a query, that gives every image an id of its own"
 
@@ -37,10 +37,9 @@ def read_left_out(connection: Connection, listed: Subquery, key: str, day: Day, 
     One query if there are none. `key` names the setting. Raises UnusableIds if more than MAX_SHARED ids are those of
     several rows, or if a collation takes ids for equal, so that pages could lose images.
     """
-    dialect, identity = connection.dialect.name, listed.c[0]
-    text: ColumnElement[str] = listed.c[3].collate(EXACT[dialect]) if dialect in EXACT else listed.c[3]
-    length = func.length(text) if dialect == "sqlite" else func.char_length(text)
-    is_long = length > (max_chars or 0)
+    backend, identity = backend_of(connection), listed.c[0]
+    text = backend.exact(listed.c[3])
+    is_long = backend.char_length(text) > (max_chars or 0)
     numbers = [func.count(), func.count(identity), func.count(text.distinct()), func.count(identity.distinct())]
     longs = [func.count(case((is_long, 1)))] if max_chars else []
     rows, known, distinct, told_apart, *long = connection.execute(select(*numbers, *longs).select_from(listed)).one()

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy import column as untyped
 from sqlalchemy.exc import SQLAlchemyError
 
-from infer_app.database.engine.connect import Database
+from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.time_column import read_time
 from infer_app.locations import IMAGE_SUFFIXES, as_location, is_relative, is_remote
 
@@ -43,7 +43,6 @@ MAX_CHARS = 4096  # read of a text: the longest path
 _SMALL = (Boolean, Date, DateTime, Enum, Integer, Numeric, Uuid)  # types without large values
 _IMAGE = re.compile(rf"({'|'.join(map(re.escape, IMAGE_SUFFIXES))})([?#].*)?$", re.IGNORECASE)
 _OWN = "infer_"
-_SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast", "mysql", "performance_schema", "sys")
 # The day of an image is that of its arrival. The time when it was taken differs, and is often unknown.
 _ARRIVAL = re.compile(r"add|creat|upload|insert|arriv|receiv|import|ingest", re.IGNORECASE)
 _TAKEN = re.compile(r"tak|captur|shot|exif|time|date", re.IGNORECASE)
@@ -90,14 +89,18 @@ def propose(database: Database) -> list[Proposal]:
     """
     with database.read() as connection:
         inspector = inspect(connection)
-        found = [proposal for name, schema in _relations(inspector) if (proposal := _inspect(connection, name, schema))]
+        found = [
+            proposal
+            for name, schema in _relations(connection, inspector)
+            if (proposal := _inspect(connection, name, schema))
+        ]
     return sorted(found, key=lambda proposal: -proposal.share)  # tables stay before views
 
 
-def _relations(inspector: Inspector) -> Iterator[tuple[str, str | None]]:
+def _relations(connection: Connection, inspector: Inspector) -> Iterator[tuple[str, str | None]]:
     default = inspector.default_schema_name
-    others = () if inspector.dialect.name in ("mysql", "mariadb", "sqlite") else inspector.get_schema_names()
-    for schema in (None, *(name for name in others if name != default and name not in _SYSTEM_SCHEMAS)):
+    others = backend_of(connection).other_schemas(inspector)
+    for schema in (None, *(name for name in others if name != default)):
         for name in (*inspector.get_table_names(schema), *inspector.get_view_names(schema)):
             if not name.startswith(_OWN):
                 yield name, schema
@@ -107,10 +110,10 @@ def _inspect(connection: Connection, name: str, schema: str | None) -> Proposal 
     """Return a proposal, or None if the table can't be read or has no column of locations, of ids or of times."""
     try:
         table = Table(name, MetaData(), schema=schema, autoload_with=connection)
-        identity, is_sqlite = _identity_of(connection, table), connection.dialect.name == "sqlite"
+        identity, is_typed = _identity_of(connection, table), backend_of(connection).has_typed_columns
         if identity is None:
             return None
-        values = [_sampled(column, identity, is_sqlite).label(column.name) for column in table.columns]
+        values = [_sampled(column, identity, is_typed=is_typed).label(column.name) for column in table.columns]
         rows = connection.execute(select(*values).select_from(table).limit(SAMPLE_ROWS)).mappings().all()
     except SQLAlchemyError:
         connection.rollback()
@@ -135,12 +138,12 @@ def _inspect(connection: Connection, name: str, schema: str | None) -> Proposal 
     )
 
 
-def _sampled(column: Column[Any], identity: str, is_sqlite: bool) -> ColumnElement[Any]:
+def _sampled(column: Column[Any], identity: str, *, is_typed: bool) -> ColumnElement[Any]:
     """Return the expression to read of a column: text is truncated, bytes and types that may be large become NULL.
 
     A table may hold the images themselves: reading whole rows would read gigabytes.
     """
-    if is_sqlite:  # a value may be of another type than its column
+    if not is_typed:  # a value may be of another type than its column
         value: ColumnElement[Any] = untyped(column.name)
         short = func.substr(value, 1, MAX_CHARS)
         return case((func.typeof(value) == "blob", null()), (func.typeof(value) == "text", short), else_=value)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, case, column, func, select
 
-from infer_app.database.engine.column_types import FAMILY, AsText, AsUtcText
+from infer_app.database.engine.column_types import AsText, AsUtcText
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import relation_of
 from infer_app.errors import DatabaseUnavailable, UsageError
@@ -59,14 +59,14 @@ class RowReader:
 
     def _opened(self) -> tuple[Database, Candidates]:
         database = Database(self._url, read_only=True)
-        if database.is_sqlite:
+        if not database.backend.has_typed_columns:
             return database, _of_any_type
         identity: ColumnElement[Any] = column(self._settings.id)
         any_id = select(identity).select_from(relation_of(self._settings)).limit(1)
         with database.read() as connection:
             example = connection.scalar(any_id)
         if isinstance(example, int):
-            return database, partial(_integer, bits=64 if database.dialect.name in FAMILY else 63)
+            return database, partial(_integer, bits=database.backend.integer_bits)
         return database, _uuid if isinstance(example, UUID) else lambda image_id: [image_id]
 
 

@@ -29,12 +29,12 @@ from sqlalchemy import (
 from sqlalchemy import table as lightweight_table
 from sqlalchemy.sql.expression import FromClause
 
-from infer_app.database.engine.column_types import AsText, AsUtcText, is_utf8
-from infer_app.database.engine.connect import Database
+from infer_app.database.engine.column_types import MAX_ID, AsText, AsUtcText, is_utf8
+from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.left_out import LeftOut, read_left_out
 from infer_app.database.listing.time_column import day_bounds, read_examples, read_time
 from infer_app.database.results.conditions import ListedPicture, new_among
-from infer_app.database.results.schema import MAX_ID, images
+from infer_app.database.results.schema import images
 from infer_app.day import Day, find_zone
 from infer_app.domain import ROW, ImageRef, NewImage
 from infer_app.errors import UsageError
@@ -186,7 +186,7 @@ class Source:
     def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
         def read() -> Sequence[Any]:
             with self.database.read() as connection:
-                plan_for_pages(connection)
+                backend_of(connection).plan_for_pages(connection)
                 return connection.execute(statement).all()
 
         return self.database.with_reconnect(read)
@@ -200,7 +200,7 @@ class Source:
     @property
     def id_limit(self) -> int | None:
         """Return the maximum length of an id in characters, or None if there is no limit."""
-        return None if self.database.is_sqlite else MAX_ID
+        return MAX_ID if self.database.backend.has_text_limits else None
 
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
         """Return a SELECT of id, location, time and id as text of the day's images: our tables hold ids as text."""
@@ -274,7 +274,7 @@ class Source:
     def _whole_bounds(self, connection: Connection, day: Day) -> Bounds:
         """Return the bounds of the day in the unit and format of the column."""
         self._examples = self._examples or read_examples(connection, self.time, self.relation)
-        if not self._examples and not self.database.is_sqlite:
+        if not self._examples and self.database.backend.has_typed_columns:
             nothing: Any = literal_column("NULL")  # a server can't compare a time with a column of another type
             return nothing, nothing
         return day_bounds(day, self.settings.time, self._examples, self.zone)
@@ -288,17 +288,6 @@ def relation_of(settings: SourceSettings) -> FromClause:
         return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
     schema, _, name = settings.table.rpartition(".")
     return lightweight_table(name, *map(column, names), schema=schema or None)
-
-
-def plan_for_pages(connection: Connection) -> None:
-    """Make PostgreSQL use indexes, for lookups and for sorting, until the transaction ends.
-
-    Its statistics may be outdated for tables that grew during this run.
-    """
-    if connection.dialect.name == "postgresql":
-        ways = ("seqscan", "sort", "hashjoin", "mergejoin")
-        off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ways)
-        connection.exec_driver_sql(f"SELECT {off}").close()
 
 
 def new_image(row: Row[Any]) -> NewImage:

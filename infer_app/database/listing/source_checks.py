@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import sqlite3
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, inspect, select
-from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from infer_app.database.engine.column_types import FAMILY
-from infer_app.database.engine.connect import is_denied
 from infer_app.database.listing.source import Source
 from infer_app.errors import UsageError
 from infer_app.settings.sections import SourceSettings
 
 # Type codes that drivers report: PostgreSQL's `real` and MariaDB's FLOAT. SQLite has no such type.
-SINGLE_PRECISION = {"postgresql": 700} | dict.fromkeys(FAMILY, 4)
-UNKNOWN_COLUMN = 1054  # of MariaDB, for which PyMySQL raises OperationalError
 
 
 def check_source(source: Source) -> None:
@@ -29,7 +24,7 @@ def check_source(source: Source) -> None:
         try:
             example = connection.execute(columns.select_from(source.relation).limit(1))
         except (OperationalError, ProgrammingError) as error:
-            if is_denied(error) or not _is_statement_error(error):
+            if source.database.is_denied(error) or not source.database.backend.is_statement_error(error):
                 raise  # the role lacks a privilege, the file is locked, or for example a time limit of the server
             raise UsageError(
                 f"[source] can't be read: {str(error.orig).splitlines()[0]}",
@@ -55,8 +50,8 @@ def _check_table(connection: Connection, settings: SourceSettings) -> None:
 
 def _check_types(example: CursorResult[Any], source: Source) -> None:
     """Reject columns whose values can't be compared exactly. `example` has columns id, location, time."""
-    settings, dialect = source.settings, source.database.dialect.name
-    single = SINGLE_PRECISION.get(dialect)
+    settings, backend = source.settings, source.database.backend
+    single = backend.single_precision
     described = example.cursor.description if example.cursor else None
     for place, key in ((0, "id"), (2, "time")):
         if described and single and described[place][1] == single:
@@ -67,18 +62,11 @@ def _check_types(example: CursorResult[Any], source: Source) -> None:
             )
     row = example.first()
     # A binary column may hold text, but the 16 bytes of a UUID are not text.
-    if dialect in FAMILY and row and isinstance(row[0], bytes) and not _is_text(row[0]):
+    if backend.hides_bytes and row and isinstance(row[0], bytes) and not _is_text(row[0]):
         raise UsageError(
             f"[source] id = {settings.id!r} holds bytes that are not text",
             'give them as text: [source] query = "SELECT HEX(…) AS …"',
         )
-
-
-def _is_statement_error(error: DBAPIError) -> bool:
-    """Return whether the database refused the statement itself, such as an unknown name."""
-    if isinstance(error, ProgrammingError) or getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
-        return True
-    return error.orig is not None and error.orig.args[:1] == (UNKNOWN_COLUMN,)
 
 
 def _is_text(data: bytes) -> bool:

@@ -43,7 +43,7 @@ def stream_rows(
     if database.readers_block_commits:
         for page in source.list_pages(days, PAGE_SIZE):
             for first in range(0, len(page), IMAGES_AT_ONCE):
-                images = as_relation(page[first : first + IMAGES_AT_ONCE], database.dialect, source.picture)
+                images = as_relation(page[first : first + IMAGES_AT_ONCE], database.backend, source.picture)
                 with database.read() as connection:
                     rows = connection.execute(rows_of(images)).all()
                 yield from rows

@@ -10,7 +10,6 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.results.conditions import ListedPicture, count_rows, join_results
 from infer_app.database.results.schema import objects, predictions, thresholds
-from infer_app.database.results.upsert import upsert
 from infer_app.day import Day
 
 ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
@@ -35,7 +34,7 @@ def change_thresholds(database: Database, model: str, changes: Mapping[str, floa
     def change(connection: Connection) -> None:
         connection.execute(delete(thresholds).where(thresholds.c.model == model, thresholds.c.label.in_(removed)))
         if rows:
-            connection.execute(upsert(database.dialect.name, thresholds), rows)
+            connection.execute(database.backend.upsert(thresholds), rows)
 
     database.transact(change)
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, delete, false, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S
+from infer_app.database.engine.reconnect import BUSY_TIMEOUT_S
 from infer_app.database.results.schema import metadata, objects, predictions, rejections, runs
 from infer_app.errors import DatabaseUnavailable, UsageError
 
@@ -29,14 +29,14 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
     another run's lock, and for tables larger than the cache, is not measured. For a server it is the database itself,
     where every transaction is rolled back. If the role may only read, it is an empty SQLite file.
     """
-    if not database.is_sqlite:
+    if database.file is None:
         with RolledBack(database.url) as rolled_back:
             if not find_unwritable(rolled_back, (predictions, objects, rejections, runs)):
                 yield rolled_back
                 return
             log.warning("%s is read-only: the dry run writes to a SQLite file instead", database.shown_url)
     with temporary_folder() as folder, Database(f"sqlite:///{Path(folder) / 'dry_run.db'}") as temporary:
-        if database.is_sqlite:
+        if database.file is not None:
             _copy_tables(database, temporary)
         else:
             with temporary.write() as connection:
@@ -88,7 +88,7 @@ def _copy_tables(database: Database, target: Database) -> None:
     with database.read() as connection:
         found = connection.exec_driver_sql(statements).scalars().all()
         journal_mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
-    with contextlib.closing(sqlite3.connect(target.sqlite_file or "")) as copy:
+    with contextlib.closing(sqlite3.connect(target.file or "")) as copy:
         copy.execute(f"PRAGMA journal_mode={journal_mode}")
         copy.execute("BEGIN")
         for statement in found:

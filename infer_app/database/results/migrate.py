@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, column, insert, inspect, select, table, text
+from sqlalchemy import Connection, column, insert, inspect, select, table
 from sqlalchemy.schema import CreateSchema
 
-from infer_app.database.engine.connect import Database
+from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.results.schema import VERSION, VERSION_TABLE, VIEWS, database_id, metadata
 from infer_app.errors import SchemaOutdated
 
@@ -34,7 +34,7 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
     scripts = ScriptDirectory.from_config(config)
     known = {script.revision for script in scripts.walk_revisions()}
     with database.write() as connection:
-        schema = _schema(connection)
+        schema = backend_of(connection).own_schema(connection)
         if schema is not None and schema not in inspect(connection).get_schema_names():
             connection.execute(CreateSchema(schema))
         found = _relations(connection)
@@ -83,7 +83,7 @@ def read_id(database: Database) -> tuple[bool, str | None]:
 
 def _relations(connection: Connection) -> set[str]:
     """Return the names of our tables and views that are there."""
-    inspector, schema = inspect(connection), _schema(connection)
+    inspector, schema = inspect(connection), backend_of(connection).own_schema(connection)
     found = {*inspector.get_table_names(schema), *inspector.get_view_names(schema)}
     return found.intersection((*TABLES, *VIEWS))
 
@@ -92,7 +92,7 @@ def _check_tables(database: Database, found: Iterable[str]) -> None:
     """Raise SchemaOutdated if a table is missing; only a backup has what was in it."""
     if missing := [name for name in TABLES if name not in found]:
         # MariaDB lists no table that the role has no right on.
-        is_listed = database.dialect.name not in ("mysql", "mariadb")
+        is_listed = database.backend.lists_all_tables
         hint = "" if is_listed else "is this role allowed to read it? if it is gone, "
         hint += f"restore {'it' if len(missing) == 1 else 'them'} from a backup: an upgrade makes no lost table again"
         raise SchemaOutdated(_missing("table", missing, database), hint)
@@ -116,16 +116,10 @@ def _make_views(connection: Connection, create: Mapping[str, Callable[[], None]]
 
 def _current(connection: Connection) -> str | None:
     return connection.scalar(
-        select(column("version_num")).select_from(table(VERSION_TABLE, schema=_schema(connection)))
+        select(column("version_num")).select_from(
+            table(VERSION_TABLE, schema=backend_of(connection).own_schema(connection))
+        )
     )
-
-
-def _schema(connection: Connection) -> str | None:
-    """Return PostgreSQL's schema for our tables, even if it doesn't exist: other schemas may have infer_ tables too."""
-    if connection.dialect.name != "postgresql":
-        return None
-    first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
-    return connection.scalar(text("SELECT current_schema()")) if first == "$user" else first
 
 
 def _newer(version: str) -> SchemaOutdated:

@@ -12,7 +12,6 @@ from sqlalchemy import Connection, func, select, update
 from infer_app.database.engine.column_types import Microseconds, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.schema import models, predictions, runs
-from infer_app.database.results.upsert import keep_known
 from infer_app.errors import DayHeld
 
 BEFORE_ALL = datetime(1970, 1, 2)  # when a version "ran" that never ran
@@ -89,7 +88,7 @@ def ensure_row(database: Database, name: str, model_id: str, manifest: dict[str,
     """Commit a row for a version if there is none with this name, so that there is a row to lock."""
     row = {"id": model_id, "name": name, "manifest": manifest, "created_at": BEFORE_ALL}
     with database.write() as connection:
-        connection.execute(keep_known(database.dialect.name, models), row)
+        connection.execute(database.backend.keep_known(models), row)
 
 
 def record_run(connection: Connection, name: str, model_id: str, manifest: dict[str, Any], now: datetime) -> None:

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, text
 
+from infer_app.database.engine.column_types import to_bytes
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.vectors import to_bytes, to_text, vector_type
+from infer_app.database.results.vectors import to_text
 from infer_app.errors import DayHeld, UsageError
 
 Storage = Literal["bytes", "pgvector"]
@@ -48,10 +49,10 @@ def store_vectors(database: Database, storage: Storage) -> int:
 
     Raises UsageError if the extension doesn't exist, and DayHeld while a run is active.
     """
-    if storage == "pgvector" and database.dialect.name != "postgresql":
+    if storage == "pgvector" and not database.backend.has_pgvector:
         raise UsageError("only PostgreSQL has pgvector", "other databases keep vectors as bytes")
     with database.write() as connection:
-        now = vector_type(connection)
+        now = database.backend.vector_type(connection)
         if (storage == "pgvector") == (now is not None):
             return 0
         type_name = "bytea" if storage == "bytes" else _extension_type(connection)

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
-from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S
+from infer_app.database.engine.reconnect import BUSY_TIMEOUT_S
 from infer_app.database.results.model_versions import ensure_row, put_first_in_use, record_run
 from infer_app.database.results.schema import models, runs
 from infer_app.day import Day

@@ -18,8 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from infer_app.database.engine.column_types import EncodedJSON, Exact, Microseconds
-from infer_app.database.results.vectors import Vectors
+from infer_app.database.engine.column_types import MAX_ID, EncodedJSON, Exact, Microseconds, Vectors
 from infer_app.domain import DetectedObject
 
 metadata = MetaData()
@@ -27,7 +26,6 @@ VERSION_TABLE = "infer_migrations"
 VERSION = "0008"  # that of the newest migration
 # The last ones select from others, so they are dropped first.
 VIEWS = ("infer_shown_labels", "infer_shown_objects", "infer_current_objects", "infer_current_predictions")
-MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 

@@ -25,12 +25,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import StatementError
 
+from infer_app.database.engine.bulk import NotWritten
 from infer_app.database.engine.column_types import AsText, HoursAfter, SameLocation, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import Forbidden
-from infer_app.database.results.bulk import BulkDelete, BulkUpsert, NotWritten
 from infer_app.database.results.schema import objects, predictions, rejections, runs
-from infer_app.database.results.vectors import PGVECTOR_DTYPE, to_text, vector_type
+from infer_app.database.results.vectors import PGVECTOR_DTYPE, to_text
 from infer_app.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, DetectedObject, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.locations import escape_unstorable, stored_location
@@ -48,27 +48,28 @@ class Sink:
         self._model_id = model_id
         self._variant = variant
         self._run_id = run_id
+        backend = database.backend
         self._vector_type = database.with_reconnect(self._read_vector_type)
-        self._predictions = BulkUpsert(database.dialect, predictions, vector_type=self._vector_type)
-        self._objects = BulkUpsert(database.dialect, objects)
-        self._delete_objects = BulkDelete(database.dialect, objects, objects.c.model_id == model_id)
-        self._rejections = BulkUpsert(
+        self._predictions = backend.bulk_upsert(database.dialect, predictions, vector_type=self._vector_type)
+        self._objects = backend.bulk_upsert(database.dialect, objects)
+        self._delete_objects = backend.bulk_delete(database.dialect, objects, objects.c.model_id == model_id)
+        self._rejections = backend.bulk_upsert(
             database.dialect, rejections, {"attempts": _count_attempt, "created_at": _begin_attempt}
         )
         own = rejections.c.model_id == model_id
-        self._delete_rejections = BulkDelete(database.dialect, rejections, own)
+        self._delete_rejections = backend.bulk_delete(database.dialect, rejections, own)
         # After a lost lease two runs may write the same day: a prediction then takes precedence over a rejection.
         key = predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
         is_same = SameLocation(predictions.c.location, AsText(rejections.c.location))
         is_predicted = exists().where(*key, is_same)
-        self._delete_contradicted = BulkDelete(database.dialect, rejections, and_(own, is_predicted))
+        self._delete_contradicted = backend.bulk_delete(database.dialect, rejections, and_(own, is_predicted))
         # The id of a picture that the source no longer lists may come back: the results of that one are replaced.
         of_former = predictions.c.model_id == model_id, exists().where(*key, ~is_same)
-        self._delete_former = BulkDelete(database.dialect, predictions, and_(*of_former))
+        self._delete_former = backend.bulk_delete(database.dialect, predictions, and_(*of_former))
 
     def _read_vector_type(self) -> str | None:
         with self._database.read() as connection:
-            return vector_type(connection)
+            return self._database.backend.vector_type(connection)
 
     def commit_chunk(self, result: ChunkResult) -> ChunkResult:
         """Write the chunk in one transaction and return what was written.

@@ -70,7 +70,7 @@ def test_the_heart_beats_on_after_the_database_was_away(database, run_store, mon
     monkeypatch.setattr("infer_app.database.results.runs.RENEW_EVERY_S", 0.05)
     run_id = open_run(run_store)
     with run_store.lease_renewal([run_id]):
-        with sqlite3.connect(database.sqlite_file, isolation_level=None) as other:
+        with sqlite3.connect(database.file, isolation_level=None) as other:
             other.execute("BEGIN IMMEDIATE")
             time.sleep(2)
             other.execute("ROLLBACK")

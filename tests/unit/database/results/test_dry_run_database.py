@@ -27,13 +27,13 @@ def count(database):
 
 
 def test_rows_are_written_elsewhere_and_gone_afterwards(database):
-    before = database.sqlite_file.read_bytes()
-    read_only = Database(f"sqlite:///{database.sqlite_file}", read_only=True)
+    before = database.file.read_bytes()
+    read_only = Database(f"sqlite:///{database.file}", read_only=True)
     with read_only, open_dry_run_database(read_only) as rehearsal:
         commit(rehearsal)
-        copy = rehearsal.sqlite_file
+        copy = rehearsal.file
         assert (count(rehearsal), count(read_only)) == (3, 0)
-    assert database.sqlite_file.read_bytes() == before
+    assert database.file.read_bytes() == before
     assert not Path(copy).parent.exists()
 
 
@@ -53,7 +53,7 @@ def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
         with rehearsal.read() as connection:
             assert connection.exec_driver_sql("SELECT id FROM mine ORDER BY id").scalars().all() == ["0", "2"]
     assert [broken.reason for broken in written.broken] == [Reason.WRITE_ERROR]
-    with sqlite3.connect(database.sqlite_file) as connection:
+    with sqlite3.connect(database.file) as connection:
         assert connection.execute("SELECT count(*) FROM mine").fetchone() == (0,)
 
 
@@ -61,7 +61,7 @@ def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
 def test_the_copy_has_the_journal_mode_of_the_file(database, mode):
     """What a commit costs is a matter of that."""
     database.close()
-    with closing(sqlite3.connect(database.sqlite_file)) as connection:
+    with closing(sqlite3.connect(database.file)) as connection:
         assert connection.execute(f"PRAGMA journal_mode={mode}").fetchone() == (mode,)
     with open_dry_run_database(database) as rehearsal:
         commit(rehearsal)

@@ -3,7 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-from infer_app.database.engine.column_types import Exact, exact_collation
+from infer_app.database.engine.column_types import Exact
+from infer_app.database.engine.mysql import exact_collation
 from infer_app.database.results.migrations.versions.r0001_first_tables import UTF8
 from infer_app.database.results.migrations.versions.r0005_version_in_use import replace_view
 

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from infer_app.database.engine.binary_arrays import BIGINT, BYTES, DOUBLE, INTEGER, JSON, TEXT, binary_array
+from infer_app.database.engine.array_upsert import BIGINT, BYTES, DOUBLE, INTEGER, JSON, TEXT, binary_array
 
 ELEMENTS = [TEXT, JSON, BYTES, INTEGER, BIGINT, DOUBLE]
 

@@ -13,7 +13,7 @@ from psycopg.errors import ConnectionTimeout, OperationalError
 from psycopg.pq import Format
 
 from infer_app.database.engine import reconnect
-from infer_app.database.engine.binary_arrays import BinaryArray
+from infer_app.database.engine.array_upsert import BinaryArray
 
 # Returns no row behind a pooler, whose session numbers are not the server's.
 _WAITS_FOR_LOCK = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"

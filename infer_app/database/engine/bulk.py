@@ -1,0 +1,121 @@
+"""Upserts and deletes of many rows at once: what fails, and the ways that more than one database takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement, Connection, Dialect, Table, bindparam, delete
+from sqlalchemy.sql.compiler import SQLCompiler
+
+IDS_PER_STATEMENT = 500  # where each id is a parameter
+
+Merges = Mapping[str, Callable[[Any], Any]]
+
+
+class NotWritten(Exception):
+    """Rows were not written although no statement failed; writing fewer at a time may succeed."""
+
+
+class TooLong(NotWritten):
+    """A statement is longer than the server accepts."""
+
+
+class Dropped(NotWritten):
+    """The database dropped rows without an error: a trigger or rule of the user skips them."""
+
+
+class BulkUpsert(Protocol):
+    """Upserts rows of one table. Values are passed by column: sequences, and single values that all rows share."""
+
+    def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
+        """Write the rows. Sequences have one length, and keys must be unique.
+
+        Raises StatementError, UnicodeEncodeError or NotWritten.
+        """
+
+
+class BulkDelete(Protocol):
+    """Deletes the rows of given images in one table that meet a condition."""
+
+    def execute(self, connection: Connection, image_ids: Iterable[str]) -> int:
+        """Return how many rows were deleted."""
+
+
+class DriverValues:
+    """Values as a driver takes them, without SQLAlchemy's work for each row."""
+
+    def __init__(self, dialect: Dialect, table: Table) -> None:
+        self._processors = {
+            column.name: column.type.dialect_impl(dialect).bind_processor(dialect) for column in table.columns
+        }
+
+    def of(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
+        """Return the values of a column."""
+        processor = self._processors[name]
+        return values if processor is None else [processor(value) for value in values]
+
+
+class RowUpsert:
+    """Sends rows of the driver's own types. PyMySQL combines them into one statement, which may hold no parameters."""
+
+    def __init__(self, dialect: Dialect, table: Table, statement: Any) -> None:
+        self._values = DriverValues(dialect, table)
+        self._by_row = compile_once(statement, dialect)
+
+    def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
+        num_rows = len(next(iter(columns.values())))
+        given = {name: self._values.of(name, [value])[0] for name, value in shared.items()}
+        differing = {name: self._values.of(name, values) for name, values in columns.items()}
+        rows = driver_rows(self._by_row, differing, given)
+        check_kept(num_rows, connection.exec_driver_sql(self._by_row.string, rows).rowcount)
+
+
+class RowDelete:
+    """Sends an id for each execution of one statement."""
+
+    def __init__(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> None:
+        of_image = table.c.image_id == bindparam("image_id")
+        self._by_row = compile_once(delete(table).where(of_image, condition), dialect)
+
+    def execute(self, connection: Connection, image_ids: Iterable[str]) -> int:
+        constants = {name: value for name, value in self._by_row.params.items() if name != "image_id"}
+        rows = driver_rows(self._by_row, {"image_id": list(image_ids)}, constants)
+        return connection.exec_driver_sql(self._by_row.string, rows).rowcount
+
+
+class BatchDelete:
+    """Sends IDS_PER_STATEMENT ids in a statement."""
+
+    def __init__(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> None:
+        self._statement = delete(table).where(table.c.image_id.in_(bindparam("ids", expanding=True)), condition)
+
+    def execute(self, connection: Connection, image_ids: Iterable[str]) -> int:
+        ids = list(image_ids)
+        batches = (ids[first : first + IDS_PER_STATEMENT] for first in range(0, len(ids), IDS_PER_STATEMENT))
+        return sum(connection.execute(self._statement, {"ids": batch}).rowcount for batch in batches)
+
+
+def check_kept(num_rows: int, num_kept: int) -> None:
+    """Raise Dropped if fewer rows were kept than sent.
+
+    MariaDB counts an overwritten row twice, and its triggers can't skip rows.
+    """
+    if num_kept < num_rows:
+        raise Dropped(f"{num_rows - num_kept:,} of {num_rows:,} rows were dropped without an error: by a trigger?")
+
+
+def compile_once(statement: Any, dialect: Dialect) -> SQLCompiler:
+    """Compile a statement for reuse: compiling takes longer than writing a small chunk."""
+    compiled = statement.compile(dialect=dialect)
+    assert isinstance(compiled, SQLCompiler)
+    return compiled
+
+
+def driver_rows(compiled: SQLCompiler, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> list[Any]:
+    """Return rows as tuples in the order of the statement's placeholders, or as dicts by their names."""
+    values: dict[str, Iterable[Any]] = {**columns, **{name: repeat(value) for name, value in shared.items()}}
+    names = compiled.positiontup or tuple(values)
+    rows = zip(*(values[name] for name in names), strict=False)  # `repeat` is infinite
+    return list(rows) if compiled.positional else [dict(zip(names, row, strict=True)) for row in rows]

@@ -1,0 +1,128 @@
+"""PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Dialect,
+    Engine,
+    Inspector,
+    Table,
+    create_engine,
+    event,
+    text,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+
+from infer_app.database.engine.array_upsert import ArrayDelete, ArrayUpsert
+from infer_app.database.engine.backend import CONNECT_TIMEOUT_S, Backend
+from infer_app.database.engine.bulk import BulkDelete, BulkUpsert, Merges
+from infer_app.database.engine.column_types import MARKS, AsText, AsUtcText, SameLocation, is_same
+
+# Detects a machine that disappeared; TCP's defaults take hours.
+KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 6, "tcp_user_timeout": 90_000}
+
+
+class PostgreSQL(Backend):
+    names = ("postgresql",)
+    drivers = MappingProxyType({"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"})
+    extras = MappingProxyType({"psycopg": "postgres"})
+    insert = staticmethod(postgresql.insert)
+    single_precision = 700
+    has_pgvector = True
+    json_ids = (
+        "SELECT place, image_id FROM json_array_elements_text(CAST(:ids AS json))"
+        " WITH ORDINALITY AS page (image_id, place)"
+    )
+    json_pictures = (
+        "SELECT place, pair ->> 0 AS image_id, pair ->> 1 AS location"
+        " FROM json_array_elements(CAST(:ids AS json)) WITH ORDINALITY AS page (pair, place)"
+    )
+    row_errors = ("54000",)  # a value is too long for its type or for an index
+    deadlocks = ("40P01", "40001", "55P03")
+    losses = ("57P01", "57P02", "57P03", "08003", "08006")  # shutdowns
+    forbidden = ("42501", "25006")  # a privilege; a standby, or a database or role that is read-only
+    denied = ("42501",)
+    full = ("53100",)
+
+    def create_engine(self, url: URL, *, read_only: bool) -> Engine:
+        timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
+        # Always UTF-8, whatever the database's encoding, PGCLIENTENCODING or the URL are: we encode arrays ourselves.
+        # Prepared statements are lost behind a pooler that gives each transaction another session.
+        engine = create_engine(
+            url,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args=timeout | KEEPALIVE | {"client_encoding": "utf8", "prepare_threshold": None},
+            execution_options={"postgresql_readonly": True} if read_only else {},
+        )
+        from infer_app.database.engine.postgres_connection import WatchedConnection  # psycopg is an extra
+
+        event.listen(
+            engine, "do_connect", lambda dialect, record, given, named: WatchedConnection.open(*given, **named)
+        )
+        return engine
+
+    def is_connection_lost(self, error: DBAPIError) -> bool:
+        """Return whether the connection is lost: libpq's own errors have no SQLSTATE, and all of them are about it."""
+        return super().is_connection_lost(error) or self.code_of(error) is None
+
+    def bulk_upsert(
+        self, dialect: Dialect, table: Table, merges: Merges | None = None, vector_type: str | None = None
+    ) -> BulkUpsert:
+        return ArrayUpsert(dialect, table, lambda names, rows: self.upsert(table, merges, names, rows), vector_type)
+
+    def bulk_delete(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
+        return ArrayDelete(table, condition)
+
+    def exact(self, text: ColumnElement[str]) -> ColumnElement[str]:
+        return text.collate("C")
+
+    def plan_for_pages(self, connection: Connection) -> None:
+        """Make it use indexes, for lookups and for sorting: tables may have grown during this run."""
+        ways = ("seqscan", "sort", "hashjoin", "mergejoin")
+        off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ways)
+        connection.exec_driver_sql(f"SELECT {off}").close()
+
+    def other_schemas(self, inspector: Inspector) -> Sequence[str]:
+        names: list[str] = inspector.get_schema_names()
+        return [name for name in names if name not in ("information_schema", "pg_catalog", "pg_toast")]
+
+    def own_schema(self, connection: Connection) -> str | None:
+        first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
+        return connection.scalar(text("SELECT current_schema()")) if first == "$user" else first
+
+    def vector_type(self, connection: Connection) -> str | None:
+        column = text(
+            "SELECT format_type(atttypid, atttypmod) FROM pg_attribute"
+            " WHERE attrelid = CAST('infer_predictions' AS regclass) AND attname = 'vector'"
+        )
+        found = connection.scalar(column)
+        return None if found in (None, "bytea") else str(found)
+
+
+_BY_BYTES = '"C"'  # PostgreSQL's collation
+
+
+@compiles(AsUtcText, "postgresql")
+def _as_utc_text_postgres(element: AsUtcText, compiler: Any, **options: Any) -> str:
+    """Shift times with a zone to UTC: PostgreSQL writes them in the zone of the session. The type is not known here."""
+    text = compiler.process(AsText(*element.clauses), **options)
+    utc = f"CAST(CAST({text} AS timestamptz) AT TIME ZONE 'UTC' AS TEXT)"
+    return f"CASE WHEN {text} ~ '^[0-9]+-[0-9][0-9]-[0-9][0-9] .*[+-][0-9]+' THEN {utc} ELSE {text} END"
+
+
+@compiles(SameLocation, "postgresql")
+def _same_location_postgres(element: SameLocation, compiler: Any, **options: Any) -> str:
+    stored, listed = (compiler.process(clause, **options) for clause in element.clauses)
+    exact = f"COALESCE({listed}, '') COLLATE {_BY_BYTES}"
+    of_bytes = f"{exact} = '\\x' || encode(convert_to({stored}, 'UTF8'), 'hex')"  # how a BYTEA is cast to text
+    return is_same(stored, exact, "strpos", MARKS, of_bytes)
