@@ -18,7 +18,7 @@ from infer_app.database.figures.disagreement import Disagreement, Overlap
 from infer_app.database.figures.figures import Figures
 from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.database.listing.former_pictures import check_ids
-from infer_app.database.listing.source import Source, plan_for_pages
+from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.thresholds import count_shown
 from infer_app.database.results.forget_results import forget_results
@@ -209,7 +209,7 @@ def explain(database, sql, parameters, many):
             rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)
             steps = [_sqlite_step(row[3]) for row in rows]
         elif database.dialect.name == "postgresql":
-            plan_for_pages(connection)
+            database.backend.plan_for_pages(connection)
             (plan,) = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {sql}", parameters).scalars()
             plan = plan if isinstance(plan, list) else json.loads(plan)
             steps = list(_postgres_steps(plan[0]["Plan"]))
