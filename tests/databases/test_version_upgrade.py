@@ -29,7 +29,7 @@ SHOWN = text("SELECT model, image_id, model_id FROM infer_current_predictions OR
 def to_revision(database, verb, revision):
     config = migrate._config()
     with database.write() as connection:
-        config.attributes |= {"connection": connection, "schema": migrate._schema(connection)}
+        config.attributes |= {"connection": connection, "schema": database.backend.own_schema(connection)}
         verb(config, revision)
 
 
