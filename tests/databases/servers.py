@@ -102,10 +102,11 @@ def mariadb() -> Iterator[Server]:
     if program is None or install is None:
         raise NoServer("needs a MariaDB server: apt-get install mariadb-server, or name one in TEST_MARIADB_URL")
     with _folder() as (folder, user):
-        data, socket_path = folder / "data", folder / "socket"
-        _prepare([install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal",
-                  "--skip-test-db"], user)  # fmt: skip
-        command = [program, "--no-defaults", f"--datadir={data}", f"--socket={socket_path}", *MARIADB_OPTIONS]
+        socket_path = folder / "socket"
+        # A server that starts removes all temporary tables of its folder for them, also those of another server.
+        of_its_own = ["--no-defaults", f"--datadir={folder / 'data'}", f"--tmpdir={folder}"]
+        _prepare([install, *of_its_own, "--auth-root-authentication-method=normal", "--skip-test-db"], user)
+        command = [program, *of_its_own, f"--socket={socket_path}", *MARIADB_OPTIONS]
         url = f"mariadb+pymysql://root@localhost/mysql?unix_socket={socket_path}"
         yield from _running(
             Server(url, command, folder / "log", lambda: _listens(socket_path) and _answers(url), user), signal.SIGTERM
