@@ -114,9 +114,9 @@ def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
         for chunk in chunks:
             sink.commit_chunk(chunk)
         seconds.append(time.perf_counter() - began)
-    bare = num_rows / _write_by_driver(database, chunks) if database.is_sqlite else None
+    bare = num_rows / _write_by_driver(database, chunks) if database.file is not None else None
     cores = (busy_seconds() - busy) / (time.perf_counter() - start)
-    own = 1.0 if database.is_sqlite else 2.0  # this process, and the server's
+    own = 1.0 if database.file is not None else 2.0  # this process, and the server's
     return Rates(num_rows / seconds[0], num_rows / seconds[1], bare, max(0.0, cores - own) / (os.cpu_count() or 1))
 
 
@@ -181,7 +181,7 @@ def empty(database: Database) -> None:
 
 def describe_server(database: Database) -> str:
     with database.read() as connection:
-        if database.is_sqlite:
+        if database.file is not None:
             found = ("SELECT sqlite_version()", "PRAGMA journal_mode")
             return "SQLite {}, journal_mode {}".format(*(connection.exec_driver_sql(each).scalar() for each in found))
         version = str(connection.exec_driver_sql("SELECT version()").scalar())

@@ -33,7 +33,7 @@ from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_setting
 from infer_app.telemetry.printable import printable
 
 PHOTOS = "photos"  # the folder that a new project watches
-TEMPLATE = Path(__file__).with_name("template.toml").read_text()  # what a new infer.toml says
+TEMPLATE = Path(__file__).with_name("template.toml").read_text(encoding="utf-8")  # what a new infer.toml says
 
 
 def watching(folder: str) -> str:
@@ -155,7 +155,7 @@ def _append_to_setting(config: Path, section: str, key: str, new: Sequence[str])
     if not new:
         return
     try:
-        document = tomlkit.parse(config.read_text())
+        document = tomlkit.parse(config.read_text(encoding="utf-8"))
         table = document.setdefault(section, tomlkit.table())
         table.setdefault(key, tomlkit.array()).extend(new)
         replace_file(config, tomlkit.dumps(document).encode())

@@ -131,7 +131,7 @@ class ArrayDelete:
 
 
 class BinaryArray(bytes):
-    """An encoded array, which psycopg sends unchanged by the dumper registered in `postgres.py`."""
+    """An encoded array, which psycopg sends unchanged by the dumper registered in `postgres_connection.py`."""
 
 
 def binary_array(values: Sequence[Any], element: Element) -> BinaryArray:

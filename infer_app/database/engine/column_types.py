@@ -78,11 +78,6 @@ class UtcNow(FunctionElement[datetime]):
     name = "utc_now"
 
 
-@compiles(UtcNow)
-def _utc_now(element: UtcNow, compiler: Any, **_: Any) -> str:
-    return "(clock_timestamp() AT TIME ZONE 'UTC')"
-
-
 class HoursAfter(FunctionElement[datetime]):
     """The time in a column, some whole hours later."""
 
@@ -93,11 +88,6 @@ class HoursAfter(FunctionElement[datetime]):
     def __init__(self, time: ColumnElement[datetime], hours: int) -> None:
         super().__init__(time)
         self.hours = hours
-
-
-@compiles(HoursAfter)
-def _hours_after(element: HoursAfter, compiler: Any, **options: Any) -> str:
-    return f"({compiler.process(element.clauses, **options)} + INTERVAL '{element.hours} hours')"
 
 
 class AsText(FunctionElement[str]):

@@ -162,7 +162,7 @@ class Database:
         except DBAPIError as error:
             code = self.backend.code_of(error)
             unavailable = isinstance(error, (OperationalError, InterfaceError)) or type(error) is DatabaseError
-            if code not in self.backend.forbidden and (not unavailable or code in self.backend.row_errors):
+            if code not in self.backend.forbidden and (not unavailable or _is_row_error(error)):
                 raise  # a wrong statement, which is a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:  # of a commit, or of opening a file
@@ -215,3 +215,8 @@ def is_file(url: str) -> bool:
     """Return whether a database is a file on this machine."""
     parsed = make_url(url)
     return backend_named(parsed).file_of(parsed) is not None
+
+
+def _is_row_error(error: DBAPIError) -> bool:
+    """Return whether an error is about a row, in any database: a source's passes through the database of results."""
+    return any(backend.code_of(error) in backend.row_errors for backend in BACKENDS)

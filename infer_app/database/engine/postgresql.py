@@ -25,8 +25,9 @@ from sqlalchemy.ext.compiler import compiles
 from infer_app.database.engine.array_upsert import ArrayDelete, ArrayUpsert
 from infer_app.database.engine.backend import CONNECT_TIMEOUT_S, Backend
 from infer_app.database.engine.bulk import BulkDelete, BulkUpsert, Merges
-from infer_app.database.engine.column_types import MARKS, AsText, AsUtcText, SameLocation, is_same
+from infer_app.database.engine.column_types import MARKS, AsText, AsUtcText, HoursAfter, SameLocation, UtcNow, is_same
 
+_SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast")
 # Detects a machine that disappeared; TCP's defaults take hours.
 KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 6, "tcp_user_timeout": 90_000}
 
@@ -94,7 +95,7 @@ class PostgreSQL(Backend):
 
     def other_schemas(self, inspector: Inspector) -> Sequence[str]:
         names: list[str] = inspector.get_schema_names()
-        return [name for name in names if name not in ("information_schema", "pg_catalog", "pg_toast")]
+        return [name for name in names if name not in _SYSTEM_SCHEMAS]
 
     def own_schema(self, connection: Connection) -> str | None:
         first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
@@ -126,3 +127,13 @@ def _same_location_postgres(element: SameLocation, compiler: Any, **options: Any
     exact = f"COALESCE({listed}, '') COLLATE {_BY_BYTES}"
     of_bytes = f"{exact} = '\\x' || encode(convert_to({stored}, 'UTF8'), 'hex')"  # how a BYTEA is cast to text
     return is_same(stored, exact, "strpos", MARKS, of_bytes)
+
+
+@compiles(UtcNow, "postgresql")
+def _utc_now(element: UtcNow, compiler: Any, **_: Any) -> str:
+    return "(clock_timestamp() AT TIME ZONE 'UTC')"
+
+
+@compiles(HoursAfter, "postgresql")
+def _hours_after(element: HoursAfter, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} + INTERVAL '{element.hours} hours')"

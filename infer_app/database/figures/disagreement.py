@@ -57,18 +57,19 @@ class Disagreement(SourceQueries):
         has_a, has_b = _A.c.image_id.is_not(None), _B.c.image_id.is_not(None)
         both, agree = and_(has_a, has_b), _LABEL_A == _LABEL_B
         wanted = (both, and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b), agree)
-        parts = self._parts(self._day)
-        joined = ((connection, self._joined(images, is_outer=True)) for connection, images in parts)
-        return Overlap(*added_up(count_each(*part, wanted) for part in joined))
+        with self._parts(self._day) as parts:
+            joined = ((connection, self._joined(images, is_outer=True)) for connection, images in parts)
+            return Overlap(*added_up(count_each(*part, wanted) for part in joined))
 
     def confusions(self, limit: int) -> list[tuple[str, str, int]]:
         """Return pairs of labels that differ, as (label of a, label of b, images), the most frequent first."""
         found: Counter[tuple[str, str]] = Counter()
-        for connection, images in self._parts(self._day):
-            joined = self._joined(images)
-            pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), func.count()).select_from(joined)
-            pairs = pairs.where(_LABEL_A != _LABEL_B).group_by(_LABEL_A, _LABEL_B)
-            found.update({(row[0], row[1]): row[2] for row in connection.execute(pairs)})
+        with self._parts(self._day) as parts:
+            for connection, images in parts:
+                joined = self._joined(images)
+                pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), func.count()).select_from(joined)
+                pairs = pairs.where(_LABEL_A != _LABEL_B).group_by(_LABEL_A, _LABEL_B)
+                found.update({(row[0], row[1]): row[2] for row in connection.execute(pairs)})
         first = heapq.nsmallest(limit, found.items(), key=lambda item: (-item[1], item[0]))
         return [(a, b, number) for (a, b), number in first]
 
@@ -76,12 +77,13 @@ class Disagreement(SourceQueries):
         """Return the images whose labels differ with the highest min(score of a, score of b): both models are sure."""
         lower: ColumnElement[float] = func.coalesce(case((_A.c.score < _B.c.score, _A.c.score), else_=_B.c.score), 0)
         found: list[tuple[float, Pair]] = []
-        for connection, images in self._parts(self._day):
-            wanted = select(lower, images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
-            differing = wanted.select_from(self._joined(images)).where(_LABEL_A != _LABEL_B)
-            rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit))
-            found += [(row[0], Pair(row[1], str(row[2]), *row[3:])) for row in rows]
-            found = sorted(found, key=lambda item: (-item[0], item[1].image_id))[:limit]
+        with self._parts(self._day) as parts:
+            for connection, images in parts:
+                wanted = select(lower, images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
+                differing = wanted.select_from(self._joined(images)).where(_LABEL_A != _LABEL_B)
+                rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit))
+                found += [(row[0], Pair(row[1], str(row[2]), *row[3:])) for row in rows]
+                found = sorted(found, key=lambda item: (-item[0], item[1].image_id))[:limit]
         return [pair for _, pair in found]
 
     def pairs(self) -> Iterator[dict[str, Any]]:

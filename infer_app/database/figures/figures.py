@@ -68,11 +68,12 @@ class Figures(SourceQueries):
 
     def has_predicted(self, days: Day) -> bool:
         one = select(literal_column("1", Integer)).limit(1)
-        found = (connection.scalar(one.select_from(self._predicted(part))) for connection, part in self._parts(days))
-        return any(found)
+        with self._parts(days) as parts:
+            return any(connection.scalar(one.select_from(self._predicted(part))) for connection, part in parts)
 
     def count_predicted(self, day: Day) -> int:
-        return sum(count_rows(connection, self._predicted(images)) for connection, images in self._parts(day))
+        with self._parts(day) as parts:
+            return sum(count_rows(connection, self._predicted(images)) for connection, images in parts)
 
     def count_reasons(self, day: Day) -> dict[str, int]:
         """Count rejected images by reason, the most frequent first."""
@@ -81,16 +82,18 @@ class Figures(SourceQueries):
     def score_range(self, day: Day) -> tuple[float, float] | None:
         """Return the lowest and the highest score, or None without scores."""
         found: list[float] = []
-        for connection, images in self._parts(day):
-            scored = self._scored(images)
-            both = select(func.min(scored.c.score), func.max(scored.c.score))
-            found += [value for value in connection.execute(both).one() if value is not None]
+        with self._parts(day) as parts:
+            for connection, images in parts:
+                scored = self._scored(images)
+                both = select(func.min(scored.c.score), func.max(scored.c.score))
+                found += [value for value in connection.execute(both).one() if value is not None]
         return (min(found), max(found)) if found else None
 
     def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
         """Count the scores in each [edges[i], edges[i + 1]); the first and last one include all scores beyond them."""
-        parts = ((connection, self._scored(images)) for connection, images in self._parts(day))
-        return added_up(count_each(*part, _between(part[1].c.score, edges)) for part in parts)
+        with self._parts(day) as parts:
+            scored = ((connection, self._scored(images)) for connection, images in parts)
+            return added_up(count_each(*part, _between(part[1].c.score, edges)) for part in scored)
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
         """Return the images with the lowest or the highest scores."""
@@ -115,10 +118,11 @@ class Figures(SourceQueries):
     def _first(self, day: Day, limit: int, wanted: Callable[[Subquery], Select[Any]]) -> list[Any]:
         """Return the first rows in the order of their first two columns, of which the second one is the image's id."""
         found: list[Any] = []
-        for connection, images in self._parts(day):
-            rows = wanted(images)
-            ordered = rows.order_by(*list(rows.selected_columns)[:2]).limit(limit)
-            found = sorted([*found, *connection.execute(ordered)], key=itemgetter(0, 1))[:limit]
+        with self._parts(day) as parts:
+            for connection, images in parts:
+                rows = wanted(images)
+                ordered = rows.order_by(*list(rows.selected_columns)[:2]).limit(limit)
+                found = sorted([*found, *connection.execute(ordered)], key=itemgetter(0, 1))[:limit]
         return found
 
     def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, Any]]:
@@ -156,8 +160,9 @@ class Figures(SourceQueries):
     def _tally(self, day: Day, counted: Callable[[Subquery], Select[Any]]) -> dict[str, int]:
         """Count by the name that `counted` selects, the highest number first."""
         found: Counter[str] = Counter()
-        for connection, images in self._parts(day):
-            found.update({row[0]: row[1] for row in connection.execute(counted(images))})
+        with self._parts(day) as parts:
+            for connection, images in parts:
+                found.update({row[0]: row[1] for row in connection.execute(counted(images))})
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def _predicted(self, images: Subquery) -> FromClause:

@@ -71,7 +71,8 @@ class ObjectFigures(Figures):
         return read_thresholds(self._database, self._model)
 
     def count_objects(self, day: Day) -> ObjectCounts:
-        return ObjectCounts(*added_up(self._count_part(*part) for part in self._parts(day)))
+        with self._parts(day) as parts:
+            return ObjectCounts(*added_up(self._count_part(*part) for part in parts))
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ImageObjects]:
         """Return the images whose best shown object has the lowest or the highest score."""

@@ -12,8 +12,6 @@ from infer_app.database.listing.source import Source
 from infer_app.errors import UsageError
 from infer_app.settings.sections import SourceSettings
 
-# Type codes that drivers report: PostgreSQL's `real` and MariaDB's FLOAT. SQLite has no such type.
-
 
 def check_source(source: Source) -> None:
     """Raise UsageError if the table or a column doesn't exist, naming those that do, or has an unusable type."""

@@ -28,22 +28,27 @@ class CountQueries(SourceQueries):
 
         One statement counts all: on a server each sees what other programs have committed before it.
         """
-        return DayCounts(*added_up(count_each(*part, _counted(part[1], model_id)) for part in self._parts(day)))
+        with self._parts(day) as parts:
+            return DayCounts(*added_up(count_each(*part, _counted(part[1], model_id)) for part in parts))
 
     def count_images(self, days: Day) -> int:
-        return sum(count_rows(*part) for part in self._parts(days))
+        with self._parts(days) as parts:
+            return sum(count_rows(*part) for part in parts)
 
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Count the images that a run of the day would select: those that are new for at least one of the models."""
-        return sum(
-            count_rows(connection, images, is_new_for_any(ListedPicture.of(images), model_ids))
-            for connection, images in self._parts(day)
-        )
+        with self._parts(day) as parts:
+            return sum(
+                count_rows(connection, images, is_new_for_any(ListedPicture.of(images), model_ids))
+                for connection, images in parts
+            )
 
     def count_pending(self, day: Day, *model_ids: str) -> int:
         """Count the images with a result of none of the models."""
-        parts = self._parts(day)
-        return sum(count_rows(connection, images, *without_results(images, model_ids)) for connection, images in parts)
+        with self._parts(day) as parts:
+            return sum(
+                count_rows(connection, images, *without_results(images, model_ids)) for connection, images in parts
+            )
 
 
 def without_results(images: Subquery, model_ids: Sequence[str]) -> list[ColumnElement[bool]]:

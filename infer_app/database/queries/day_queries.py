@@ -85,13 +85,12 @@ class DayQueries(PendingQueries):
     def runs_of(self, day: Day, model_id: str) -> set[str]:
         """Return the ids of the runs that predicted the day's images, as far as their rows are there."""
         run_id = select(predictions.c.run_id).distinct()
-        return {
-            found
-            for connection, part in self._parts(day)
-            for found in connection.scalars(
-                run_id.select_from(join_results(part, predictions, ListedPicture.of(part), model_id))
-            )
-        }
+        found = set[str]()
+        with self._parts(day) as parts:
+            for connection, part in parts:
+                joined = join_results(part, predictions, ListedPicture.of(part), model_id)
+                found.update(connection.scalars(run_id.select_from(joined)))
+        return found
 
     def runs_of_day(self, day: date, model_id: str) -> list[Row]:
         """Return the day's runs of this version of the model, the newest first."""

@@ -18,7 +18,7 @@ from infer_app.run_report import DayCounts, DayState
 from infer_app.settings.sections import rejection_budget
 
 NUM_DAYS_BEFORE = 7  # with which a day's number of images is compared
-SURE = 3.0  # standard deviations of a Poisson distribution
+UNUSUAL = 3.0  # standard deviations of a Poisson distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def is_unusual(num_images: int, before: Sequence[int]) -> bool:
         return False
     nearest = min(max(num_images, min(known)), max(known))
     is_far = not nearest / 2 <= num_images <= 2 * nearest
-    return is_far and abs(num_images - nearest) > SURE * math.sqrt(nearest)
+    return is_far and abs(num_images - nearest) > UNUSUAL * math.sqrt(nearest)
 
 
 class DayStates:

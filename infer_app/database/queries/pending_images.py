@@ -67,9 +67,10 @@ class PendingQueries(VersionQueries):
 
         None if there are none.
         """
+        versions = self.versions_of(model_id)
         with self._database.read() as connection:
             older = self._source.older_parts(connection, day, EXAMINED)
-            return self._add_up_pending(((connection, images) for images in older), day.before(1), model_id)
+            return self._add_up_pending(((connection, images) for images in older), day.before(1), versions)
 
     def count_older_pending(self, day: Day, model_id: str) -> int:
         """Count the images that `find_older_pending` finds."""
@@ -78,11 +79,14 @@ class PendingQueries(VersionQueries):
 
     def find_pending_between(self, days: Day, model_id: str) -> PendingDays | None:
         """Return what `find_older_pending` returns, of all images of an interval of days."""
-        return self._add_up_pending(self._parts(days), days, model_id)
+        versions = self.versions_of(model_id)
+        with self._parts(days) as parts:
+            return self._add_up_pending(parts, days, versions)
 
     def read_pending_days(self, days: Day, model_id: str) -> Iterator[PendingDays]:
         """Yield each date of an interval of days on which a run would select images, in order."""
-        yield from self._count_by_date(self._parts(days), days, model_id)
+        with self._parts(days) as parts:
+            yield from self._count_by_date(parts, days, model_id)
 
     def read_older_pending_days(self, day: Day, model_id: str) -> Iterator[PendingDays]:
         """Yield the dates of the pending images among the last EXAMINED images before `day`."""
@@ -112,9 +116,9 @@ class PendingQueries(VersionQueries):
             yield PendingImage(row[0], as_location(row[1]), read_time(row[2], self._source.zone), failure)
 
     def _add_up_pending(
-        self, parts: Iterable[tuple[Connection, Subquery]], days: Day, model_id: str
+        self, parts: Iterable[tuple[Connection, Subquery]], days: Day, versions: Sequence[str]
     ) -> PendingDays | None:
-        num_images, dates, versions = 0, list[date](), self.versions_of(model_id)
+        num_images, dates = 0, list[date]()
         for connection, images in parts:
             time = images.c[2]
             pending = select(func.count(), func.min(time), func.max(time)).select_from(images)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Select, Subquery, select
@@ -24,11 +25,14 @@ class SourceQueries:
         self._database = database
         self._source = source
 
-    def _parts(self, days: Day) -> Iterator[tuple[Connection, Subquery]]:
-        """Yield the images of an interval of days as `Source.parts` does, within one transaction."""
+    @contextmanager
+    def _parts(self, days: Day) -> Iterator[Iterator[tuple[Connection, Subquery]]]:
+        """Open a transaction for the images of an interval of days, in parts as `Source.parts` yields them.
+
+        What is asked within the `with` block fails as the database's own errors do, which can be tried again.
+        """
         with self._database.read() as connection:
-            for images in self._source.parts(connection, days):
-                yield connection, images
+            yield ((connection, images) for images in self._source.parts(connection, days))
 
 
 def stream_rows(

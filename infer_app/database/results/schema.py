@@ -90,7 +90,7 @@ predictions = Table(
     Column("vector_dtype", String(16)),
     Column("vector_dim", Integer),
     Column("sha256", String(64)),  # of the bytes that were predicted
-    Column("created_at", Microseconds, nullable=False),
+    Column("created_at", Microseconds, nullable=False),  # when it was predicted
     Column("width", Integer),  # pixels of the upright picture; NULL in rows of earlier releases
     Column("height", Integer),
     Column("num_objects", Integer),  # rows of infer_objects; NULL unless the model detects objects
