@@ -95,7 +95,7 @@ def measure(database: Database, config: Path, num_images: int, chunk_size: int) 
     project = ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
     settings = {"images": {"roots": ["/photos"]}, "run": {"chunk_size": chunk_size, "max_rejected": "1%"}}
     loaded, plan = load_settings(config, settings), RunPlan((), (), (MODEL,))
-    executors = SimpleNamespace(open=lambda _: executor)
+    executors = SimpleNamespace(open=lambda _: executor, end_workers=lambda: None)
     before, cpu, start = resident_bytes(), time.process_time(), time.perf_counter()
     with Stop() as stop:
         group = GroupRun(loaded, project, plan, executors, stop, Display(Progress(quiet=True)))  # type: ignore[arg-type]
