@@ -118,11 +118,11 @@ _CHOICES = {
     "channels": ("rgb", "bgr"),
     "crop_rounding": ("nearest", "down"),
 }
-_NAMED = _CHOICES["kind"][:-1]
+NAMED = _CHOICES["kind"][:-1]
 # Fields that not every kind has: those that have it, and what to do with another.
 _BELONGS_TO = (
-    ("decode", _NAMED, "leave --decode out: your function gets the whole picture"),
-    ("channels", _NAMED, "leave --channels out, and return the channels in the order in which the network takes them"),
+    ("decode", NAMED, "leave --decode out: your function gets the whole picture"),
+    ("channels", NAMED, "leave --channels out, and return the channels in the order in which the network takes them"),
     ("crop", ("crop-resize",), "for other recipes give --resize or --crop-pct"),
     ("resize", ("resize-crop", "stretch"), "leave --resize and --crop-pct out; for crop-resize give --crop"),
     ("pad", ("letterbox",), "leave --pad out"),

@@ -12,7 +12,7 @@ from infer_app.images.decode.depth import parse_depth
 from infer_app.models.artifact.specs import WITH_LABELS, DetectionSpec, OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.sources.source_facts import DETECTION, Fact
-from infer_app.recipe import Recipe, Size
+from infer_app.recipe import NAMED, Recipe, Size, one_of
 from infer_app.settings.removed import DECODE_GPU, REMOVED
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -50,6 +50,9 @@ def make_recipe(options: BuildOptions) -> Recipe:
     if is_own:
         recipe = Recipe("custom", **common)
     else:
+        one_of("recipe", kind, NAMED)
+        if options.pad is not None and kind != "letterbox":
+            raise UsageError(f"--pad {options.pad} does not belong to the recipe {kind}", "leave --pad out")
         crop = 0.875 if options.crop is None and kind == "crop-resize" else options.crop
         pad = PAD if options.pad is None and kind == "letterbox" else options.pad or 0
         rounding = options.crop_rounding
