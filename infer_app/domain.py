@@ -87,7 +87,7 @@ ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longe
 
 
 class OutputKind(StrEnum):
-    """What one output of a model means, documented in docs/outputs.md."""
+    """The meaning of one output of a model, as docs/outputs.md documents it."""
 
     has_labels: bool  # a file of labels names its classes
 

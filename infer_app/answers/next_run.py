@@ -1,4 +1,4 @@
-"""What the next `infer run` covers, and the commands that predict images: `explain`, `pending` and `retry` ask here."""
+"""The days that the next run covers, and the commands that predict images; `explain`, `pending` and `retry` ask here."""
 
 from __future__ import annotations
 

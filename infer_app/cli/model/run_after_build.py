@@ -1,4 +1,4 @@
-"""What a build, or a change of the version in use, means for the next run."""
+"""Notices of how a build, or a change of the version in use, changes the next run."""
 
 from __future__ import annotations
 

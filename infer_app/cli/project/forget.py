@@ -96,7 +96,7 @@ def forget_model(model: str, is_sure: bool, as_json: bool, config: Path | None) 
 
 @dataclass(frozen=True, slots=True)
 class _ToForget:
-    """What is to be forgotten: the results that `find` yields, after `before` was called."""
+    """The results to forget: `find` yields them, once `before` was called."""
 
     what: str
     find: Callable[[], Iterator[Forgettable]]

@@ -83,7 +83,7 @@ class ArrayUpsert:
 
     def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
         num_rows = len(next(iter(columns.values())))
-        given = {name: self._values.of(name, [value])[0] for name, value in shared.items()}
+        given = self._values.of_all_rows(shared)
         statement = self._statement(tuple(columns), tuple(shared))
         sent = {name: binary_array(values, self._element(name)) for name, values in columns.items()}
         if (num_bytes := sum(map(len, sent.values()))) > MAX_MESSAGE_BYTES:

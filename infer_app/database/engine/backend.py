@@ -1,4 +1,4 @@
-"""What differs between databases: a default of every operation, which each database's own file overrides."""
+"""The operations that differ between databases, with a default of each that a database's own file overrides."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from sqlalchemy.sql.dml import Insert
 from infer_app.database.engine.bulk import BatchDelete, BulkDelete, BulkUpsert, Merges, RowUpsert
 
 HINT_SERVER = "is the server running, and are host, port, database, user and password of the URL right?"
-CONNECT_TIMEOUT_S = 10
 
 
 class Backend:
-    """A database server; errors are told apart by its codes."""
+    """A kind of database; its errors are told apart by their codes."""
 
     names: tuple[str, ...]  # of SQLAlchemy's dialects
     drivers: Mapping[str, str]  # by the first part of a URL: SQLAlchemy's default drivers change between its versions
@@ -30,6 +29,7 @@ class Backend:
     has_text_limits = True  # a key of ours has a maximum length
     integer_bits = 63  # of a positive integer that a column can hold
     lists_all_tables = True  # also those that the role has no right on
+    has_pgvector = False  # may have the extension
     hides_bytes = False  # a text column may give bytes
     single_precision: int | None = None  # the driver's code of such a column
     json_ids = ""  # SELECT of place, from 1, and image_id out of the JSON array :ids
@@ -135,8 +135,6 @@ class Backend:
     def vector_type(self, connection: Connection) -> str | None:
         """Return the name of pgvector's type if the column of vectors has it, else None."""
         return None
-
-    has_pgvector = False
 
 
 def merged(name: str, new: Any, merges: Merges) -> Any:

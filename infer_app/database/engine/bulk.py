@@ -56,6 +56,10 @@ class DriverValues:
         processor = self._processors[name]
         return values if processor is None else [processor(value) for value in values]
 
+    def of_all_rows(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that all rows share, by column."""
+        return {name: self.of(name, [value])[0] for name, value in shared.items()}
+
 
 class RowUpsert:
     """Sends rows of the driver's own types. PyMySQL combines them into one statement, which may hold no parameters."""
@@ -66,7 +70,7 @@ class RowUpsert:
 
     def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
         num_rows = len(next(iter(columns.values())))
-        given = {name: self._values.of(name, [value])[0] for name, value in shared.items()}
+        given = self._values.of_all_rows(shared)
         differing = {name: self._values.of(name, values) for name, values in columns.items()}
         rows = driver_rows(self._by_row, differing, given)
         check_kept(num_rows, connection.exec_driver_sql(self._by_row.string, rows).rowcount)

@@ -23,10 +23,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 
 from infer_app.database.engine.array_upsert import ArrayDelete, ArrayUpsert
-from infer_app.database.engine.backend import CONNECT_TIMEOUT_S, Backend
+from infer_app.database.engine.backend import Backend
 from infer_app.database.engine.bulk import BulkDelete, BulkUpsert, Merges
 from infer_app.database.engine.column_types import MARKS, AsText, AsUtcText, HoursAfter, SameLocation, UtcNow, is_same
 
+CONNECT_TIMEOUT_S = 10
 _SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast")
 # Detects a machine that disappeared; TCP's defaults take hours.
 KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 6, "tcp_user_timeout": 90_000}
