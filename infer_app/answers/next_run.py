@@ -1,4 +1,4 @@
-"""The days that the next run covers, and the commands that predict images; `explain`, `pending` and `retry` ask here."""
+"""The days that the next run covers, and the commands that predict images: asked by `explain`, `pending`, `retry`."""
 
 from __future__ import annotations
 
