@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import partial
+from pathlib import Path
 
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.model.build_request import make_request, taken_by_default
@@ -60,14 +61,8 @@ def build(options: BuildOptions) -> None:
         if by_default := taken_by_default(request, facts.keys() | options.given):
             print_progress(_compare_hint(by_default, request.name))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
-        replaced = [*([OPENVINO_INT8] if calibration else []), *gpu]
-        check = partial(check_replaceable, artifact, replaced, options.config)
-        check()
-        artifact = add_variants(artifact, calibration, print_progress, check)
-        if gpu:
-            artifact = add_gpu_variants(
-                artifact, gpu, BuildTarget.local(source.make_module), print_progress, calibration, check
-            )
+        target = BuildTarget.local(source.make_module)
+        artifact = _with_variants(artifact, calibration, gpu, target, options.config)
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), print_progress)
@@ -76,6 +71,17 @@ def build(options: BuildOptions) -> None:
     if not options.as_json:
         _print_built(artifact, None if is_same else time.monotonic() - started)
     _print_next_run(options, artifact, is_reused)
+
+
+def _with_variants(
+    artifact: Artifact, calibration: Calibration | None, gpu: Sequence[str], target: BuildTarget, config: Path | None
+) -> Artifact:
+    """Add the variants for this machine's processor, and the GPU variants that were asked for."""
+    replaced = [*([OPENVINO_INT8] if calibration else []), *gpu]
+    check = partial(check_replaceable, artifact, replaced, config)
+    check()
+    artifact = add_variants(artifact, calibration, print_progress, check)
+    return add_gpu_variants(artifact, gpu, target, print_progress, calibration, check) if gpu else artifact
 
 
 def _print_next_run(options: BuildOptions, artifact: Artifact, is_reused: bool) -> None:

@@ -99,9 +99,8 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
                 added += add_objects(project.database, found, added_at)
                 known += len(found)
     print(f"{counted(added, 'image')} added for {date or 'today'}, {known - added:,} known already")
-    for file in files:
-        if not is_utf8(str(file)):
-            print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
+    for file in sorted(set(files) - set(storable)):
+        print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
 
 
 def _existing(paths: Sequence[str | Path]) -> list[Path]:

@@ -165,14 +165,19 @@ def print_dry_run_summary(
         if len(measured) > 1:
             print(f"{' and '.join(report.model for report in reports)}:")
         if reports[0].selected:
-            _print_costs(replace(reports[0], advice=None))
-            for one in reports[0].alternatives:
-                if one.is_advised:
-                    print(f"measured here: {one}")
-                elif one.trial and not one.trial.meets_min_agreement:
-                    print(f"not advised, since {one.trial.min_agreement:.1%} must be kept: {one}")
-        for report in reports if reports[0].selected else ():
-            name = f"{report.model}: " if len(reports) > 1 else ""
-            counts = f"{report.predicted:,} would be predicted, {report.rejected:,} rejected"
-            print(f"dry run, nothing written: {name}{counts} · {speed(report)}")
+            _print_measured(reports)
         print(rest.describe(_now()))
+
+
+def _print_measured(reports: Sequence[RunReport]) -> None:
+    """Print what a dry run measured of models that share their images: the costs, what is advised, and the rates."""
+    _print_costs(replace(reports[0], advice=None))
+    for one in reports[0].alternatives:
+        if one.is_advised:
+            print(f"measured here: {one}")
+        elif one.trial and not one.trial.meets_min_agreement:
+            print(f"not advised, since {one.trial.min_agreement:.1%} must be kept: {one}")
+    for report in reports:
+        name = f"{report.model}: " if len(reports) > 1 else ""
+        counts = f"{report.predicted:,} would be predicted, {report.rejected:,} rejected"
+        print(f"dry run, nothing written: {name}{counts} · {speed(report)}")
