@@ -20,7 +20,7 @@ from infer_app.cli.project.proposal import init_from
 from infer_app.database.engine import array_upsert
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing import left_out
+from infer_app.database.listing import image_registry, left_out
 from infer_app.database.listing import source as source_module
 from infer_app.database.listing.image_registry import (
     DatedImage,
@@ -65,12 +65,10 @@ from infer_app.database.results.schema import (
     rejections,
     runs,
 )
-from infer_app.database.results.sink import Sink
 from infer_app.day import Day
 from infer_app.domain import (
     ATTEMPT_INTERVAL_H,
     Broken,
-    ChunkResult,
     DetectedObject,
     FileFacts,
     ImageFile,
@@ -81,10 +79,10 @@ from infer_app.domain import (
 )
 from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
 from infer_app.machine import process_identity
-from infer_app.recipe import Size
 from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
+from tests.support.results import broken, commit, predicted, stored
 
 ID = MODEL.model_id
 NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]} %s %(x)s :y \\ \n"""
@@ -102,7 +100,9 @@ ODD_IDS = [
     "😁",
     "it's",
     '"',
+    "%",
     "%s",
+    "a' OR '1'='1",
     ":a",
     "\\",
     "\n",
@@ -110,32 +110,6 @@ ODD_IDS = [
     "00",
 ]
 COUNT = 100
-
-
-PICTURE = Size(640, 480)
-
-
-def predicted(*ids, label="cat", **output):
-    output = Output(label, 0.1 + 0.2, **output)
-    return tuple(
-        Prediction(ImageRef(i, f"/{i}.jpg"), output, FileFacts(sha256="ab" * 32, picture=PICTURE)) for i in ids
-    )
-
-
-def broken(*ids, reason=Reason.CORRUPT, detail="no JPEG", size=7):
-    facts = FileFacts(size, 1763609999.123457, "cd" * 32)
-    return tuple(Broken(ImageRef(i, f"/{i}.jpg"), reason, detail, "decode", facts, "jpg 9") for i in ids)
-
-
-def commit(database, good=(), bad=(), run_id="run 1", model_id=ID):
-    return Sink(database, model_id, "cpu-torchscript", run_id).commit_chunk(ChunkResult(0, tuple(good), tuple(bad)))
-
-
-def stored(database, table, *names):
-    """Rows of the named columns by id; all but created_at when none is named."""
-    columns = [table.c[name] for name in names] or [column for column in table.c if column.name != "created_at"]
-    with database.read() as connection:
-        return {row.image_id: tuple(row)[1:] for row in connection.execute(select(table.c.image_id, *columns))}
 
 
 def select_new(database, settings=None, day=DAY, model_id=ID):
@@ -263,27 +237,39 @@ def test_a_prediction_is_kept_to_the_last_bit(database):
     ids = [str(number) for number in range(COUNT)]
     output = {"vector": vector.tobytes(), "vector_dtype": "float32", "vector_dim": vector.size}
     commit(database, predicted(*ids, label=NASTY + "😀", details=json.dumps(details), **output))
-    expected = ("run 1", "cpu-torchscript", NASTY + "😀", 0.1 + 0.2, details, vector.tobytes(), "float32", 1024)
-    names = ("run_id", "variant", "label", "score", "output", "vector", "vector_dtype", "vector_dim")
-    assert stored(database, predictions, *names) == dict.fromkeys(ids, expected)
+    result = ("cpu-torchscript", NASTY + "😀", 0.1 + 0.2, details, vector.tobytes(), "float32", 1024)
+    file = ("ab" * 32, 640, 480, None)
+    assert stored(database, predictions) == {i: (ID, "run 1", *result, *file, f"/{i}.jpg", None, None) for i in ids}
 
 
 def test_a_rejection_is_kept_with_the_facts_of_a_file_of_any_size(database):
     ids = [str(number) for number in range(COUNT)]
     commit(database, bad=broken(*ids, detail=NASTY + "\0\udce4", size=50 << 30))
-    expected = ("corrupt", NASTY + "\\x00\\udce4", 1, 50 << 30, 1763609999.123457)
-    names = ("reason", "detail", "attempts", "size", "modified")
-    assert stored(database, rejections, *names) == dict.fromkeys(ids, expected)
+    reason = ("corrupt", NASTY + "\\x00\\udce4", "decode", 1)
+    file = (50 << 30, 1763609999.123457, "cd" * 32, "jpg 9")
+    assert stored(database, rejections) == {i: (ID, "run 1", *reason, f"/{i}.jpg", *file) for i in ids}
 
 
-def test_a_repeat_changes_nothing_and_another_result_takes_its_place(database):
+def test_a_repeat_changes_nothing_and_another_result_takes_its_place_whole(database):
     ids = [str(number) for number in range(COUNT)]
     for _ in range(2):
-        commit(database, predicted(*ids), broken("x"))
-    assert stored(database, predictions, "label") == dict.fromkeys(ids, ("cat",))
+        commit(database, predicted(*ids, vector=b"1234", vector_dtype="float32", vector_dim=1), broken("x"))
+        commit(database)
+    assert stored(database, predictions, "label", "vector") == dict.fromkeys(ids, ("cat", b"1234"))
     commit(database, predicted(*ids[1:], label="dog"))
-    assert stored(database, predictions, "label") == dict.fromkeys(ids, ("dog",)) | {ids[0]: ("cat",)}
+    expected = dict.fromkeys(ids, ("dog", None)) | {ids[0]: ("cat", b"1234")}
+    assert stored(database, predictions, "label", "vector") == expected
     assert stored(database, rejections, "attempts") == {"x": (1,)}
+
+
+def test_the_objects_of_an_image_are_replaced_with_its_prediction(database):
+    cat, dog = DetectedObject("cat", 0, 0.9, 0.1, 0.2, 0.3, 0.4), DetectedObject("dog", 1, 0.8, 0, 0, 1, 1)
+    commit(database, [*predicted("a", objects=(cat, dog)), *predicted("b", objects=(dog,))])
+    commit(database, predicted("a", objects=(dog,)), model_id="another")
+    commit(database, [*predicted("a", objects=(dog,)), *predicted("b", objects=())])
+    with database.read() as connection:
+        rows = connection.execute(select(objects).order_by(objects.c.model_id)).all()
+    assert rows == [("a", ID, 0, *dog), ("a", "another", 0, *dog)]
 
 
 def test_attempts_are_counted_by_run_at_most_once_in_some_hours_and_anew_once_a_missing_file_is_there(database):
@@ -306,6 +292,18 @@ def test_attempts_are_counted_by_run_at_most_once_in_some_hours_and_anew_once_a_
         assert stored(database, rejections, "reason", "run_id", "attempts") == dict.fromkeys(ids, expected)
 
 
+def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does(database, register):
+    register("/1.jpg", "/2.jpg")
+    refs = select_new(database)
+    for attempt in range(3):
+        assert select_new(database) == refs
+        bad = [*broken("1", reason=Reason.READ_TIMEOUT), *broken("2", reason=Reason.NOT_FOUND)]
+        commit(database, bad=bad, run_id=f"run {attempt}")
+        with database.write() as connection:
+            connection.execute(update(rejections).values(created_at=datetime(2026, 11, 20)))
+    assert select_new(database) == refs[1:]
+
+
 @pytest.mark.parametrize("count", [COUNT, 1100])  # 1100: more than MariaDB takes in one statement
 def test_a_prediction_deletes_its_rejection_and_outlives_a_later_one(database, count):
     ids = [str(number) for number in range(count)]
@@ -318,27 +316,38 @@ def test_a_prediction_deletes_its_rejection_and_outlives_a_later_one(database, c
     assert {tuple(row) for row in left} == {("other", ID), *((i, "another") for i in ids)}
 
 
-def test_of_a_chunk_with_one_row_that_is_refused_only_that_is_rejected(database, execute, kind):
-    condition = "NEW.label = 'refused'"
-    trigger = {
-        "sqlite": f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions WHEN {condition}"
-        " BEGIN SELECT RAISE(ABORT, 'not this one'); END",
-        "mariadb": f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions FOR EACH ROW IF {condition} THEN"
-        " SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF",
-        "postgres": f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions FOR EACH ROW WHEN ({condition})"
-        " EXECUTE FUNCTION refuse()",
+def refuse(execute, kind, table, condition):
+    """Let a trigger refuse rows of a table."""
+    error = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'"
+    body = {
+        "sqlite": f"WHEN {condition} BEGIN SELECT RAISE(ABORT, 'not this one'); END",
+        "mariadb": f"FOR EACH ROW IF {condition} THEN {error}; END IF",
+        "postgres": f"FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION refuse()",
     }
     if kind == "postgres":
-        execute(
-            "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$"
-            " LANGUAGE plpgsql"
-        )
-    execute(trigger[kind])
+        raising = "BEGIN RAISE EXCEPTION 'not this one'; END"
+        execute(f"CREATE FUNCTION refuse() RETURNS trigger AS $$ {raising} $$ LANGUAGE plpgsql")
+    execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} {body[kind]}")
+
+
+@pytest.mark.parametrize("table", [predictions, objects], ids=str)
+def test_of_a_chunk_with_one_row_that_is_refused_only_that_is_rejected(database, execute, kind, table):
+    """A prediction and its objects are one transaction."""
+    refuse(execute, kind, table, "NEW.label = 'refused'")
     ids = [str(number) for number in range(COUNT)]
-    written = commit(database, [*predicted(*ids), *predicted("bad", label="refused")])
+    bad = predicted("bad", label="refused", objects=(DetectedObject("refused", 0, 0.9, 0, 0, 1, 1),))
+    written = commit(database, [*predicted(*ids), *bad])
     assert (len(written.predictions), [one.reason for one in written.broken]) == (COUNT, [Reason.WRITE_ERROR])
     assert stored(database, predictions).keys() == set(ids)
+    assert stored(database, objects) == {}
     assert "not this one" in stored(database, rejections, "detail")["bad"][0]
+
+
+def test_a_row_that_can_not_even_be_rejected_ends_the_run(database, execute, kind):
+    refuse(execute, kind, rejections, "NEW.image_id = 'bad'")
+    with pytest.raises(DatabaseUnavailable, match="not even a rejection can be written: .*not this one"):
+        commit(database, bad=broken("bad"))
+    assert stored(database, rejections) == {}
 
 
 def test_a_row_that_a_trigger_drops_without_a_word_is_rejected(database, execute, kind):
@@ -421,9 +430,11 @@ def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     assert source.find_left_out(DAY).text == ""
     refs = select_new(database, settings)
     assert {ref.image_id: ref.location for ref in refs} == {row["id"]: row["location"] for row in rows}
-    commit(database, [Prediction(ref, Output()) for ref in refs[::2]], [], "run 1")
+    commit(database, bad=[Broken(ref, Reason.READ_ERROR, "", "read") for ref in refs])
+    commit(database, [Prediction(ref, Output()) for ref in refs[::2]])
+    assert stored(database, rejections).keys() == {ref.image_id for ref in refs[1::2]}
     assert set(select_new(database, settings)) == set(refs[1::2])
-    commit(database, [], [Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs[1::2]])
+    commit(database, bad=[Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs[1::2]])
     assert select_new(database, settings) == []
     assert len(stored(database, predictions)) + len(stored(database, rejections)) == len(ids)
 
@@ -475,7 +486,9 @@ def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_na
     assert select_new(database, settings) == refs[4:]
 
 
-def test_files_are_registered_once_whatever_their_names(database):
+def test_files_are_registered_once_whatever_their_names(database, monkeypatch):
+    """Also several times in one call, and of more than one statement takes."""
+    monkeypatch.setattr(image_registry, "ROWS_PER_INSERT", 3)
     long = "/".join(["", *["d" * 200] * 20])  # 4,000 characters that begin alike
     names = [
         "/a.jpg",
@@ -484,12 +497,12 @@ def test_files_are_registered_once_whatever_their_names(database):
         "/ä.jpg",
         "/a\u0308.jpg",
         "/😀.jpg",
-        '/it\'s "%s".jpg',
+        '/it\'s "%s"\n.jpg',
         f"{long}/1",
         f"{long}/2",
     ]
     noon = datetime(2026, 11, 20, 12)
-    assert add_images(database, [Path(name) for name in names], noon) == len(names)
+    assert add_images(database, [Path(name) for name in [*names, *names[::3]]], noon) == len(names)
     assert add_images(database, [Path(name) for name in [*names, "/new.jpg"]], datetime(2026, 11, 21)) == 1
     assert {ref.location for ref in select_new(database)} == set(names)
 
@@ -510,7 +523,7 @@ def at(time, queued_at=None):
     return lambda new: [DatedImage(file, time, queued_at) for file in new]
 
 
-def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(database):
+def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(database, monkeypatch):
     times = [datetime(2026, 11, 20, 23, 59, 59, 999999), datetime(2026, 11, 3)]
     files = [ImageFile("/ä0.jpg", 7, 1.7e9), ImageFile("/ä1.jpg", 7, 1.6e9), ImageFile("/ä2.jpg", 7, None)]
 
@@ -529,6 +542,8 @@ def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(da
     with database.read() as connection:
         rows = [tuple(row) for row in connection.execute(columns)]
     assert rows == [(times[0], 8, 1.7e9), (times[1], 7, 1e9), (times[1], 7, None)]
+    monkeypatch.setattr(database, "write", None)  # looking at known files writes nothing
+    assert [add(*replaced), add()] == [(0, 0), (0, 0)]
     assert has_images_in(database, "/")
     assert not has_images_in(database, "/ä/")
 
@@ -595,14 +610,13 @@ def test_the_days_of_older_pending_images_and_a_gap_are_read(tables, database, r
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns"])
 def test_a_day_begins_and_ends_to_the_microsecond(database, register, zone):
-    from datetime import timedelta
-
     day = Day.of(date(2026, 10, 25), zone)  # of 25 hours in Berlin
     tick = timedelta(microseconds=1)
     moments = [day.start - tick, day.start, day.end - tick, day.end]
     for number, moment in enumerate(moments):
         register(f"/{number}.jpg", at=moment.replace(tzinfo=None))
     assert [ref.location for ref in select_new(database, day=day)] == ["/1.jpg", "/2.jpg"]
+    assert DayQueries(database, Source(database, SourceSettings())).count_day(day, ID).eligible == 2
     assert [ref.location for ref in select_new(database, day=day.before(1))] == ["/0.jpg"]
     assert [ref.location for ref in select_new(database, day=day.before(-1))] == ["/3.jpg"]
 
@@ -692,6 +706,9 @@ def test_a_users_table_view_and_query_in_other_words_give_the_same(database, exe
     assert Source(database, SourceSettings(table="seen_photos", location="path", **common)).count_without_time() == 1
     with pytest.raises(UsageError, match="no table or view 'seen_photo'"):
         check_source(Source(database, SourceSettings(table="seen_photo")))
+    for wrong in ("SELECT pid FROM seen_photos", "SELECT * FROM nowhere", "SELEC 1"):
+        with pytest.raises(UsageError, match="can't be read"):
+            check_source(Source(database, SourceSettings(query=wrong, location="path", **common)))
 
 
 def test_a_query_that_the_server_ends_is_not_called_a_wrong_one(url, database, execute, kind):
@@ -707,8 +724,6 @@ def test_a_query_that_the_server_ends_is_not_called_a_wrong_one(url, database, e
     settings = SourceSettings(query=f"SELECT id, location, added_at, {sleep} FROM shots WHERE {sleep} IS NOT NULL")
     with Database(f"{url}{'&' if '?' in url else '?'}{limit}") as impatient, pytest.raises(DatabaseUnavailable):
         check_source(Source(impatient, settings))
-    with pytest.raises(UsageError, match=r"can't be read"):
-        check_source(Source(database, SourceSettings(query="SELECT nr FROM shots")))
 
 
 def test_a_users_table_is_found_among_others(database, execute, kind):
@@ -801,8 +816,12 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     run_id = tables.run_store.open_run(DAY, MODEL)
     commit(database, predicted(*ids[:3]), broken(ids[3]), run_id)
     commit(database, (), broken(ids[4], reason=Reason.READ_ERROR), run_id)
+    commit(database, predicted(*ids[5:7]), model_id="another")
+    commit(database, predicted("999", f"0{ids[9]}"))  # of no image that the source has
     day_queries = tables.day_queries
     assert day_queries.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
+    assert day_queries.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
+    assert day_queries.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
     assert (day_queries.count_new(DAY, ID), day_queries.count_older_pending(DAY.before(-1), ID)) == (6, 5)
     pending = list(day_queries.read_pending(DAY, ID))
     assert [(one.image_id, one.failure and one.failure.reason) for one in pending] == [
@@ -816,8 +835,10 @@ def test_the_books_are_counted_from_rows(tables, database, register):
         assert list(days) == [PendingDays(DAY.date, DAY.date, 5, 1)]
     assert day_queries.find_problems(DAY, ID) == []
     assert [row["image_id"] for row in day_queries.read_predictions(DAY, ID)] == ids[:3]
-    assert [row.image_id for row in day_queries.final_rejections(DAY, ID)] == [ids[3]]
-    assert forget_rejections(database, ids, ID) == 2
+    (rejection,) = broken(ids[3])
+    settled = [(one.image_id, one.reason, one.file) for one in day_queries.final_rejections(DAY, ID)]
+    assert settled == [(ids[3], "corrupt", rejection.file)]
+    assert [forget_rejections(database, ids, ID) for _ in range(2)] == [2, 0]
     commit(database, predicted(ids[9]), run_id="nobody's")
     with database.write() as connection:
         row = {"image_id": ids[0], "model_id": ID, "created_at": datetime(2026, 11, 20)}
@@ -1031,9 +1052,13 @@ def test_a_read_only_connection_reads_and_can_not_write(url, database, register)
     register("/1.jpg")
     with Database(url, read_only=True) as read_only:
         assert len(select_new(read_only)) == 1
-        with pytest.raises((DatabaseUnavailable, Exception)), read_only.write() as connection:
+        check_source(Source(read_only, SourceSettings()))
+        with pytest.raises(DatabaseUnavailable) as caught, read_only.write() as connection:
             connection.execute(insert(images), {"location": "/2.jpg", "added_at": datetime(2026, 11, 20)})
-    assert count_images(database) == 1
+        assert caught.value.exit_code == 10
+        with pytest.raises(DatabaseUnavailable):
+            commit(read_only, predicted("1"))
+    assert (count_images(database), stored(database, predictions)) == (1, {})
 
 
 @contextmanager

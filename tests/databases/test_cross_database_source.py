@@ -30,7 +30,8 @@ from infer_app.errors import UsageError
 from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DATABASES, DAY, MODEL
-from tests.databases.test_conformance import ODD_IDS, broken, commit, predicted
+from tests.databases.test_conformance import ODD_IDS
+from tests.support.results import broken, commit, predicted
 
 ID, OTHER, DETECTOR = MODEL.model_id, "another", "detector"
 QUICK = [("sqlite", "postgres"), ("postgres", "mariadb"), ("mariadb", "sqlite")]  # each once on either side

@@ -19,11 +19,11 @@ from infer_app.database.queries.thresholds import (
 )
 from infer_app.database.results.forget_results import forget_results
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import objects
+from infer_app.database.results.schema import objects, predictions, rejections
 from infer_app.domain import DetectedObject
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
-from tests.databases.test_conformance import PICTURE, commit, predicted
+from tests.support.results import PICTURE, broken, commit, predicted
 
 
 def test_images_are_read_with_their_objects_in_order(tables, database, register):
@@ -158,11 +158,15 @@ def test_the_audit_counts_objects(database, register, execute):
     assert "3 predictions with another number of objects than it counts" in problems("another")
 
 
-def test_an_image_that_is_tried_again_has_no_objects_left(database, register):
-    register("/1.jpg", "/2.jpg")
-    for model_id in (MODEL.model_id, "another"):
-        commit(database, [of_objects(image_id, at("cat", 0.9, 0.0)) for image_id in "12"], model_id=model_id)
-    assert forget_results(database, ["1"], [DAY.date], [(MODEL.name, MODEL.model_id)]) == 1
-    with database.read() as connection:
-        left = connection.execute(select(objects.c.image_id, objects.c.model_id))
-        assert sorted(map(tuple, left)) == [("1", "another"), ("2", MODEL.model_id), ("2", "another")]
+def test_of_images_that_are_tried_again_no_result_or_object_of_that_model_is_left(database):
+    """Of more images than one statement takes."""
+    this, ids = MODEL.model_id, [str(number) for number in range(1, 1101)]
+    for model_id in (this, "another"):
+        good = [of_objects(image_id, at("cat", 0.9, 0.0)) for image_id in ids[:3]]
+        commit(database, good, broken(*ids[3:]), model_id=model_id)
+    assert forget_results(database, ["none", *ids[1:-1]], [DAY.date], [(MODEL.name, this)]) == 1098
+    for table, places in ((predictions, range(3)), (objects, range(3)), (rejections, range(3, 1100))):
+        with database.read() as connection:
+            left = connection.execute(select(table.c.image_id, table.c.model_id)).all()
+        kept = [(ids[place], this) for place in places if place in (0, 1099)]
+        assert sorted(left) == sorted([*kept, *((ids[place], "another") for place in places)])

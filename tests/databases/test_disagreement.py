@@ -7,7 +7,7 @@ from infer_app.database.listing.image_registry import add_images
 from infer_app.database.listing.source import Source, find_by_id, find_similar
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
-from tests.databases.test_conformance import commit, predicted
+from tests.support.results import commit, predicted
 
 
 def test_labels_are_compared_by_bytes(database):

@@ -21,7 +21,7 @@ from infer_app.export.image_paths import ImagePaths
 from infer_app.export.yolo import label_file
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
-from tests.databases.test_conformance import PICTURE, broken, commit
+from tests.support.results import PICTURE, broken, commit
 
 AT = datetime(2026, 11, 1, 12)
 OLD, NEW, OTHER = "0" * 16, "1" * 16, "d" * 16

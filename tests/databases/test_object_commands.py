@@ -18,7 +18,8 @@ from infer_app.errors import EXIT_BUG, DatabaseUnavailable
 from infer_app.preflight.database_checks import check_rights
 from tests.conftest import MODEL
 from tests.databases.conftest import ServerProject
-from tests.databases.test_conformance import MAY_WRITE, by_role, commit, predicted
+from tests.databases.test_conformance import MAY_WRITE, by_role
+from tests.support.results import commit, predicted
 
 NOON = datetime.now(UTC).replace(hour=12, tzinfo=None) - timedelta(days=2)
 DATE = f"{NOON:%Y-%m-%d}"

@@ -12,7 +12,7 @@ from infer_app.database.results.runs import RunStore
 from infer_app.domain import DetectedObject
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
-from tests.databases.test_conformance import commit, predicted
+from tests.support.results import commit, predicted
 
 HOSTILE = 'it\'s <b>"%s" :x \\ 😀\n'
 

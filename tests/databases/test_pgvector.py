@@ -19,7 +19,7 @@ from infer_app.domain import ImageRef, Output, Prediction, Reason
 from infer_app.errors import DayHeld, UsageError
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
-from tests.databases.test_conformance import commit, stored
+from tests.support.results import commit, stored
 
 NAMES = ("vector", "vector_dtype", "vector_dim")
 

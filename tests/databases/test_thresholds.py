@@ -17,7 +17,8 @@ from infer_app.database.results.runs import RunStore
 from infer_app.domain import DetectedObject, ImageRef, Output, Prediction
 from tests.conftest import DAY, MODEL, named_server
 from tests.databases import servers
-from tests.databases.test_conformance import COUNT, commit
+from tests.databases.test_conformance import COUNT
+from tests.support.results import commit
 
 # Labels that a database may confuse, or may read otherwise from JSON than they were written.
 ODD_LABELS = ["cat", "Cat", "cat ", " cat", "CAT", "cät", "ca\u0308t", "ß", "ss", "😀", "😁", "it's", 'a"b', "\\",

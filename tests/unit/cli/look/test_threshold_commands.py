@@ -14,8 +14,8 @@ from infer_app.domain import DetectedObject
 from infer_app.errors import UsageError
 from infer_app.models.artifact.specs import OutputSpec
 from tests.conftest import DAY, MODEL
-from tests.databases.test_conformance import commit, predicted
 from tests.support.networks import built_colors
+from tests.support.results import commit, predicted
 
 DETECTION = {"output": {"kind": "detection", "detection": {"head": "yolo", "min_score": 0.05}}}
 BOX = (0.1, 0.1, 0.2, 0.2)

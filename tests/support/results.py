@@ -1,0 +1,47 @@
+"""Results as a run commits them, and the rows that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Table, select
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.recipe import Size
+from tests.conftest import MODEL
+
+PICTURE = Size(640, 480)
+
+
+def predicted(*ids: str, label: str | None = "cat", **output: Any) -> tuple[Prediction, ...]:
+    output = {"label": label, "score": 0.1 + 0.2} | output
+    facts = FileFacts(sha256="ab" * 32, picture=PICTURE)
+    return tuple(Prediction(ImageRef(i, f"/{i}.jpg"), Output(**output), facts) for i in ids)
+
+
+def broken(
+    *ids: str, reason: Reason = Reason.CORRUPT, detail: str = "no JPEG", size: int | None = 7
+) -> tuple[Broken, ...]:
+    facts = FileFacts(size, 1763609999.123457, "cd" * 32)
+    return tuple(Broken(ImageRef(i, f"/{i}.jpg"), reason, detail, "decode", facts, "jpg 9") for i in ids)
+
+
+def commit(
+    database: Database,
+    good: Iterable[Prediction] = (),
+    bad: Iterable[Broken] = (),
+    run_id: str = "run 1",
+    model_id: str = MODEL.model_id,
+) -> ChunkResult:
+    return Sink(database, model_id, MODEL.variant, run_id).commit_chunk(ChunkResult(0, tuple(good), tuple(bad)))
+
+
+def stored(database: Database, table: Table, *names: str) -> dict[str, tuple[Any, ...]]:
+    """Rows of the named columns by id; all but created_at when none is named."""
+    names = names or tuple(column.name for column in table.c if column.name not in ("image_id", "created_at"))
+    columns = [table.c[name] for name in names]
+    with database.read() as connection:
+        return {row.image_id: tuple(row)[1:] for row in connection.execute(select(table.c.image_id, *columns))}
