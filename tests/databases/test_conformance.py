@@ -119,21 +119,26 @@ def select_new(database, settings=None, day=DAY, model_id=ID):
 # Migrations
 
 
-def test_tables_come_and_go_by_migrations_and_nothing_else_does(empty, kind):
+def test_tables_come_and_go_by_migrations_and_nothing_else_does(empty):
+    theirs = {"images", "alembic_version"}
     with empty.write() as connection:
-        connection.execute(text("CREATE TABLE images (id INTEGER)"))
+        for statement in ("CREATE TABLE images (id INTEGER)", "CREATE TABLE alembic_version (version_num VARCHAR(9))"):
+            connection.execute(text(statement))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('theirs')"))
     assert upgrade(empty) is None
     check_schema(empty)
     assert upgrade(empty) == VERSION
-    assert relations(empty) == {*metadata.tables, *VIEWS, VERSION_TABLE, "images"}
+    assert relations(empty) == {*metadata.tables, *VIEWS, VERSION_TABLE, *theirs}
     for revision in ("0001", "base"):
         with empty.write() as connection:
             config = migrate._config()
             config.attributes["connection"] = connection
             command.downgrade(config, revision)
-    assert relations(empty) == {VERSION_TABLE, "images"}
+    assert relations(empty) == {VERSION_TABLE, *theirs}
     assert upgrade(empty) is None
     check_schema(empty)
+    with empty.read() as connection:
+        assert connection.scalars(text("SELECT version_num FROM alembic_version")).all() == ["theirs"]
 
 
 def relations(database):

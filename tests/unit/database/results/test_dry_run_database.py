@@ -9,16 +9,13 @@ from sqlalchemy import func, select
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.dry_run_database import RolledBack, open_dry_run_database
 from infer_app.database.results.schema import predictions
-from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Reason
 from infer_app.errors import UsageError
-from tests.conftest import MODEL
-
-RESULT = ChunkResult(0, tuple(Prediction(ImageRef(str(i), "/"), Output("cat")) for i in range(3)), ())
+from tests.support.results import commit, predicted
 
 
-def commit(database):
-    return Sink(database, MODEL.model_id, MODEL.variant, "dry-run").commit_chunk(RESULT)
+def write(database):
+    return commit(database, predicted("0", "1", "2"))
 
 
 def count(database):
@@ -30,7 +27,7 @@ def test_rows_are_written_elsewhere_and_gone_afterwards(database):
     before = database.file.read_bytes()
     read_only = Database(f"sqlite:///{database.file}", read_only=True)
     with read_only, open_dry_run_database(read_only) as rehearsal:
-        commit(rehearsal)
+        write(rehearsal)
         copy = rehearsal.file
         assert (count(rehearsal), count(read_only)) == (3, 0)
     assert database.file.read_bytes() == before
@@ -49,7 +46,7 @@ def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
             "CREATE TRIGGER note AFTER INSERT ON infer_predictions BEGIN INSERT INTO mine VALUES (new.image_id); END"
         )
     with open_dry_run_database(database) as rehearsal:
-        written = commit(rehearsal)
+        written = write(rehearsal)
         with rehearsal.read() as connection:
             assert connection.exec_driver_sql("SELECT id FROM mine ORDER BY id").scalars().all() == ["0", "2"]
     assert [broken.reason for broken in written.broken] == [Reason.WRITE_ERROR]
@@ -64,7 +61,7 @@ def test_the_copy_has_the_journal_mode_of_the_file(database, mode):
     with closing(sqlite3.connect(database.file)) as connection:
         assert connection.execute(f"PRAGMA journal_mode={mode}").fetchone() == (mode,)
     with open_dry_run_database(database) as rehearsal:
-        commit(rehearsal)
+        write(rehearsal)
         with rehearsal.read() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == mode
 
@@ -78,7 +75,7 @@ def test_without_a_temporary_folder_it_says_what_to_do(database, monkeypatch):
 
 def test_where_no_copy_can_be_made_every_write_is_rolled_back(database):
     with RolledBack(database.url) as rolled_back:
-        commit(rolled_back)
+        write(rolled_back)
         with rolled_back.write() as connection:
             connection.exec_driver_sql("CREATE TABLE mine (id TEXT)")
         assert count(rolled_back) == 0

@@ -10,7 +10,7 @@ from sqlalchemy import column, insert, inspect, select, table, text, update
 from infer_app.database.engine.connect import Database
 from infer_app.database.results import migrate
 from infer_app.database.results.migrate import check_schema, upgrade
-from infer_app.database.results.schema import VERSION, VERSION_TABLE, VIEWS, images, metadata, models, predictions, runs
+from infer_app.database.results.schema import VERSION, VERSION_TABLE, images, metadata, runs
 from infer_app.errors import SchemaOutdated
 
 
@@ -42,51 +42,27 @@ def to_revision(database, verb, revision):
         verb(config, revision)
 
 
-def test_a_fresh_database_gets_our_tables(fresh):
-    assert upgrade(fresh) is None
-    check_schema(fresh)
-    assert relations(fresh) == {*metadata.tables, VERSION_TABLE, *VIEWS}
-    assert all(name.startswith("infer_") for name in relations(fresh))
-
-
-def test_a_repeated_upgrade_changes_nothing(database, tmp_path):
-    before = relations(database)
-    assert upgrade(database) == VERSION
-    assert relations(database) == before
-
-
-def test_tables_of_the_users_own_are_left_alone(fresh):
-    with fresh.write() as connection:
-        connection.exec_driver_sql("CREATE TABLE images (id INTEGER)")
-        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num TEXT)")
-        connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('theirs')")
-    upgrade(fresh)
-    with fresh.read() as connection:
-        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").all() == [("theirs",)]
-    assert relations(fresh) > {"images", "alembic_version", "infer_images"}
+@pytest.mark.parametrize(
+    ("version", "act", "message", "hint"),
+    [
+        ("0000", check_schema, f"of version 0000, this program needs {VERSION}", "run `infer db upgrade`"),
+        ("9999", check_schema, "newer than this program", "upgrade infer_app"),
+        ("9999", upgrade, "newer than this program", "upgrade infer_app"),
+    ],
+)
+def test_tables_of_another_version_are_refused_and_left_as_they_are(database, version, act, message, hint):
+    set_version(database, version)
+    with pytest.raises(SchemaOutdated, match=message) as caught:
+        act(database)
+    assert (caught.value.exit_code, caught.value.hint) == (11, hint)
+    with database.read() as connection:
+        assert connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").all() == [(version,)]
 
 
 def test_missing_tables_are_told_with_the_command_to_run(fresh):
     with pytest.raises(SchemaOutdated, match="has no infer_ tables yet") as caught:
         check_schema(fresh)
     assert (caught.value.exit_code, caught.value.hint) == (11, "run `infer db upgrade`")
-
-
-def test_older_tables_are_refused_with_the_command_to_run(database):
-    set_version(database, "0000")
-    with pytest.raises(SchemaOutdated, match=f"of version 0000, this program needs {VERSION}") as caught:
-        check_schema(database)
-    assert (caught.value.exit_code, caught.value.hint) == (11, "run `infer db upgrade`")
-
-
-@pytest.mark.parametrize("act", [check_schema, upgrade])
-def test_newer_tables_are_refused_and_left_as_they_are(database, act):
-    set_version(database, "9999")
-    with pytest.raises(SchemaOutdated, match="newer than this program") as caught:
-        act(database)
-    assert (caught.value.exit_code, caught.value.hint) == (11, "upgrade infer_app")
-    with database.read() as connection:
-        assert connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").all() == [("9999",)]
 
 
 def test_tables_of_the_first_version_keep_their_rows(fresh):
@@ -105,37 +81,6 @@ def test_tables_of_the_first_version_keep_their_rows(fresh):
     with fresh.read() as connection:
         row = connection.execute(select(runs)).one()
     assert (row.id, row.selected, row.stages, row.throughput) == ("1", 3, {"model": 14.1}, None)
-
-
-def test_the_version_that_ran_last_is_in_use_after_the_upgrade(fresh):
-    """And the view shows what it showed before; a version that never ran is not in use."""
-    to_revision(fresh, command.upgrade, "0003")
-    times = {"old": "2026-01-01", "new": "2026-01-03", "mid": "2026-01-02", "never": "1970-01-02"}
-    row = "INSERT INTO infer_models (id, name, manifest, created_at) VALUES (:id, :name, '{}', :at)"
-    made = "INSERT INTO infer_predictions (image_id, model_id, run_id, variant, output, created_at)"
-    made += " VALUES (:image, :model, 'r', 'v', '{}', '2026-01-01 00:00:00.000000')"
-    with fresh.write() as connection:
-        for id_, at in times.items():
-            connection.execute(text(row), {"id": id_, "name": "m", "at": f"{at} 00:00:00.000000"})
-        connection.execute(text(row), {"id": "other", "name": "o", "at": "2025-01-01 00:00:00.000000"})
-        for image, model in (("1", "old"), ("1", "new"), ("2", "old"), ("2", "mid"), ("1", "other")):
-            connection.execute(text(made), {"image": image, "model": model})
-
-    def shown():
-        with fresh.read() as connection:
-            view = text("SELECT model, image_id, model_id, variant FROM infer_current_predictions ORDER BY 1, 2")
-            return connection.execute(view).all()
-
-    before = shown()
-    upgrade(fresh)
-    assert shown() == before
-    with fresh.read() as connection:
-        found = {row.id: row for row in connection.execute(select(models))}
-    assert {id_ for id_, row in found.items() if row.in_use_since} == {"new", "other"}
-    assert {id_ for id_, row in found.items() if row.used_until} == {"old", "mid"}
-    assert found["new"].in_use_since == datetime(2026, 1, 3)
-    to_revision(fresh, command.downgrade, "0003")
-    assert shown() == before
 
 
 def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):
@@ -202,53 +147,3 @@ def test_migrated_tables_are_those_of_the_schema(database):
         uniques = inspect(connection).get_unique_constraints("infer_images")
     assert found == {name: [key.name for key in table.primary_key] for name, table in metadata.tables.items()}
     assert [unique["column_names"] for unique in uniques] == [["location"]]
-
-
-def test_all_the_way_down_and_up_again(database):
-    before = relations(database)
-    to_revision(database, command.downgrade, "base")
-    assert relations(database) == {VERSION_TABLE}
-    upgrade(database)
-    assert relations(database) == before
-
-
-def test_current_predictions_are_those_of_the_version_in_use_and_of_those_before_it(database):
-    """Of each image and model name one row: image 2 was never seen by the version in use."""
-    days = {"old": 1, "new": 2, "newest": 3}
-    made = [{"id": f"m-{age}", "name": "m", "used_until": datetime(2026, 1, days[age])} for age in days]
-    made[-1] |= {"used_until": datetime(2025, 1, 1), "in_use_since": datetime(2026, 1, 9)}
-    made.append({"id": "other", "name": "other", "in_use_since": datetime(2025, 1, 1)})
-    made += [{"id": "m-tried", "name": "m"}, {"id": "tried", "name": "only tried"}]
-    rows = [("1", "m-old"), ("1", "m-new"), ("1", "m-newest"), ("2", "m-old"), ("2", "m-new"), ("1", "other")]
-    rows += [("1", "m-tried"), ("3", "m-tried"), ("1", "tried")]
-    rest = {"run_id": "r", "variant": "v", "score": 0.5, "output": "{}", "created_at": datetime(2026, 1, 4)}
-    with database.write() as connection:
-        for row in made:
-            connection.execute(insert(models), row | {"manifest": {}, "created_at": datetime(2026, 2, 1)})
-        connection.execute(
-            insert(predictions),
-            [{"image_id": image, "model_id": model, "label": model} | rest for image, model in rows],
-        )
-        view = text("SELECT model, image_id, model_id, label FROM infer_current_predictions ORDER BY 1, 2")
-        found = connection.execute(view).all()
-    assert [tuple(row) for row in found] == [
-        ("m", "1", "m-newest", "m-newest"),
-        ("m", "2", "m-new", "m-new"),
-        ("other", "1", "other", "other"),
-    ]
-
-
-def test_two_models_of_one_moment_give_one_row(database):
-    moment = datetime(2026, 1, 1)
-    rest = {"run_id": "r", "variant": "v", "output": "{}", "created_at": moment}
-    with database.write() as connection:
-        connection.execute(
-            insert(models),
-            [
-                {"id": id_, "name": "m", "manifest": {}, "created_at": moment, "used_until": moment}
-                for id_ in ("a", "b")
-            ],
-        )
-        connection.execute(insert(predictions), [{"image_id": "1", "model_id": id_} | rest for id_ in ("a", "b")])
-        view = table("infer_current_predictions", column("model_id"))
-        assert connection.scalars(select(view.c.model_id)).all() == ["b"]
