@@ -2,23 +2,15 @@
 
 import json
 import os
-import shutil
 import signal
-import sqlite3
 import time
 from datetime import datetime
 
 import pytest
 
-from infer_app.cli.commands.run_commands import RunOptions
-from infer_app.cli.run.run import run
-from infer_app.errors import Interrupted
-from infer_app.pipeline.run_days import RunLimits
-from infer_app.pipeline.stop import Stop
 from infer_app.telemetry.metrics import LAST_SUCCESS, read_samples
-from tests.support.listeners import Closed, Raw, Recorder, stay_silent, trickle, with_certificate
+from tests.support.listeners import Raw, Recorder, stay_silent
 from tests.support.projects import DATE
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -99,9 +91,7 @@ def test_a_night_that_can_not_begin_is_told_as_a_failure(told, server):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "exit_code"),
-    [(("run", "--model", "nowhere"), 12), (("run", "--date", "nonsense"), 2), ((*RUN, "--finish-by", "late"), 2)],
-    ids=["model", "date", "finish-by"],
+    ("arguments", "exit_code"), [(("run", "--model", "nowhere"), 12), ((*RUN, "--finish-by", "late"), 2)]
 )
 def test_a_wrong_command_is_told_too(told, server, arguments, exit_code):
     told.infer(*arguments, exit_code=exit_code)
@@ -118,56 +108,13 @@ def test_what_is_no_night_is_not_told(told, server, arguments):
     assert not (told.folder / "infer.prom").exists()
 
 
-@pytest.fixture
-def bad(tmp_path, server):
-    """bad("trickling") is the address of such a server, and what is said of it."""
-    servers = []
-
-    def make(kind):
-        scheme = "https" if kind in ("untrusted", "silent TLS") else "http"
-        makers = {
-            "refusing": (Closed, "Connection refused"),
-            "trickling": (lambda: Raw(trickle), "no answer"),
-            "500": (lambda: Recorder(500), "the server answered 500"),
-            "redirecting": (
-                lambda: Recorder(301, location=server.url),
-                "the server answered 301 and redirects are not",
-            ),
-            "untrusted": (lambda: Raw(with_certificate(tmp_path)), "its certificate is not trusted: self-signed"),
-            "silent TLS": (lambda: Raw(stay_silent), "no answer"),
-        }
-        one, said = makers[kind]
-        servers.append(one())
-        return f"{scheme}://{servers[-1].url.removeprefix('http://')}/{SECRET}", said
-
-    yield make
-    for one in servers:
-        one.close()
-
-
-@pytest.mark.parametrize(
-    ("ping", "hook"), [("trickling", "500"), ("redirecting", "silent TLS"), ("untrusted", "refusing")]
-)
-def test_a_bad_server_costs_five_seconds_at_most_and_one_line(project, server, bad, ping, hook):
-    if ping == "untrusted" and shutil.which("openssl") is None:
-        pytest.skip("needs openssl: apt-get install openssl")
-    addresses = {"ping": bad(ping), "webhook": bad(hook)}
-    environ = {f"INFER_{name.upper()}__URL": url for name, (url, _) in addresses.items()}
-    seconds, exit_code, warnings = seconds_after_answer(project, **environ)
-    assert (exit_code, seconds < 30) == (0, True)
-    for warning, (name, (url, said)) in zip(warnings, addresses.items(), strict=True):
-        assert warning.startswith(f"the {name} to {url.partition(SECRET)[0]}*** failed: {said}")
-    assert SECRET not in "".join(warnings)
-    assert server.heard == []  # nor did a redirect lead there
-
-
-def test_all_of_them_bad_cost_five_seconds_in_all(project, tmp_path):
+def test_all_of_them_bad_cost_five_seconds_in_all_and_a_line_each(project, tmp_path):
     silent = Raw(stay_silent)
     (tmp_path / "sitecustomize.py").write_text(NAMES_HANG)
     seconds, exit_code, warnings = seconds_after_answer(
         project,
-        INFER_PING__URL="https://a-name.invalid/x",
-        INFER_WEBHOOK__URL=silent.url,
+        INFER_PING__URL=f"https://a-name.invalid/{SECRET}",
+        INFER_WEBHOOK__URL=f"{silent.url}/{SECRET}",
         INFER_METRICS__TEXTFILE="/nowhere/infer.prom",
         PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
     )
@@ -207,36 +154,6 @@ def test_a_signal_while_others_are_told_ends_that_and_not_the_exit_code(project,
     assert warnings == [f"the ping to {silent.url}/*** failed: no answer"]
 
 
-def test_a_night_that_was_stopped_is_told_with_its_signal(told, server):
-    told.add_photos(1500)
-    process = told.start(*RUN, "--log-format", "json", INFER_RUN__CHUNK_SIZE="1")
-    for line in process.stderr:
-        if json.loads(line)["event"].startswith("begins 20"):
-            break
-    wait_until(lambda: told.rows("SELECT count(*) FROM infer_predictions") > [(9,)])
-    with sqlite3.connect(told.folder / "infer.db", timeout=60, isolation_level=None) as other:
-        other.execute("BEGIN IMMEDIATE")  # the run can't end meanwhile, however fast the machine is
-        process.send_signal(signal.SIGTERM)
-        other.execute("ROLLBACK")
-    process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert f"/ping-{SECRET}/143" in server.paths
-
-
-@pytest.mark.usefixtures("logging_as_it_was")
-def test_a_signal_before_the_first_model_is_the_exit_code(project, monkeypatch):
-    class Signalled(Stop):
-        def __enter__(self):
-            super().__enter__()
-            os.kill(os.getpid(), signal.SIGTERM)
-            return self
-
-    monkeypatch.setattr(RunLimits, "stop", lambda _: Signalled())
-    with pytest.raises(Interrupted) as caught:
-        run(RunOptions(date=DATE, quiet=True, config=project.folder / "infer.toml"))
-    assert caught.value.exit_code == 143
-
-
 def test_metrics_that_can_not_be_read_are_begun_anew(told):
     told.add_photos(1)
     (told.folder / "infer.prom").write_text("infer_last{{{")
@@ -265,40 +182,11 @@ def test_the_log_says_at_its_begin_and_end_what_there_is_to_know(project):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environ", "exit_code"),
-    [
-        (RUN, {"INFER_DATABASE__URL": "sqlite:////nowhere/x.db"}, 10),
-        (("run", "--date", "nonsense"), {}, 2),
-        (RUN, {"INFER_RUN__LOOKBACK": "many"}, 2),
-        (RUN, {"INFER_NONSENSE__KEY": "1"}, 2),
-    ],
-    ids=["database", "date", "setting", "variable"],
+    ("environ", "exit_code"),
+    [({"INFER_DATABASE__URL": "sqlite:////nowhere/x.db"}, 10), ({"INFER_NONSENSE__KEY": "1"}, 2)],
 )
-def test_a_failure_is_a_json_line_too(project, arguments, environ, exit_code):
-    project.infer(*arguments, exit_code=exit_code, INFER_LOG__FORMAT="json", **environ)
+def test_a_failure_is_a_json_line_too(project, environ, exit_code):
+    project.infer(*RUN, exit_code=exit_code, INFER_LOG__FORMAT="json", **environ)
     last = log_lines(project)[-1]
     assert (last["level"], last["exit_code"]) == ("error", exit_code)
     assert last["hint"]
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ({"INFER_PING__URL": f"{SECRET}.example/x"}, "ping.url"),
-        ({"INFER_WEBHOOK__URL": f"ftp://{SECRET}/x"}, "webhook.url"),
-        ({"INFER_WEBHOOK__URL": f"http://[{SECRET}"}, "webhook.url"),
-        ({"INFER_METRICS__TEXTFILE": "infer.txt"}, "metrics.textfile"),
-        ({"INFER_LOG__FORMAT": "xml"}, "log.format"),
-    ],
-    ids=str,
-)
-def test_a_wrong_setting_is_named_without_its_secret(project, setting, said):
-    project.infer(*RUN, exit_code=2, **setting)
-    assert said in project.errors
-    assert SECRET not in project.errors
-
-
-def test_the_settings_that_are_shown_hold_no_secret(told, server):
-    shown = told.infer_json("config", "show")
-    assert shown["ping.url"]["value"] == shown["webhook.url"]["value"] == f"{server.url}/***"
-    assert SECRET not in told.infer("config", "show", "--origin")

@@ -5,22 +5,14 @@ Through the real command, processes and database.
 
 import json
 import shutil
-import sqlite3
 import subprocess
-import threading
-import time
 from collections import defaultdict
-from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
 import torch
-from alembic import command
 from torch import nn
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.results import migrate
-from infer_app.database.results.schema import VERSION
 from infer_app.telemetry.bottleneck import OTHERS
 from tests.support.projects import DATE
 
@@ -162,10 +154,8 @@ def test_a_slow_model_limits(project, dear):
 
 def test_a_database_that_takes_a_core_limits(project):
     """A trigger of the user's: one coordinator, so the second core doesn't help. A dry run sees it too."""
-    with sqlite3.connect(project.folder / "infer.db") as connection:
-        connection.execute(BURN)
-    dry = run(project, "--dry-run", "--limit", "60")
-    report = run(project)
+    project.write(BURN)
+    dry, report = foretold_and_run(project, {})
     assert (dry["limited_by"], report["limited_by"]) == ("database", "database")
     assert report["stages"]["write"] > 2 * report["waits"]["write"]
     assert dry["stages"]["write"] > 2 * dry["waits"]["write"]
@@ -179,45 +169,6 @@ def test_a_database_that_waits_for_its_disk_limits_and_its_rate_is_foretold(proj
     check_rate(report, dry)
 
 
-def test_a_database_that_others_hold_limits(project):
-    """How long it waits is a matter of chance: a short run's rate may be so far from its limit that none is judged."""
-    with held_in_turns(project.folder / "infer.db", held_s=0.02, free_s=0.01):
-        report = run(project, "--limit", "60", INFER_RUN__CHUNK_SIZE="2")
-    assert min(report["limits"], key=report["limits"].get) == "database"
-    assert report["waits"]["write"] > 2 * report["stages"]["write"]
-
-
-@contextmanager
-def held_in_turns(file, held_s, free_s):
-    """Another writer, who has the lock for most of the time."""
-    over = threading.Event()
-
-    def hold():
-        with sqlite3.connect(file, timeout=60, isolation_level=None) as connection:
-            while not over.wait(free_s):
-                connection.execute("BEGIN IMMEDIATE")
-                time.sleep(held_s)
-                connection.execute("COMMIT")
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    try:
-        yield
-    finally:
-        over.set()
-        holder.join()
-
-
-def test_the_last_line_names_the_share_and_what_limits(project, slow):
-    command = ("run", "--date", DATE, "--lookback", "0", "--workers", "2", "--model", "colors")
-    *_, costs, verdict = project.infer(*command, INFER_RUN__CHUNK_SIZE="4", **slow(photos=PHOTO_S)).splitlines()
-    assert costs.startswith("CPU ms per image: ")
-    assert "; waiting: " in costs
-    assert verdict.startswith(f"20 Nov: {NUM_PHOTOS} = {NUM_PHOTOS} predicted + 0 rejected + 0 pending · ")
-    other = " % of the limit; bottleneck: other programs"  # the truth too, on a busy machine
-    assert verdict.endswith((" % of the limit; bottleneck: storage", other))
-
-
 def test_the_run_row_keeps_what_was_measured(project):
     report = run(project)
     ((stages, limit, throughput),) = project.rows("SELECT stages, limit_images_per_second, throughput FROM infer_runs")
@@ -228,25 +179,9 @@ def test_the_run_row_keeps_what_was_measured(project):
 
 
 def test_a_run_that_is_cut_short_says_how_long_the_rest_takes(project):
-    command = ("run", "--date", DATE, "--lookback", "0", "--workers", "2", "--model", "colors", "--limit", "40")
-    *_, rest, verdict = project.infer(*command, INFER_RUN__CHUNK_SIZE="4").splitlines()
-    assert rest.startswith(f"if it goes on now: {NUM_PHOTOS - 40} pending, ")
-    assert " + 80 pending · " in verdict
-    rest = run(project, "--limit", "40")
-    assert rest["forecast"]["pending"] == NUM_PHOTOS - 80
-    assert rest["forecast"]["seconds"] > 0
+    forecast = run(project, "--limit", "40")["forecast"]
+    assert (forecast["pending"], forecast["seconds"] > 0) == (NUM_PHOTOS - 40, True)
     assert run(project)["forecast"] is None
-
-
-def test_a_dry_run_writes_beside_nothing(project):
-    """Its rehearsal is elsewhere, and gone afterwards."""
-    before = {path.name: path.read_bytes() for path in project.folder.iterdir() if path.is_file()}
-    temporary = project.folder.parent / "tmp"
-    temporary.mkdir()
-    report = run(project, "--dry-run", TMPDIR=str(temporary))
-    assert report["stages"]["write"] > 0
-    assert {path.name: path.read_bytes() for path in project.folder.iterdir() if path.is_file()} == before
-    assert list(temporary.iterdir()) == []
 
 
 def test_a_trace_has_every_image_in_every_stage_of_every_process(project):
@@ -287,13 +222,3 @@ def test_a_trace_that_can_not_be_written_is_told_before_the_run(project):
     error = run(project, "--trace", "nowhere/run.json", exit_code=2)
     assert "--trace nowhere/run.json" in error["error"]
     assert project.rows("SELECT count(*) FROM infer_runs") == [(0,)]
-
-
-def test_tables_of_the_first_version_are_refused_until_they_are_upgraded(project):
-    config = migrate._config()
-    with Database(f"sqlite:///{project.folder / 'infer.db'}") as database, database.write() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0001")
-    assert run(project, exit_code=11)["hint"] == "run `infer db upgrade`"
-    assert f"version {VERSION}, was 0001" in project.infer("db", "upgrade")
-    assert run(project)["predicted"] == NUM_PHOTOS

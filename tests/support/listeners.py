@@ -5,7 +5,6 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 from dataclasses import dataclass
 from http.client import parse_headers
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -87,13 +86,6 @@ def read_request(connection):
 def stay_silent(connection):
     while connection.recv(4096):
         pass
-
-
-def trickle(connection):
-    """A good answer, a byte every half second: each wait is short, all of them are a minute."""
-    for byte in b"HTTP/1.1 200 OK\r\nX-Padding: " + b"x" * 100:
-        connection.sendall(bytes([byte]))
-        time.sleep(0.5)
 
 
 def with_certificate(folder):

@@ -164,17 +164,44 @@ def test_a_file_that_is_not_there_is_a_usage_error(tmp_path, name, message):
         load(tmp_path / name)
 
 
-def test_of_what_nodes_are_to_set_nothing_is_shown_but_names(tmp_path):
-    loaded = load(write(tmp_path, '[ray.runtime_env.env_vars]\nTOKEN = "canary"\n'))
-    assert ("ray.runtime_env", {"env_vars": "***"}, "infer.toml") in list(loaded.flattened())
+SECRET_PLACES = """
+[database]
+url = "postgresql://me:canary@host/db"
+results_schema = "ours"
+[ping]
+url = "https://hc.example/canary"
+[webhook]
+url = "https://hook.example/canary?key=canary"
+[ray.runtime_env.env_vars]
+TOKEN = "canary"
+"""
 
 
-def test_no_password_in_what_is_shown(tmp_path):
-    loaded = load(write(tmp_path, '[database]\nurl = "postgresql://me:canary@host/db"\n'))
-    assert "canary" not in str(list(loaded.flattened()))
-    assert "canary" not in repr(loaded)
-    schema = '[database]\nurl = "postgresql://me:canary@host/db"\nresults_schema = "ours"\n'
-    assert load(write(tmp_path, schema)).shown_url.endswith("://me:***@host/db?options=***")
+def test_no_secret_in_what_is_shown(tmp_path):
+    loaded = load(write(tmp_path, SECRET_PLACES))
+    shown = {name: value for name, value, _ in loaded.flattened()}
+    assert "canary" not in str(shown)
+    assert "me:canary" not in repr(loaded)
+    assert (shown["ping.url"], shown["ray.runtime_env"]) == ("https://hc.example/***", {"env_vars": "***"})
+    assert loaded.shown_url.endswith("://me:***@host/db?options=***")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ping.url", "canary.example/x"),
+        ("webhook.url", "ftp://canary/x"),
+        ("webhook.url", "http://[canary"),
+        ("metrics.textfile", "canary.txt"),
+    ],
+)
+def test_a_wrong_value_is_named_without_what_may_be_its_secret(tmp_path, name, value):
+    with pytest.raises(UsageError, match=name) as caught:
+        load(write(tmp_path, ""), environ={variable_of(name): value})
+    assert "canary" not in f"{caught.value.message}{caught.value.hint}"
+
+
+def test_a_database_url_that_is_none_is_not_repeated(tmp_path):
     with pytest.raises(UsageError) as caught:
         _ = load(write(tmp_path, '[database]\nurl = "canary"\n')).database_url
     assert "canary" not in str(caught.value)
