@@ -91,6 +91,25 @@ def test_options_that_do_not_go_together_are_refused(options: dict[str, object],
     assert hint in caught.value.hint
 
 
+DETECTION = {"output": "detection", "given": frozenset({"output"})}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (DETECTION | {"head": "ssd"}, "unknown head 'ssd'"),
+        (DETECTION | {"nms": 0.0}, "nms 0.0 is not an overlap"),
+        (DETECTION | {"head": "boxes", "given": frozenset({"output", "activation"})}, "does not go with --head boxes"),
+        (DETECTION | {"exif": "ignore"}, "can't use --exif ignore"),
+        ({"given": frozenset({"head"})}, "--head belongs to --output detection"),
+        ({"output": "classification", "given": frozenset({"min_score"})}, "--min-score belongs to --output detection"),
+    ],
+)
+def test_options_of_detectors_and_of_others_are_not_mixed(options: dict[str, object], message: str):
+    with pytest.raises(UsageError, match=message):
+        make_request(BuildOptions(source="net.ts", name="net", **options), {}).check()
+
+
 def test_imagenets_mean_and_std_come_in_the_order_of_the_channels():
     def normalisation(**given: object) -> tuple[object, object]:
         request = make_request(BuildOptions(source="a", name="a", **given), {})
