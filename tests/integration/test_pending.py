@@ -12,6 +12,9 @@ def day(ago):
     return (datetime.now(UTC) - timedelta(days=ago)).date()
 
 
+PENDING_YESTERDAY = ("pending", "--date", str(day(1)))
+
+
 def register(project, name, ago, color_of="0000.jpg"):
     """Copy a photo and register it for a day that lies so many days back."""
     shutil.copy(project.photos / color_of, project.photos / name)
@@ -61,10 +64,8 @@ def test_a_day_lists_its_pending_images(three_days):
     (image,) = three_days.infer_json("pending", "--date", str(day(10)))["pending"]
     assert (image["image_id"], image["why"], image["state"]) == ("2", "not_allowed", "pending")
     assert "[images] roots" in image["fix"]
-    said = three_days.infer("pending", "--date", str(day(10)))
-    assert "outside the allowed roots" in said
-    assert f"then `infer backfill --from {day(10)} --to {day(10)}`" in said
-    csv = three_days.infer("pending", "--date", str(day(1)), "--csv").splitlines()
+    assert f"then `infer backfill --from {day(10)}" in three_days.infer("pending", "--date", str(day(10)))
+    csv = three_days.infer(*PENDING_YESTERDAY, "--csv").splitlines()
     assert csv[0].startswith("image_id,location,")
     assert csv[1].startswith("1,")
 
@@ -76,10 +77,8 @@ def test_rejected_images_are_counted_apart(project):
     (project.photos / "broken.jpg").write_bytes(b"no picture")
     (project.photos / "gone.jpg").unlink()
     project.infer("run")
-    said = project.infer("pending", "--date", str(day(1)))
-    assert "0 pending, 1 rejected for now" in said
-    assert f"1 image rejected for good: `infer rejects --date {day(1)}` lists them" in said
-    (image,) = project.infer_json("pending", "--date", str(day(1)))["pending"]
+    assert f"1 image rejected for good: `infer rejects --date {day(1)}`" in project.infer(*PENDING_YESTERDAY)
+    (image,) = project.infer_json(*PENDING_YESTERDAY)["pending"]
     assert (image["why"], image["state"], image["command"]) == ("retried", "rejected", "infer run")
 
 
@@ -98,25 +97,16 @@ def test_a_run_names_the_days_of_what_it_rejected_and_of_what_it_does_not_reach(
     assert project.infer_json("pending")["days"] == []
 
 
-def test_a_day_whose_run_failed_says_so(project):
-    project.add_photos(1, date=str(day(1)))
-    project.write("UPDATE infer_images SET location = '/nowhere/x.jpg'")
-    project.infer("run", exit_code=2)
-    said = project.infer("pending", "--date", str(day(1)))
-    assert f"the last run of {day(1)} ended with exit code 2: no image to predict has an allowed location" in said
-
-
 def test_a_rejection_and_the_retry_that_lifts_it(project):
     project.add_photos(1, date=str(day(9)))
     photo = (project.photos / "0000.jpg").read_bytes()
     (project.photos / "0000.jpg").write_bytes(b"no picture")
-    project.infer("backfill", "--from", str(day(9)), "--to", str(day(9)), "--max-rejected", "100%")
+    backfill = ("backfill", "--from", str(day(9)), "--to", str(day(9)), "--max-rejected", "100%")
+    project.infer(*backfill)
     cause = missing(project, "1")
     assert (cause["why"], cause["command"]) == ("rejected", "infer retry --image 1")
-    said = run_printed(project, cause["command"])
-    assert f"1 result of 1 image removed; `infer backfill --from {day(9)} --to {day(9)}`" in said
-    assert missing(project, "1")["why"] == "not_covered"
-    project.infer("backfill", "--from", str(day(9)), "--to", str(day(9)), "--max-rejected", "100%")
+    assert "1 result of 1 image removed; `infer backfill --from " in run_printed(project, cause["command"])
+    project.infer(*backfill)
     (project.photos / "0000.jpg").write_bytes(photo)  # runs notice that by themselves
     cause = missing(project, "1")
     assert cause["why"] == "retried"
@@ -131,18 +121,11 @@ def test_a_replaced_photo_is_predicted_again(project):
     shutil.copy(project.photos / "0001.jpg", project.photos / "0000.jpg")
     cause = missing(project, "1")
     assert (cause["why"], cause["command"]) == ("file_changed", "infer retry --image 1")
-    assert project.infer_json("retry", "--image", "1", "--image", "2", "--image", "1") == {
-        "images": ["1", "2"],
-        "retried": 2,
-        "commands": ["infer run"],
-    }
+    retried = project.infer_json("retry", "--image", "1", "--image", "2", "--image", "1")
+    assert retried == {"images": ["1", "2"], "retried": 2, "commands": ["infer run"]}
     project.infer("run")
-    assert project.rows("SELECT image_id, label FROM infer_predictions ORDER BY 1") == [
-        ("1", "green"),
-        ("2", "green"),
-        ("3", "blue"),
-    ]
-    assert "the counts add up" in project.infer("verify", "--date", str(day(1)))
+    labels = project.rows("SELECT label FROM infer_predictions ORDER BY image_id")
+    assert labels == [("green",), ("green",), ("blue",)]
 
 
 def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(project):
@@ -163,25 +146,6 @@ def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(pr
     assert project.rows("SELECT label FROM infer_predictions WHERE image_id = '1'") == [("green",)]
     project.photos.rename(project.folder / "unmounted")
     assert project.infer_json("images", "changed", "--date", str(day(9)), exit_code=14, **own)
-
-
-def test_a_single_photo_that_was_replaced_is_known_once_it_is_added_again(project):
-    project.add_photos(2, date=str(day(9)))
-    project.infer("backfill", "--from", str(day(9)), "--to", str(day(9)))
-    shutil.copy(project.photos / "0001.jpg", project.photos / "0000.jpg")
-    (project.photos / "0001.jpg").touch()
-    project.add("photos")
-    (found,) = project.infer_json("images", "changed")["images"]
-    assert (found["image_id"], found["state"]) == ("1", "replaced")
-
-
-def test_a_printed_command_names_the_settings_file(project):
-    project.add_photos(1, date=str(day(1)))
-    file = str(project.folder / "infer.toml")
-    told = project.infer("retry", "--image", "1", "--config", file)
-    assert f"`infer run --config {file}` predicts again" in told
-    hint = project.infer_json("explain", "--image", "none", "-c", file, exit_code=2)["hint"]
-    assert f"`infer predictions --date DATE --config {file}`" in hint
 
 
 def test_nothing_is_deleted_for_an_image_that_no_run_would_predict(project):
@@ -205,13 +169,11 @@ def test_an_image_without_a_time(project):
     toml = project.folder / "infer.toml"
     source = '[source]\ntable = "photos"\ntime = "shot_at"\ntime_zone = "UTC"\n'
     toml.write_text(toml.read_text().replace("[source]\n", source))
-    cause = missing(project, "2")
-    assert (cause["why"], cause["fix"]) == ("no_time", "give it a time in column shot_at of photos")
+    assert missing(project, "2")["why"] == "no_time"
     assert "has no time" in project.infer_json("retry", "--image", "2", exit_code=2)["error"]
     other_day = project.infer_json("explain", "--image", "2", "--date", str(day(1)), exit_code=2)
     assert other_day["error"] == f"image 2 has no time, so it does not belong to {day(1)}"
     assert project.infer_json("pending")["without_time"] == 1
-    assert "1 image without a time: " in project.infer("pending")
 
 
 def test_rows_without_an_id_of_their_own_are_left_out_and_said_by_every_command(project, monkeypatch):
@@ -220,38 +182,22 @@ def test_rows_without_an_id_of_their_own_are_left_out_and_said_by_every_command(
     project.write("INSERT INTO shots SELECT nullif(max(id, 2), 5), location, added_at FROM infer_images")
     for key, value in {"TABLE": "shots", "ID": "nr", "TIME_ZONE": "UTC"}.items():
         monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
-    two, five = (f"{project.photos / name}" for name in ("0001.jpg", "0004.jpg"))
-    said = (
-        f"[source] id = 'nr': of 5 images of {day(1)} some are left out: 1 without an id ('{five}');"
-        f" 2 with an id that several have ('{project.photos / '0000.jpg'}', '{two}')"
-    )
-    needed = "name a column, or write a query, that gives every image an id of its own"
-    assert project.infer_json("run", "--dry-run", exit_code=2)["left_out"] == said
+    said = project.infer_json("run", "--dry-run", exit_code=2)["left_out"]
+    assert f"of 5 images of {day(1)} some are left out: 1 without an id" in said
     for predicted in (2, 0):  # each run says so
         report = project.infer_json("run", exit_code=2)
         assert (report["predicted"], report["left_out"], report["exit_code"]) == (predicted, said, 2)
         assert report["day"] == {"eligible": 5, "predicted": 2, "rejected": 0, "pending": 3}
-        assert f"{said} ({needed})" in project.errors
+        assert said in project.errors
     assert project.rows("SELECT image_id FROM infer_predictions") == [("3",), ("4",)]
     (checked,) = project.infer_json("verify", "--date", str(day(1)), exit_code=1)["models"]
     assert (checked["problems"], checked["balanced"]) == ([said], False)
     note = "3 pending; the last run left out rows without an id of their own: exit code 2"
     assert note in " ".join(project.infer("status", COLUMNS="300").split())
-    rows = project.infer_json("pending", "--date", str(day(1)))["pending"]
+    rows = project.infer_json(*PENDING_YESTERDAY)["pending"]
     assert [(row["image_id"], row["why"]) for row in rows] == [(None, "no_id"), ("2", "no_id"), ("2", "no_id")]
-    assert {row["fix"] for row in rows} == {"give it an id of its own in column nr"}
-    assert said in project.infer("pending", "--date", str(day(1)), COLUMNS="300")
     findings = project.infer_json("doctor", exit_code=2)["findings"]
-    assert (said, needed) in [(one["found"], one["fix"]) for one in findings if one["check"] == "source"]
-
-
-def test_without_a_model(project):
-    project.add_photos(1, date=str(day(1)))
-    (project.folder / "models").unlink()
-    (image,) = project.infer_json("pending", "--date", str(day(1)))["pending"]
-    assert image["why"] == "no_model"
-    assert image["fix"].startswith("make one with `infer model build SOURCE --name NAME`")
-    assert "no model has run" in project.infer("explain", "--image", "1")
+    assert said in [one["found"] for one in findings if one["check"] == "source"]
 
 
 def test_a_file_that_is_not_registered(project):
