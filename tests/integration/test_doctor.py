@@ -1,4 +1,4 @@
-"""`infer doctor` ends with the code that `infer run` would end with, and names each failure once."""
+"""`infer doctor` ends with the code that `infer run` would end with, also where rows may not be read."""
 
 import json
 from datetime import UTC, datetime
@@ -33,25 +33,25 @@ def findings(project, check, exit_code=0):
 
 
 @pytest.mark.parametrize(
-    ("locations", "said", "fix"),
+    ("locations", "has_roots", "said", "fix"),
     [
-        (["0000.jpg", "0001.jpg"], "image 1, 0000.jpg: not an absolute path", '[source] base = "/srv/photos"'),
-        (
-            ["/elsewhere/a.jpg"],
-            "image 1, /elsewhere/a.jpg: outside the allowed roots",
-            '[images] roots = ["/elsewhere"]',
-        ),
-        ([None], "image 1 has no location", "give it one in the table"),
+        (["0000.jpg", "0001.jpg"], True, "image 1, 0000.jpg: not an absolute path", '[source] base = "/srv/photos"'),
+        (["0000.jpg", "0001.jpg"], False, "(allowed: nothing)", '[source] base = "/srv/photos"'),
+        (["/elsewhere/a.jpg"], True, "image 1, /elsewhere/a.jpg: outside", '[images] roots = ["/elsewhere"]'),
+        ([None], True, "image 1 has no location", "give it one in the table"),
     ],
-    ids=["relative", "outside", "none"],
+    ids=["relative", "relative without roots", "outside", "none"],
 )
-def test_doctor_fails_where_a_run_finds_no_allowed_location(lab, locations, said, fix):
+def test_doctor_fails_where_a_run_finds_no_allowed_location(lab, locations, has_roots, said, fix):
     project = lab(*locations)
+    if not has_roots:
+        without_roots(project)
     ((told, hint, exit_code),) = findings(project, "locations", exit_code=2)
     assert told.startswith(f"{DATE}: ")
     assert (said in told, fix in hint, exit_code) == (True, True, 2)
     error = project.infer_json("run", "--date", DATE, exit_code=2)
     assert (error["error"], error["hint"]) == (told.removeprefix(f"{DATE}: "), hint)
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
 
 
 def without_roots(project):
@@ -59,15 +59,6 @@ def without_roots(project):
     settings = tomlkit.parse(config.read_text())
     settings["images"]["roots"] = []
     config.write_text(tomlkit.dumps(settings))
-
-
-def test_doctor_without_roots_fails_with_the_words_of_the_run(lab):
-    project = lab("0000.jpg", "0001.jpg")
-    without_roots(project)
-    ((told, hint, _),) = findings(project, "locations", exit_code=2)
-    assert "(allowed: nothing)" in told
-    assert '[source] base = "/srv/photos"' in hint
-    assert project.infer_json("run", "--date", DATE, exit_code=2)["hint"] == hint
 
 
 def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab, monkeypatch):
@@ -107,16 +98,6 @@ def test_doctor_notes_images_that_a_run_would_reject_and_passes(lab):
     assert project.infer_json("run", "--date", DATE)["rejected"] == 2
 
 
-def test_doctor_names_the_query_that_lists_the_images(lab, monkeypatch):
-    project = lab()
-    project.write("INSERT INTO shots SELECT id, location, ? FROM infer_images", DATE)
-    assert findings(project, "source")[0][0].startswith("shots: latest images on")
-    monkeypatch.setenv("INFER_SOURCE__QUERY", "SELECT id, path, came FROM shots")
-    monkeypatch.delenv("INFER_SOURCE__TABLE")
-    assert findings(project, "source")[0][0].startswith("the query of [source]: latest images on")
-    assert findings(project, "locations") == [("2 checked, all are allowed", "", 0)]
-
-
 def test_doctor_finds_images_of_today(lab):
     project, today = lab(), datetime.now(UTC)
     project.write("INSERT INTO shots SELECT id, location, ? FROM infer_images", str(today.date()))
@@ -128,3 +109,21 @@ def test_doctor_without_a_model_says_so_once(project):
     project.add_photos(1)
     found = json.loads(project.infer("doctor", "--json", exit_code=2))["findings"]
     assert [one["check"] for one in found if one["exit_code"]] == ["model"]
+
+
+def test_late_rows_that_may_not_be_read_are_rejected_beside_those_that_are_done(lab):
+    project = lab()
+    project.write("INSERT INTO shots SELECT id, location, ? FROM infer_images", DATE)
+    project.infer("run", "--date", DATE)
+    project.write("INSERT INTO shots VALUES (8, '/elsewhere/x.jpg', ?), (9, NULL, ?)", DATE, DATE)
+    assert project.infer_json("run", "--date", DATE, "--dry-run")["reasons"] == {"location_not_allowed": 2}
+    day = project.infer_json("run", "--date", DATE, "--report")["day"]
+    assert (day["predicted"], day["rejected"], day["pending"]) == (2, 2, 0)
+    assert project.rows("SELECT image_id, reason, detail FROM infer_rejections ORDER BY image_id") == [
+        ("8", "location_not_allowed", "outside the allowed roots"),
+        ("9", "location_not_allowed", "the row has no location"),
+    ]
+    pages = "".join(page.read_text() for page in (project.folder / "reports").iterdir())
+    told = [project.infer("rejects", "--date", DATE), project.infer("explain", "--image", "9"), pages]
+    assert not [text for text in told if "None" in text]
+    assert "location  none" in told[1]

@@ -28,7 +28,6 @@ pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 4
 GRACE_S = 1
-EXECUTORS = ["cpu", "cuda"]
 
 
 def photo(number=0):
@@ -80,7 +79,7 @@ def outcomes(project):
     return dict(rows)
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("executor", ["cpu", "cuda"])
 def test_every_image_of_a_mixed_day_ends_as_it_should(project, servers, s3_server, executor):
     server, canary = servers
     image = photo()
@@ -161,22 +160,6 @@ def test_every_image_of_a_mixed_day_ends_as_it_should(project, servers, s3_serve
     project.infer("verify", "--date", DATE)
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_a_second_night_tries_transient_reasons_again_and_changes_nothing_else(project, servers, executor):
-    server, _ = servers
-    for number in range(40):
-        server.serve(f"/{number}.jpg", photo(number))
-    server.answers["/7.jpg"] = fails(99, 500, b"")
-    server.answers["/8.jpg"] = lambda handler: handler.send(b"no photo")
-    register(project, [f"{server.url}/{number}.jpg" for number in range(40)])
-    allow(project, server.url, allow_private_hosts=["127.0.0.1"], retries=0)
-    assert run(project, "--executor", executor)["reasons"] == {"read_error": 1, "unsupported_format": 1}
-    server.serve("/7.jpg", photo(7))
-    before = dict(server.hits)
-    assert run(project, "--executor", executor)["predicted"] == 1
-    assert {path: hits - before[path] for path, hits in server.hits.items() if hits != before[path]} == {"/7.jpg": 1}
-
-
 @pytest.mark.always
 def test_nothing_remote_is_read_unless_it_is_allowed(project, servers):
     server, _ = servers
@@ -190,18 +173,16 @@ def test_nothing_remote_is_read_unless_it_is_allowed(project, servers):
     assert server.num_connections == 0
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_a_web_server_that_is_down_stops_the_run_and_nothing_is_rejected(project, executor):
+def test_a_web_server_that_is_down_stops_the_run_and_nothing_is_rejected(project):
     with web_server() as gone:
         url = gone.url
     for number in range(3):
         (project.photos / f"{number}.jpg").write_bytes(photo(number))
     register(project, [*(f"{url}/{number}.jpg" for number in range(5)), *map(str, project.photos.iterdir())])
     allow(project, url, allow_private_hosts=["127.0.0.1"])
-    run(project, "--executor", executor, exit_code=14)
+    run(project, exit_code=14)
     assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
-    status = project.infer_json("verify", "--date", DATE)
-    assert status["balanced"] is True
+    assert project.infer_json("verify", "--date", DATE)["balanced"] is True
 
 
 def test_a_bucket_that_is_gone_or_down_stops_the_run(project, s3_server):
@@ -209,17 +190,6 @@ def test_a_bucket_that_is_gone_or_down_stops_the_run(project, s3_server):
     allow(project, "s3://no-such-bucket/", retries=1)
     run(project, exit_code=14, **s3_server.environ)
     run(project, exit_code=14, **s3_server.environ | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
-    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
-
-
-def test_a_server_that_fails_two_hundred_times_in_a_row_stops_the_run(project, servers):
-    server, _ = servers
-    paths = [f"/{number}.jpg" for number in range(260)]
-    server.answers = dict.fromkeys(paths, lambda handler: handler.status(503))
-    register(project, [server.url + path for path in paths])
-    allow(project, server.url, allow_private_hosts=["127.0.0.1"], retries=0)
-    run(project, exit_code=14)
-    assert "200 reads from http://127.0.0.1" in project.errors
     assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
 
 
@@ -239,8 +209,6 @@ def test_images_add_lists_a_bucket_and_doctor_looks_at_it(project, servers, s3_s
     found = project.infer("doctor", exit_code=0, **environ)
     assert "s3://added/x/ is there" in found
     assert f"{server.url}/ answers with HTTP 404" in found
-    found = project.infer("doctor", exit_code=2, **s3_server.environ)
-    assert 'fix: if it is meant: [remote] allow_private_hosts = ["127.0.0.1"]' in found
     found = project.infer("doctor", exit_code=14, **environ | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
     assert "FAIL  remote: s3://added/x/" in found
 
