@@ -54,10 +54,3 @@ def test_every_malformed_file_ends_as_pixels_or_a_reason_and_soon(folder: str):
     assert late == []
     content = {Reason.TRUNCATED, Reason.CORRUPT, Reason.UNSUPPORTED_FORMAT, Reason.TOO_MANY_PIXELS, Reason.EMPTY}
     assert reasons <= {None, *content, Reason.OUT_OF_MEMORY}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("capfd")
-def test_a_malformed_file_ends_alike_each_time():
-    files = broken("mixed")[::10]
-    assert [outcome(file) for file in files] == [outcome(file) for file in files]

@@ -1,6 +1,5 @@
 """docker/: the compose file by the specification's parser, what it sets by `infer`; the image itself is for try.sh."""
 
-import copy
 import json
 import os
 import re
@@ -18,7 +17,6 @@ from infer_app.settings.load import load_settings
 from tests.databases.servers import NoServer, postgres
 
 DOCKER = Path(__file__).parents[2] / "docker"
-BASH = "/bin/bash"
 VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -43,30 +41,11 @@ def services(compose):
     return {name: service for name, service in compose["services"].items() if name != "database"}
 
 
-def parse(compose):
-    """Refuses unknown keys and wrong values, as the specification does."""
-    parser = pytest.importorskip("compose_spec")
-    return parser.PyCompose.from_json(json.dumps(compose))
-
-
 def test_the_compose_file_is_one(compose):
-    assert parse(compose).service_names() == ["database", "upgrade", "nightly", "infer"]
-
-
-@pytest.mark.parametrize(
-    ("service", "wrong"),
-    [
-        ("nightly", {"red_only": True}),
-        ("nightly", {"restart": "ever"}),
-        ("nightly", {"stop_grace_period": "soon"}),
-        ("upgrade", {"depends_on": {"database": {"condition": "wel"}}}),
-    ],
-)
-def test_a_wrong_one_would_be_refused(compose, service, wrong):
-    broken = copy.deepcopy(compose)
-    broken["services"][service].update(wrong)
-    with pytest.raises(ValueError, match="red_only|ever|soon|wel"):
-        parse(broken)
+    """By a parser that refuses unknown keys and wrong values, as the specification does."""
+    parser = pytest.importorskip("compose_spec")
+    parsed = parser.PyCompose.from_json(json.dumps(compose))
+    assert parsed.service_names() == ["database", "upgrade", "nightly", "infer"]
 
 
 def test_every_variable_is_explained_and_the_needed_ones_are_asked_for():
@@ -159,18 +138,12 @@ def test_the_first_day_and_its_night(project, services, database):
     assert "/srv/photos/0.jpg" in project.infer("predictions", "--date", "yesterday", "--json", **environ)
 
 
-def test_help_of_the_trial_builds_nothing():
-    trial = subprocess.run([BASH, DOCKER / "try.sh", "--help"], capture_output=True, text=True, timeout=60)
-    assert (trial.returncode, trial.stderr) == (0, "")
-    assert trial.stdout.splitlines()[1] == "  apt-get install mmdebstrap buildah umoci runc"
-
-
 @pytest.mark.parametrize("tool", ["mmdebstrap", "buildah", "umoci", "runc"])
 def test_the_trial_of_the_image_is_skipped_where_a_tool_is_missing(tmp_path, tool):
     for name in {"dirname", "mmdebstrap", "buildah", "umoci", "runc"} - {tool}:
         (tmp_path / name).symlink_to(shutil.which("dirname"))
-    trial = subprocess.run([BASH, DOCKER / "try.sh"], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
-    assert (trial.returncode, trial.stderr) == (0, "")
+    command = ["/bin/bash", DOCKER / "try.sh"]
+    trial = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
     assert trial.stdout.startswith(f"skipped: {tool} is missing")
 
 

@@ -72,27 +72,22 @@ def test_a_log_that_could_not_be_kept_is_told(stub_infer):
     assert "is lost" not in daily(stub_infer("echo why; exit 10")).stdout
 
 
-def test_more_arguments_are_passed_on_and_a_long_log_is_cut(stub_infer):
-    project = stub_infer('printf "<%s>" "$@"; echo; seq 200; exit 3')
-    job = daily("--model", "two words", DAILY_PROJECT=str(project))
-    command, _, cut, *log = job.stdout.splitlines()
-    assert command.startswith(
-        f"{project}/.venv/bin/infer run --date yesterday --quiet --model two\\ words in {project}"
-    )
-    assert (cut, len(log), log[-1]) == ("the last 100 of 201 lines:", 100, "200")
-
-
-def test_a_success_that_talks_stays_silent(stub_infer):
-    job = daily(stub_infer("echo out; echo err >&2"))
-    assert (job.returncode, job.stdout, job.stderr) == (0, "", "")
-
-
-def test_what_a_good_night_wants_to_be_looked_at_is_mailed(stub_infer):
+def test_of_what_a_good_night_says_only_what_wants_to_be_looked_at_is_mailed(stub_infer):
     project = stub_infer("echo out; echo 'attention: no images for 3 days'; echo err >&2")
     job = daily("--limit", "7", DAILY_PROJECT=str(project))
     command, *attention = job.stdout.splitlines()
     assert command.startswith(f"{project}/.venv/bin/infer run --date yesterday --quiet --limit 7 in {project} on ")
     assert (job.returncode, attention, job.stderr) == (0, ["attention: no images for 3 days"], "")
+
+
+def test_of_a_long_log_the_end_is_mailed_and_no_temporary_file_stays(stub_infer, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    job = daily("--model", "two words", DAILY_PROJECT=str(stub_infer("seq 200; exit 3")), TMPDIR=str(scratch))
+    command, _, cut, *log = job.stdout.splitlines()
+    assert "infer run --date yesterday --quiet --model two\\ words in " in command
+    assert (cut, len(log), log[-1]) == ("the last 100 of 200 lines:", 100, "200")
+    assert list(scratch.iterdir()) == []
 
 
 def test_sigterm_reaches_infer_once_and_its_exit_code_comes_back(stub_infer):
@@ -116,13 +111,6 @@ def test_a_wrong_crontab_line_says_so(tmp_path, project, complaint):
     job = subprocess.run([str(alone), project], env=CRON_ENVIRONMENT, capture_output=True, text=True)
     assert job.returncode == 2
     assert complaint in job.stderr
-
-
-def test_no_temporary_file_stays(stub_infer, tmp_path):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    daily(stub_infer("exit 3"), TMPDIR=str(scratch))
-    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize("script", ["jobs/daily.sh", "docker/try.sh"])

@@ -42,27 +42,22 @@ def installed(tmp_path):
     return tmp_path
 
 
-def analyze(*arguments):
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("verify", "--man=no", "infer.service", "infer.timer"), ""),
+        (("security", "--offline=yes", "--threshold=20", "infer.service"), ""),  # of 100; without any of it, 96
+        (("calendar", "*-*-* 02:30:00"), "02:30:00"),
+    ],
+    ids=["units", "confinement", "time"],
+)
+def test_systemd_finds_nothing_wrong_with_the_units(installed, arguments, said):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("needs systemd-analyze: apt-get install systemd")
-    return subprocess.run(["systemd-analyze", *map(str, arguments)], capture_output=True, text=True)
-
-
-def test_systemd_finds_nothing_wrong_with_the_units(installed):
-    check = analyze("verify", "--man=no", installed / "infer.service", installed / "infer.timer")
-    assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
-
-
-def test_systemd_calls_the_service_well_confined(installed):
-    """The scale goes from 0 to 100; a service without any of it has 96."""
-    check = analyze("security", "--offline=yes", "--threshold=20", installed / "infer.service")
-    assert check.returncode == 0, check.stdout
-
-
-def test_the_timer_s_time_is_one(installed):
-    check = analyze("calendar", *read_unit("infer.timer")["OnCalendar"])
-    assert check.returncode == 0
-    assert "02:30:00" in check.stdout
+    assert read_unit("infer.timer")["OnCalendar"] == ["*-*-* 02:30:00"]
+    check = subprocess.run(["systemd-analyze", *arguments], cwd=installed, capture_output=True, text=True)
+    assert (check.returncode, said in check.stdout) == (0, True), check.stdout + check.stderr
+    assert arguments[0] != "verify" or check.stdout + check.stderr == ""
 
 
 def test_the_line_that_systemd_runs_runs(project):
@@ -89,10 +84,16 @@ def pod_of(cronjob):
     return cronjob["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
 
-def test_kubernetes_takes_the_cronjob(cronjob):
+def test_kubernetes_takes_the_cronjob_and_the_pods_of_the_rayjob(cronjob, rayjob):
     validator = pytest.importorskip("kubernetes_validate")
+    pods = [group["template"]["spec"] for group in ray_groups(rayjob)]
+    for pod in pods:
+        whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "infer"}, "spec": pod}
+        validator.validate(whole, "1.31", strict=True)
     for version in ("1.31", validator.latest_version()):
         validator.validate(cronjob, version, strict=True)
+    # no variables for a service whose name begins with infer-, as KubeRay's does: INFER_…_SERVICE_HOST and others
+    assert [pod["enableServiceLinks"] for pod in (pod_of(cronjob), *pods)] == [False, False, False]
 
 
 def test_kubernetes_decides_on_every_exit_code_once(cronjob):
@@ -114,12 +115,6 @@ def test_the_pod_has_no_more_rights_than_it_needs(cronjob):
     assert mounted == {volume["name"] for volume in pod["volumes"]}
 
 
-def test_pods_get_no_variables_for_services_of_their_namespace(cronjob, rayjob):
-    """For a service whose name begins with infer-, as KubeRay's does, it would set INFER_…_SERVICE_HOST and others."""
-    pods = [pod_of(cronjob), *(group["template"]["spec"] for group in ray_groups(rayjob))]
-    assert [pod.get("enableServiceLinks") for pod in pods] == [False, False, False]
-
-
 def test_what_the_pod_runs_runs_with_what_it_sets(project, cronjob):
     project.add_photos(2, date="yesterday")
     (container,) = pod_of(cronjob)["containers"]
@@ -132,31 +127,19 @@ def test_what_the_pod_runs_runs_with_what_it_sets(project, cronjob):
     assert budget + 600 < cronjob["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
 
 
-@pytest.fixture(scope="module")
-def dag():
-    return ast.parse((JOBS / "airflow_dag.py").read_text(), "airflow_dag.py")
-
-
-def test_airflow_s_words_for_the_exit_codes(dag):
+def test_airflow_s_words_for_the_exit_codes():
     """Without Airflow, which is larger than all else together: that the file compiles, and what its sets are."""
+    dag = ast.parse((JOBS / "airflow_dag.py").read_text(), "airflow_dag.py")
     compile(dag, "airflow_dag.py", "exec")
     named = {
         node.targets[0].id: ast.literal_eval(node.value)
         for node in dag.body
         if isinstance(node, ast.Assign) and not isinstance(node.value, ast.JoinedStr)
     }
-    assert named["INFER"] == COMMAND
-    assert named["PROJECT"] == PROJECT
+    assert (named["INFER"], named["PROJECT"]) == (COMMAND, PROJECT)
     assert (named["DONE"], named["SKIPPED"]) == ({0}, {75})
     assert named["RETRIED"] & (HOPELESS | {75}) == set()
     assert {10, 13, 14, 74} <= named["RETRIED"]
-
-
-def test_airflow_loads_the_dag():
-    pytest.importorskip("airflow.sdk", reason="needs Airflow: pip install apache-airflow")
-    import runpy
-
-    runpy.run_path(str(JOBS / "airflow_dag.py"))
 
 
 @pytest.fixture(scope="module")
@@ -225,13 +208,6 @@ def rayjob():
 def ray_groups(rayjob):
     cluster = rayjob["spec"]["rayClusterSpec"]
     return [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
-
-
-def test_kubernetes_takes_the_pods_of_the_rayjob(rayjob):
-    validator = pytest.importorskip("kubernetes_validate")
-    for group in ray_groups(rayjob):
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "infer"}, "spec": group["template"]["spec"]}
-        validator.validate(pod, "1.31", strict=True)
 
 
 def test_the_rayjob_asks_for_as_many_nodes_as_it_may_have(rayjob):
