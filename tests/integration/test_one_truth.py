@@ -17,7 +17,6 @@ from tests.support.photos import jpeg
 pytestmark = pytest.mark.slow
 
 YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
-ALL_WELL = {"state": "done", "level": "good", "exit_code": 0, "notes": []}
 
 
 @pytest.fixture
@@ -43,49 +42,32 @@ def add_to_table(project, count: int, day: date) -> None:
         )
 
 
+TOO_MANY_REJECTED = ("done", "attention", 3, ["too many rejected: exit code 3"])
+
+
 def all_done(project):
     project.add_photos(5, "yesterday")
-    return 0, ALL_WELL
 
 
 def too_many_rejected(project):
     project.add_photos(12, "yesterday")
     add_cut(project, 11)
-    return 3, {"state": "done", "level": "attention", "exit_code": 3, "notes": ["too many rejected: exit code 3"]}
-
-
-def too_many_rejected_and_late_images(project):
-    too_many_rejected(project)
-    project.infer("run", exit_code=3)
-    (project.photos / "late.jpg").write_bytes(jpeg())
-    project.add("photos", date="yesterday")
-    return 0, {"state": "done", "level": "attention", "exit_code": 3, "notes": ["too many rejected: exit code 3"]}
 
 
 def nothing_new_after_too_many_rejected(project):
     too_many_rejected(project)
     project.infer("run", exit_code=3)
-    return 0, {"state": "done", "level": "attention", "exit_code": 3, "notes": ["too many rejected: exit code 3"]}
 
 
-def pending(project):
-    project.add_photos(5, "yesterday")
-    project.flags = ("--limit", "3")
-    return 0, {"state": "pending", "level": "attention", "exit_code": 0, "notes": ["2 pending"]}
-
-
-def out_of_time(project):
-    project.add_photos(5, "yesterday")
-    project.flags = ("--max-duration", "0")
-    notes = ["5 pending", "the last run ended early: exit code 75"]
-    return 75, {"state": "pending", "level": "attention", "exit_code": 75, "notes": notes}
+def late_images_after_too_many_rejected(project):
+    nothing_new_after_too_many_rejected(project)
+    (project.photos / "late.jpg").write_bytes(jpeg())
+    project.add("photos", date="yesterday")
 
 
 def storage_gone(project):
-    project.add_photos(5, "yesterday")
+    all_done(project)
     shutil.move(project.photos, project.folder / "away")
-    notes = ["the last run failed: exit code 14", "5 pending"]
-    return 14, {"state": "failed", "level": "failed", "exit_code": 14, "notes": notes}
 
 
 def an_unusual_number(project):
@@ -93,44 +75,45 @@ def an_unusual_number(project):
     for number in (1, 2):
         add_to_table(project, 57, YESTERDAY - timedelta(days=number))
     project.infer("run", "--lookback", "0")
-    project.flags = ("--lookback", "0")
     project.write(
         "INSERT INTO infer_predictions (image_id, model_id, run_id, variant, label, score, output, created_at)"
         " SELECT CAST(i.id AS TEXT), p.model_id, p.run_id, p.variant, p.label, p.score, '{}', p.created_at"
         " FROM infer_images i, infer_predictions p WHERE i.id > 2 AND p.image_id = '1'"
     )
-    notes = ["unusual: 2 images, 57 a day before"]
-    return 0, {"state": "done", "level": "attention", "exit_code": 0, "notes": notes}
 
 
 def earlier_days_pending(project):
-    project.add_photos(5, "yesterday")
+    all_done(project)
     add_to_table(project, 141, YESTERDAY - timedelta(days=30))
-    notes = ["141 of earlier days pending"]
-    return 0, {"state": "done", "level": "attention", "exit_code": 0, "notes": notes}
 
 
+# (how the night begins, flags of its run, its exit code, what everything says of the day: state, level, code, notes)
 CASES = [
-    all_done,
-    too_many_rejected,
-    too_many_rejected_and_late_images,
-    nothing_new_after_too_many_rejected,
-    pending,
-    out_of_time,
-    storage_gone,
-    an_unusual_number,
-    earlier_days_pending,
+    (all_done, (), 0, ("done", "good", 0, [])),
+    (too_many_rejected, (), 3, TOO_MANY_REJECTED),
+    (nothing_new_after_too_many_rejected, (), 0, TOO_MANY_REJECTED),
+    (late_images_after_too_many_rejected, (), 0, TOO_MANY_REJECTED),
+    (all_done, ("--limit", "3"), 0, ("pending", "attention", 0, ["2 pending"])),
+    (
+        *(all_done, ("--max-duration", "0"), 75),
+        ("pending", "attention", 75, ["5 pending", "the last run ended early: exit code 75"]),
+    ),
+    (storage_gone, (), 14, ("failed", "failed", 14, ["the last run failed: exit code 14", "5 pending"])),
+    (an_unusual_number, ("--lookback", "0"), 0, ("done", "attention", 0, ["unusual: 2 images, 57 a day before"])),
+    (earlier_days_pending, (), 0, ("done", "attention", 0, ["141 of earlier days pending"])),
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_everything_that_shows_a_day_says_the_same_of_it(project, server, case):
-    project.flags = ()
-    exit_code, expected = case(project)
+@pytest.mark.parametrize(
+    ("begin", "flags", "exit_code", "said"), CASES, ids=[" ".join([case[0].__name__, *case[1]]) for case in CASES]
+)
+def test_everything_that_shows_a_day_says_the_same_of_it(project, server, begin, flags, exit_code, said):
+    begin(project)
+    expected = dict(zip(("state", "level", "exit_code", "notes"), said, strict=True))
     remarks = "; ".join(expected["notes"])
     told = {"INFER_WEBHOOK__URL": f"{server.url}/hook", "INFER_PING__URL": f"{server.url}/ping"}
     told["INFER_METRICS__TEXTFILE"] = "infer.prom"
-    ran = project.infer_json("run", *project.flags, "--report", exit_code=exit_code, **told)
+    ran = project.infer_json("run", *flags, "--report", exit_code=exit_code, **told)
     log = project.errors
     heard = {one.path: one.body for one in server.heard}
     (ping,) = (body for path, body in heard.items() if path.startswith("/ping") and not path.endswith("/start"))

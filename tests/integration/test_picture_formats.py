@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 
 import numpy as np
 import pytest
@@ -33,9 +32,8 @@ def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project
     (project.photos / "a.heic").write_bytes(heic(smooth()))
     (project.photos / "b.avif").write_bytes(avif(smooth()))
     project.add("photos")
-    missing = {"avif_decoder_missing": 1, "heic_decoder_missing": 1}
     report = project.infer_json(*RUN, "--report", **without_decoders)
-    assert report["reasons"] == missing
+    assert report["reasons"] == {"avif_decoder_missing": 1, "heic_decoder_missing": 1}
     assert report["day"] == {"eligible": 22, "predicted": 20, "rejected": 2, "pending": 0}
     page = json.loads((project.folder / f"reports/{DATE}-colors.json").read_text())
     assert any(INSTALL in step["what"] for step in page["steps"])
@@ -43,13 +41,7 @@ def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project
     found = project.infer_json("doctor", **without_decoders)["findings"]
     told = "AVIF and HEIC images are rejected until their decoder is installed"
     assert [one["fix"] for one in found if one["found"] == told] == [INSTALL]
-
     assert project.infer_json(*RUN, **without_decoders)["selected"] == 0  # they are not tried in vain
-    why = project.infer("explain", "--image", "21", **without_decoders)
-    assert "no run tries it again before its decoder is installed" in why
-    assert INSTALL in why
-
-    assert "its decoder is installed now; the next run covers" in project.infer("explain", "--image", "21")
     assert not any(one["found"] == told for one in project.infer_json("doctor")["findings"])
     report = project.infer_json(*RUN)
     assert (report["selected"], report["day"]["predicted"], report["reasons"]) == (2, 22, {})
@@ -89,22 +81,3 @@ def test_a_model_of_a_window_reads_them_and_has_nothing_to_tell(project, built_m
     assert project.infer_json(*RUN, "--model", "colors")["nearly_black"] == 1
     ((as_read,),) = project.rows("SELECT score FROM infer_predictions ORDER BY score LIMIT 1")
     assert (label, as_read < score) == ("blue", True)
-
-
-def test_damaged_heic_and_avif_files_do_not_end_a_run(project):
-    chance = random.Random(1)
-    sound = [heic(smooth()), heic(smooth(150, 100), tile_size=64), heic(smooth(), bits=10), avif(smooth())]
-    for i in range(200):
-        data = bytearray(sound[i % len(sound)])
-        for _ in range(chance.randint(1, 5)):
-            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        suffix = "avif" if i % len(sound) == 3 else "heic"
-        (project.photos / f"{i:03}.{suffix}").write_bytes(data[: chance.choice([None, chance.randrange(len(data))])])
-    project.add_photos(3)
-    report = project.infer_json(*RUN, "--max-rejected", "100%")
-    day = report["day"]
-    assert (day["eligible"], day["pending"], day["predicted"] + day["rejected"]) == (203, 0, 203)
-    assert report["reasons"].keys() <= {"corrupt", "truncated", "unsupported_format", "too_many_pixels", "empty"}
-    assert project.rows("SELECT count(*) FROM infer_predictions WHERE label IN ('red', 'green', 'blue')") == [
-        (day["predicted"],)
-    ]

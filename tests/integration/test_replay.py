@@ -38,14 +38,6 @@ def edit_label(day):
     day.write("UPDATE infer_predictions SET label = 'blue' WHERE image_id = '1'")
 
 
-def edit_score(day):
-    day.write("UPDATE infer_predictions SET score = score - 0.1 WHERE image_id = '1'")
-
-
-def edit_output(day):
-    day.write("UPDATE infer_predictions SET output = replace(output, '\"red\"', '\"black\"') WHERE image_id = '1'")
-
-
 def other_libraries(day):
     edit_label(day)
     day.write('UPDATE infer_runs SET versions = replace(versions, \'"torch": "\', \'"torch": "1.\')')
@@ -84,8 +76,6 @@ def other_decoder(day):
     ("change", "num_wrong", "cause", "detail"),
     [
         (edit_label, 1, "answer", "stored blue 0.9947, now red 0.9947; libraries and processor are those of its run"),
-        (edit_score, 1, "answer", "stored red 0.8947, now red 0.9947"),
-        (edit_output, 1, "answer", "stored black 0.9947, now 0.00"),
         (other_libraries, 1, "answer", "torch 1.2"),
         (replace_file, 1, "picture", "its file was replaced"),
         (flip_a_byte, 12, "network", "changed since it was built"),
@@ -108,21 +98,18 @@ def test_a_sample_says_how_many_wrong_rows_it_would_have_found(day):
     found = replayed(day, "3")
     assert (found["num_rows"], found["num_chosen"], found["num_compared"]) == (12, 3, 3)
     assert (1 - found["undetected_share"]) ** 3 == pytest.approx(0.01)
-    printed = day.infer("verify", "--replay", "3")
-    assert "3 of 12 stored rows; 3 as stored, 0 not" in printed
-    assert "if 78 % of all rows were wrong, one of them would have been found with 99 % probability" in printed
+    assert "if 78 % of all rows were wrong, one of them would have" in day.infer("verify", "--replay", "3")
+    assert day.infer_json("verify", "--replay", "101%", exit_code=2)["error"].startswith("--replay: ")
 
 
 def test_what_can_not_be_compared_is_told_and_is_no_difference(day):
     (day.photos / "0000.jpg").unlink()
     day.write("DELETE FROM infer_images WHERE id = 2")
+    unreadable = {"its file can't be read: not_found": 1}
     found = replayed(day, "100%", "--date", DATE)
     assert (found["num_rows"], found["num_compared"]) == (11, 10)  # of the day, whose images the source lists
-    assert list(found["not_compared"]) == ["its file can't be read: not_found"]
-    assert replayed(day, "12")["not_compared"] == {
-        "its file can't be read: not_found": 1,
-        "the source no longer lists the image": 1,
-    }
+    assert found["not_compared"] == unreadable
+    assert replayed(day, "12")["not_compared"] == unreadable | {"the source no longer lists the image": 1}
     shutil.rmtree(day.folder / "models")
     assert any("is not in" in why for why in replayed(day, "12")["not_compared"])
 
@@ -142,27 +129,16 @@ def test_rows_of_a_variant_that_can_not_run_here_are_told_apart_and_no_differenc
 
 def test_a_row_is_that_of_the_listed_image_with_its_location(day, monkeypatch):
     """In a table of the user's own, whose ids came back for other pictures."""
-    monkeypatch.setenv("INFER_SOURCE__TABLE", "shots")
-    monkeypatch.setenv("INFER_SOURCE__TIME", "at")
-    monkeypatch.setenv("INFER_SOURCE__TIME_ZONE", "UTC")
+    for key, value in {"TABLE": "shots", "TIME": "at", "TIME_ZONE": "UTC"}.items():
+        monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
     day.write("CREATE TABLE shots AS SELECT id, location, added_at AS at FROM infer_images")
-    first, second = (f"replace(location, '0000.jpg', '{name}.jpg')" for name in ("0003", "0006"))
-    day.write(f"INSERT INTO shots SELECT id, {first}, at FROM shots WHERE id = 1")
+    day.write("INSERT INTO shots SELECT id, replace(location, '0000', '0003'), at FROM shots WHERE id = 1")
     assert replayed(day, "100%")["num_compared"] == 12
-    day.write(f"UPDATE shots SET location = {second} WHERE id = 1")
-    assert replayed(day, "100%")["not_compared"] == {"its image is listed at another location": 1}
-    assert "11 of 12 stored rows; 11 as stored, 0 not" in day.infer("verify", "--replay", "100%")
+    day.write("UPDATE shots SET location = replace(location, '0000', '0006') WHERE id = 1")
+    elsewhere = {"its image is listed at another location": 1}
+    assert replayed(day, "100%")["not_compared"] == elsewhere
     day.write("INSERT INTO shots SELECT * FROM shots WHERE id = 2")  # the same picture
     day.write("INSERT INTO shots SELECT id, location || '.jpg', at FROM shots WHERE id = 3")
     day.write("UPDATE infer_predictions SET location = NULL WHERE image_id = '3'")
     day.write("UPDATE infer_runs SET variant_sha256 = NULL")  # of an earlier release
-    assert replayed(day, "100%")["not_compared"] == {
-        "its image is listed at another location": 1,
-        "several images have its id": 1,
-    }
-
-
-@pytest.mark.parametrize("amount", ["0", "0%", "101%", "-1", "many", ""])
-def test_an_amount_that_is_none_is_refused(day, amount):
-    error = day.infer_json("verify", "--replay", amount, exit_code=2)["error"]
-    assert error.startswith("--replay: ")
+    assert replayed(day, "100%")["not_compared"] == elsewhere | {"several images have its id": 1}
