@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from infer_app.errors import UsageError
 
@@ -101,7 +101,7 @@ class Recipe:
                 "it is for --recipe resize-crop, and for stretch with --resize or --crop-pct",
             )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return its fields; those that older recipes lack only if they are set, so that models keep their ids."""
         values = {name: value.to_json() if isinstance(value, Size) else value for name, value in asdict(self).items()}
         return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}

@@ -102,10 +102,10 @@ class RunReport:
     left_out: str | None = None  # which rows have no id of their own and stay pending; exit code 2
     nearly_black: int = 0  # images of 16 bits that use at most 12 of them, as they were read by depth full
 
-    def to_short_json(self) -> dict[str, Any]:
+    def to_short_json(self) -> dict[str, object]:
         """Return what `to_json` says of the images."""
         names = ("run_id", "selected", "predicted", "rejected", "reasons", "exit_code")
         return {"date": self.date.isoformat(), "day": asdict(self.day)} | {name: getattr(self, name) for name in names}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self) | {"date": self.date.isoformat()} | variant_facts(self.variant)

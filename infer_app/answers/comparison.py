@@ -46,7 +46,7 @@ class Comparison:
     overlap: Overlap
     details: dict[str, Any]  # by the kind, as JSON has them
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         sides = {"a": asdict(self.a), "b": asdict(self.b)}
         head = {"date": str(self.day), "kind": self.a.kind, **sides, **asdict(self.overlap)}
         del head["agreeing"]  # of other kinds than classifications it says nothing
@@ -92,7 +92,7 @@ def _find_version(project: ProjectDatabase, day: Day, name: str) -> ComparedVers
     )
 
 
-def _labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[str, Any]:
+def _labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[str, object]:
     return {
         "agree": overlap.agreeing,
         "disagree": overlap.both - overlap.agreeing,
@@ -102,7 +102,7 @@ def _labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[str, Any]
     }
 
 
-def _measures(sides: Disagreement, a: ComparedVersion, b: ComparedVersion, limit: int) -> dict[str, Any]:
+def _measures(sides: Disagreement, a: ComparedVersion, b: ComparedVersion, limit: int) -> dict[str, object]:
     """Return the mean and the worst difference of numbers or cosine of vectors, and the most different images."""
     by_numbers = a.kind == "regression"
     measure, sign = (_difference, 1) if by_numbers else (_cosine, -1)  # sign * measure grows with the distance
@@ -164,7 +164,7 @@ class ObjectTally:
     def num_objects(self) -> int:
         return self.matched + self.only_a + self.only_b
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "matched": self.matched,
             "only_a": self.only_a,
@@ -178,7 +178,7 @@ def compare_objects(
     pairs: Iterable[tuple[PredictedImage, ...]],
     thresholds: tuple[Mapping[str, float], Mapping[str, float]],
     limit: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Match the objects of each image that thresholds show, by label and box, and count them by label."""
     tallies = defaultdict[str, ObjectTally](ObjectTally)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import islice
-from typing import Any
 
 from infer_app import __version__
 from infer_app.answers.advice import Before, Change, Situation, Step, changes, steps
@@ -100,7 +99,7 @@ class DayReport:
         ends = tuple(image for image in (*self.least, *self.most) if isinstance(image, ImageObjects))
         return (*self.objects.busiest, *self.objects.empty, *ends) if self.objects else ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         found = asdict(self)
         objects = found["objects"] or {"busiest": (), "empty": ()}
         pictured = (*found["rejected"], *found["least"], *found["most"], *objects["busiest"], *objects["empty"])

@@ -67,7 +67,7 @@ def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
     return judged(RunReport(**(unknown | same | measured | {"date": row["day"], "run_id": row["id"], "day": counts})))
 
 
-def count_nearly_black(rows: Iterable[dict[str, Any]]) -> int:
+def count_nearly_black(rows: Iterable[dict[str, object]]) -> int:
     """Add up the images of 16 bits that use at most 12, of a day's runs: each run predicts other images."""
     return sum(_measured(row).get("nearly_black", 0) for row in rows)
 

@@ -45,7 +45,7 @@ class Actor:
         self.handle = handle
         self.opening = opening  # the ref that becomes ready when the actor is open
         self.opened: Opened | None = None
-        self.tasks: dict[Any, Task] = {}  # by the ref that becomes ready with the reply
+        self.tasks: dict[object, Task] = {}  # by the ref that becomes ready with the reply
 
 
 class ActorPool:
@@ -60,7 +60,7 @@ class ActorPool:
         self._actor_spec = actor_spec
         self._tasks_each = TASKS_AHEAD * actor_spec.num_workers
         self._actors: list[Actor] = []
-        self._bundles: Any = None
+        self._bundles: object = None
         self._queue: deque[Task] = deque()
         self._next_number = 0
         self._nodes: dict[str, str] = {}  # node id: its name, in the order of their numbers
@@ -161,7 +161,7 @@ class ActorPool:
             if (actor := actor_by_ref[ref]) in self._actors:  # it may have been removed after an error of another task
                 yield from self._handle_reply(actor, ref)
 
-    def _handle_reply(self, actor: Actor, ref: Any) -> Iterator[ChunkResult]:
+    def _handle_reply(self, actor: Actor, ref: object) -> Iterator[ChunkResult]:
         try:
             reply: Opened | Reply = self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:

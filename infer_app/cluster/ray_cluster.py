@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from infer_app.errors import UsageError, lines_of
@@ -41,7 +42,7 @@ class ClusterSpec:
     actors: int = 0  # 0: as many as there is room for
     num_cpus: int = 0  # of an actor; 0: those of the smallest node
     num_gpus: float = 0.0  # of an actor
-    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    runtime_env: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Cluster:
         ]
         return sorted(found, key=lambda node: (node.num_cpus, node.address))
 
-    def on_each_node(self, function: Callable[..., T], *args: Any) -> dict[Node, T | Exception]:
+    def on_each_node(self, function: Callable[..., T], *args: object) -> dict[Node, T | Exception]:
         """Call the function on every node, and return its result, or the error, by node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -122,7 +123,7 @@ class Cluster:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _connect(self, spec: ClusterSpec, num_cpus: int) -> None:
-        common: dict[str, Any] = {
+        common: dict[str, object] = {
             "log_to_driver": False,
             "logging_level": logging.ERROR,
             "runtime_env": dict(spec.runtime_env) or None,
@@ -145,7 +146,7 @@ class Cluster:
                 **common,
             )
 
-    def _result(self, ref: Any) -> Any:
+    def _result(self, ref: object) -> Any:
         try:
             return self._ray.get(ref, timeout=NODE_TIMEOUT_S)
         except Exception as error:
@@ -178,7 +179,7 @@ def no_room(num_cpus: int, num_gpus: float, nodes: Sequence[Node]) -> tuple[str,
     )
 
 
-def import_ray() -> Any:
+def import_ray() -> ModuleType:
     """Import and return Ray. Raises UsageError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray started here sends no usage statistics
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default, which silences a warning
@@ -186,7 +187,8 @@ def import_ray() -> Any:
         import ray
     except ImportError as error:
         raise UsageError("Ray is not installed", "pip install 'infer_app[ray]'") from error
-    return ray
+    library: ModuleType = ray
+    return library
 
 
 def _end_at_once(node: Any) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Select, Table, delete, literal, null, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, literal, null, select, update
 
+from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.cross_database_source import as_relation
 from infer_app.database.listing.recorded_sources import SourceIdentity, read_sources
@@ -195,13 +196,13 @@ def _every_result(database: Database, model_id: str, *conditions: ColumnElement[
             yield Forgettable(results)
 
 
-def _keys(table: Table) -> Select[Any]:
+def _keys(table: Table) -> Query:
     is_rejection = table is rejections
     num_objects = null() if is_rejection else predictions.c.num_objects
     return select(table.c.image_id, table.c.model_id, num_objects, literal(is_rejection))
 
 
-def _read(connection: Connection, keys: Select[Any]) -> list[StoredResult]:
+def _read(connection: Connection, keys: Query) -> list[StoredResult]:
     return [StoredResult(*row) for row in connection.execute(keys)]
 
 

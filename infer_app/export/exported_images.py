@@ -96,7 +96,7 @@ class ModelVersions:
         return short_name(self.name, self.model_ids[0])
 
 
-def _kind(name: str, model_ids: Sequence[str], manifests: Mapping[str, Mapping[str, Any]]) -> str:
+def _kind(name: str, model_ids: Sequence[str], manifests: Mapping[str, Mapping[str, object]]) -> str:
     kinds: dict[str, str] = {}
     for model_id in model_ids:
         kinds.setdefault((kind_of(manifests[model_id]) or CLASSIFICATION), model_id)
@@ -182,7 +182,7 @@ def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersion
         yield from ((day.date, image) for image in found)
 
 
-def shown_labels(image: PredictedImage, thresholds: Mapping[str, float]) -> tuple[dict[str, Any], ...]:
+def shown_labels(image: PredictedImage, thresholds: Mapping[str, float]) -> tuple[dict[str, object], ...]:
     """Return what a classification lists for an image, label, index and score, at or above the thresholds."""
     details = image.output.details if image.output else {}
     listed = details.get("labels", details.get("top"))

@@ -49,7 +49,7 @@ def _labels(image: ExportedImage) -> Iterator[str]:
     yield from (one["label"] for one in image.labels)
 
 
-def _task(image: ExportedImage, export: Export) -> dict[str, Any]:
+def _task(image: ExportedImage, export: Export) -> dict[str, object]:
     result = _boxes(image) if export.has_objects else _choices(image)
     version = short_name(export.model.name, image.prediction.model_id)
     score = max((one["score"] for one in result), default=0.0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from infer_app.atomic_file import new_content
 from infer_app.database.figures.figures import RejectedImage
@@ -49,8 +48,8 @@ def _pieces(export: Export) -> Iterator[str]:
     yield f'],\n"detection_categories": {json.dumps(named)}}}\n'
 
 
-def _info(export: Export) -> dict[str, Any]:
-    info: dict[str, Any] = {"format_version": VERSION, "detector": export.model.shown_name}
+def _info(export: Export) -> dict[str, object]:
+    info: dict[str, object] = {"format_version": VERSION, "detector": export.model.shown_name}
     if ALL_LABELS in export.thresholds:
         info["detector_metadata"] = {"typical_detection_threshold": export.thresholds[ALL_LABELS]}
     return info
@@ -65,5 +64,5 @@ def _detections(image: ExportedImage, categories: Categories) -> str:
     )
 
 
-def _failure(rejected: RejectedImage, export: Export) -> dict[str, Any]:
+def _failure(rejected: RejectedImage, export: Export) -> dict[str, object]:
     return {"file": export.paths.find_or_shown(rejected.location), "failure": rejected.reason, "detections": None}

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from infer_app.atomic_file import new_content
 from infer_app.errors import UsageError
 from infer_app.export.exported_images import Export
 from infer_app.export.tables import Row, columns_of, read_rows
+
+Arrow: TypeAlias = Any  # a type or an array of pyarrow, which has no annotations
+Column: TypeAlias = tuple[Any, ...]
 
 GROUP_ROWS = 1 << 15  # in memory at a time, and a row group of the file
 _GROUP_NUMBERS = 1 << 22  # of vectors in a row group, at most
@@ -35,7 +39,7 @@ def write_parquet(path: Path, export: Export) -> None:
                 writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
-def _load_pyarrow() -> Any:
+def _load_pyarrow() -> tuple[ModuleType, ModuleType]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -49,7 +53,7 @@ def _dim(row: Row | None, names: tuple[str, ...]) -> int | None:
     return None if vector is None else len(vector)
 
 
-def _type(pa: Any, name: str, dim: int | None) -> Any:
+def _type(pa: ModuleType, name: str, dim: int | None) -> Arrow:
     if name in ("image_width", "image_height", "object", "class_index"):
         return pa.int32()
     if name in ("score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax"):
@@ -64,7 +68,7 @@ def _groups(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
         yield group
 
 
-def _array(pa: Any, column: tuple[Any, ...], type_: Any, dim: int | None) -> Any:
+def _array(pa: ModuleType, column: Column, type_: Arrow, dim: int | None) -> Arrow:
     if pa.types.is_fixed_size_list(type_):
         return _vectors(pa, column, type_, dim)
     if pa.types.is_string(type_):
@@ -72,7 +76,7 @@ def _array(pa: Any, column: tuple[Any, ...], type_: Any, dim: int | None) -> Any
     return pa.array(column, type_)
 
 
-def _vectors(pa: Any, column: tuple[Any, ...], type_: Any, dim: int | None) -> Any:
+def _vectors(pa: ModuleType, column: Column, type_: Arrow, dim: int | None) -> Arrow:
     if {len(vector) for vector in column if vector is not None} - {dim}:
         raise UsageError("the vectors have several lengths", "name one version of the model by --model")
     if any(vector is None for vector in column):
@@ -80,7 +84,7 @@ def _vectors(pa: Any, column: tuple[Any, ...], type_: Any, dim: int | None) -> A
     return pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate(column)), type=type_)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     """Return a text that Parquet can hold; `output` as JSON."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
-from typing import Any
 
 from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.pending_images import PendingDays
@@ -49,7 +48,7 @@ class ModelResult:
     def num_older(self) -> int:
         return self.older.num_images if self.older else 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         more = {
             "exit_code": self.exit_code,
             "lookback": [report.to_json() for report in self.reports[:-1]],
@@ -74,7 +73,7 @@ class FailedModel:
     def outcome(self) -> ModelOutcome:
         return ModelOutcome(self.name, self.error.exit_code)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         reason = {"error": str(self.error), "hint": self.error.hint}
         return {"model": self.name, "exit_code": self.error.exit_code} | reason
 
@@ -94,7 +93,7 @@ class RunSummary:
         codes = [result.exit_code for result in self.results]
         return most_severe(codes + [failure.error.exit_code for failure in self.failures])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return what `infer run --json` prints: the first model's figures, and all models if there are several."""
         models = [result.to_json() for result in self.results] + [failure.to_json() for failure in self.failures]
         several = {"models": models} if len(models) > 1 else {}

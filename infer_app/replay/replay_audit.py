@@ -7,7 +7,6 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from infer_app.database.listing.source import find_locations
 from infer_app.database.project_database import ProjectDatabase
@@ -102,7 +101,7 @@ class ReplayAudit:
         is_all = self.num_compared == self.num_rows
         return 0.0 if is_all else float(1 - (1 - CONFIDENCE) ** (1 / self.num_compared))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "num_rows": self.num_rows,
             "num_chosen": self.num_chosen,

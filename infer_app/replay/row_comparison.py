@@ -87,7 +87,7 @@ class RowComparison:
                     return f"an object {one.label!r} with score {one.score:.3f} {how}, or with another box or score"
         return None
 
-    def _classes(self, row: Mapping[str, Any], now: Output) -> str | None:
+    def _classes(self, row: Mapping[str, object], now: Output) -> str | None:
         """Compare the best class and all that are listed; of classes that score alike another may be the best."""
         assert now.label is not None
         assert now.score is not None
@@ -120,7 +120,7 @@ def _is_near(one: Any, other: Any, margin: float) -> bool:
     return one is other is None or (None not in (one, other) and abs(one - other) <= margin)
 
 
-def _number(score: Any) -> str:
+def _number(score: object) -> str:
     return "without a score" if score is None else f"{score:.4g}"
 
 

@@ -110,7 +110,7 @@ def render_index(rows: Sequence[IndexRow], made_at: str) -> str:
     return _render("index.html", rows=rows, made_at=made_at, top=top, report_command=command)
 
 
-def _render(template: str, **context: Any) -> str:
+def _render(template: str, **context: object) -> str:
     style = (TEMPLATES / "style.css").read_text()
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),

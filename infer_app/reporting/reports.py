@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
 from infer_app.answers.day_report import DayReport, gather
 from infer_app.answers.timeline import read_timeline
@@ -48,7 +47,7 @@ class WrittenReport:
     html: Path
     data: Path
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "model": self.report.model,
             "state": self.report.state,

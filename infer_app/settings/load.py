@@ -20,7 +20,7 @@ from infer_app.settings.masks import mask_address, mask_url
 from infer_app.settings.sections import Settings
 from infer_app.settings.settings_sources import KEYS, VariablesSource, check_removed, did_you_mean, open_file
 
-Flags = Mapping[str, Mapping[str, Any]]  # section -> key -> value
+Flags = Mapping[str, Mapping[str, object]]  # section -> key -> value
 DEFAULT_CONFIG = Path("infer.toml")
 READ_TIMEOUT_SHARE = 0.9  # of the time limit: a read must end before, because a worker that reaches the limit is killed
 _PRECEDENCE = {"environment": 1, "flag": 2}  # the file has 0
@@ -204,7 +204,7 @@ class LoadedSettings(Settings, BaseSettings):
         except RuntimeError:  # ~user of nobody
             raise UsageError(f"{path}: there is no such user", "write the folder in full, or ./~ for a name") from None
 
-    def flattened(self) -> Iterator[tuple[str, Any, str]]:
+    def flattened(self) -> Iterator[tuple[str, object, str]]:
         """Yield (key, value, origin) of every setting, with secrets masked."""
         for dotted in KEYS:
             section, _, key = dotted.partition(".")

@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
 
@@ -32,7 +31,7 @@ class VariablesSource(EnvSettingsSource):
         super().__init__(settings_cls)
         self.env_vars = {name.lower(): text for name, text in os.environ.items() if _is_setting(name)}
 
-    def __call__(self) -> dict[str, Any]:
+    def __call__(self) -> dict[str, object]:
         return {
             section: {key: _split(f"{section}.{key}", text) for key, text in table.items()}
             for section, table in super().__call__().items()

@@ -98,20 +98,20 @@ def _formatter(style: str, is_terminal: bool) -> logging.Formatter:
     )
 
 
-def _add_extra(_: Any, __: str, line: EventDict) -> EventDict:
+def _add_extra(_: object, __: str, line: EventDict) -> EventDict:
     """Add what was passed as `extra`, but not what a record factory or another handler's formatter adds."""
     not_extra = {*logging.makeLogRecord({}).__dict__, *FORMATTER_ATTRIBUTES}
     return {**line, **{name: value for name, value in line["_record"].__dict__.items() if name not in not_extra}}
 
 
-def _only_text_keys(_: Any, __: str, line: EventDict) -> EventDict:
+def _only_text_keys(_: object, __: str, line: EventDict) -> EventDict:
     ids = line.get("model_id", "")
     models = zip(line.get("model", "").split(", "), ids.split(", "), strict=False)
     named = {"model": ", ".join(f"{name}@{model_id[:SHORT_ID]}" for name, model_id in models)} if ids else {}
     return {key: line[key] for key in TEXT_KEYS if key in line} | named
 
 
-def _first_keys_first(_: Any, __: str, line: EventDict) -> EventDict:
+def _first_keys_first(_: object, __: str, line: EventDict) -> EventDict:
     return {**{key: line[key] for key in FIRST_JSON_KEYS if key in line}, **line}
 
 

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from http.client import HTTPException
-from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -115,7 +114,7 @@ def event_url(url: str, event: str) -> str:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         return None
 
 

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from infer_app.domain import ChunkResult
 from infer_app.telemetry.stage_clock import STAGES, WAITING_STAGES, StageClock
@@ -70,7 +69,7 @@ class Tally:
         """Return the milliseconds per image that each stage waited for the database or for storage."""
         return self._sum(WAITING_STAGES, Costs.wait_ms)
 
-    def nodes(self) -> dict[str, dict[str, Any]]:
+    def nodes(self) -> dict[str, dict[str, object]]:
         """Return images, rate and CPU milliseconds per image of each node of a cluster."""
         return {
             node: {

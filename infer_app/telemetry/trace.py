@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from infer_app.domain import Span
 from infer_app.errors import UsageError
@@ -59,7 +58,7 @@ class Trace:
             self._give_up(error)
         self._part.unlink(missing_ok=True)
 
-    def _event(self, pid: int, span: Span) -> dict[str, Any]:
+    def _event(self, pid: int, span: Span) -> dict[str, object]:
         return {
             "name": span.stage,
             "ph": "X",
@@ -70,7 +69,7 @@ class Trace:
             "args": {"images": span.image_ids, "cpu_ms": round(1e3 * span.cpu_s, 3)},
         }
 
-    def _append(self, events: Sequence[dict[str, Any]]) -> None:
+    def _append(self, events: Sequence[dict[str, object]]) -> None:
         if events:
             self._write(",\n" + _lines(events))
 
@@ -88,11 +87,11 @@ class Trace:
         log.warning("no trace: %s: %s", self._path, error.strerror)
 
 
-def _lines(events: Sequence[dict[str, Any]]) -> str:
+def _lines(events: Sequence[dict[str, object]]) -> str:
     return ",\n".join(map(json.dumps, events))
 
 
-def _names(pid: int, name: str, order: int) -> list[dict[str, Any]]:
+def _names(pid: int, name: str, order: int) -> list[dict[str, object]]:
     """Return the metadata events that name a process and its one thread, sorted by `order`."""
     event = {"ph": "M", "pid": pid, "tid": pid}
     return [

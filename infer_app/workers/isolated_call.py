@@ -45,7 +45,7 @@ def iterate_in_process(
 
 
 def _results(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     args: tuple[object, ...],
     is_iterable: bool,
     timeout_s: float,
@@ -77,7 +77,7 @@ def _wait(receiver: Connection, name: str, timeout_s: float, check: Callable[[],
             raise NoAnswer(f"{name}: no answer within {timeout_s:g} s", "does the model hang?")
 
 
-def _receive(receiver: Connection, name: str) -> tuple[tuple[Any, ...], Exception | None]:
+def _receive(receiver: Connection, name: str) -> tuple[tuple[object, ...], Exception | None]:
     try:
         results, error = pickle.loads(receiver.recv_bytes())
     except EOFError:

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection as mp_connection
-from typing import Any
 
 from infer_app.domain import Chunk, ChunkResult, Loaded
 from infer_app.errors import ModelError
@@ -46,7 +45,7 @@ class Stage:
     """One kind of worker process of a pool."""
 
     name: str  # load or predict
-    openers: Sequence[OpenHandler[Any]]  # one for each worker; they differ by the device where there are several
+    openers: Sequence[OpenHandler[object]]  # one for each worker; they differ by the device where there are several
 
 
 class _StageWorkers:

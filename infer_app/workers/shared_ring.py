@@ -73,7 +73,7 @@ class Ring:
         self._fd, self._shape = fd, shape
         self._pixels = np.frombuffer(mmap.mmap(fd, 0), np.uint8).reshape(shape)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"fd": DupFd(self._fd), "shape": self._shape}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

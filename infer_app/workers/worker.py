@@ -25,7 +25,7 @@ MODEL_TIMEOUT_FACTOR = 10  # multiple of an image's time limit for the model, wh
 class Worker:
     """A worker process with the tasks that it was given, oldest first."""
 
-    def __init__(self, open_handler: OpenHandler[Any]) -> None:
+    def __init__(self, open_handler: OpenHandler[object]) -> None:
         self.open_handler = open_handler
         self.heartbeat = Heartbeat.create(context())
         self.pipe, theirs = context().Pipe()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from infer_app.domain import Chunk
 from infer_app.errors import DeviceLost, InferError, as_known
@@ -87,7 +87,7 @@ class Done(Generic[R]):
     result: R
 
 
-def work(pipe: Connection, memory: Any, open_handler: OpenHandler[R], log_level: int) -> None:
+def work(pipe: Connection, memory: object, open_handler: OpenHandler[R], log_level: int) -> None:
     """Run a worker process until its pipe ends; signals that a terminal or systemd send are ignored."""
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):

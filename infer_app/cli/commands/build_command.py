@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -165,6 +164,6 @@ class BuildOptions:
     config: Config = None
     given: frozenset[str] = frozenset()  # names of the options that the user gave
 
-    def given_values(self) -> dict[str, Any]:
+    def given_values(self) -> dict[str, object]:
         """Return the options that the user gave by name, also those that equal their default."""
         return {name: getattr(self, name) for name in self.given}

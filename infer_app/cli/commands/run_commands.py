@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
 from infer_app.cli.terminal.groups import app
@@ -67,7 +66,7 @@ class DaysOptions:
     as_json: Json = False
     config: Config = None
 
-    def settings(self) -> dict[str, dict[str, Any]]:
+    def settings(self) -> dict[str, dict[str, object]]:
         """Return the settings that the options override, by section and key; None overrides nothing."""
         names = ("max_rejected", "variant", "precision", "workers", "wait")
         run = {"models": self.model or None} | {name: getattr(self, name) for name in names}
@@ -96,7 +95,7 @@ class RunOptions(DaysOptions):
     trace: Path | None = option("PATH", "Write what each process did when to this file, for Perfetto.")
     report: bool = flag("--report", "Write the day's report at the end.")
 
-    def settings(self) -> dict[str, dict[str, Any]]:
+    def settings(self) -> dict[str, dict[str, object]]:
         common = super().settings()
         run = {"lookback": self.lookback, "executor": self.executor, "device": self.device}
         return common | {"run": common["run"] | run, "ray": {"address": self.ray_address}}
@@ -109,6 +108,6 @@ class BackfillOptions(DaysOptions):
     first: str = option("DATE", "The first day.", "--from", default=REQUIRED)
     last: str = option("DATE", "The last day.", "--to", default=REQUIRED)
 
-    def settings(self) -> dict[str, dict[str, Any]]:
+    def settings(self) -> dict[str, dict[str, object]]:
         common = super().settings()
         return common | {"run": common["run"] | {"lookback": 0}}

@@ -34,7 +34,7 @@ def show_changed(date: str | None, as_csv: bool, as_json: bool, config: Path | N
             _print(rows, f" --date {day}" if day else "")
 
 
-def _row(image: ChangedImage, zone: str) -> dict[str, Any]:
+def _row(image: ChangedImage, zone: str) -> dict[str, object]:
     row = asdict(image) | {"date": image.time.astimezone(find_zone(zone)).date(), "state": image.state}
     return shown({name: row[name] for name in FIELDS})
 

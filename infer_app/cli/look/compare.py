@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from infer_app.answers.comparison import Comparison, compare_versions
 from infer_app.cli.terminal.output import show_table
@@ -79,7 +78,7 @@ def _print_objects(found: Comparison, limit: int) -> None:
     _print_images(found, {"image_id": "id", "location": "image"} | sides)
 
 
-def _label_cells(label: str, counts: Mapping[str, Any]) -> tuple[str, ...]:
+def _label_cells(label: str, counts: Mapping[str, object]) -> tuple[str, ...]:
     numbers = [f"{counts[key]:,}" for key in ("matched", "only_a", "only_b")]
     means = [counts["mean_iou"], counts["mean_score_difference"]]
     return label, *numbers, *("" if mean is None else f"{mean:.3f}" for mean in means)

@@ -45,7 +45,7 @@ def show_image(options: ExplainOptions) -> int:
     return most_severe([one.exit_code for one in replays if one])
 
 
-def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]:
+def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, object]:
     file = found.file
     return {
         "image_id": found.image_id,
@@ -81,11 +81,11 @@ def _prediction(row: dict[str, Any] | None) -> dict[str, Any] | None:
     return kept | variant_facts(row["variant"]) | {"objects": found}
 
 
-def _object(row: dict[str, Any], one: StoredObject) -> dict[str, Any]:
+def _object(row: dict[str, object], one: StoredObject) -> dict[str, object]:
     return {**one.found._asdict(), "shown": one.is_shown, "pixels": _pixels(row, one.found)}
 
 
-def _pixels(row: dict[str, Any], found: DetectedObject) -> dict[str, float] | None:
+def _pixels(row: dict[str, object], found: DetectedObject) -> dict[str, float] | None:
     """Return the box in pixels of the upright picture, or None if its size is unknown."""
     if row["width"] is None:
         return None

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.database.figures.detections import PredictedImage
@@ -107,7 +106,7 @@ def _paths(loaded: LoadedSettings, folder: Path | None) -> ImagePaths:
     return ImagePaths(None if folder is None else str(folder), loaded.path_map)
 
 
-def _numbers(options: ExportOptions | SampleOptions, export: Export) -> dict[str, Any]:
+def _numbers(options: ExportOptions | SampleOptions, export: Export) -> dict[str, object]:
     counts = export.counts
     return {
         "file": str(options.to),

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from infer_app.answers.missing_prediction import Cause, explain_days
 from infer_app.answers.pending_list import PendingList
@@ -23,7 +22,7 @@ from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import one_line, printable
 from infer_app.telemetry.printed_options import printed_options
 
-Row = dict[str, Any]
+Row = dict[str, object]
 IMAGE_FIELDS = ("image_id", "location", "time", "model", "model_id", "state", "why", "message", "fix", "command")
 DAY_FIELDS = ("date", "model", "model_id", "pending", "retried", "why", "message", "fix", "command")
 

@@ -6,7 +6,6 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
@@ -48,7 +47,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
         print(f"attention: {text}")
 
 
-def _to_json(row: DayRow) -> dict[str, Any]:
+def _to_json(row: DayRow) -> dict[str, object]:
     return {
         "date": str(row.day),
         "model": row.model,

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from infer_app.answers.named_model import NamedModel, hint_of_known
 from infer_app.cli.terminal.output import show_table
@@ -134,7 +133,7 @@ def _print_change(model: NamedModel, change: ThresholdChange, as_json: bool) -> 
         print(one_line(note))
 
 
-def _as_json(model: NamedModel, thresholds: Mapping[str, float]) -> dict[str, Any]:
+def _as_json(model: NamedModel, thresholds: Mapping[str, float]) -> dict[str, object]:
     return {
         "model": model.name,
         "default": thresholds.get(ALL_LABELS),

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from infer_app.database.audits.row_audit import audit_rows
 from infer_app.database.project_database import ProjectDatabase, open_project_database
@@ -35,7 +34,7 @@ class VerifiedCounts:
     problems: list[str]
     in_use: bool = True  # the version in use of its name
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "model": self.model,
             "model_id": self.model_id,

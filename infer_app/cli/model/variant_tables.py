@@ -120,7 +120,7 @@ def _parity_cells(images: str, parity: dict[str, Any], output_kind: str) -> tupl
     )
 
 
-def _kept(parity: dict[str, Any], output_kind: str) -> str:
+def _kept(parity: dict[str, object], output_kind: str) -> str:
     if output_kind != "detection":
         return f"{parity['label_agreement']:.1%}"
     if "object_agreement" not in parity:

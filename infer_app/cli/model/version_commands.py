@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from infer_app.cli.model.model import has_project, models_folder, print_progress
 from infer_app.cli.model.run_after_build import command_line, what_settings_say
@@ -195,7 +194,7 @@ def _read_records(config: Path | None) -> tuple[list[RecordedVersion], dict[str,
         return [], {}
 
 
-def _usage(one: RecordedVersion | None, counts: dict[str, int]) -> dict[str, Any]:
+def _usage(one: RecordedVersion | None, counts: dict[str, int]) -> dict[str, object]:
     since = one.in_use_since if one else None
     until = one.used_until if one else None
     return {

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from infer_app import __version__
 from infer_app.atomic_file import replace_file
@@ -42,7 +41,7 @@ class RunSession:
     models: Sequence[str] = ()
     exit_code: int | None = None
     outcomes: Sequence[ModelOutcome] = ()
-    result: dict[str, Any] = field(default_factory=dict)  # as --json prints it
+    result: dict[str, object] = field(default_factory=dict)  # as --json prints it
     line: str = ""  # the same as one line of text
     began: float = field(default_factory=time.monotonic)
 
@@ -58,7 +57,7 @@ class RunSession:
         values = (__version__, f"{days[-1]}{more}", ", ".join(self.models), shown_url)
         log.info("infer_app %s begins: %s, model %s, database %s", *values)
 
-    def end(self, result: dict[str, Any], outcomes: Sequence[ModelOutcome], exit_code: int) -> None:
+    def end(self, result: dict[str, object], outcomes: Sequence[ModelOutcome], exit_code: int) -> None:
         self.result, self.outcomes, self.exit_code = result, outcomes, exit_code
         models = "; ".join(map(_outcome_as_text, outcomes))
         self.line = f"exit code {exit_code} after {duration(self.seconds)}: {models}"
@@ -188,7 +187,7 @@ def _outcome_as_text(outcome: ModelOutcome) -> str:
     return f"{outcome.model} {counts}, {longest.images_per_second:,.0f} images/s{possible}{remarks}"
 
 
-def _figures(outcome: ModelOutcome) -> dict[str, Any]:
+def _figures(outcome: ModelOutcome) -> dict[str, object]:
     """Return the outcome under the keys of --json."""
     longest = outcome.longest
     return {

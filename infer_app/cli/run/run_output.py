@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from infer_app.answers.next_run import backfill_command
 from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
@@ -43,7 +42,7 @@ class RunOutput:
     options: DaysOptions
     registration: Registration | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         registered = self.registration and self.registration.to_json()
         return self.summary.to_json() | {"registered": registered, "attention": list(self._attention())}
 

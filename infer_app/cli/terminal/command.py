@@ -33,7 +33,7 @@ def argument(metavar: str, text: str, default: Any = REQUIRED) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def command(
-    group: App, name: str, function: str, *, as_record: bool = False, starts_workers: bool = False, **settings: Any
+    group: App, name: str, function: str, *, as_record: bool = False, starts_workers: bool = False, **settings: object
 ) -> Callable[[type[T]], type[T]]:
     """Make a class of options the command `name` of a group, done by `function`, such as `look.status:show_status`.
 
@@ -46,7 +46,7 @@ def command(
     def register(options: type[T]) -> type[T]:
         record = dataclass(frozen=True, kw_only=True)(options)
 
-        def call(context: typer.Context, **values: Any) -> None:
+        def call(context: typer.Context, **values: object) -> None:
             if starts_workers:
                 import_module("infer_app.workers.fork_server").start_early()
             given = {name: _given_options(context) for name in _unlisted(record)}

@@ -45,7 +45,7 @@ class WholeSummaries(TyperGroup):
             refuse_removed(" ".join([*_words(ctx), args[0]]))
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: object, formatter: object) -> None:
         self._list_commands("Commands", list(self.commands), formatter)
 
     def _list_commands(self, heading: str, names: Iterable[str], formatter: Any) -> None:
@@ -57,7 +57,7 @@ class WholeSummaries(TyperGroup):
 class GroupedHelp(WholeSummaries):
     """List each command under the heading of its rich_help_panel."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: object, formatter: object) -> None:
         for group in GROUPS:
             commands = self.commands.items()
             names = [name for name, command in commands if getattr(command, "rich_help_panel", None) == group]

@@ -17,11 +17,11 @@ def _option(metavar: str | None, text: str, *flags: str, **more: Any) -> Any:
     return typer.Option(*flags, metavar=metavar, help=text, **more)
 
 
-def _model(text: str) -> Any:
+def _model(text: str) -> object:
     return _option("NAME[@ID]", text, "--model", "-m")
 
 
-def any_date(default: str) -> Any:
+def any_date(default: str) -> object:
     """Return the option --date of a command that also works without a day; `default` says what it does then."""
     return _option("DATE", f"{DAY}  [default: {default}]", "--date", "-d")
 

@@ -40,12 +40,12 @@ def shown(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _plain(key, value) for key, value in row.items()}
 
 
-def print_csv(rows: Iterable[Mapping[str, Any]], fields: Sequence[str]) -> None:
+def print_csv(rows: Iterable[Mapping[str, object]], fields: Sequence[str]) -> None:
     sys.stdout.write(csv_line(fields))
     sys.stdout.writelines(csv_line(map(row.get, fields)) for row in rows)
 
 
-def print_json_list(head: Mapping[str, Any], key: str, rows: Iterator[Mapping[str, Any]]) -> None:
+def print_json_list(head: Mapping[str, object], key: str, rows: Iterator[Mapping[str, object]]) -> None:
     """Print one object, row by row: a day may have more rows than fit in memory."""
     lines = (json.dumps(row) for row in rows)
     first = next(lines, "")  # before anything is written: an error here prints its own JSON object
@@ -60,7 +60,7 @@ def print_more(number: int) -> None:
         print(f"and {number:,} more: --csv or --json gives all of them")
 
 
-def _plain(key: str, value: Any) -> Any:
+def _plain(key: str, value: object) -> object:
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC).isoformat()  # our tables hold UTC without a zone
     if isinstance(value, date):

@@ -9,13 +9,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
-    Select,
     Table,
     and_,
     func,
@@ -25,7 +24,7 @@ from sqlalchemy import (
     select,
 )
 
-from infer_app.database.engine.column_types import AsText, UtcNow
+from infer_app.database.engine.column_types import AsText, Query, UtcNow
 from infer_app.database.results.conditions import count_each
 from infer_app.database.results.model_versions import kind_of
 from infer_app.database.results.runs import LEASE_S, is_alive
@@ -169,7 +168,7 @@ def _unknown_labels(connection: Connection, kinds: _Kinds) -> Iterator[str]:
     """Yield a message for predictions, and one for objects, whose labels their models have not."""
     label = AsText(predictions.c.label)  # by bytes: MariaDB would take `Cat` for `cat`
     of_classifiers = predictions.c.model_id.in_(kinds.classifiers), predictions.c.label.is_not(None)
-    groups: dict[tuple[str, str], Select[Any]] = {
+    groups: dict[tuple[str, str], Query] = {
         ("prediction", "with a label that its model has not"): select(
             predictions.c.model_id, label, literal_column("-1"), func.count(), func.min(predictions.c.image_id)
         )

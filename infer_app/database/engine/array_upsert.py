@@ -19,7 +19,6 @@ from sqlalchemy import (
     Dialect,
     Double,
     Integer,
-    Select,
     String,
     Table,
     bindparam,
@@ -32,7 +31,7 @@ from sqlalchemy.sql.dml import Insert
 from sqlalchemy.types import TypeEngine
 
 from infer_app.database.engine.bulk import DriverValues, TooLong, check_kept
-from infer_app.database.engine.column_types import EncodedJSON, Vector
+from infer_app.database.engine.column_types import EncodedJSON, Query, Vector
 
 MAX_MESSAGE_BYTES = 1_000_000_000  # PostgreSQL closes the connection at 1 GiB, as if it were down
 _LENGTH = struct.Struct(">i")
@@ -71,7 +70,7 @@ class ArrayUpsert:
         self,
         dialect: Dialect,
         table: Table,
-        upsert: Callable[[Sequence[str], Select[Any]], Insert],
+        upsert: Callable[[Sequence[str], Query], Insert],
         vector_type: str | None,
     ) -> None:
         self._dialect = dialect
@@ -81,7 +80,9 @@ class ArrayUpsert:
         self._values = DriverValues(dialect, table)
         self._statements: dict[tuple[str, ...], str] = {}
 
-    def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
+    def write(
+        self, connection: Connection, columns: Mapping[str, Sequence[object]], shared: Mapping[str, object]
+    ) -> None:
         num_rows = len(next(iter(columns.values())))
         given = self._values.of_all_rows(shared)
         statement = self._statement(tuple(columns), tuple(shared))
@@ -97,7 +98,7 @@ class ArrayUpsert:
             known = self._statements[*names, *shared] = statement.compile(dialect=self._dialect).string
         return known
 
-    def _rows(self, names: Sequence[str], shared: Sequence[str]) -> Select[Any]:
+    def _rows(self, names: Sequence[str], shared: Sequence[str]) -> Query:
         """Return a SELECT that turns the arrays of `names` into rows, followed by the shared values.
 
         Arrays unnested in the select list are read in step. In FROM each would first be materialised as a table.
@@ -134,7 +135,7 @@ class BinaryArray(bytes):
     """An encoded array, which psycopg sends unchanged by the dumper registered in `postgres_connection.py`."""
 
 
-def binary_array(values: Sequence[Any], element: Element) -> BinaryArray:
+def binary_array(values: Sequence[object], element: Element) -> BinaryArray:
     """Encode the values as an array of one dimension that starts at index 1; None becomes NULL.
 
     Raises UnicodeEncodeError for text with surrogates.
@@ -153,7 +154,7 @@ def binary_array(values: Sequence[Any], element: Element) -> BinaryArray:
     return BinaryArray(b"".join(parts))
 
 
-def _numbers(values: Sequence[Any], code: str) -> bytearray:
+def _numbers(values: Sequence[object], code: str) -> bytearray:
     """Return the numbers, each after its length, with no work in Python for each of them."""
     size = struct.calcsize(f">{code}")
     packed = struct.pack(f">{len(values)}{code}", *values)

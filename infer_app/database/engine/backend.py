@@ -7,12 +7,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Dialect, Engine, Inspector, Select, Table, func
+from sqlalchemy import ColumnElement, Connection, Dialect, Engine, Inspector, Table, func
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 from sqlalchemy.sql.dml import Insert
 
 from infer_app.database.engine.bulk import BatchDelete, BulkDelete, BulkUpsert, Merges, RowUpsert
+from infer_app.database.engine.column_types import Query
 
 HINT_SERVER = "is the server running, and are host, port, database, user and password of the URL right?"
 
@@ -79,7 +80,7 @@ class Backend:
         return None
 
     def upsert(
-        self, table: Table, merges: Merges | None = None, names: Sequence[str] = (), rows: Select[Any] | None = None
+        self, table: Table, merges: Merges | None = None, names: Sequence[str] = (), rows: Query | None = None
     ) -> Insert:
         """Return an insert that overwrites the row with the same primary key.
 
@@ -120,7 +121,7 @@ class Backend:
     def plan_for_pages(self, connection: Connection) -> None:
         """Make the planner use indexes until the transaction ends, if it would rely on outdated statistics."""
 
-    def join_as_listed(self, statement: Select[Any]) -> Select[Any]:
+    def join_as_listed(self, statement: Query) -> Query:
         """Return a statement whose tables are joined in their order, if the planner would choose a slow one."""
         return statement
 

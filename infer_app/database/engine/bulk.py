@@ -11,7 +11,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 IDS_PER_STATEMENT = 500  # where each id is a parameter
 
-Merges = Mapping[str, Callable[[Any], Any]]
+Merges = Mapping[str, Callable[[object], object]]
 
 
 class NotWritten(Exception):
@@ -29,7 +29,9 @@ class Dropped(NotWritten):
 class BulkUpsert(Protocol):
     """Upserts rows of one table. Values are passed by column: sequences, and single values that all rows share."""
 
-    def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
+    def write(
+        self, connection: Connection, columns: Mapping[str, Sequence[object]], shared: Mapping[str, object]
+    ) -> None:
         """Write the rows. Sequences have one length, and keys must be unique.
 
         Raises StatementError, UnicodeEncodeError or NotWritten.
@@ -51,12 +53,12 @@ class DriverValues:
             column.name: column.type.dialect_impl(dialect).bind_processor(dialect) for column in table.columns
         }
 
-    def of(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
+    def of(self, name: str, values: Sequence[object]) -> Sequence[object]:
         """Return the values of a column."""
         processor = self._processors[name]
         return values if processor is None else [processor(value) for value in values]
 
-    def of_all_rows(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+    def of_all_rows(self, shared: Mapping[str, object]) -> dict[str, object]:
         """Return the values that all rows share, by column."""
         return {name: self.of(name, [value])[0] for name, value in shared.items()}
 
@@ -64,11 +66,13 @@ class DriverValues:
 class RowUpsert:
     """Sends rows of the driver's own types. PyMySQL combines them into one statement, which may hold no parameters."""
 
-    def __init__(self, dialect: Dialect, table: Table, statement: Any) -> None:
+    def __init__(self, dialect: Dialect, table: Table, statement: object) -> None:
         self._values = DriverValues(dialect, table)
         self._by_row = compile_once(statement, dialect)
 
-    def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
+    def write(
+        self, connection: Connection, columns: Mapping[str, Sequence[object]], shared: Mapping[str, object]
+    ) -> None:
         num_rows = len(next(iter(columns.values())))
         given = self._values.of_all_rows(shared)
         differing = {name: self._values.of(name, values) for name, values in columns.items()}
@@ -117,9 +121,11 @@ def compile_once(statement: Any, dialect: Dialect) -> SQLCompiler:
     return compiled
 
 
-def driver_rows(compiled: SQLCompiler, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> list[Any]:
+def driver_rows(
+    compiled: SQLCompiler, columns: Mapping[str, Sequence[object]], shared: Mapping[str, object]
+) -> list[object]:
     """Return rows as tuples in the order of the statement's placeholders, or as dicts by their names."""
-    values: dict[str, Iterable[Any]] = {**columns, **{name: repeat(value) for name, value in shared.items()}}
+    values: dict[str, Iterable[object]] = {**columns, **{name: repeat(value) for name, value in shared.items()}}
     names = compiled.positiontup or tuple(values)
     rows = zip(*(values[name] for name in names), strict=False)  # `repeat` is infinite
     return list(rows) if compiled.positional else [dict(zip(names, row, strict=True)) for row in rows]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import JSON, Boolean, ColumnElement, DateTime, Dialect, LargeBinary, String, TypeDecorator
+from sqlalchemy import JSON, Boolean, ColumnElement, DateTime, Dialect, LargeBinary, Select, String, TypeDecorator
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 FAMILY = ("mysql", "mariadb")
+Query: TypeAlias = Select[*tuple[Any, ...]]  # whose rows are read by the names of their columns
 MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
 
 # MariaDB's default type rounds to whole seconds, which could move an image into the next day.
@@ -50,7 +51,7 @@ class Vector(TypeDecorator[bytes]):
     impl = LargeBinary
     cache_ok = True
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], bytes | None]:
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[object], bytes | None]:
         return _to_bytes
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Dialect, Engine, Select, Table, create_engine, event
+from sqlalchemy import Dialect, Engine, Table, create_engine, event
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -22,6 +22,7 @@ from infer_app.database.engine.column_types import (
     AsText,
     Exact,
     HoursAfter,
+    Query,
     SameLocation,
     UtcNow,
     is_same,
@@ -82,7 +83,7 @@ class MySQL(Backend):
         return super().is_statement_error(error) or self.code_of(error) == UNKNOWN_COLUMN
 
     def upsert(
-        self, table: Table, merges: Merges | None = None, names: Sequence[str] = (), rows: Select[Any] | None = None
+        self, table: Table, merges: Merges | None = None, names: Sequence[str] = (), rows: Query | None = None
     ) -> Insert:
         merges = merges or {}
         statement = mysql.insert(table)
@@ -96,7 +97,7 @@ class MySQL(Backend):
         # Not INSERT IGNORE, which would also turn errors of rows that can't be written into warnings.
         return mysql.insert(table).on_duplicate_key_update({key: table.c[key]})
 
-    def join_as_listed(self, statement: Select[Any]) -> Select[Any]:
+    def join_as_listed(self, statement: Query) -> Query:
         for dialect in FAMILY:
             statement = statement.prefix_with("STRAIGHT_JOIN", dialect=dialect)
         return statement
@@ -115,7 +116,7 @@ def _exact(type_: Exact, compiler: Any, **_: Any) -> str:
 
 
 @compiles(UtcNow, *FAMILY)
-def _utc_now_mariadb(element: UtcNow, compiler: Any, **_: Any) -> str:
+def _utc_now_mariadb(element: UtcNow, compiler: object, **_: object) -> str:
     return "UTC_TIMESTAMP(6)"
 
 

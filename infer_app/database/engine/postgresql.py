@@ -131,7 +131,7 @@ def _same_location_postgres(element: SameLocation, compiler: Any, **options: Any
 
 
 @compiles(UtcNow, "postgresql")
-def _utc_now(element: UtcNow, compiler: Any, **_: Any) -> str:
+def _utc_now(element: UtcNow, compiler: object, **_: object) -> str:
     return "(clock_timestamp() AT TIME ZONE 'UTC')"
 
 

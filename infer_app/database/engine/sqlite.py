@@ -90,7 +90,7 @@ class SQLite(Backend):
 
 
 @compiles(UtcNow, "sqlite")
-def _utc_now_sqlite(element: UtcNow, compiler: Any, **_: Any) -> str:
+def _utc_now_sqlite(element: UtcNow, compiler: object, **_: object) -> str:
     return "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')"  # in the format that SQLAlchemy writes
 
 

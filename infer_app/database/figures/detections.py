@@ -9,8 +9,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Select, Subquery, Table, and_, select
+from sqlalchemy import ColumnElement, FromClause, Subquery, Table, and_, select
 
+from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database
 from infer_app.database.figures.figures import RejectedImage
 from infer_app.database.listing.source import Source
@@ -88,7 +89,7 @@ def _read_images(
     columns = [predictions.c[name] for name in (*_PREDICTION, *(() if has_objects else _OUTPUT))]
     columns += OBJECT_COLUMNS if has_objects else []
 
-    def rows_of(images: Subquery) -> Select[Any]:
+    def rows_of(images: Subquery) -> Query:
         joined = _join_versions(images, predictions, model_ids)
         order = [images.c[2], images.c[0], predictions.c.model_id]
         if has_objects:
@@ -109,7 +110,7 @@ def read_rejected_images(database: Database, source: Source, days: Day, *model_i
     """Yield the images that were rejected and that no version has predicted, in order of (time, id)."""
     columns = [rejections.c[name] for name in ("model_id", "reason", "stage", "detail", "attempts")]
 
-    def rows_of(images: Subquery) -> Select[Any]:
+    def rows_of(images: Subquery) -> Query:
         joined = _join_versions(images, rejections, model_ids)
         wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
         unpredicted = wanted.where(*(~has_prediction(ListedPicture.of(images), model_id) for model_id in model_ids))

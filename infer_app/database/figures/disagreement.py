@@ -6,11 +6,10 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Select, Subquery, and_, case, func, select
+from sqlalchemy import ColumnElement, FromClause, Subquery, and_, case, func, select
 
-from infer_app.database.engine.column_types import AsText
+from infer_app.database.engine.column_types import AsText, Query
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.source_queries import SourceQueries, stream_rows
@@ -86,7 +85,7 @@ class Disagreement(SourceQueries):
                 found = sorted(found, key=lambda item: (-item[0], item[1].image_id))[:limit]
         return [pair for _, pair in found]
 
-    def pairs(self) -> Iterator[dict[str, Any]]:
+    def pairs(self) -> Iterator[dict[str, object]]:
         """Yield image_id, location, and score, output, vector and vector_dtype of both models, named with _a and _b."""
         columns = [
             side.c[name].label(f"{name}_{suffix}")
@@ -94,7 +93,7 @@ class Disagreement(SourceQueries):
             for name in ("score", "output", "vector", "vector_dtype")
         ]
 
-        def rows_of(images: Subquery) -> Select[Any]:
+        def rows_of(images: Subquery) -> Query:
             wanted = select(images.c[3].label("image_id"), images.c[1].label("location"), *columns)
             return wanted.select_from(self._joined(images))
 

@@ -12,8 +12,9 @@ from datetime import date
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Integer, Select, Subquery, and_, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, FromClause, Integer, Subquery, and_, func, literal_column, or_, select
 
+from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.source_queries import SourceQueries
@@ -99,7 +100,7 @@ class Figures(SourceQueries):
         """Return the images with the lowest or the highest scores."""
         score, sign = predictions.c.score, -1 if highest else 1
 
-        def wanted(images: Subquery) -> Select[Any]:
+        def wanted(images: Subquery) -> Query:
             columns = (score * sign, images.c[3], images.c[1], predictions.c.label, score, predictions.c.sha256)
             return select(*columns).select_from(self._predicted(images)).where(score.is_not(None))
 
@@ -109,15 +110,15 @@ class Figures(SourceQueries):
         """Return the first images, by id, that were rejected for the reason."""
         columns = [rejections.c[name] for name in ("reason", "stage", "detail", "attempts", "sha256")]
 
-        def wanted(images: Subquery) -> Select[Any]:
+        def wanted(images: Subquery) -> Query:
             chosen = select(rejections.c.reason, images.c[3], images.c[1], *columns).select_from(self._rejected(images))
             return chosen.where(self._has_no_prediction(images), rejections.c.reason == reason)
 
         return [RejectedImage(row[1], as_location(row[2]), *row[3:]) for row in self._first(day, limit, wanted)]
 
-    def _first(self, day: Day, limit: int, wanted: Callable[[Subquery], Select[Any]]) -> list[Any]:
+    def _first(self, day: Day, limit: int, wanted: Callable[[Subquery], Query]) -> list[Any]:
         """Return the first rows in the order of their first two columns, of which the second one is the image's id."""
-        found: list[Any] = []
+        found: list[object] = []
         with self._parts(day) as parts:
             for connection, images in parts:
                 rows = wanted(images)
@@ -125,7 +126,7 @@ class Figures(SourceQueries):
                 found = sorted([*found, *connection.execute(ordered)], key=itemgetter(0, 1))[:limit]
         return found
 
-    def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, Any]]:
+    def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, object]]:
         """Return runs of all versions of the model over days up to `until`, without those that found no new image."""
         did_something = or_(runs.c.selected > 0, runs.c.state != "done")
         wanted = select(runs).where(runs.c.model == model, runs.c.day <= until, did_something)
@@ -143,7 +144,7 @@ class Figures(SourceQueries):
         """Return the kind of the model's output; empty if it never ran."""
         return kind_of(self.manifest())
 
-    def _labels(self, images: Subquery) -> Select[Any]:
+    def _labels(self, images: Subquery) -> Query:
         label = predictions.c.label
         counted = select(label, func.count()).select_from(self._predicted(images))
         return counted.where(label.is_not(None)).group_by(label)
@@ -152,12 +153,12 @@ class Figures(SourceQueries):
         """Return the scores of the images as a relation with one column, `score`."""
         return select(predictions.c.score).select_from(self._predicted(images)).subquery()
 
-    def _reasons(self, images: Subquery) -> Select[Any]:
+    def _reasons(self, images: Subquery) -> Query:
         reason = rejections.c.reason
         counted = select(reason, func.count()).select_from(self._rejected(images))
         return counted.where(self._has_no_prediction(images)).group_by(reason)
 
-    def _tally(self, day: Day, counted: Callable[[Subquery], Select[Any]]) -> dict[str, int]:
+    def _tally(self, day: Day, counted: Callable[[Subquery], Query]) -> dict[str, int]:
         """Count by the name that `counted` selects, the highest number first."""
         found: Counter[str] = Counter()
         with self._parts(day) as parts:

@@ -11,7 +11,6 @@ from sqlalchemy import (
     Connection,
     FromClause,
     ScalarSelect,
-    Select,
     Subquery,
     case,
     func,
@@ -20,6 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
+from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database
 from infer_app.database.figures.figures import Figures, ScoredImage
 from infer_app.database.listing.source import Source
@@ -100,7 +100,7 @@ class ObjectFigures(Figures):
     ) -> Sequence[ImageObjects]:
         """Return the first images that meet a condition, in an order, those with the same place by id."""
 
-        def wanted(images: Subquery) -> Select[Any]:
+        def wanted(images: Subquery) -> Query:
             image = self._counted(images).c
             is_wanted, place = choose(image)
             columns = (place.label("place"), image.id, image.location, image.stored_label, image.stored_score)
@@ -114,7 +114,7 @@ class ObjectFigures(Figures):
         self,
         connection: Connection,
         image_id: str,
-        location: Any,
+        location: object,
         label: str | None,
         score: float | None,
         sha256: str | None,
@@ -147,7 +147,7 @@ class ObjectFigures(Figures):
         of_image = (objects.c.image_id == images.c[3], objects.c.model_id == self._model_id, self._is_shown)
         return select(aggregate).select_from(objects).where(*of_image).scalar_subquery()
 
-    def _labels(self, images: Subquery) -> Select[Any]:
+    def _labels(self, images: Subquery) -> Query:
         counted = select(objects.c.label, func.count()).select_from(self._detected(images))
         return counted.where(self._is_shown).group_by(objects.c.label)
 

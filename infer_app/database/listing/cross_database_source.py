@@ -58,7 +58,7 @@ class CrossDatabaseSource(Source):
     def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
         return self._by_page(connection, self._ask(partial(self._older_bounds, day=day, num_images=num_images)))
 
-    def _new_among(self, page: Sequence[Any], model_ids: Sequence[str]) -> list[NewImage]:
+    def _new_among(self, page: Sequence[object], model_ids: Sequence[str]) -> list[NewImage]:
         images = as_relation(page, self._results.backend, self.picture)
         statement = new_among(select(*list(images.c)[:4]), ListedPicture.of(images), model_ids).order_by(images.c[2])
         with self._results.read() as connection:
@@ -81,11 +81,11 @@ class _PageValue(TypeDecorator[Any]):
     impl = Integer
     cache_ok = False
 
-    def __init__(self, values: Sequence[Any]) -> None:
+    def __init__(self, values: Sequence[object]) -> None:
         super().__init__()
         self._values = values
 
-    def process_result_value(self, value: int | None, dialect: Dialect) -> Any:
+    def process_result_value(self, value: int | None, dialect: Dialect) -> object:
         return None if value is None else self._values[value - 1]
 
 
@@ -95,7 +95,7 @@ def as_relation(page: Sequence[Any], backend: Backend, picture: ListedPicture) -
     `picture` is that of their source.
     """
     max_chars = MAX_ID if backend.has_text_limits else None
-    sent: list[Any] = [_sendable_id(row[3], max_chars) for row in page]
+    sent: list[object] = [_sendable_id(row[3], max_chars) for row in page]
     known: list[ColumnElement[Any]] = [column("place", Integer), column("image_id", String)]
     if picture.location is not None:
         sent = [(image_id, stored_location(as_location(row[1]))) for image_id, row in zip(sent, page, strict=True)]

@@ -7,7 +7,6 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
@@ -173,7 +172,7 @@ def _among(listing: Source, former: Sequence[FormerResult]) -> FormerResult | No
         return next(found, None)
 
 
-def _is_at(listing: Source, former: FormerResult, location: Any) -> bool:
+def _is_at(listing: Source, former: FormerResult, location: object) -> bool:
     """Return whether a listed location is that of a result; our own table uses no id twice, wherever its images are."""
     return listing.is_ours or former.location == stored_location(as_location(location))
 

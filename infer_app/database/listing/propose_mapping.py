@@ -53,7 +53,7 @@ class TimeColumn:
     """A column of times, with one of its values."""
 
     name: str
-    example: Any
+    example: object
 
     @property
     def has_zone(self) -> bool:
@@ -75,7 +75,7 @@ class Proposal:
     location: str
     time: TimeColumn
     other_times: tuple[TimeColumn, ...]
-    samples: tuple[tuple[Any, str, Any], ...]  # id, location, time
+    samples: tuple[tuple[object, str, object], ...]  # id, location, time
     index: str | None  # the statement that creates the missing index for reading a day
     folder: str | None  # that contains all local locations of the sample
     not_local: str | None  # a location that is no absolute path: relative or a URL

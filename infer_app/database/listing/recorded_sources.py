@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import Connection, func, insert, or_, select, update
 
@@ -67,7 +66,7 @@ def record_source(database: Database, identity: SourceIdentity, base: str | None
         connection.execute(select(database_id).with_for_update()).close()  # keeps others from recording it meanwhile
         number = number_of(identity, read_sources(connection))
         if number is None:
-            columns: Sequence[Any] = astuple(identity)
+            columns: Sequence[object] = astuple(identity)
             row = dict(zip(SourceIdentity.__dataclass_fields__, columns, strict=True))
             now = connection.execute(select(UtcNow())).scalar_one()
             connection.execute(insert(sources), row | {"first_used_at": now})

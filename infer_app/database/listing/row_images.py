@@ -32,7 +32,7 @@ class RowReader:
         self._settings = settings
         self._open: tuple[Database, Candidates] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_open": None}
 
     def read(self, row: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
@@ -70,7 +70,7 @@ class RowReader:
         return database, _uuid if isinstance(example, UUID) else lambda image_id: [image_id]
 
 
-def _of_any_type(image_id: str) -> list[Any]:
+def _of_any_type(image_id: str) -> list[object]:
     """Return the text and, if it spells an integer, that integer: a column of SQLite may hold both."""
     return [image_id, *_integer(image_id)]
 

@@ -13,7 +13,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
-    Select,
     String,
     Subquery,
     and_,
@@ -29,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy import table as lightweight_table
 from sqlalchemy.sql.expression import FromClause
 
-from infer_app.database.engine.column_types import MAX_ID, AsText, AsUtcText, is_utf8
+from infer_app.database.engine.column_types import MAX_ID, AsText, AsUtcText, Query, is_utf8
 from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.left_out import LeftOut, read_left_out
 from infer_app.database.listing.time_column import day_bounds, read_examples, read_time
@@ -41,7 +40,7 @@ from infer_app.errors import UsageError
 from infer_app.locations import as_location, stored_location
 from infer_app.settings.sections import SourceSettings
 
-Bounds = tuple[Any, Any]  # [start, end) in the format of the time column; None for no start
+Bounds = tuple[object, object]  # [start, end) in the format of the time column; None for no start
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table
 
 T = TypeVar("T")
@@ -74,7 +73,7 @@ class Source:
         self.base: str | None = None  # the folder that relative locations start at
         self.forgotten_before: datetime | None = None  # UTC; images of earlier times belong to no day any more
         self._left_out: dict[Day, LeftOut] = {}
-        self._examples: list[Any] = []  # of the time column, once it has a value
+        self._examples: list[object] = []  # of the time column, once it has a value
 
     @property
     def picture(self) -> ListedPicture:
@@ -126,7 +125,7 @@ class Source:
         """
         return self._every_page(self._ask(partial(self._bounds, day=day)), size)
 
-    def list_pages_before(self, day: Day, size: int) -> Iterator[Sequence[Any]]:
+    def list_pages_before(self, day: Day, size: int) -> Iterator[Sequence[object]]:
         """Yield pages of the images of earlier days as `list_pages` does, those that were forgotten too."""
         start, _ = self._ask(partial(self._whole_bounds, day=day))
         return self._every_page((None, start), size)
@@ -153,7 +152,7 @@ class Source:
 
         return self.database.with_reconnect(ask)
 
-    def _read_pages(self, statement: Select[Any], bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
+    def _read_pages(self, statement: Query, bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
         """Yield pages of `size` rows, which must have ids to go on after; the last one is shorter.
 
         The rows after a page are read in two steps: first those with the time of its last row, then those with later
@@ -172,7 +171,7 @@ class Source:
                 page = [*page, *self._read_page(later.limit(missing))]
         yield page
 
-    def _every_page(self, bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
+    def _every_page(self, bounds: Bounds, size: int) -> Iterator[Sequence[object]]:
         """Yield the pages of `_read_pages`, then those of rows without an id."""
         yield from self._read_pages(self.with_id(), bounds, size)
         if self._has_key:
@@ -183,8 +182,8 @@ class Source:
             yield page
             num_read += len(page)
 
-    def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
-        def read() -> Sequence[Any]:
+    def _read_page(self, statement: Query) -> Sequence[Any]:
+        def read() -> Sequence[object]:
             with self.database.read() as connection:
                 backend_of(connection).plan_for_pages(connection)
                 return connection.execute(statement).all()
@@ -202,17 +201,17 @@ class Source:
         """Return the maximum length of an id in characters, or None if there is no limit."""
         return MAX_ID if self.database.backend.has_text_limits else None
 
-    def in_day(self, connection: Connection, day: Day) -> Select[Any]:
+    def in_day(self, connection: Connection, day: Day) -> Query:
         """Return a SELECT of id, location, time and id as text of the day's images: our tables hold ids as text."""
         return self.listed().where(self._within(*self._bounds(connection, day)))
 
-    def listed(self) -> Select[Any]:
+    def listed(self) -> Query:
         """Return a SELECT of id, location, time and id as text of all images."""
         # A label of its own: if it were `id`, ORDER BY id would sort by it.
         as_text = self.id_text.label("infer_image_id")
         return select(self.id, self.location, self.time, as_text).select_from(self.relation)
 
-    def with_id(self) -> Select[Any]:
+    def with_id(self) -> Query:
         """Return what `listed` does, without rows whose id is NULL."""
         return self.listed().where(self.id.is_not(None))
 
@@ -249,12 +248,12 @@ class Source:
         first = connection.scalar(times.offset(num_images - 1).limit(1))
         return self._first_kept(connection, day) if first is None else first, start
 
-    def _times(self, connection: Connection, day: Day) -> Select[Any]:
+    def _times(self, connection: Connection, day: Day) -> Query:
         """Return a SELECT of the times of all images that were not forgotten."""
         first = self._first_kept(connection, day)
         return select(self.time).select_from(self.relation).where(*(() if first is None else (self.time >= first,)))
 
-    def _within(self, start: Any, end: Any) -> ColumnElement[bool]:
+    def _within(self, start: object, end: object) -> ColumnElement[bool]:
         return self.time < end if start is None else and_(self.time >= start, self.time < end)
 
     def _bounds(self, connection: Connection, day: Day) -> Bounds:
@@ -264,7 +263,7 @@ class Source:
             return start, end
         return (end if day.end <= self.forgotten_before else self._first_kept(connection, day)), end
 
-    def _first_kept(self, connection: Connection, day: Day) -> Any:
+    def _first_kept(self, connection: Connection, day: Day) -> object:
         """Return the least time, as the column has it, of images that were not forgotten; None if none was."""
         if self.forgotten_before is None:
             return None
@@ -275,7 +274,7 @@ class Source:
         """Return the bounds of the day in the unit and format of the column."""
         self._examples = self._examples or read_examples(connection, self.time, self.relation)
         if not self._examples and self.database.backend.has_typed_columns:
-            nothing: Any = literal_column("NULL")  # a server can't compare a time with a column of another type
+            nothing: object = literal_column("NULL")  # a server can't compare a time with a column of another type
             return nothing, nothing
         return day_bounds(day, self.settings.time, self._examples, self.zone)
 

@@ -38,7 +38,7 @@ def read_examples(connection: Connection, time: ColumnElement[Any], relation: Fr
     return [*connection.scalars(known.limit(EXAMPLES)), *connection.execute(select(*ends)).one()]
 
 
-def day_bounds(day: Day, column: str, examples: Sequence[Any], zone: str | None) -> tuple[Any, Any]:
+def day_bounds(day: Day, column: str, examples: Sequence[object], zone: str | None) -> tuple[object, object]:
     """Return [start, end) of `day` as two values that compare correctly with those of `column`.
 
     `examples` are some values of the column (none if it is empty); those that show no format, such as 0 or an empty
@@ -56,7 +56,7 @@ def day_bounds(day: Day, column: str, examples: Sequence[Any], zone: str | None)
     return bounds[0]
 
 
-def _shows_format(value: Any) -> bool:
+def _shows_format(value: object) -> bool:
     if isinstance(value, int | float):
         return _LIKELY.start <= abs(value) / _factor_of(value) < _LIKELY.stop
     if isinstance(value, str):
@@ -64,7 +64,7 @@ def _shows_format(value: Any) -> bool:
     return isinstance(value, date)
 
 
-def _size(value: Any) -> float:
+def _size(value: object) -> float:
     return abs(value) if isinstance(value, int | float) else 0
 
 
@@ -72,7 +72,7 @@ def _factor_of(value: float) -> int:
     return next((factor for size, factor in _EPOCH_UNITS if abs(value) >= size), 1)
 
 
-def _bounds_like(day: Day, column: str, example: Any, zone: str | None) -> tuple[Any, Any]:
+def _bounds_like(day: Day, column: str, example: object, zone: str | None) -> tuple[object, object]:
     if type(example) is date or (isinstance(example, str) and len(example) == 10 and _TEXT.match(example)):
         following = day.date + timedelta(days=1)
         return (str(day.date), str(following)) if isinstance(example, str) else (day.date, following)
@@ -80,7 +80,7 @@ def _bounds_like(day: Day, column: str, example: Any, zone: str | None) -> tuple
     return write(day.start), write(day.end)
 
 
-def _writer(column: str, example: Any, zone: str | None) -> Callable[[datetime], Any]:
+def _writer(column: str, example: object, zone: str | None) -> Callable[[datetime], object]:
     if example is None:
         return lambda instant: _naive(instant, "UTC")  # no row to compare with
     if isinstance(example, bool):
@@ -127,14 +127,14 @@ def _stated(zone: str | None, column: str) -> str:
     return zone
 
 
-def _not_a_time(column: str, example: Any) -> UsageError:
+def _not_a_time(column: str, example: object) -> UsageError:
     return UsageError(
         f"[source] time = {column!r} holds {example!r}, which is not a time",
         "name a column of dates, times, ISO text such as 2026-11-20 04:05:06, or seconds since 1970",
     )
 
 
-def read_time(value: Any, zone: str | None) -> datetime | None:
+def read_time(value: object, zone: str | None) -> datetime | None:
     """Return a value of the column as UTC time, for messages, or None if it can't be read."""
     if isinstance(value, int | float):
         try:

@@ -17,7 +17,6 @@ import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Select,
     String,
     and_,
     func,
@@ -28,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from infer_app.database.engine.column_types import AsText
+from infer_app.database.engine.column_types import AsText, Query
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import count_each
@@ -91,7 +90,7 @@ def is_among(values: Sequence[int], known: np.ndarray) -> Sequence[bool]:
     return is_known
 
 
-def _read_first(database: Database, statement: Select[Any]) -> int | None:
+def _read_first(database: Database, statement: Query) -> int | None:
     def read() -> int | None:
         with database.read() as connection:
             first: int | None = connection.scalar(statement)

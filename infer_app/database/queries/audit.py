@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Subquery, Table, func, inspect, or_, select
+from sqlalchemy import Connection, Row, Subquery, Table, func, inspect, or_, select
 
+from infer_app.database.engine.column_types import Query
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture, count_rows, has_prediction, has_rejection, join_results
 from infer_app.database.results.schema import objects, predictions, rejections, runs
@@ -29,43 +30,43 @@ class Scope:
     def picture(self) -> ListedPicture:
         return ListedPicture.of(self.images)
 
-    def rows_of(self, table: Table, *columns: Any) -> Select[Any]:
+    def rows_of(self, table: Table, *columns: Any) -> Query:
         """Return a SELECT of the images' rows in `table`."""
         joined = join_results(self.images, table, self.picture, self.model_id)
         return select(*columns or (table.c.image_id,)).select_from(joined)
 
 
-def with_both(scope: Scope) -> Select[Any]:
+def with_both(scope: Scope) -> Query:
     both = has_prediction(scope.picture, scope.model_id), has_rejection(scope.picture, scope.model_id)
     return select(scope.images).where(*both)
 
 
-def with_unknown_reason(scope: Scope) -> Select[Any]:
+def with_unknown_reason(scope: Scope) -> Query:
     return scope.rows_of(rejections).where(rejections.c.reason.not_in([reason.value for reason in Reason]))
 
 
-def without_facts(scope: Scope) -> Select[Any]:
+def without_facts(scope: Scope) -> Query:
     lacks = or_(rejections.c.size.is_(None), rejections.c.sha256.is_(None))
     return scope.rows_of(rejections).where(rejections.c.reason.in_(sorted(reasons_with(ReasonFact.HASHED))), lacks)
 
 
-def without_run(table: Table, scope: Scope) -> Select[Any]:
+def without_run(table: Table, scope: Scope) -> Query:
     return scope.rows_of(table).where(table.c.run_id.not_in(select(runs.c.id)))
 
 
-def with_other_objects(scope: Scope) -> Select[Any]:
+def with_other_objects(scope: Scope) -> Query:
     own = objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
     written = select(func.count()).select_from(objects).where(*own).scalar_subquery()
     return scope.rows_of(predictions).where(func.coalesce(predictions.c.num_objects, 0) != written)
 
 
-def objects_of_no_prediction(scope: Scope) -> Select[Any]:
+def objects_of_no_prediction(scope: Scope) -> Query:
     by_id = ListedPicture(scope.images.c[3])  # they may be those of a former picture with this id
     joined = join_results(scope.images, objects, by_id, scope.model_id)
     return select(objects.c.image_id).select_from(joined).where(~has_prediction(by_id, scope.model_id))
 
 
-CHECKS: dict[tuple[str, str], Callable[[Scope], Select[Any]]] = {
+CHECKS: dict[tuple[str, str], Callable[[Scope], Query]] = {
     ("image", "with both a prediction and a rejection"): with_both,
     ("rejection", "with a reason outside the list"): with_unknown_reason,
     ("rejection", "without the size or checksum of the file"): without_facts,

@@ -9,8 +9,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Select, Subquery, Table, select
+from sqlalchemy import Subquery, Table, select
 
+from infer_app.database.engine.column_types import Query
 from infer_app.database.queries.audit import audit
 from infer_app.database.queries.pending_images import PendingQueries
 from infer_app.database.queries.source_queries import stream_rows
@@ -103,7 +104,7 @@ class DayQueries(PendingQueries):
         """Yield the rows of `table` for the day's images, with the images' locations."""
         wanted = [column for column in table.columns if column.name != "vector"]
 
-        def rows_of(images: Subquery) -> Select[Any]:
+        def rows_of(images: Subquery) -> Query:
             joined = join_results(images, table, ListedPicture.of(images), model_id)
             statement = select(*wanted, images.c[1].label("image_location")).select_from(joined)
             return statement.order_by(images.c[2], images.c[0], table.c.model_id)

@@ -62,12 +62,12 @@ def read_history(database: Database, versions: Iterable[tuple[str, str]], pictur
     return found
 
 
-def _by_model(connection: Connection, table: Table, picture: ListedPicture) -> dict[str, dict[str, Any]]:
+def _by_model(connection: Connection, table: Table, picture: ListedPicture) -> dict[str, dict[str, object]]:
     rows = connection.execute(select(table).where(picture.owns(table))).mappings()
     return {row["model_id"]: dict(row) for row in rows}
 
 
-def _read_objects(connection: Connection, model: str, prediction: dict[str, Any]) -> tuple[StoredObject, ...]:
+def _read_objects(connection: Connection, model: str, prediction: dict[str, object]) -> tuple[StoredObject, ...]:
     is_shown = objects.c.score >= threshold_of(model, objects.c.label)
     of_image = (objects.c[name] == prediction[name] for name in ("image_id", "model_id"))
     rows = connection.execute(select(is_shown, *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object))

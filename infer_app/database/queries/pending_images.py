@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
 
-from sqlalchemy import Connection, Select, Subquery, func, or_, select
+from sqlalchemy import Connection, Subquery, func, or_, select
 
+from infer_app.database.engine.column_types import Query
 from infer_app.database.listing.source import PAGE_SIZE
 from infer_app.database.listing.time_column import read_time
 from infer_app.database.queries.counts import without_results
@@ -101,7 +101,7 @@ class PendingQueries(VersionQueries):
         Those with a result of the versions `done_by` are left out.
         """
 
-        def rows_of(images: Subquery) -> Select[Any]:
+        def rows_of(images: Subquery) -> Query:
             if done_by:  # first, since the rejections that are joined below are those of another version
                 images = select(images).where(*without_results(images, done_by)).subquery()
             joined = join_results(images, rejections, ListedPicture.of(images), model_id, is_outer=True)
@@ -145,7 +145,7 @@ class PendingQueries(VersionQueries):
         for day in sorted(new.keys() | retried.keys()):
             yield PendingDays(day, day, new[day], retried[day])
 
-    def _date_of(self, time: Any, days: Day) -> date:
+    def _date_of(self, time: object, days: Day) -> date:
         """Return the date of a time column's value; that of `days`, in which it lies, if it can't be read."""
         instant = read_time(time, self._source.zone)
         return days.date if instant is None else instant.astimezone(find_zone(days.zone)).date()

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Select, Subquery, select
+from sqlalchemy import Connection, Subquery, select
 
+from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.cross_database_source import as_relation
 from infer_app.database.listing.source import PAGE_SIZE, Source
@@ -35,9 +36,7 @@ class SourceQueries:
             yield ((connection, images) for images in self._source.parts(connection, days))
 
 
-def stream_rows(
-    database: Database, source: Source, days: Day, rows_of: Callable[[Subquery], Select[Any]]
-) -> Iterator[Any]:
+def stream_rows(database: Database, source: Source, days: Day, rows_of: Callable[[Subquery], Query]) -> Iterator[Any]:
     """Yield the rows that `rows_of` selects for relations of images as `Source.parts` yields them, in their order.
 
     A caller may take its time, as when it writes to a full pipe; a transaction is open meanwhile. Where that would

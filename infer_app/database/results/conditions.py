@@ -11,7 +11,6 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Join,
-    Select,
     Table,
     and_,
     case,
@@ -24,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from infer_app.database.engine.column_types import SameLocation
+from infer_app.database.engine.column_types import Query, SameLocation
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
 from infer_app.packages import retried_reasons
@@ -74,7 +73,7 @@ class ListedPicture:
         return or_(same, table.c.run_id.not_in(select(its.c.id).where(its.c.source_id != self.source_id)))
 
 
-def new_among(listed: Select[Any], picture: ListedPicture, model_ids: Sequence[str]) -> Select[Any]:
+def new_among(listed: Query, picture: ListedPicture, model_ids: Sequence[str]) -> Query:
     """Select the images that are new for at least one model; with several models a column for each tells whether."""
     new = [is_new(picture, model_id) for model_id in model_ids]
     wanted = listed.where(or_(*new))

@@ -84,14 +84,14 @@ def all_in_use(versions: Sequence[RecordedVersion]) -> dict[str, str]:
     return {one.name: one.model_id for one in found if one}
 
 
-def ensure_row(database: Database, name: str, model_id: str, manifest: dict[str, Any]) -> None:
+def ensure_row(database: Database, name: str, model_id: str, manifest: dict[str, object]) -> None:
     """Commit a row for a version if there is none with this name, so that there is a row to lock."""
     row = {"id": model_id, "name": name, "manifest": manifest, "created_at": BEFORE_ALL}
     with database.write() as connection:
         connection.execute(database.backend.keep_known(models), row)
 
 
-def record_run(connection: Connection, name: str, model_id: str, manifest: dict[str, Any], now: datetime) -> None:
+def record_run(connection: Connection, name: str, model_id: str, manifest: dict[str, object], now: datetime) -> None:
     """Record the manifest of a run, and its time if it is the first one. The version's row must have been committed."""
     this = models.c.name == name, models.c.id == model_id
     connection.execute(update(models).where(*this).values(manifest=manifest))
@@ -127,7 +127,7 @@ def take_out_of_use(connection: Connection, name: str, model_id: str) -> None:
     connection.execute(update(models).where(*this).values(used_until=UtcNow(), in_use_since=None))
 
 
-def switch_version(database: Database, name: str, model_id: str, manifest: dict[str, Any]) -> RecordedVersion | None:
+def switch_version(database: Database, name: str, model_id: str, manifest: dict[str, object]) -> RecordedVersion | None:
     """Put a version in use, also one that never ran, and return the one that was before."""
 
     def switch(connection: Connection) -> RecordedVersion | None:

@@ -70,7 +70,7 @@ class RunModel:
     name: str
     model_id: str
     variant: str
-    manifest: dict[str, Any]
+    manifest: dict[str, object]
     passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen
     may_be_put_in_use: bool = True  # by its run, if no version of its name is in use
     variant_sha256: str | None = None  # of the files that decide the variant's numbers
@@ -205,7 +205,7 @@ class RunStore:
         if model.may_be_put_in_use:
             put_first_in_use(connection, model.name, model.model_id, now)
 
-    def _close(self, run_id: str, wait_limit_s: float = BUSY_TIMEOUT_S, **values: Any) -> None:
+    def _close(self, run_id: str, wait_limit_s: float = BUSY_TIMEOUT_S, **values: object) -> None:
         with self._database.write(wait_limit_s) as connection:
             not_done = update(runs).where(runs.c.id == run_id, runs.c.state != "done")
             connection.execute(not_done.values(ended_at=UtcNow(), **values))

@@ -169,7 +169,7 @@ def _by_id(results: Iterable[R]) -> dict[str, R]:
     return {result.ref.image_id: result for result in results}
 
 
-def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
+def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[object]]:
     outputs, files = [], []
     for prediction in good.values():
         outputs.append(prediction.output)
@@ -192,7 +192,7 @@ def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
     }
 
 
-def _object_columns(found: Mapping[str, Sequence[DetectedObject]]) -> dict[str, list[Any]]:
+def _object_columns(found: Mapping[str, Sequence[DetectedObject]]) -> dict[str, list[object]]:
     """Return the columns of all objects, numbered from 0 within each image."""
     rows = [one for objects_of_image in found.values() for one in objects_of_image]
     columns = zip(*rows, strict=True)
@@ -203,7 +203,7 @@ def _object_columns(found: Mapping[str, Sequence[DetectedObject]]) -> dict[str, 
     }
 
 
-def _vectors_as_text(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
+def _vectors_as_text(good: Mapping[str, Prediction]) -> dict[str, list[object]]:
     outputs = [prediction.output for prediction in good.values()]
     return {
         "vector": [to_text(output.vector, output.vector_dtype) for output in outputs],
@@ -211,7 +211,7 @@ def _vectors_as_text(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
     }
 
 
-def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[Any]]:
+def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[object]]:
     every = rejected.values()
     return {
         "image_id": list(rejected),
@@ -245,7 +245,7 @@ def _write_error(result: ChunkResult, error: Exception) -> ChunkResult:
     return replace(result, predictions=(), broken=(Broken(ref, Reason.WRITE_ERROR, str(cause)[:500], "write"),))
 
 
-def _count_attempt(new: Any) -> Any:
+def _count_attempt(new: object) -> object:
     """Return the number of attempts. They start at one for another picture, and for a missing file once it exists."""
     one: ColumnElement[int] = literal_column("1", Integer)
     return case(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any
 
 import numpy as np
 import turbojpeg
@@ -109,7 +108,7 @@ class StrictTurbo(turbojpeg.TurboJPEG):  # type: ignore[misc]
     PyTurboJPEG itself calls warnings.warn and returns an undefined image; Python shows a repeated warning only once.
     """
 
-    def _TurboJPEG__report_error(self, handle: Any) -> None:  # noqa: N802 - the name PyTurboJPEG gives it
+    def _TurboJPEG__report_error(self, handle: object) -> None:  # noqa: N802 - the name PyTurboJPEG gives it
         raise JpegRefused(self._TurboJPEG__get_error_string(handle))
 
 

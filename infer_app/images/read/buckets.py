@@ -28,7 +28,7 @@ class BucketReader:
     def __init__(self, access: RemoteAccess) -> None:
         self._access = access
         self._opening = threading.Lock()
-        self._opened: dict[str, Any] = {}
+        self._opened: dict[str, object] = {}
 
     def read(self, url: RemoteUrl, max_bytes: int, deadline: float) -> ImageBytes:
         """Read an object, without retries. Raises BadImage, or Transient for a failure that may be temporary."""
@@ -91,7 +91,7 @@ def _path(url: RemoteUrl) -> str:
     return f"{url.host}{url.path}".rstrip("/")
 
 
-def _open_s3(access: RemoteAccess) -> Any:
+def _open_s3(access: RemoteAccess) -> object:
     s3fs = importlib.import_module("s3fs")
     # The retries of s3fs and of botocore would multiply with ours.
     config = {"retries": {"total_max_attempts": 1}, "max_pool_connections": max(10, access.concurrency)}
@@ -100,17 +100,17 @@ def _open_s3(access: RemoteAccess) -> Any:
     return filesystem
 
 
-def _open_google(_: RemoteAccess) -> Any:
+def _open_google(_: RemoteAccess) -> object:
     core = importlib.import_module("gcsfs.core")  # not the class for zonal buckets, which requests each bucket's kind
     return core.GCSFileSystem(use_listings_cache=False, skip_instance_cache=True)
 
 
-def _open_azure(_: RemoteAccess) -> Any:
+def _open_azure(_: RemoteAccess) -> object:
     adlfs = importlib.import_module("adlfs")
     return adlfs.AzureBlobFileSystem(use_listings_cache=False, skip_instance_cache=True)
 
 
-_OPEN: dict[str, Callable[[RemoteAccess], Any]] = {
+_OPEN: dict[str, Callable[[RemoteAccess], object]] = {
     "s3": _open_s3,
     "gs": _open_google,
     "az": _open_azure,

@@ -102,7 +102,7 @@ class OutputSpec:
         """Return whether an image may have several labels."""
         return self.kind == "classification" and self.activation in MULTI_LABEL
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return its fields; the detection only if there is one, so that older models keep their ids."""
         values = asdict(self)
         return values if self.detection else {name: value for name, value in values.items() if name != "detection"}

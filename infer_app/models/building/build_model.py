@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -139,7 +138,7 @@ def _fill(
     predict, variant_files = _first_variant(artifact)
     check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
     actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
-    details: dict[str, Any] = {"parity": golden_parity(artifact, actual, EXACT_OBJECT).to_json()}
+    details: dict[str, object] = {"parity": golden_parity(artifact, actual, EXACT_OBJECT).to_json()}
     if manifest.recipe.decode == "scaled":
         agreement = decoding_agreement(predict, manifest.recipe, photos, artifact=artifact)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None

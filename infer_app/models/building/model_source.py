@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -186,7 +186,7 @@ def _traced(module: nn.Module, code: bytes, input_spec: InputSpec, size: Size) -
     return SourceFiles("callable", (traced,), sha256, former)
 
 
-def _make(function: Callable[..., Any], source: str) -> nn.Module:
+def _make(function: Callable[..., object], source: str) -> nn.Module:
     try:
         module = function()
     except Exception as error:

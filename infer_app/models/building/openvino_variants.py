@@ -37,7 +37,7 @@ Report = Callable[[str], None]
 class QuantisedVariant:
     """A quantised graph and its parity on images that were not used to quantise it."""
 
-    graph: Any
+    graph: object
     model: FixedBatch
     keep_float: int
     parity: Parity
@@ -84,7 +84,7 @@ def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
     return record_variant(artifact, variant, details)
 
 
-def _record_fp32(artifact: Artifact, graph: Any, images: CalibrationImages | None) -> Artifact:
+def _record_fp32(artifact: Artifact, graph: object, images: CalibrationImages | None) -> Artifact:
     """Record the fp32 graph, or how exact the one is that is there: days may have been begun with its files."""
     known = artifact.manifest.variants.get(OPENVINO_FP32)
     if known is not None:
@@ -95,7 +95,7 @@ def _record_fp32(artifact: Artifact, graph: Any, images: CalibrationImages | Non
 
 
 def _add_bf16(
-    artifact: Artifact, graph: Any, images: CalibrationImages | None, min_agreement: float, report: Report
+    artifact: Artifact, graph: object, images: CalibrationImages | None, min_agreement: float, report: Report
 ) -> Artifact:
     """Record the variant that computes the fp32 graph in bf16; its labels are judged only on the user's images."""
     model = openvino.compile_graph(graph, artifact.manifest.recipe.size, dtype="bf16")
@@ -113,7 +113,7 @@ def _judged_details(
     judged: Parity | None,
     min_agreement: float,
     report: Report,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the manifest's entry of a variant of another dtype: how exact it is, and how fast on this machine."""
     golden = _golden_parity(artifact, model)
     with one_thread():
@@ -152,7 +152,7 @@ def judgement(artifact: Artifact, variant: str, judged: Parity, min_agreement: f
 
 def _add_int8(
     artifact: Artifact,
-    graph: Any,
+    graph: object,
     images: CalibrationImages,
     min_agreement: float,
     report: Report,
@@ -174,7 +174,7 @@ def _add_int8(
     return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph))
 
 
-def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Iterator[QuantisedVariant]:
+def _quantised(artifact: Artifact, graph: object, images: CalibrationImages) -> Iterator[QuantisedVariant]:
     """Yield int8 graphs, each with more of the first convolutions in floating point than the one before."""
     for keep_float in KEEP_FLOAT:
         quantised = openvino.quantise(graph, torch.split(images.calibration, 1), keep_float)

@@ -21,7 +21,7 @@ BATCH_TOLERANCE = 1e-4  # relative to the largest output: rounding by another or
 _OTHER_BATCHES = (4, 8, 16, 32, 64)  # common batch sizes of traces
 _BATCH_HINT = "trace or script it so that it takes any batch: use x.shape[0] or flatten(1), never a fixed number"
 
-_Run = Callable[[Tensor], Any]
+_Run = Callable[[Tensor], object]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _failure(run: _Run, batch: Tensor, allow_several: bool) -> Exception | None:
     return None
 
 
-def _are_tensors(output: Any) -> bool:
+def _are_tensors(output: object) -> bool:
     return isinstance(output, tuple | list) and bool(output) and all(isinstance(one, Tensor) for one in output)
 
 

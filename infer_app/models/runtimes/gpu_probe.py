@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from infer_app.machine import computes_bf16
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT, variant_of
@@ -108,7 +108,7 @@ def _cuda_of_torch() -> str | None:
     return None
 
 
-def missing_for(variant: str, requires: Mapping[str, Any] | None = None, host: Host | None = None) -> str | None:
+def missing_for(variant: str, requires: Mapping[str, object] | None = None, host: Host | None = None) -> str | None:
     """Return what this machine lacks to run a variant, as text; None if it lacks nothing. It loads no large library.
 
     `requires` is the manifest's entry about the machine that a plan was built on.
@@ -150,7 +150,7 @@ def runnable(manifest: Manifest, device: str = "cpu") -> list[str]:
     ]
 
 
-def _other_machine(requires: Mapping[str, Any], host: Host) -> str | None:
+def _other_machine(requires: Mapping[str, object], host: Host) -> str | None:
     """Return how this machine differs from the one that a plan was built on; None if it does not.
 
     The ABI may differ: the plan is embedded again.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -159,7 +159,7 @@ def _how_to_install(printed: str) -> str:
     return f"found {pair}: they must be an exact set, {INSTALL}{about}"
 
 
-def _own_device(torch_tensorrt: ModuleType, device: torch.device) -> Any:
+def _own_device(torch_tensorrt: ModuleType, device: torch.device) -> object:
     """Return the device as torch-tensorrt's own type, because embed does not accept torch's."""
     return torch_tensorrt.Device(gpu_id=device.index or 0)
 

@@ -10,14 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from infer_app.errors import ModelError, UsageError
 
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., Any]:
+def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., object]:
     """Return the function that `package.module:function` names. Raises UsageError for the part that is wrong.
 
     The current folder, and `folder` if given, are added to the front of sys.path, as by `python -m`, and stay there,
@@ -32,7 +31,7 @@ def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., Any
     return _attribute(module, attribute)
 
 
-def source_code(function: Callable[..., Any]) -> bytes:
+def source_code(function: Callable[..., object]) -> bytes:
     """Return the bytes of the file that defines a function. Raises UsageError if there is none."""
     try:
         path = inspect.getsourcefile(inspect.unwrap(function))
@@ -43,7 +42,7 @@ def source_code(function: Callable[..., Any]) -> bytes:
         ) from error
 
 
-def standalone_code(function: Callable[..., Any]) -> bytes:
+def standalone_code(function: Callable[..., object]) -> bytes:
     """Return `source_code` of a function. Raises ModelError if its file imports modules beside it."""
     code = source_code(function)
     folders = {Path(inspect.getsourcefile(inspect.unwrap(function)) or "").parent, Path.cwd()}
@@ -87,14 +86,14 @@ def _import(name: str, folders: list[Path]) -> ModuleType:
         raise UsageError(f"importing {name} failed: {type(error).__name__}: {error}") from error
 
 
-def _attribute(module: ModuleType, name: str) -> Callable[..., Any]:
+def _attribute(module: ModuleType, name: str) -> Callable[..., object]:
     found = getattr(module, name, None)
     if found is None:
         close = difflib.get_close_matches(name, dir(module), n=1)
         raise UsageError(f"{module.__name__} has no {name!r}", f"did you mean {close[0]}?" if close else "")
     if not callable(found):
         raise UsageError(f"{module.__name__}:{name} is a {type(found).__name__}, not a function")
-    function: Callable[..., Any] = found
+    function: Callable[..., object] = found
     return function
 
 

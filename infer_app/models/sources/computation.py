@@ -44,7 +44,7 @@ class _Hasher:
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
         self.numbers: dict[str, int] = {}  # of values, in the order in which they are made
-        self.objects: dict[str, Any] = {}  # modules, by the value that stands for them
+        self.objects: dict[str, object] = {}  # modules, by the value that stands for them
 
     def name_values(self, values: Iterable[Any]) -> None:
         for value in values:
@@ -73,7 +73,7 @@ class _Hasher:
     def _inputs(self, node: Any) -> list[int]:
         return [self.numbers[value.debugName()] for value in node.inputs()]
 
-    def _add_value(self, value: Any) -> None:
+    def _add_value(self, value: object) -> None:
         if isinstance(value, Tensor):
             add_tensor(self.digest, value.dequantize() if value.is_quantized else value)
         elif isinstance(value, list | tuple | Mapping):

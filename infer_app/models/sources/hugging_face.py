@@ -95,10 +95,10 @@ def open_hugging_face(folder: Path) -> LibraryNetwork:
     return LibraryNetwork(facts, definition, partial(_make, folder), partial(_make_transform, folder), onnx)
 
 
-def _read_preprocessor(folder: Path) -> Mapping[str, Any] | None:
+def _read_preprocessor(folder: Path) -> Mapping[str, object] | None:
     """Return the entries of the image processor; those in a processor's own file come first, as in transformers."""
     if (folder / PROCESSOR).is_file() and "image_processor" in (processor := read_config(folder / PROCESSOR)):
-        entries: Mapping[str, Any] = processor["image_processor"]
+        entries: Mapping[str, object] = processor["image_processor"]
         return entries
     return read_config(folder / PREPROCESSOR) if (folder / PREPROCESSOR).is_file() else None
 
@@ -219,7 +219,7 @@ def _make_transform(folder: Path) -> Transform:
 
     processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
-    def transform(image: Any) -> Tensor:
+    def transform(image: object) -> Tensor:
         pixels: Tensor = processor(image, return_tensors="pt")["pixel_values"][0]
         return pixels
 

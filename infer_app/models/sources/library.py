@@ -20,7 +20,7 @@ from infer_app.packages import installed_version
 
 CONFIG = "config.json"
 
-Transform = Callable[[Any], Tensor]  # of an RGB PIL.Image, to (3, H, W)
+Transform = Callable[[object], Tensor]  # of an RGB PIL.Image, to (3, H, W)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class SourceFacts:
                 )
         return SourceFacts({**more.facts, **self.facts}, self.refusals + more.refusals)
 
-    def taken(self, given: Mapping[str, Any]) -> dict[str, Fact]:
+    def taken(self, given: Mapping[str, object]) -> dict[str, Fact]:
         """Return the facts that apply beside the options that the user gave, by option.
 
         Raises UsageError for something that is not supported and for an option that the network can't run with.

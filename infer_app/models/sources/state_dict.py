@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from torch import Tensor
 
@@ -26,7 +25,7 @@ _FAMILIES = (
 )
 
 
-def state_dicts_in(checkpoint: Mapping[str, Any]) -> dict[str, Mapping[str, Tensor]]:
+def state_dicts_in(checkpoint: Mapping[str, object]) -> dict[str, Mapping[str, Tensor]]:
     """Return the entries of a checkpoint that are state dicts, by key; a state dict itself has none."""
     entries = {key: value for key, value in checkpoint.items() if isinstance(value, dict) and value}
     return {key: value for key, value in entries.items() if all(isinstance(one, Tensor) for one in value.values())}

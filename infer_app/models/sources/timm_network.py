@@ -126,7 +126,7 @@ def _version() -> str:
     return f" timm {version('timm')}" if find_spec("timm") else ""
 
 
-def _create(architecture: str, **arguments: Any) -> nn.Module:
+def _create(architecture: str, **arguments: object) -> nn.Module:
     require_library("timm")
     import timm
 
@@ -139,7 +139,7 @@ def _create(architecture: str, **arguments: Any) -> nn.Module:
     return module
 
 
-def _make_transform(config: Mapping[str, Any]) -> Transform:
+def _make_transform(config: Mapping[str, object]) -> Transform:
     require_library("timm")
     from timm.data import create_transform, resolve_data_config
 

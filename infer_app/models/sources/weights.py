@@ -23,7 +23,7 @@ _PARALLEL = "module."  # what DataParallel and DistributedDataParallel put befor
 _NOT_SAVED = "num_batches_tracked"  # of BatchNorm before torch 0.4.1; torch then takes the module's own
 
 
-def read_weights(path: Path) -> Mapping[str, Any]:
+def read_weights(path: Path) -> Mapping[str, object]:
     """Return the dictionary of a state dict or .safetensors; no code of the file's is run.
 
     Raises UsageError if it can't be read, and ModelError if it holds something else.
@@ -85,7 +85,7 @@ def _weights_for(module: nn.Module, path: Path) -> Mapping[str, Any]:
     return state
 
 
-def _load(module: nn.Module, state: Mapping[str, Any], path: Path) -> None:
+def _load(module: nn.Module, state: Mapping[str, object], path: Path) -> None:
     expected = module.state_dict().keys()
     missing = sorted(key for key in expected - state.keys() if not key.endswith(_NOT_SAVED))
     unexpected = sorted(map(str, state.keys() - expected))
@@ -109,7 +109,7 @@ def _named(what: str, keys: list[str]) -> str:
     return f"{what} {', '.join(keys[:_NUM_NAMED])}{more}"
 
 
-def _hint_for(state: Mapping[str, Any]) -> str:
+def _hint_for(state: Mapping[str, object]) -> str:
     if found := state_dicts_in(state):
         return f"it is a checkpoint of several networks: save one of {', '.join(map(repr, found))} on its own"
     return "give the network that the weights were trained with"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,6 @@ class CheckReport:
     objects: ObjectComparison | None = None  # of a detector
     scores: ScoreComparison | None = None  # of a classifier, if the user's function gives scores
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         optional = ("objects", "scores")
         return {key: value for key, value in asdict(self).items() if key not in optional or value is not None}

@@ -113,7 +113,7 @@ def match_answers(
     }
 
 
-def _rates(blocks: Sequence[TimedBlock]) -> dict[str, Any]:
+def _rates(blocks: Sequence[TimedBlock]) -> dict[str, object]:
     """Return the fields of a report that tell the speed of both sides."""
     num_timed, lost_seconds = sum(one.num_images for one in blocks), sum(one.lost_seconds for one in blocks)
     their_seconds, our_seconds = sum(one.their_seconds for one in blocks), sum(one.our_seconds for one in blocks)

@@ -118,7 +118,7 @@ def answered_objects(answer: object, labels: Sequence[str] = ()) -> list[FoundOb
 _ROW = "x1 y1 x2 y2 in pixels, score, class"
 
 
-def _object(row: Any, labels: Sequence[str]) -> FoundObject:
+def _object(row: object, labels: Sequence[str]) -> FoundObject:
     if not isinstance(row, list | tuple | np.ndarray) or len(row) != 6:
         raise ValueError(f"{row!r} is not an object: {_ROW}")
     x1, y1, x2, y2, score = (float(value) for value in row[:5])

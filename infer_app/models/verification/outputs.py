@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,13 +73,13 @@ def _classification(raw: Tensor, spec: OutputSpec, labels: Sequence[str]) -> lis
     return outputs
 
 
-def _over_threshold(scores: Tensor, spec: OutputSpec, labels: Sequence[str]) -> dict[str, Any]:
+def _over_threshold(scores: Tensor, spec: OutputSpec, labels: Sequence[str]) -> dict[str, object]:
     over = (scores >= spec.threshold).nonzero().flatten()
     values, order = scores[over].sort(descending=True, stable=True)
     return {"labels": _entries(over[order].tolist(), values.clamp(0, 1).tolist(), labels), "threshold": spec.threshold}
 
 
-def _entries(indices: list[int], scores: list[float], labels: Sequence[str]) -> list[dict[str, Any]]:
+def _entries(indices: list[int], scores: list[float], labels: Sequence[str]) -> list[dict[str, object]]:
     return [
         {"label": _label(index, labels), "index": index, "score": score}
         for index, score in zip(indices, scores, strict=True)

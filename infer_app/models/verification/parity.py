@@ -34,7 +34,7 @@ class Parity:
     object_agreement: float | None = None  # share that is kept, or 1 less the share that is new; None: no objects
     best_kept: float | None = None  # share of the golden images' best objects; None: too few, or not compared
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
     @classmethod

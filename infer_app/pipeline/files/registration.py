@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, date
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from infer_app.database.listing.image_registry import RegisteredBatch
 from infer_app.day import Day, find_zone
@@ -51,7 +50,7 @@ class Registration:
     def to_run(self) -> int:
         return self.added - self.later
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         days = self.earlier_days and [str(one) for one in self.earlier_days]
         counts = asdict(self) | {"earlier_days": days, "other": dict(self.other)}
         del counts["sample"]

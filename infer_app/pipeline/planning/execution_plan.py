@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from infer_app.database.results.runs import BegunVariant
 from infer_app.errors import ModelError, UsageError
@@ -116,7 +115,7 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
     )
 
 
-def missing_or_broken(variant: str, requires: Mapping[str, Any]) -> str | None:
+def missing_or_broken(variant: str, requires: Mapping[str, object]) -> str | None:
     """Return why the variant can't run here, None if it can; for TensorRT also whether torch-tensorrt really loads."""
     why = missing_for(variant, requires)
     if why is not None or variant_of(variant).runtime != "tensorrt" or (broken := broken_tensorrt()) is None:
