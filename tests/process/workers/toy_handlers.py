@@ -1,8 +1,9 @@
-"""Lanes whose images say by their location what happens to the worker that has them in hand.
+"""Handlers of a pool with one stage, and of the two stages around a ring.
 
-`read:log` logs; `decode:SIGSEGV` raises that signal on itself while the heartbeat says decode; `read:hang` never ends;
-`take:` and `expect:` do it in the thread that listens to the pipe; `model:lost` loses the GPU. `once:FILE:…` does so
-only the first time, when FILE is not there yet. Everything else becomes a prediction.
+Images say by their location what happens to the process that has them in hand. `read:log` logs; `decode:SIGSEGV` raises
+that signal on itself while the heartbeat says decode; `read:hang` never ends; `take:` and `expect:` do it in the thread
+that listens to the pipe; `model:lost` loses the GPU. `once:FILE:…` does so only the first time, when FILE is not there
+yet. An image whose location is `broken` is rejected. Every other becomes a prediction, labelled with its own code.
 """
 
 from __future__ import annotations
@@ -10,42 +11,27 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import random
 import resource
 import signal
 import time
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infer_app.domain import Chunk, ChunkResult, FileFacts, Output, Prediction
+import numpy as np
+
+from infer_app.domain import Broken, Chunk, ChunkResult, FileFacts, ImageRef, Loaded, Output, Prediction, Reason
 from infer_app.errors import DeviceLost, ModelError
 from infer_app.workers.heartbeat import Heartbeat
+from infer_app.workers.shared_ring import Ring
 
 FACTS = FileFacts(1234, 1.5, "ab" * 32)
 
 
-class ToyLane:
-    """A prediction's label is the location, its score the pid of the worker that made it."""
-
-    def copy_slot(self, chunk: Chunk) -> bool:
-        for ref in chunk.refs:
-            happen(ref.location, "take")
-        return False
-
-    def prefetch(self, chunk: Chunk) -> None:
-        for ref in chunk.refs:
-            happen(ref.location, "expect")
-
-    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
-        for position, ref in enumerate(chunk.refs):
-            heartbeat.record(position, "read")
-            happen(ref.location, "read")
-            heartbeat.record(position, "decode", FACTS)
-            happen(ref.location, "decode")
-        heartbeat.record(0, "model")
-        for ref in chunk.refs:
-            happen(ref.location, "model")
-        predictions = tuple(Prediction(ref, Output(ref.location, float(os.getpid()))) for ref in chunk.refs)
-        return ChunkResult(chunk.number, predictions, ())
+def code(image_id: str) -> bytes:
+    return zlib.crc32(image_id.encode()).to_bytes(4, "big")
 
 
 def happen(location: str, stage: str) -> None:
@@ -75,6 +61,103 @@ def happen(location: str, stage: str) -> None:
     os.kill(os.getpid(), signal.Signals[what])
 
 
+@dataclass
+class ToyHandler:
+    """What all have in common: each image takes up to `delay_s`."""
+
+    delay_s: float = 0.0
+
+    def __call__(self) -> ToyHandler:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        return self
+
+    def copy_slot(self, chunk: Chunk) -> bool:
+        for ref in chunk.refs:
+            happen(ref.location, "take")
+        return False
+
+    def prefetch(self, chunk: Chunk) -> None:
+        for ref in chunk.refs:
+            happen(ref.location, "expect")
+
+    def delay(self) -> None:
+        time.sleep(random.uniform(0, self.delay_s))
+
+    def read(self, chunk: Chunk, heartbeat: Heartbeat) -> Iterator[ImageRef]:
+        """Yield the images that are not broken."""
+        for position, ref in enumerate(chunk.refs):
+            heartbeat.record(position, "read")
+            happen(ref.location, "read")
+            heartbeat.record(position, "decode", FACTS)
+            self.delay()
+            happen(ref.location, "decode")
+            if ref.location != "broken":
+                yield ref
+
+    def predict(self, refs: tuple[ImageRef, ...], heartbeat: Heartbeat) -> None:
+        heartbeat.record(0, "model")
+        self.delay()
+        for ref in refs:
+            happen(ref.location, "model")
+
+
+def rejected(chunk: Chunk) -> tuple[Broken, ...]:
+    return tuple(Broken(ref, Reason.CORRUPT, "", "decode", FACTS) for ref in chunk.refs if ref.location == "broken")
+
+
+class ToyLane(ToyHandler):
+    """Of one stage. A prediction's score is the pid of the worker that made it."""
+
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
+        good = tuple(self.read(chunk, heartbeat))
+        self.predict(good, heartbeat)
+        predictions = (Prediction(ref, Output(code(ref.image_id).hex(), float(os.getpid()))) for ref in good)
+        return ChunkResult(chunk.number, tuple(predictions), rejected(chunk))
+
+
+@dataclass
+class ToyLoader(ToyHandler):
+    """Fills a row with its image's code, over and over; a broken image takes no row."""
+
+    ring: Ring | None = None
+
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
+        rows = self.ring.pixels[chunk.slot].reshape(self.ring.batch_size, -1, 4)
+        good = []
+        for ref in self.read(chunk, heartbeat):
+            rows[len(good)] = np.frombuffer(code(ref.image_id), np.uint8)
+            good.append(ref)
+        result = ChunkResult(chunk.number, (), rejected(chunk), num_loaded=len(good))
+        return Loaded(replace(chunk, refs=tuple(good), files=(FACTS,) * len(good)), result)
+
+
+@dataclass
+class ToyDevice(ToyHandler):
+    """A prediction's label is what its row says; a slot that is taken is copied first, as a device does."""
+
+    ring: Ring | None = None
+
+    def __call__(self) -> ToyHandler:
+        self.copies: dict[int, np.ndarray] = {}
+        return super().__call__()
+
+    def copy_slot(self, chunk: Chunk) -> bool:
+        self.copies[id(chunk)] = self.copy(chunk)
+        return True
+
+    def copy(self, chunk: Chunk) -> np.ndarray:
+        self.delay()
+        return self.ring.pixels[chunk.slot][: len(chunk.refs)].copy()
+
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
+        rows = self.copies.pop(id(chunk)) if id(chunk) in self.copies else self.copy(chunk)
+        self.predict(chunk.refs, heartbeat)
+        labels = [bytes(row.ravel()[:4]).hex() for row in rows]
+        assert all((row.reshape(-1, 4) == row.ravel()[:4]).all() for row in rows)  # no row of two images
+        each = zip(chunk.refs, labels, chunk.files, strict=True)
+        return ChunkResult(chunk.number, tuple(Prediction(ref, Output(label), file) for ref, label, file in each), ())
+
+
 class SteppingLane(ToyLane):
     """Records the steps of every image and costs nothing else."""
 
@@ -88,9 +171,18 @@ class SteppingLane(ToyLane):
         return ChunkResult(chunk.number, tuple(Prediction(ref, Output("a")) for ref in chunk.refs), ())
 
 
-def open_toy() -> ToyLane:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return ToyLane()
+@dataclass
+class SwollenLane(ToyLane):
+    """Answers with as many bytes as it is told."""
+
+    num_bytes: int = 0
+
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
+        vector = bytes(self.num_bytes)
+        return ChunkResult(chunk.number, tuple(Prediction(ref, Output(vector=vector)) for ref in chunk.refs), ())
+
+
+# Ways in which a handler is not opened
 
 
 def open_refused() -> ToyLane:
@@ -101,47 +193,26 @@ def open_dying() -> ToyLane:
     os._exit(7)
 
 
-@dataclass(frozen=True)
-class OpenOnce:
-    """Dies by SIGKILL on the first opening, as under the kernel's out-of-memory killer."""
+def be_killed() -> None:
+    """As by the kernel's out-of-memory killer."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    file: Path
 
-    def __call__(self) -> ToyLane:
-        if not self.file.exists():
-            self.file.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return open_toy()
+def find_no_gpu() -> None:
+    raise DeviceLost("the GPU failed: CUDA error: no CUDA-capable device is detected", "look at it")
 
 
 @dataclass(frozen=True)
-class OpenUntilLost:
-    """Opens until the GPU has failed once, and then finds none."""
+class OpenOnly:
+    """Opens a lane the first time, or each time but the first; otherwise does what it is told."""
 
     file: Path
+    otherwise: Callable[[], None]
+    is_first: bool
 
-    def __call__(self) -> ToyLane:
-        if self.file.exists():
-            raise DeviceLost("the GPU failed: CUDA error: no CUDA-capable device is detected", "look at it")
+    def __call__(self) -> ToyHandler:
+        was_there = self.file.exists()
         self.file.touch()
-        return open_toy()
-
-
-@dataclass(frozen=True)
-class Swollen:
-    """Answers with as many bytes as it is told."""
-
-    num_bytes: int
-
-    def __call__(self) -> Swollen:
-        return self
-
-    def copy_slot(self, chunk: Chunk) -> bool:
-        return False
-
-    def prefetch(self, chunk: Chunk) -> None:
-        pass
-
-    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
-        vector = bytes(self.num_bytes)
-        return ChunkResult(chunk.number, tuple(Prediction(ref, Output(vector=vector)) for ref in chunk.refs), ())
+        if was_there == self.is_first:
+            self.otherwise()
+        return ToyLane()()
