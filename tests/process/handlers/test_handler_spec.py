@@ -1,14 +1,12 @@
 """A worker opens the network that the run writes under, or none."""
 
-import shutil
-
 import pytest
 
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import ModelSpec
-from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8
 from infer_app.models.artifact.artifact import record_variant, save_manifest
-from tests.support.networks import built, built_colors
+from tests.support.networks import built
 
 
 @pytest.fixture
@@ -17,19 +15,6 @@ def artifact(tmp_path):
     artifact = record_variant(built(tmp_path), OPENVINO_FP32, {}, {"model.xml": b"A", "model.bin": b"A"})
     artifact = record_variant(artifact, OPENVINO_BF16, {})
     return record_variant(artifact, OPENVINO_INT8, {}, {"model.xml": b"A", "model.bin": b"A"})
-
-
-def test_another_model_in_the_folder_is_refused(artifact, tmp_path):
-    spec = ModelSpec.of(artifact, TORCHSCRIPT)
-    other = built_colors(tmp_path)
-    shutil.rmtree(artifact.folder)
-    shutil.copytree(other.folder, artifact.folder)
-    with pytest.raises(
-        ModelError, match=f"holds model {other.manifest.model_id} in place of {spec.model_id}"
-    ) as caught:
-        spec.open()
-    assert caught.value.exit_code == 12
-    assert "run again" in caught.value.hint
 
 
 @pytest.mark.parametrize("variant", [OPENVINO_INT8, OPENVINO_FP32])

@@ -67,10 +67,10 @@ def executor(request, artifact, folder):
 def images(folder):
     """(refs, what must become of each): 45 photos in three colours, and a broken one of each kind after every ten."""
     broken = {
-        "empty": (b"", Reason.EMPTY),
-        "cut": (jpeg()[:300], Reason.TRUNCATED),
-        "text": (b"no picture at all", Reason.UNSUPPORTED_FORMAT),
-        "gone": (None, Reason.NOT_FOUND),
+        "empty": (b"", (Reason.EMPTY, "read")),
+        "cut": (jpeg()[:300], (Reason.TRUNCATED, "decode")),
+        "text": (b"no picture at all", (Reason.UNSUPPORTED_FORMAT, "decode")),
+        "gone": (None, (Reason.NOT_FOUND, "read")),
     }
     expected: dict[str, object] = {}
     for i in range(len(save_colored(folder, 45))):
@@ -80,8 +80,12 @@ def images(folder):
             if content is not None:
                 (folder / f"{name}.jpg").write_bytes(content)
     Image.new("RGB", (20, 20), "white").save(folder / "white.jpg")
-    expected["white"] = Reason.NON_FINITE_OUTPUT
+    expected["white"] = (Reason.NON_FINITE_OUTPUT, "outputs")
     return [ImageRef(name, str(folder / f"{name}.jpg")) for name in expected], expected
+
+
+def run(executor, some):
+    return outcomes(executor.pool.run(some), broken=lambda one: (one.reason, one.stage))
 
 
 def chunks(refs, length):
@@ -91,18 +95,14 @@ def chunks(refs, length):
 @pytest.mark.parametrize("length", [1, 5, BATCH])
 def test_each_image_gets_its_own_answer_whatever_the_length_of_a_chunk(executor, images, length):
     refs, expected = images
-    assert outcomes(executor.pool.run(chunks(refs, length))) == expected
+    assert run(executor, chunks(refs, length)) == expected
 
 
 def test_chunks_that_take_no_time_are_answered_from_their_own_pixels(executor, images):
     """Whichever thread of a process comes first: the one that listens, or the one that predicts."""
     refs, expected = images
     for _ in range(6):
-        assert outcomes(executor.pool.run(chunks(refs, 1))) == expected
-
-
-def test_nothing_to_do_is_no_result(executor):
-    assert list(executor.pool.run([])) == []
+        assert run(executor, chunks(refs, 1)) == expected
 
 
 def test_what_is_known_of_each_file_comes_with_its_answer(executor, images):
@@ -110,15 +110,17 @@ def test_what_is_known_of_each_file_comes_with_its_answer(executor, images):
     results = list(executor.pool.run(chunks(refs, BATCH)))
     predicted = [one for result in results for one in result.predictions]
     assert all(len(one.file.sha256) == 64 for one in predicted)
-    sizes = {one.ref.image_id: one.file.size for result in results for one in result.broken}
-    assert sizes == {"gone": None, "text": 17, "cut": 300, "empty": 0, "white": Path(refs[-1].location).stat().st_size}
+    files = {one.ref.image_id: one.file for result in results for one in result.broken}
+    sizes = {"gone": None, "text": 17, "cut": 300, "empty": 0, "white": Path(refs[-1].location).stat().st_size}
+    assert {image_id: file.size for image_id, file in files.items()} == sizes
+    assert {image_id for image_id, file in files.items() if file.sha256} == {"text", "cut", "white"}
 
 
 def test_a_run_that_is_left_early_can_be_followed_by_another(executor, images):
     refs, expected = images
     with closing(executor.pool.run(chunks(refs, 3))) as results:
         next(results)
-    assert outcomes(executor.pool.run(chunks(refs, 3))) == expected
+    assert run(executor, chunks(refs, 3)) == expected
 
 
 def test_every_stage_is_measured_where_it_runs(executor, images):

@@ -10,7 +10,6 @@ from infer_app.telemetry.summary_line import (
     balance,
     duration,
     forecast,
-    node_costs,
     speed,
     stage_costs,
     summary_line,
@@ -24,27 +23,19 @@ def test_the_last_line_of_a_run():
     )
 
 
-@pytest.mark.parametrize("unknown", [{"share_of_limit": None}, {"limited_by": None}], ids=str)
-def test_a_handful_of_images_is_no_measure_of_speed(unknown):
-    assert summary_line(judged(replace(REPORT, **unknown))) == (
-        "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · too few images to judge the speed"
-    )
-
-
 @pytest.mark.parametrize(
-    ("counts", "line"),
+    ("changed", "end"),
     [
-        (DayCounts(3, 2, 1, 0), "19 Nov: 3 = 2 predicted + 1 rejected + 0 pending · nothing new"),
-        (DayCounts(0, 0, 0, 0), "19 Nov: 0 = 0 predicted + 0 rejected + 0 pending · no images"),
+        ({"share_of_limit": None}, "46 min · too few images to judge the speed"),
+        ({"limited_by": None}, "46 min · too few images to judge the speed"),
+        ({"selected": 0}, "nothing new"),
+        ({"selected": 0, "day": DayCounts(0, 0, 0, 0)}, "no images"),
+        ({"selected": 0, "day": DayCounts(9, 0, 0, 9)}, "nothing done"),  # stopped before its first image
     ],
+    ids=str,
 )
-def test_a_run_that_selected_nothing_says_why(counts, line):
-    assert summary_line(replace(REPORT, selected=0, predicted=0, rejected=0, day=counts)) == line
-
-
-def test_a_run_that_was_stopped_before_its_first_image_does_not_call_the_pending_nothing_new():
-    stopped = replace(REPORT, selected=0, predicted=0, rejected=0, day=DayCounts(9, 0, 0, 9), exit_code=75)
-    assert "nothing new" not in summary_line(stopped)
+def test_of_few_images_or_none_the_last_line_says_no_speed(changed, end):
+    assert summary_line(judged(replace(REPORT, **changed))).endswith(f" pending · {end}")
 
 
 def test_books_that_do_not_balance_are_not_told_as_equal():
@@ -62,21 +53,14 @@ def test_costs_leave_out_what_costs_nothing():
     assert stage_costs(few) == "CPU ms per image: read 0.10, decode 1.70, model 14.10"
 
 
-@pytest.mark.parametrize(("share", "bottleneck"), [(0.94, "model"), (0.3, "other programs")])
-def test_others_limit_where_they_took_most_of_what_is_missing(share, bottleneck):
-    walls = {"decode": 1.7 / 0.6, "model": 14.1 / 0.6}
+@pytest.mark.parametrize(
+    ("share", "slower_by", "bottleneck"),
+    [(0.94, 1.0, "model"), (0.3, 0.6, "other programs"), (0.97, 0.6, "model"), (1.03, 0.6, "model")],
+)
+def test_others_limit_where_they_took_most_of_what_is_missing(share, slower_by, bottleneck):
+    walls = {stage: ms / slower_by for stage, ms in REPORT.stages.items()}
     shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share)
-    if share > 0.9:
-        shared = replace(shared, walls=REPORT.stages)
     assert speed(judged(shared)) == f"{100 * share:.0f} % of the limit; bottleneck: {bottleneck}"
-    assert speed(replace(shared, walls={})) == f"{100 * share:.0f} % of the limit; bottleneck: model"
-
-
-@pytest.mark.parametrize("share", [0.97, 1.03])
-def test_others_do_not_limit_where_nothing_is_missing(share):
-    walls = {stage: ms / 0.6 for stage, ms in REPORT.stages.items()}
-    shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share)
-    assert speed(judged(shared)) == f"{100 * share:.0f} % of the limit; bottleneck: model"
 
 
 def test_a_share_that_other_programs_took_is_told():
@@ -91,26 +75,15 @@ def test_a_share_that_other_programs_took_is_told():
     ("seconds", "text"),
     [
         (0, "0.0 s"),
-        (1.25, "1.2 s"),
         (9.9, "9.9 s"),
         (10, "10 s"),
-        (99.4, "99 s"),
         (100, "2 min"),
-        (2760, "46 min"),
         (5970, "1 h 40 min"),
-        (6000, "1 h 40 min"),
         (90_000, "25 h 0 min"),
     ],
 )
 def test_a_duration_has_two_or_three_digits(seconds, text):
     assert duration(seconds) == text
-
-
-def test_each_node_of_a_cluster_in_a_line():
-    nodes = {"gpu-1": {"images": 1200, "images_per_second": 14.4, "stages": {"decode": 1.7, "model": 14.12}}}
-    told = {"gpu-1": "1,200 images, 14 images/s, CPU ms per image: decode 1.70, model 14.12"}
-    assert node_costs(replace(REPORT, nodes=nodes)) == told
-    assert node_costs(REPORT) == {}
 
 
 SAMPLE = replace(REPORT, selected=200, seconds=12.0, images_per_second=16.7, steady_images_per_second=20.0)
@@ -121,18 +94,15 @@ def test_starting_is_paid_once_and_the_steady_rate_for_every_image(pending, seco
     assert forecast(SAMPLE, pending) == Forecast(pending, seconds)
 
 
+def test_a_forecast_says_how_many_how_long_and_until_when():
+    now = datetime(2026, 11, 20, 4, 26)
+    assert Forecast(412_000, 2_760.0).describe(now) == "412,000 pending, 46 min, done 05:12"
+    without_a_sample = forecast(replace(SAMPLE, selected=0, images_per_second=0.0), 0)
+    assert without_a_sample.describe(now) == "0 pending"
+
+
 def test_a_sample_too_small_for_a_steady_rate_goes_on_at_the_limit_of_its_costs():
     """Five images in twelve seconds are a start, and no rate."""
     few = replace(SAMPLE, selected=5, steady_images_per_second=None, images_per_second=0.4)
     assert forecast(replace(few, limit_images_per_second=20.0), 1_000).seconds == 11.75 + 50.0
     assert forecast(replace(few, limit_images_per_second=None), 1_000).seconds == 2_500.0
-
-
-def test_without_a_sample_there_is_no_forecast_of_time():
-    nothing = forecast(replace(SAMPLE, selected=0, images_per_second=0.0), 0)
-    assert nothing.describe(datetime(2026, 11, 20)) == "0 pending"
-
-
-def test_it_says_how_many_how_long_and_until_when():
-    told = Forecast(412_000, 2_760.0).describe(datetime(2026, 11, 20, 4, 26))
-    assert told == "412,000 pending, 46 min, done 05:12"

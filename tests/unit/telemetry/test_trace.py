@@ -41,25 +41,6 @@ def test_a_span_is_a_complete_event_in_microseconds_with_its_images(tmp_path):
     assert {name["ph"] for name in names} == {"M"}
 
 
-def test_every_process_and_thread_has_one_name(tmp_path):
-    span = Span("write", 50.0, 0.1, 0.1, ())
-    with Trace(tmp_path / "t.json") as trace:
-        for pid in (WORKER, ME, WORKER, WORKER + 1):
-            trace.add(pid, [span])
-    names = [event for event in read(tmp_path / "t.json")["traceEvents"] if event["name"].endswith("_name")]
-    expected = {ME: "coordinator", WORKER: "worker 1", WORKER + 1: "worker 2"}
-    assert [(name["pid"], name["args"]["name"]) for name in names if name["name"] == "process_name"] == [
-        *expected.items()
-    ]
-    assert {name["pid"]: name["args"]["name"] for name in names if name["name"] == "thread_name"} == expected
-
-
-def test_a_run_that_does_nothing_leaves_a_trace_that_can_be_opened(tmp_path):
-    with Trace(tmp_path / "t.json"):
-        pass
-    assert [event["ph"] for event in read(tmp_path / "t.json")["traceEvents"]] == ["M"] * 3
-
-
 def test_an_old_trace_stays_whole_until_the_new_one_is(tmp_path):
     path = tmp_path / "t.json"
     path.write_text("old")

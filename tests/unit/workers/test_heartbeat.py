@@ -1,8 +1,7 @@
 import multiprocessing
-import time
 
 from infer_app.domain import FileFacts
-from infer_app.workers.heartbeat import NOTHING, STAGES, CurrentStep, Heartbeat
+from infer_app.workers.heartbeat import NOTHING, STAGES, Heartbeat
 
 CONTEXT = multiprocessing.get_context("spawn")
 
@@ -11,10 +10,6 @@ def seen(heartbeat):
     """What a supervisor sees: another Heartbeat over the same memory, without the time."""
     look = Heartbeat(heartbeat.memory).read()
     return look.task, look.position, look.stage, look.file
-
-
-def test_a_new_mark_holds_nothing():
-    assert seen(Heartbeat.create(CONTEXT)) == (NOTHING, NOTHING, "", FileFacts())
 
 
 def test_every_stage_is_seen_with_its_image_and_file():
@@ -33,12 +28,6 @@ def test_a_file_is_forgotten_with_the_next_image():
     assert seen(heartbeat) == (NOTHING, 1, "read", FileFacts())
 
 
-def test_an_empty_file_is_known_to_be_empty():
-    heartbeat = Heartbeat.create(CONTEXT)
-    heartbeat.record(0, "read", FileFacts(0, 1.5, "ab" * 32))
-    assert seen(heartbeat)[3] == FileFacts(0, 1.5, "ab" * 32)
-
-
 def test_a_task_counts_from_its_first_step_on():
     """Before it a death has nothing to do with the task's images."""
     heartbeat = Heartbeat.create(CONTEXT)
@@ -47,16 +36,6 @@ def test_a_task_counts_from_its_first_step_on():
     heartbeat.clear()
     heartbeat.begin_task(2)
     assert seen(heartbeat) == (NOTHING, NOTHING, "", FileFacts())
-
-
-def test_the_time_is_that_of_the_step():
-    heartbeat = Heartbeat.create(CONTEXT)
-    before = time.monotonic()
-    heartbeat.record(0, "read")
-    first = heartbeat.read()
-    heartbeat.record(0, "decode")
-    assert before <= first.since <= heartbeat.read().since <= time.monotonic()
-    assert isinstance(first, CurrentStep)
 
 
 def test_a_record_that_its_writer_did_not_finish_leaves_the_one_before():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_app.domain import TRANSIENT_REASONS, Broken, Chunk, FileFacts, ImageRef, Reason
+from infer_app.domain import Broken, Chunk, FileFacts, ImageRef, Reason
 from infer_app.workers.heartbeat import NOTHING, STAGES, CurrentStep
 from infer_app.workers.retry_policy import (
     CRASH_SIGNALS,
@@ -34,12 +34,8 @@ def death(position=0, stage="decode", ended_by=signal.SIGSEGV, timed_out=False, 
     return WorkerExit(-ended_by, timed_out, CurrentStep(number, position, stage, 0.0, FACTS))
 
 
-def rejected(ref, reason, detail, stage="decode"):
-    return Broken(ref, reason, detail, stage, FACTS)
-
-
-def test_the_signals_of_a_crash_are_the_five_of_a_broken_decoder():
-    assert {crash.name for crash in CRASH_SIGNALS} == {"SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"}
+KILL, HANG = {"ended_by": signal.SIGKILL}, {"ended_by": signal.SIGKILL, "timed_out": True}
+LOST_DEVICE = WorkerExit(DEVICE_LOST, False, CurrentStep(5, 0, "model", 0.0, FACTS))
 
 
 @pytest.mark.parametrize("ended_by", CRASHES)
@@ -49,91 +45,70 @@ def test_an_image_the_decoder_died_on_is_tried_once_more_alone_after_the_others(
     assert verdict == Decision(retry=(task(A, C, kills=2), task(B, retried_alone=True)))
 
 
-@pytest.mark.parametrize("ended_by", CRASHES)
-def test_dying_twice_the_second_time_alone_is_a_decoder_crash(ended_by):
-    detail = f"the decoder died twice by {ended_by.name}, the second time alone"
-    verdict = decide(task(B, retried_alone=True), death(0, ended_by=ended_by))
-    assert verdict == Decision((rejected(B, Reason.DECODER_CRASH, detail),))
-
-
-def lost_device(number=5):
-    return WorkerExit(DEVICE_LOST, False, CurrentStep(number, 0, "model", 0.0, FACTS))
-
-
-def test_after_the_gpu_failed_each_image_is_tried_alone_and_never_rejected_for_good():
-    assert decide(task(A, B), lost_device()) == Decision(retry=(task(A), task(B)))
-    assert decide(task(A), lost_device()) == Decision(retry=(task(A, retried_alone=True),))
-    (broken,) = decide(task(A, retried_alone=True), lost_device()).broken
-    assert (broken.ref, broken.reason) == (A, Reason.OUT_OF_MEMORY)
-    assert broken.reason in TRANSIENT_REASONS
-
-
-def test_an_image_that_came_alone_is_tried_once_more_too():
-    assert decide(task(B), death()) == Decision(retry=(task(B, retried_alone=True),))
-
-
-@pytest.mark.parametrize(
-    ("stage", "reason"),
-    [("read", Reason.READ_TIMEOUT), ("decode", Reason.DECODE_TIMEOUT), ("transform", Reason.DECODE_TIMEOUT)],
-)
 @pytest.mark.parametrize("is_suspect", [False, True])
-def test_a_step_without_end_rejects_its_image_at_once(stage, reason, is_suspect):
-    verdict = decide(task(A, B, retried_alone=is_suspect), death(1, stage, signal.SIGKILL, timed_out=True))
-    detail = f"{stage} exceeded the time limit"
-    assert verdict == Decision((rejected(B, reason, detail, stage),), (task(A, retried_alone=is_suspect),))
-
-
-@pytest.mark.parametrize("ending", [{}, {"ended_by": signal.SIGKILL, "timed_out": True}], ids=["crash", "hang"])
-def test_a_failure_of_the_model_makes_the_chunk_be_tried_image_by_image(ending):
-    verdict = decide(task(A, B, C, kills=1), death(0, "model", **ending))
-    assert verdict == Decision(retry=(task(A), task(B), task(C)))
+def test_a_step_without_end_rejects_its_image_at_once(is_suspect):
+    verdict = decide(task(A, B, retried_alone=is_suspect), death(1, "read", **HANG))
+    broken = Broken(B, Reason.READ_TIMEOUT, "read exceeded the time limit", "read", FACTS)
+    assert verdict == Decision((broken,), (task(A, retried_alone=is_suspect),))
 
 
 @pytest.mark.parametrize(
-    ("ending", "cause"),
-    [({}, "died by SIGSEGV"), ({"ended_by": signal.SIGKILL, "timed_out": True}, "took too long")],
-    ids=["crash", "hang"],
+    ("tried", "ended", "retry"),
+    [
+        pytest.param(task(B), death(), [task(B, retried_alone=True)], id="decoder, and it came alone"),
+        pytest.param(task(A, B, kills=1), death(0, "model"), [task(A), task(B)], id="crash of the model"),
+        pytest.param(task(A, B, kills=1), death(0, "model", **HANG), [task(A), task(B)], id="hang of the model"),
+        pytest.param(task(B), death(0, "model"), [task(B, retried_alone=True)], id="model, and it came alone"),
+        pytest.param(task(A, B), LOST_DEVICE, [task(A), task(B)], id="GPU"),
+        pytest.param(task(A), LOST_DEVICE, [task(A, retried_alone=True)], id="GPU, and it came alone"),
+        # what no image can cause blames none
+        pytest.param(task(A, B), death(1, "decode", **KILL), [task(A, B, kills=1)], id="killed"),
+        pytest.param(task(A, B), death(1, "model", signal.SIGTERM), [task(A, B, kills=1)], id="terminated"),
+        pytest.param(task(A, B), death(1, "read", -1), [task(A, B, kills=1)], id="exit code 1"),
+        # it died between two tasks, or before its first step
+        pytest.param(task(A, B), death(1, number=4), [task(A, B, kills=1)], id="mark of another task"),
+        pytest.param(task(A, B), death(1, number=NOTHING), [task(A, B, kills=1)], id="mark of no task"),
+        # perhaps one of them takes all the memory
+        pytest.param(
+            task(A, B, kills=KILLS_BEFORE_SPLIT - 2),
+            death(**KILL),
+            [task(A, B, kills=KILLS_BEFORE_SPLIT - 1)],
+            id="killed again",
+        ),
+        pytest.param(task(A, B, kills=KILLS_BEFORE_SPLIT - 1), death(**KILL), [task(A), task(B)], id="and again"),
+        pytest.param(
+            task(A, kills=KILLS_BEFORE_REJECTION - 2),
+            death(**KILL),
+            [task(A, kills=KILLS_BEFORE_REJECTION - 1)],
+            id="killed again alone",
+        ),
+    ],
 )
-def test_an_image_the_model_fails_on_alone_is_a_model_error(ending, cause):
-    assert decide(task(B), death(0, "model", **ending)) == Decision(retry=(task(B, retried_alone=True),))
-    verdict = decide(task(B, retried_alone=True), death(0, "model", **ending))
-    detail = f"the model {cause} twice on this image alone"
-    assert verdict == Decision((rejected(B, Reason.MODEL_ERROR, detail, "model"),))
+def test_what_may_have_another_cause_is_tried_again(tried, ended, retry):
+    assert decide(tried, ended) == Decision(retry=tuple(retry))
 
 
-@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM, -1], ids=["SIGKILL", "SIGTERM", "exit code 1"])
-@pytest.mark.parametrize("stage", ["read", "decode", "model"])
-def test_an_end_that_no_image_can_cause_blames_none(ended_by, stage):
-    assert decide(task(A, B, C), death(1, stage, ended_by)) == Decision(retry=(task(A, B, C, kills=1),))
-
-
-@pytest.mark.parametrize("number", [4, NOTHING])
-def test_a_mark_of_another_task_blames_no_image(number):
-    """The worker died between two tasks, or before its first step."""
-    verdict = decide(task(A, B), death(1, number=number))
-    assert verdict == Decision(retry=(task(A, B, kills=1),))
-
-
-def test_a_chunk_that_is_killed_again_and_again_is_tried_image_by_image():
-    """Perhaps one of them takes all the memory."""
-    almost = task(A, B, kills=KILLS_BEFORE_SPLIT - 2)
-    assert decide(almost, death(ended_by=signal.SIGKILL)).retry == (replace(almost, kills=KILLS_BEFORE_SPLIT - 1),)
-    last = task(A, B, kills=KILLS_BEFORE_SPLIT - 1)
-    assert decide(last, death(ended_by=signal.SIGKILL)) == Decision(retry=(task(A), task(B)))
-
-
-def test_an_image_that_is_killed_alone_again_and_again_is_out_of_memory():
-    almost = task(A, kills=KILLS_BEFORE_REJECTION - 2)
-    assert decide(almost, death(ended_by=signal.SIGKILL)) == Decision(retry=(replace(almost, kills=almost.kills + 1),))
-    last = task(A, kills=KILLS_BEFORE_REJECTION - 1)
-    detail = f"its worker was ended {KILLS_BEFORE_REJECTION} times (SIGKILL) while it processed this image alone"
-    assert decide(last, death(ended_by=signal.SIGKILL)) == Decision((rejected(A, Reason.OUT_OF_MEMORY, detail),))
-
-
-@pytest.mark.parametrize(("exitcode", "name"), [(3, "exit code 3"), (-64, "SIGRTMAX"), (-99, "signal 99")])
-def test_any_end_has_a_name(exitcode, name):
-    ended = WorkerExit(exitcode, False, CurrentStep(5, 0, "read", 0.0, FACTS))
-    assert f"({name})" in decide(task(A, kills=9), ended).broken[0].detail
+@pytest.mark.parametrize(
+    ("ended", "reason", "detail"),
+    [
+        *((death(0, "decode", crash), Reason.DECODER_CRASH, f"died twice by {crash.name}") for crash in CRASHES),
+        (death(0, "decode", **HANG), Reason.DECODE_TIMEOUT, "decode exceeded the time limit"),
+        (death(0, "transform", **HANG), Reason.DECODE_TIMEOUT, "transform exceeded the time limit"),
+        (death(0, "model"), Reason.MODEL_ERROR, "the model died by SIGSEGV twice on this image alone"),
+        (death(0, "model", **HANG), Reason.MODEL_ERROR, "the model took too long twice on this image alone"),
+        (LOST_DEVICE, Reason.OUT_OF_MEMORY, "the GPU failed twice with this image alone"),
+        (death(**KILL), Reason.OUT_OF_MEMORY, f"ended {KILLS_BEFORE_REJECTION} times (SIGKILL)"),
+        (death(ended_by=-3), Reason.OUT_OF_MEMORY, "(exit code 3)"),
+        (death(ended_by=64), Reason.OUT_OF_MEMORY, "(SIGRTMAX)"),
+        (death(ended_by=99), Reason.OUT_OF_MEMORY, "(signal 99)"),
+    ],
+)
+def test_an_image_on_which_it_happens_again_alone_is_rejected_with_what_happened(ended, reason, detail):
+    """What it may not be the cause of is tried by later runs."""
+    verdict = decide(task(B, retried_alone=True, kills=KILLS_BEFORE_REJECTION - 1), ended)
+    (broken,) = verdict.broken
+    assert verdict == Decision((Broken(B, reason, broken.detail, ended.current_step.stage, FACTS),))
+    assert detail in broken.detail
 
 
 @st.composite

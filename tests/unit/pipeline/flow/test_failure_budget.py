@@ -52,10 +52,24 @@ def test_a_model_that_fails_on_every_image_rejects_none(fault, num_chunks):
     assert "ValueError: no" in budget.stopped
 
 
-def test_a_model_that_begins_to_fail_rejects_none():
-    budget, predicted, rejected = admit([FINE] * 500 + [FAULT] * 100)
-    assert (predicted, rejected) == (500 * CHUNK, 0)
-    assert budget.stopped
+@pytest.mark.parametrize(
+    ("day", "max_rejected"),
+    [
+        pytest.param([FINE] * 500 + [FAULT] * 100, "5%", id="model begins to fail"),
+        pytest.param([FINE] * 500 + [FAULT] * 20, "5%", id="end of a large day"),
+        pytest.param([chunk(Reason.MODEL_ERROR, num_images=2)], "5%", id="two of two"),
+        pytest.param([chunk(Reason.MODEL_ERROR, num_images=FEW_FAILURES)], "5%", id="all of a few"),
+        pytest.param([chunk(num_images=1), chunk(Reason.MODEL_ERROR, num_images=9)], "5%", id="most of a few"),
+        # what an earlier run left of the day is less than it takes to stop a day early
+        pytest.param([FINE, FINE, FINE, FAULT, FAULT] * 2, "5%", id="some, in the next run too"),
+        # a large budget is no leave to reject all
+        pytest.param([FINE] * 4 + [FAULT] * 36, "500", id="large number allowed"),
+        pytest.param([FINE] * 4 + [FAULT] * 36, "60%", id="most allowed"),
+    ],
+)
+def test_a_fault_of_the_model_rejects_none(day, max_rejected):
+    budget, predicted, rejected = admit(day, max_rejected)
+    assert (budget.stopped is None, predicted, rejected) == (False, sum(len(one.predictions) for one in day), 0)
 
 
 def test_no_image_is_asked_for_once_a_fault_is_sure():
@@ -67,54 +81,24 @@ def test_no_image_is_asked_for_once_a_fault_is_sure():
     assert num_chunks * CHUNK == PROBATION_IMAGES
 
 
-def test_a_few_failures_beside_images_that_succeed_are_rejections():
-    budget, predicted, rejected = admit([FINE, FINE, FINE, chunk(Reason.MODEL_ERROR, num_images=FEW_FAILURES)])
-    assert (budget.stopped, predicted, rejected) == (None, 3 * CHUNK, FEW_FAILURES)
-
-
-@pytest.mark.parametrize("num_images", [2, FEW_FAILURES])
-def test_a_few_failures_of_a_day_on_which_nothing_succeeds_reject_none(num_images):
-    budget, predicted, rejected = admit([chunk(Reason.MODEL_ERROR, num_images=num_images)])
-    assert (budget.stopped is None, predicted, rejected) == (False, 0, 0)
-
-
-def test_most_of_a_few_images_failing_reject_none():
-    budget, predicted, rejected = admit([chunk(num_images=1), chunk(Reason.MODEL_ERROR, num_images=9)])
-    assert (budget.stopped is None, predicted, rejected) == (False, 1, 0)
-
-
-def test_a_fault_at_the_end_of_a_large_day_rejects_none():
-    budget, predicted, rejected = admit([FINE] * 500 + [FAULT] * 20)
-    assert (budget.stopped is None, predicted, rejected) == (False, 500 * CHUNK, 0)
-
-
-@pytest.mark.parametrize("max_rejected", ["500", "60%"])
-def test_a_large_budget_is_no_leave_to_reject_all(max_rejected):
-    budget, predicted, rejected = admit([FINE] * 4 + [FAULT] * 36, max_rejected)
-    assert (budget.stopped is None, predicted, rejected) == (False, 4 * CHUNK, 0)
-
-
-def test_the_only_image_of_a_day_is_rejected():
-    """Nothing can be told from it, and it must not wait for ever."""
-    budget, predicted, rejected = admit([chunk(Reason.MODEL_ERROR, num_images=1)])
-    assert (budget.stopped, predicted, rejected) == (None, 0, 1)
-
-
-def test_a_fault_of_some_images_rejects_none_in_the_next_run_either():
-    """What an earlier run left of the day is less than it takes to stop a day early."""
-    budget, predicted, rejected = admit([FINE, FINE, FINE, FAULT, FAULT] * 2)
-    assert (budget.stopped is None, predicted, rejected) == (False, 6 * CHUNK, 0)
-
-
-def test_failures_of_single_images_are_rejections():
-    budget, predicted, rejected = admit([FINE, ONE_FAILURE, FINE, FINE] * 100)
-    assert (budget.stopped, predicted, rejected) == (None, 400 * CHUNK, 100)
-
-
-def test_many_failures_one_after_another_within_the_budget_of_a_large_day_are_rejections():
-    """A camera that was overexposed for a while."""
-    budget, predicted, rejected = admit([FINE] * 200 + [FAULT] * 10 + [FINE] * 200)
-    assert (budget.stopped, predicted, rejected) == (None, 400 * CHUNK, 100)
+@pytest.mark.parametrize(
+    ("day", "max_rejected"),
+    [
+        # nothing can be told from it, and it must not wait for ever
+        pytest.param([chunk(Reason.MODEL_ERROR, num_images=1)], "5%", id="only image of a day"),
+        pytest.param([FINE, FINE, FINE, chunk(Reason.MODEL_ERROR, num_images=FEW_FAILURES)], "5%", id="a few"),
+        pytest.param([FINE, ONE_FAILURE, FINE, FINE] * 100, "5%", id="single images"),
+        pytest.param([FINE] * 200 + [FAULT] * 10 + [FINE] * 200, "5%", id="camera overexposed for a while"),
+        pytest.param([FINE, CUT_OFF, FAULT] * 100, "100%", id="all allowed"),
+        # the exit code tells of it
+        pytest.param([replace(FINE, broken=CUT_OFF.broken[:1])] * 5, "0", id="one broken where none is allowed"),
+        pytest.param([FINE, chunk(Reason.NOT_FOUND, "read")] * 100, "5%", id="tried again by themselves"),
+    ],
+)
+def test_failures_beside_images_that_succeed_are_rejections(day, max_rejected):
+    budget, predicted, rejected = admit(day, max_rejected)
+    assert (budget.stopped, predicted) == (None, sum(len(one.predictions) for one in day))
+    assert rejected == sum(len(one.broken) for one in day)
 
 
 def test_only_the_broken_files_wait_for_what_becomes_of_the_others():
@@ -164,20 +148,3 @@ def test_too_many_broken_files_stop_the_day_after_some_hundred():
     assert "more than --max-rejected 5% allows" in budget.stopped
     assert predicted == 100 * CHUNK  # what is in flight when it stops is written still
     assert rejected < PROBATION_IMAGES
-
-
-def test_a_day_that_is_allowed_to_be_broken_is_not_stopped():
-    budget, predicted, rejected = admit([FINE, CUT_OFF, FAULT] * 100, "100%")
-    assert (budget.stopped, predicted, rejected) == (None, 100 * CHUNK, 200 * CHUNK)
-
-
-def test_one_broken_file_does_not_stop_a_day_that_may_have_none():
-    """The exit code tells of it."""
-    budget, predicted, rejected = admit([replace(FINE, broken=chunk(Reason.TRUNCATED, "read", 1).broken)] * 5, "0")
-    assert (budget.stopped, predicted, rejected) == (None, 5 * CHUNK, 5)
-
-
-def test_rejections_that_are_tried_again_by_themselves_do_not_stop_a_day():
-    missing = chunk(Reason.NOT_FOUND, "read")
-    budget, predicted, rejected = admit([FINE, missing] * 100)
-    assert (budget.stopped, predicted, rejected) == (None, 100 * CHUNK, 100 * CHUNK)
