@@ -1,7 +1,11 @@
 """Decode images as the tests of decoders do: up to a million pixels, for a small input."""
 
+import warnings
+from io import BytesIO
+
 import numpy as np
 import pytest
+from PIL import Image, ImageOps
 
 from infer_app.domain import Reason
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
@@ -30,3 +34,11 @@ def outcome(data: bytes, limits: DecodeLimits = LIMITS) -> Reason | None:
     except BadImage as refused:
         return refused.reason
     return None
+
+
+def by_pillow(data: bytes, scale: int = 1) -> np.ndarray:
+    """The upright pixels, of a JPEG at this fraction of its size."""
+    with warnings.catch_warnings(action="ignore"), Image.open(BytesIO(data)) as image:
+        if scale > 1:
+            image.draft(image.mode, (image.width // scale, image.height // scale))
+        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from infer_app.models.runtimes.openvino import load_openvino
 from tests.support.networks import SIZE
 
 SHAPE = ("n", 3, SIZE, SIZE)
@@ -77,8 +78,7 @@ def save_tiles(path: Path, height: int, width: int) -> Path:
 
 def save_ir(path: Path, onnx_file: Path, info: Mapping[str, str] | None = None) -> Path:
     """Save an ONNX file's network as an IR with these entries of Model API."""
-    import openvino
-
+    openvino = load_openvino()  # without its telemetry, wherever it is imported first
     graph = openvino.Core().read_model(str(onnx_file))
     for key, value in (info or {}).items():
         graph.set_rt_info(value, ["model_info", key])

@@ -14,6 +14,23 @@ from PIL import Image
 
 from infer_app.images.decode.libjpeg_turbo import load_turbo
 
+# Where a picture must be put so that the orientation brings it upright again.
+STORED_AS = {
+    1: None,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+
+def put(image: Image.Image, orientation: int) -> Image.Image:
+    method = STORED_AS[orientation]
+    return image if method is None else image.transpose(method)
+
 
 def picture(width: int = 24, height: int = 16) -> Image.Image:
     """Noise over a gradient: every block has something to lose."""

@@ -95,25 +95,12 @@ def test_the_memory_watch_sees_a_moments_memory():
         np.ones(100 * 2**20, np.uint8)
 
 
-flips = st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), min_size=1, max_size=6)
-
-
 @pytest.mark.parametrize("kind", SOUND)
-@settings(max_examples=40)
-@given(flips)
-def test_changed_bytes_give_pixels_or_a_bad_image(kind: str, flips: list[tuple[int, int]]):
-    data = bytearray(SOUND[kind])
-    for position, mask in flips:
-        data[position % len(data)] ^= mask
-    assert ends_well(bytes(data))
-
-
-@pytest.mark.parametrize("kind", BOXED)
-def test_500_damages_of_a_heic_or_avif_give_pixels_or_a_bad_image(kind: str):
-    """Bits flipped, bytes replaced, or cut; mostly in the boxes before the picture, which are what decoders trust."""
+def test_500_damages_give_pixels_or_a_bad_image(kind: str):
+    """Bits flipped, bytes replaced, or cut; mostly before the picture, where there is what decoders trust."""
     chance = random.Random(kind)
     for _ in range(500):
-        data = bytearray(BOXED[kind])
+        data = bytearray(SOUND[kind])
         for _ in range(chance.randint(1, 5)):
             at = chance.randrange(min(len(data), 600) if chance.random() < 0.7 else len(data))
             data[at] = chance.choice([data[at] ^ 1 << chance.randrange(8), 0, 255, chance.randrange(256)])
@@ -124,22 +111,9 @@ def test_500_damages_of_a_heic_or_avif_give_pixels_or_a_bad_image(kind: str):
 
 @pytest.mark.parametrize("kind", ["jpeg", "png", "gif", "bmp", "tiff", "webp"])
 @settings(max_examples=40)
-@given(st.binary(max_size=300), st.integers(2, 60))
+@given(st.binary(max_size=300), st.integers(0, 60))
 def test_random_bytes_behind_a_good_beginning_give_pixels_or_a_bad_image(kind: str, junk: bytes, kept: int):
     assert ends_well(SOUND[kind][:kept] + junk)
-
-
-@settings(max_examples=60)
-@given(st.binary(max_size=300))
-def test_random_bytes_are_a_bad_image(junk: bytes):
-    assert outcome(junk, SMALL) is not None
-
-
-@pytest.mark.parametrize("kind", SOUND)
-def test_every_single_byte_may_be_all_ones(kind: str):
-    data = SOUND[kind]
-    for position in range(0, len(data), max(1, len(data) // 150)):
-        assert ends_well(data[:position] + b"\xff" + data[position + 1 :]), position
 
 
 def changed(data: bytes, at: int, value: bytes) -> bytes:

@@ -59,22 +59,13 @@ def test_an_object_is_read_whole_whatever_its_name(bucket, name):
         ("s3://photos/day/gone.jpg", Reason.NOT_FOUND),
         ("s3://no-such-bucket/a.jpg", Reason.NOT_FOUND),
         ("s3://photos/day/", Reason.NOT_REGULAR_FILE),
-        *(
-            (f"s3://{other}", Reason.LOCATION_NOT_ALLOWED)
-            for other in ("photos/other.jpg", "photos/days/a.jpg", "photos")
-        ),
-        *((f"s3://{other}", Reason.LOCATION_NOT_ALLOWED) for other in ("other/day/a.jpg", "user:key@photos/day/a.jpg")),
-        ("s3://photos/day/../other.jpg", Reason.LOCATION_NOT_ALLOWED),
-        ("gs://photos/day/a.jpg", Reason.LOCATION_NOT_ALLOWED),
+        ("s3://photos/other.jpg", Reason.LOCATION_NOT_ALLOWED),
     ],
 )
 def test_only_objects_below_a_place_and_of_a_limited_size_are_read(bucket, location, reason):
-    for name, size in (
-        ("day/empty.jpg", 0),
-        ("day/large.jpg", MAX_BYTES + 1),
-        ("day/cap.jpg", MAX_BYTES),
-        ("other.jpg", 9),
-    ):
+    """Which locations lie below a place is told by tests/unit/test_locations.py."""
+    sizes = {"day/empty.jpg": 0, "day/large.jpg": MAX_BYTES + 1, "day/cap.jpg": MAX_BYTES, "other.jpg": 9}
+    for name, size in sizes.items():
         bucket.put(name, bytes(size))
     places = ("s3://photos/day/", "s3://no-such-bucket/")
     assert refusal(read, location, *places).reason is reason

@@ -74,13 +74,6 @@ def test_bytes_come_with_size_time_and_checksum(server):
     assert image.facts == FileFacts(len(CONTENT), 1795176000.0, hashlib.sha256(CONTENT).hexdigest())
 
 
-def test_a_query_is_sent_and_no_encoding_is_asked_for(server):
-    server.serve("/a.jpg", CONTENT)
-    read_image(f"{server.url}/a.jpg?v=1&sig=a%2Fb", limits(server))
-    assert server.hits == {"/a.jpg?v=1&sig=a%2Fb": 1}
-    assert server.heard[0]["Accept-Encoding"] == "identity"
-
-
 @pytest.mark.parametrize(
     ("written", "sent"),
     [
@@ -89,10 +82,11 @@ def test_a_query_is_sent_and_no_encoding_is_asked_for(server):
         ("/a.jpg?discount=5%&sig=a%2Fb", "/a.jpg?discount=5%25&sig=a%2Fb"),
     ],
 )
-def test_what_is_escaped_is_not_escaped_again(server, written, sent):
+def test_what_is_escaped_is_not_escaped_again_and_no_encoding_is_asked_for(server, written, sent):
     server.serve(sent.partition("?")[0], CONTENT)
     read_image(server.url + written, limits(server))
     assert server.hits == {sent: 1}
+    assert server.heard[-1]["Accept-Encoding"] == "identity"
 
 
 def test_a_connection_is_used_again(server):
@@ -225,12 +219,9 @@ def test_no_redirect_leads_elsewhere(server, canary):
 )
 def test_a_local_address_needs_its_own_permission(canary, host):
     place = f"http://{host}:{canary.port}/"
-    for private in [
-        (),
-        *([("127.0.0.1",)] if host == "localhost" else []),
-    ]:  # the permission of one is not that of another
-        found = refusal(read_image, f"{place}secret.jpg", limits(canary, place, private=private))
-        assert (found.reason, "local network" in found.detail) == (Reason.LOCATION_NOT_ALLOWED, True)
+    private = ("127.0.0.1",) if host == "localhost" else ()  # the permission of one is not that of another
+    found = refusal(read_image, f"{place}secret.jpg", limits(canary, place, private=private))
+    assert (found.reason, "local network" in found.detail) == (Reason.LOCATION_NOT_ALLOWED, True)
 
 
 def test_a_host_that_nobody_allowed_is_not_even_looked_up(canary, server):
@@ -244,10 +235,7 @@ def test_a_server_that_is_down_or_has_no_address_is_a_read_error_that_says_so(se
     with web_server() as gone:
         place = gone.url
     found = refusal(read_image, f"{place}/a.jpg", limits(server, place, retries=1))
-    assert (found.reason, found.detail) == (
-        Reason.READ_ERROR,
-        "ConnectionRefusedError: Connection refused; tried 2 times",
-    )
+    assert (found.reason, "Connection refused; tried 2 times" in found.detail) == (Reason.READ_ERROR, True)
     for host in ("no-such-host.invalid", "a" * 70):
         found = refusal(read_image, f"http://{host}/a.jpg", limits(server, f"http://{host}/", retries=0))
         assert found.reason is Reason.READ_ERROR

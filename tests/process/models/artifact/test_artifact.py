@@ -1,5 +1,6 @@
 import fcntl
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,6 @@ def test_what_was_built_is_read_from_a_folder_that_is_named_by_name_and_id(artif
     assert open_artifact(artifact.folder) == artifact
     assert artifact.read("source.ts") == (tmp_path / "Means.pt").read_bytes()
     assert (artifact.labels, artifact.preprocess()) == (("red", "green", "blue"), None)
-    assert built(tmp_path, name="numbers", labels=None).labels == ()
 
 
 def flip_a_bit(path):
@@ -74,28 +74,18 @@ def test_a_name_means_the_version_in_use_else_the_newest(tmp_path, two_versions)
     older, newer = two_versions
     assert found(tmp_path, "colours") == newer
     assert found(tmp_path, "colours", {"colours": older, "other": newer}) == older
-    assert find_artifact(tmp_path / "models", "colours").manifest.model_id == newer
-
-
-def test_a_version_is_named_by_the_beginning_of_its_id(tmp_path, two_versions):
-    older, newer = two_versions
-    for model_id in two_versions:
-        for wanted in (f"colours@{model_id}", f"colours@{model_id[:4]}", model_id, model_id[:8]):
-            assert found(tmp_path, wanted, {"colours": newer}) == model_id
-    with pytest.raises(UsageError, match="at least 4 characters"):
-        found(tmp_path, f"colours@{older[:3]}")
-    with pytest.raises(ModelError, match="no model 'colours@0000'") as caught:
-        found(tmp_path, "colours@0000")
-    assert (
-        caught.value.hint
-        == f"colours has the versions {', '.join(f'colours@{one[:8]}' for one in sorted(two_versions))}"
-    )
-
-
-def test_a_version_in_use_that_is_not_there_is_no_other(tmp_path, two_versions):
     with pytest.raises(ModelError, match="colours@00000000, the version in use, is not in") as caught:
         found(tmp_path, "colours", {"colours": "0" * 16})
     assert all(f"`infer model use colours@{model_id[:8]}`" in caught.value.hint for model_id in two_versions)
+
+
+def test_a_version_is_named_by_the_beginning_of_its_id(tmp_path, two_versions):
+    for model_id in two_versions:
+        for wanted in (f"colours@{model_id}", f"colours@{model_id[:4]}", model_id, model_id[:8]):
+            assert found(tmp_path, wanted, {"colours": two_versions[1]}) == model_id
+    with pytest.raises(ModelError, match="no model 'colours@0000'") as caught:
+        found(tmp_path, "colours@0000")
+    assert all(f"colours@{model_id[:8]}" in caught.value.hint for model_id in two_versions)
 
 
 def test_a_damaged_version_is_found_to_be_removed_and_stops_no_other(tmp_path, two_versions):
@@ -121,18 +111,14 @@ def test_list_gives_all_models_by_name_the_newest_of_a_name_first(tmp_path):
     (two.folder.parent / ".building-x").mkdir()  # a model that is being built is not seen
     assert list_artifacts(tmp_path / "models") == [two, three, one]
     assert list_artifacts(tmp_path / "nothing") == []
-    assert find_artifact(tmp_path / "models", "a") == two
 
 
 def test_an_unknown_name_lists_those_that_exist_or_tells_how_to_build_one(tmp_path):
     with pytest.raises(ModelError, match="has none yet") as caught:
         find_artifact(tmp_path / "models", "pets")
     assert "infer model build" in caught.value.hint
-    with pytest.raises(ModelError, match=r"manifest\.json: No such file"):
-        open_artifact(tmp_path)
     built(tmp_path, name="pets")
-    built(tmp_path, name="cars")
-    with pytest.raises(ModelError, match="there are cars, pets") as caught:
+    with pytest.raises(ModelError, match="there are pets") as caught:
         find_artifact(tmp_path / "models", "pest")
     assert caught.value.hint == "did you mean pets?"
 
@@ -154,14 +140,16 @@ def test_a_recorded_variant_changes_neither_id_nor_other_files(artifact):
     assert changed.manifest.tolerance_of("cpu-torchscript") == artifact.manifest.tolerance
 
 
-def test_a_variant_recorded_again_replaces_its_files(artifact):
+def test_a_variant_recorded_again_replaces_its_files_which_tell_two_builds_of_it_apart(artifact):
     once = record_variant(artifact, "v", {}, {"a": b"1"})
-    (artifact.folder / "variants/v/a").unlink()
     twice = record_variant(once, "v", {"n": 2}, {"b": b"2"})
     twice.verify()
     (path,) = [path for path in twice.manifest.files if path.startswith("variants/")]
     assert (path.rpartition("/")[2], twice.read(path)) == ("b", b"2")
-    assert record_variant(twice, "v", {}, {"b": b"2"}).manifest.files == twice.manifest.files
+    again = record_variant(twice, "v", {}, {"b": b"2"})
+    assert again.manifest.files == twice.manifest.files
+    first, second, third = (one.manifest.variant_sha256("v") for one in (once, twice, again))
+    assert first != second == third
 
 
 def test_a_custom_preprocess_works_from_another_folder_without_its_source(tmp_path, monkeypatch):
@@ -175,21 +163,17 @@ def test_a_custom_preprocess_works_from_another_folder_without_its_source(tmp_pa
     folder = build_model(asked, tmp_path / "models").folder
     (user / "my_corner.py").unlink()
     monkeypatch.chdir("/")
-    monkeypatch.delitem(__import__("sys").modules, "my_corner")
+    monkeypatch.delitem(sys.modules, "my_corner")
     pixels = np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3)
     preprocess = open_artifact(folder).preprocess()
     assert preprocess is not None
     np.testing.assert_array_equal(preprocess(pixels), pixels[:16, :16])
-    (folder / "preprocess.py").write_text(code.replace(":16", "-16:"))
-    with pytest.raises(ModelError, match=r"preprocess\.py: changed since it was built"):
-        open_artifact(folder).preprocess()
 
 
 def test_whoever_the_umask_lets_may_read_the_artifact(artifact):
     os.umask(mask := os.umask(0))
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (artifact.folder, artifact.folder / "manifest.json")}
-    assert modes == {artifact.manifest.model_id: 0o777 & ~mask, "manifest.json": 0o666 & ~mask}
-    assert os.access(artifact.folder / "source.ts", os.R_OK)
+    modes = [path.stat().st_mode & 0o777 for path in (artifact.folder, artifact.folder / "manifest.json")]
+    assert modes == [0o777 & ~mask, 0o666 & ~mask]
 
 
 @pytest.mark.parametrize("dies_in", ["write_file", "save_manifest"])
@@ -241,14 +225,6 @@ def test_what_was_judged_of_a_variant_that_was_replaced_meanwhile_is_not_recorde
     with pytest.raises(ModelError, match="v was built anew meanwhile"):
         record_variant(judged, "v", {"meets_bar": True})
     assert open_artifact(artifact.folder) == replaced
-
-
-def test_the_files_of_a_variant_tell_two_builds_of_it_apart(artifact):
-    first = record_variant(artifact, "v", {}, {"a": b"1"}).manifest
-    second = record_variant(artifact, "v", {}, {"a": b"2"}).manifest
-    again = record_variant(artifact, "v", {"n": 2}, {"a": b"1"}).manifest
-    assert first.variant_sha256("v") == again.variant_sha256("v") != second.variant_sha256("v")
-    assert first.variant_sha256("cpu-torchscript") == second.variant_sha256("cpu-torchscript")
 
 
 @pytest.mark.parametrize("place", ["colours/prod", "tulips/{id}"])

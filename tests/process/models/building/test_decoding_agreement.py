@@ -1,4 +1,3 @@
-import io
 from dataclasses import replace
 from functools import partial
 
@@ -11,14 +10,13 @@ from infer_app.images.decode.decoder import decode_image
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.transform.to_pixels import transform
 from infer_app.model_variants import TORCHSCRIPT
-from infer_app.models.building.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement
+from infer_app.models.building.decoding_agreement import decoding_agreement, describe_agreement
 from infer_app.models.building.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.golden import check_golden
-from infer_app.models.verification.parity import Parity
 from infer_app.pipeline.planning.alternatives import probe_decoding
 from infer_app.recipe import Recipe
-from infer_app.telemetry.bottleneck import Cost, advise, rank
+from tests.support.jpegs import encoded
 from tests.support.networks import SIZE, built
 
 SCALED = Recipe("crop-resize", SIZE, crop=0.875, decode="scaled")
@@ -30,9 +28,7 @@ RECIPES = [
 
 
 def jpeg(width: int, height: int) -> bytes:
-    buffer = io.BytesIO()
-    Image.radial_gradient("L").resize((width, height)).convert("RGB").save(buffer, "JPEG")
-    return buffer.getvalue()
+    return encoded(Image.radial_gradient("L").resize((width, height)).convert("RGB"))
 
 
 @pytest.fixture(scope="module")
@@ -70,62 +66,28 @@ def test_agreement_is_of_the_images_that_are_shrunk(artifact):
     assert parity is not None
     assert (parity.num_images, parity.label_agreement) == (2, 1.0)
     assert 0.999 < parity.cosine <= 1
+    assert "100.0% of labels" in describe_agreement(parity, "classification")
+    assert decoding_agreement(predict, SCALED, images[1:4]) is None
+    assert "no image was large enough" in describe_agreement(None, "classification")
 
 
-@pytest.fixture
-def photos(tmp_path):
-    """Their paths: a large one, a small one, one cut off, one that is not there."""
-    (tmp_path / "large.jpg").write_bytes(jpeg(2400, 1800))
-    (tmp_path / "small.jpg").write_bytes(jpeg(40, 40))
-    (tmp_path / "cut.jpg").write_bytes(jpeg(2400, 1800)[:9000])
-    return [str(tmp_path / name) for name in ("large.jpg", "small.jpg", "cut.jpg", "missing.jpg")]
+def test_a_dry_run_is_offered_scaled_decoding_with_what_it_costs_on_the_images_themselves(tmp_path, artifact):
+    """Whichever of them can be decoded; where it changes nothing it isn't offered."""
+    large, small, cut = (tmp_path / f"{name}.jpg" for name in ("large", "small", "cut"))
+    large.write_bytes(jpeg(2400, 1800))
+    small.write_bytes(jpeg(40, 40))
+    cut.write_bytes(jpeg(2400, 1800)[:9000])
+    photos = [str(path) for path in (large, small, cut, tmp_path / "missing.jpg")]
 
+    def offers(model, locations):
+        limits = ReadLimits((tmp_path,), 1 << 30)
+        return probe_decoding(HandlerSpec((ModelSpec.of(model, TORCHSCRIPT, 2),), limits, 1 << 30), locations)
 
-def test_what_decoding_costs_each_way_is_measured_on_the_images_themselves(tmp_path, artifact, photos):
     exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
-    measure = partial(decoding_ms, limits=ReadLimits((tmp_path,), 1 << 30), max_pixels=1 << 30)
-    costs = measure(exact.folder, locations=photos)
-    assert costs is not None
-    assert 0 < costs["scaled"] < 0.8 * costs["exact"]
-    for folder, locations in ((exact.folder, photos[1:2]), (exact.folder, []), (artifact.folder, photos)):
-        assert measure(folder, locations=locations) is None  # where it changes nothing
-
-
-def test_a_dry_run_is_offered_scaled_decoding_with_what_it_gains(tmp_path, photos):
-    exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
-    limits = ReadLimits((tmp_path,), 1 << 30)
-    handler = HandlerSpec((ModelSpec.of(exact, TORCHSCRIPT, 2),), limits, 1 << 30)
-    (offered,) = probe_decoding(handler, photos)
-    assert offered.stages == ("decode", "transform")
-    cost = Cost({"decode": 30.0, "transform": 1.0, "model": 1.0}, {}, num_cores=2, num_workers=2)
-    advice = advise(rank(cost, [offered]))
-    assert advice is not None
-    assert "× faster overall with a model built with --decode scaled" in advice
-    assert probe_decoding(handler, photos[1:2]) == []
-
-
-def test_no_image_that_is_large_enough_is_no_agreement(artifact):
-    def predict(pixels):
-        raise AssertionError("nothing to predict")
-
-    assert decoding_agreement(predict, SCALED, [jpeg(60, 60), b"no image"]) is None
-    assert decoding_agreement(predict, SCALED, []) is None
-    assert describe_agreement(None, "classification") == (
-        "decode scaled: no image was large enough to be shrunk: give photos like those of a daily run with --calibrate"
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("classification", "decode scaled: 97.5% of labels as with exact decoding"),
-        ("embedding", "decode scaled: cosine with exact decoding 0.9987 at worst"),
-        ("regression", "decode scaled: 0.25 from exact decoding at worst"),
-    ],
-)
-def test_agreement_is_said_in_the_outputs_own_terms(kind: str, words: str):
-    parity = Parity(40, cosine=0.9987, label_agreement=0.975, worst_difference=0.25, relative_difference=0.1)
-    assert describe_agreement(parity, kind) == f"{words}, of 40 images large enough to be shrunk"
+    (offered,) = offers(exact, photos)
+    assert (offered.stages, "--decode scaled" in offered.what) == (("decode", "transform"), True)
+    assert 0 < offered.ms < 0.8 * offered.instead_of
+    assert offers(exact, [str(small)]) == offers(artifact, photos) == []
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)

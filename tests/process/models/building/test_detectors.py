@@ -5,9 +5,8 @@ import warnings
 import pytest
 import torch
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import UsageError
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
-from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.build_model import build_model
@@ -41,13 +40,6 @@ def assert_same(actual, expected):
         torch.testing.assert_close(
             torch.tensor([found[2:] for found in one]), torch.tensor([found[2:] for found in other])
         )
-
-
-def test_the_head_and_the_shapes_of_the_outputs_are_kept(tmp_path):
-    artifact = build(tmp_path, save(Quadrants(), tmp_path / "net.ts"))
-    detection = artifact.manifest.output.detection
-    assert (detection.head, detection.shapes, artifact.manifest.num_outputs) == ("boxes", ((8, 6),), 48)
-    assert open_artifact(artifact.folder) == artifact
 
 
 @pytest.mark.parametrize("module", [Quadrants(), Pair()], ids=["one output", "two outputs"])
@@ -90,24 +82,3 @@ def test_a_head_of_ones_own_is_kept_with_the_model(tmp_path, monkeypatch):
     pixels = random_pixels(3, SIZE)
     assert_same(objects(artifact, TORCHSCRIPT, pixels), objects(build(tmp_path, source, "boxes"), TORCHSCRIPT, pixels))
     assert artifact.read("head.py").decode() == code
-
-
-def test_another_head_or_another_threshold_is_another_model(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    source = save(Quadrants(), tmp_path / "net.ts")
-    ids = {build(tmp_path, source).manifest.model_id}
-    for number in (0, 1):
-        (tmp_path / f"head_{number}.py").write_text(
-            f"def head(boxes):\n    return [rows[{number}:] for rows in boxes]\n"
-        )
-        ids.add(build(tmp_path, source, f"head_{number}:head").manifest.model_id)
-    for detection in (DetectionSpec(min_score=0.1), DetectionSpec(max_objects=5)):
-        ids.add(build(tmp_path, source, output=OutputSpec("detection", detection=detection)).manifest.model_id)
-    assert len(ids) == 5
-
-
-def test_several_outputs_are_for_detectors_and_a_recipe_of_ones_own_has_no_inverse(tmp_path):
-    with pytest.raises(ModelError, match="the module returns a tuple, not a tensor"):
-        build(tmp_path, save(Pair(), tmp_path / "net.ts"), output=OutputSpec())
-    with pytest.raises(UsageError, match="a detector can't use --preprocess"):
-        build(tmp_path, "net.ts", recipe=Recipe("custom", SIZE), preprocess="my:function")

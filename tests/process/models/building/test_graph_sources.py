@@ -1,28 +1,33 @@
-import json
-
 import pytest
 import torch
 
 from infer_app.errors import ModelError, UsageError
-from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
+from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.build_model import build_model
+from infer_app.models.building.calibration import Calibration
 from infer_app.models.building.model_source import find_source
 from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.recipe import Recipe, Size
 from tests.conftest import need
 from tests.support.graphs import WEIGHTS, save_ir, save_onnx
-from tests.support.networks import MEAN, SIZE, STD, Network, random_pixels, save
+from tests.support.networks import MEAN, SIZE, STD, Network, random_pixels, save, save_photos
 
 need("onnx")
-RAW = OutputSpec("raw")
+PLAIN = {"mean": MEAN, "std": STD}
+OWN_PIXELS = {"input": "uint8-nhwc", "mean": (0, 0, 0), "std": (1, 1, 1)}
+
+
+def save_network(folder, kind, **network):
+    source = save_onnx(folder / "net.onnx", **network)
+    return source if kind == "onnx" else save_ir(folder / "net.xml", source)
 
 
 def build(folder, source, **changes):
-    given = {"mean": MEAN, "std": STD, "output": OutputSpec("regression")} | changes
+    given = PLAIN | {"output": OutputSpec("regression")} | changes
     return build_model(BuildRequest(str(source), "net", Recipe("stretch", SIZE), **given), folder / "models")
 
 
@@ -31,30 +36,30 @@ def expected(pixels, mean=MEAN, std=STD):
     return (means - torch.tensor(mean)) / torch.tensor(std) * torch.tensor(WEIGHTS)
 
 
-@pytest.mark.parametrize("shape", [("n", 3, SIZE, SIZE), (1, 3, "h", "w"), (4, 3, SIZE, SIZE), ("n", SIZE, SIZE, 3)])
+@pytest.mark.parametrize(
+    ("network", "options"),
+    [
+        *(
+            ({"shape": shape}, PLAIN)
+            for shape in [("n", 3, SIZE, SIZE), (1, 3, "h", "w"), (4, 3, SIZE, SIZE), ("n", SIZE, SIZE, 3)]
+        ),
+        ({"dtype": "UINT8"}, OWN_PIXELS),
+    ],
+)
 @pytest.mark.parametrize("kind", ["onnx", "openvino"])
-def test_a_network_of_any_batch_and_layout_gives_what_it_computes(tmp_path, shape, kind):
-    source = save_onnx(tmp_path / "net.onnx", shape=shape)
-    if kind == "openvino":
-        source = save_ir(tmp_path / "net.xml", source)
-    artifact = build(tmp_path, source)
+def test_a_network_of_any_batch_and_layout_gives_what_it_computes(tmp_path, network, options, kind):
+    source = save_network(tmp_path, kind, **network)
+    given = find_source(str(source), None).facts(None).taken({})
+    assert (given["input"].value == "uint8-nhwc") == (options is OWN_PIXELS)
+    artifact = build(tmp_path, source, **options)
     assert (artifact.manifest.source_kind, list(artifact.manifest.variants)) == (kind, [OPENVINO_FP32])
+    scale = 255 if options is OWN_PIXELS else 1
     pixels = random_pixels(5)
     for batch_size in (1, 2, 8):
         model = open_variant(artifact, OPENVINO_FP32, batch_size)
         actual = torch.cat([model(batch) for batch in torch.split(pixels, batch_size)])
-        torch.testing.assert_close(actual, expected(pixels), rtol=1e-4, atol=1e-4)
-
-
-def test_a_network_that_takes_uint8_normalises_by_itself(tmp_path):
-    source = save_onnx(tmp_path / "net.onnx", dtype="UINT8")
-    assert find_source(str(source), None).facts(None).taken({})["input"].value == "uint8-nhwc"
-    artifact = build(tmp_path, source, input="uint8-nhwc", mean=(0, 0, 0), std=(1, 1, 1))
-    pixels = random_pixels(2)
-    scale = (1 / 255,) * 3
-    torch.testing.assert_close(
-        open_variant(artifact, OPENVINO_FP32)(pixels), expected(pixels, (0, 0, 0), scale), rtol=1e-4, atol=1e-2
-    )
+        wanted = scale * expected(pixels, options["mean"], options["std"])
+        torch.testing.assert_close(actual, wanted, rtol=1e-4, atol=1e-4 * scale)
 
 
 def test_the_files_are_kept_and_opened_again(tmp_path):
@@ -71,9 +76,7 @@ def test_the_files_are_kept_and_opened_again(tmp_path):
 @pytest.mark.parametrize(("kind", "is_installed"), [("onnx", True), ("onnx", False), ("openvino", True)])
 def test_the_reference_of_an_onnx_file_is_onnxruntime_where_it_is_installed(tmp_path, monkeypatch, kind, is_installed):
     need("onnxruntime")
-    source = save_onnx(tmp_path / "net.onnx")
-    if kind == "openvino":
-        source = save_ir(tmp_path / "net.xml", source)
+    source = save_network(tmp_path, kind)
     if not is_installed:
         monkeypatch.setattr("infer_app.models.runtimes.graph_source.find_spec", lambda name: None)
     reference = build(tmp_path, source).manifest.built_with["reference"]
@@ -102,40 +105,11 @@ def test_of_several_outputs_one_is_chosen_by_its_name(tmp_path):
     assert artifact.manifest.model_id != build(tmp_path, source, output_name="scores").manifest.model_id
 
 
-def test_metadata_is_taken_from_both_kinds_of_file(tmp_path):
-    props = {"names": "{0: 'r', 1: 'g', 2: 'b'}", "imgsz": f"[{SIZE}, {SIZE}]", "task": "classify"}
-    source = save_onnx(tmp_path / "net.onnx", props=props)
-    taken = find_source(str(source), None).facts(None).taken({})
-    found = (taken["labels"].value, taken["size"].value, taken["size"].is_fixed)
-    assert found == (("r", "g", "b"), Size.square(SIZE), True)
-    ir = save_ir(tmp_path / "net.xml", save_onnx(tmp_path / "b.onnx"), {"labels": "r g b", "mean_values": "1 2 3"})
-    assert {"labels", "mean", "std", "size"} <= find_source(str(ir), None).facts(None).taken({}).keys()
-
-
-def test_a_mean_beside_a_uint8_input_is_refused(tmp_path):
-    ir = save_ir(tmp_path / "net.xml", save_onnx(tmp_path / "net.onnx", dtype="UINT8"), {"mean_values": "1 2 3"})
-    with pytest.raises(UsageError, match="takes uint8"):
-        find_source(str(ir), None).facts(None).taken({})
-
-
-def test_an_artifact_without_the_name_of_an_output_is_read(tmp_path):
-    artifact = build(tmp_path, save(Network(), tmp_path / "net.ts"))
-    assert list(artifact.manifest.variants) == [TORCHSCRIPT]
-    path = artifact.folder / "manifest.json"
-    data = json.loads(path.read_text())
-    del data["output_name"]
-    path.write_text(json.dumps(data))
-    assert open_artifact(artifact.folder).manifest.model_id == artifact.manifest.model_id
-
-
 def test_int8_is_added(tmp_path):
     need("nncf")
-    from infer_app.models.building.calibration import Calibration
-    from tests.support.networks import save_photos
-
     artifact = build(tmp_path, save_onnx(tmp_path / "net.onnx", shape=(1, 3, SIZE, SIZE)))
-    artifact = add_variants(artifact, Calibration(save_photos(tmp_path / "photos"), 0.5), lambda _: None)
-    assert "cpu-openvino-int8" in artifact.manifest.variants
+    artifact = add_variants(artifact, Calibration(save_photos(tmp_path / "photos"), 0.5), print)
+    assert OPENVINO_INT8 in artifact.manifest.variants
 
 
 def cut(source):
@@ -143,13 +117,13 @@ def cut(source):
     return source
 
 
+def with_mean(source):
+    return save_ir(source.with_suffix(".xml"), source, {"mean_values": "1 2 3"})
+
+
 def without(name, source):
     source.with_name(name).unlink()
     return source
-
-
-def ir(folder):
-    return save_ir(folder / "net.xml", save_onnx(folder / "net.onnx"))
 
 
 @pytest.mark.parametrize(
@@ -158,28 +132,19 @@ def ir(folder):
         (lambda folder: cut(save_onnx(folder / "net.onnx")), ModelError, "not a whole ONNX file"),
         (lambda folder: folder.joinpath("net.onnx").touch() or folder / "net.onnx", ModelError, "is empty"),
         (lambda folder: without("w.bin", save_onnx(folder / "net.onnx", external="w.bin")), UsageError, "w.bin, which"),
-        (lambda folder: without("net.bin", ir(folder)), UsageError, "no file .*net.bin"),
+        (lambda folder: without("net.bin", save_network(folder, "openvino")), UsageError, "no file .*net.bin"),
         (lambda folder: save(Network(), folder / "net.ts").rename(folder / "net.onnx"), UsageError, "zip file"),
         (lambda folder: save_onnx(folder / "net.onnx", operator="Strange"), ModelError, "Strange"),
         (lambda folder: save_onnx(folder / "net.onnx", inputs=("image", "mask")), UsageError, "2 inputs"),
         (lambda folder: save_onnx(folder / "net.onnx", shape=("n", 1, 16, 16)), UsageError, "without three channels"),
         (lambda folder: save_onnx(folder / "net.onnx", dtype="INT64"), UsageError, "of the type i64"),
+        (lambda folder: with_mean(save_onnx(folder / "net.onnx", dtype="UINT8")), UsageError, "takes uint8"),
     ],
 )
 def test_what_is_no_network_for_pictures_is_refused(tmp_path, make, error, message):
     with pytest.raises(error, match=message) as caught:
         find_source(str(make(tmp_path)), None).facts(None).taken({})
     assert caught.value.hint
-
-
-@pytest.mark.parametrize("save_weights", [lambda state: state, lambda state: {"state_dict": state, "epoch": 3}])
-def test_a_state_dict_is_told_by_its_keys(tmp_path, save_weights):
-    torch.save(save_weights({"layer1.0.conv1.weight": torch.zeros(3), "fc.bias": torch.zeros(3)}), tmp_path / "w.pt")
-    with pytest.raises(
-        ModelError, match="a state dict of 2 tensors, by its keys of a torchvision or timm ResNet"
-    ) as caught:
-        find_source(str(tmp_path / "w.pt"), None).read(InputSpec(), Size.square(SIZE))
-    assert "--weights" in caught.value.hint
 
 
 def test_an_onnx_file_of_another_name_is_recognised(tmp_path):

@@ -1,24 +1,26 @@
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
 
 from infer_app.errors import DayHeld, ModelError, UsageError
-from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.artifact.bundle import pack, unpack
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.building import openvino_variants as add_variants_module
 from infer_app.models.building.calibration import Calibration, load_calibration
 from infer_app.models.building.golden_set import load_pixels
 from infer_app.models.building.openvino_variants import add_variants, agreement_score
-from infer_app.models.runtimes import openvino
+from infer_app.models.runtimes import gpu_probe, openvino
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection import measure
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels
-from infer_app.models.verification.parity import measure_parity
+from infer_app.models.verification.parity import Parity, measure_parity
 from tests.conftest import need
-from tests.support.networks import Means, Network, NoSuchOperator, built, save_photos
+from tests.support.networks import Network, NoSuchOperator, built, save_photos
 
 need("nncf")
 NUM_PHOTOS = 24
@@ -91,13 +93,9 @@ def test_every_variant_is_held_against_the_source(calibrated):
     assert fp32["parity"]["num_images"] == int8["parity"]["num_images"] == 4
     assert fp32["calibration"]["num_images"] == int8["calibration"]["num_images"] == NUM_PHOTOS // 2
     assert fp32["calibration"]["relative_difference"] < 1e-5 < int8["calibration"]["relative_difference"]
-
-
-def test_an_int8_that_keeps_enough_meets_its_bar(calibrated):
-    details = calibrated.manifest.variants[OPENVINO_INT8]
-    assert (details["min_agreement"], details["meets_bar"]) == (0.5, True)
-    assert details["first_convolutions_in_fp32"] == 0  # the first attempt is good enough
-    assert details["is_faster"] == (details["ms_when_built"]["int8"] < details["ms_when_built"]["fp32"])
+    assert (int8["min_agreement"], int8["meets_bar"]) == (0.5, True)
+    assert int8["first_convolutions_in_fp32"] == 0  # the first attempt is good enough
+    assert int8["is_faster"] == (int8["ms_when_built"]["int8"] < int8["ms_when_built"]["fp32"])
 
 
 def test_an_int8_that_misses_its_bar_is_recorded_with_its_best_attempt_and_told(tmp_path, photos, said, monkeypatch):
@@ -195,28 +193,56 @@ def test_the_photos_that_judge_are_not_those_that_int8_was_fitted_to(network, ph
     assert images.expected.shape == (NUM_PHOTOS // 2, 5)
 
 
+def test_a_bar_that_is_no_share_and_a_folder_that_is_none_are_wrong_flags(photos):
+    for folder, share in ((photos, 0.0), (photos, 1.5), (photos, float("nan")), (photos.with_name("gone"), 0.5)):
+        with pytest.raises(UsageError, match="is not a share|no folder .*gone"):
+            Calibration(folder, share)
+
+
+PARITY = Parity(20, cosine=0.9, label_agreement=0.8, worst_difference=1.0, relative_difference=0.25)
+
+
 @pytest.mark.parametrize(
-    ("folder", "share", "message"),
-    [("photos", share, "is not a share") for share in (0.0, 1.5, float("nan"))] + [("gone", 0.5, "no folder .*gone")],
+    ("output", "num_outputs", "score"),
+    [
+        (OutputSpec(), 5, 0.8),
+        (OutputSpec("embedding"), 5, 0.9),
+        (OutputSpec("regression"), 1, 0.75),  # the cosine of a single number is 1, whatever it is
+    ],
 )
-def test_a_bar_that_is_no_share_and_a_folder_that_is_none_are_wrong_flags(photos, folder, share, message):
-    with pytest.raises(UsageError, match=message):
-        Calibration(photos.with_name(folder), share)
+def test_a_model_is_judged_by_its_labels_its_directions_or_its_one_number(network, output, num_outputs, score):
+    manifest = replace(network.manifest, output=output, num_outputs=num_outputs)
+    assert agreement_score(replace(network, manifest=manifest), PARITY) == score
 
 
-def test_a_model_with_labels_is_judged_by_them(tmp_path, photos, said):
-    artifact = add_variants(built(tmp_path, Means()), Calibration(photos), said.append)
-    kept = artifact.manifest.variants[OPENVINO_INT8]["calibration"]["label_agreement"]
-    assert artifact.manifest.variants[OPENVINO_INT8]["meets_bar"] == (kept >= 0.97)
+def compute_bf16(monkeypatch, is_computed):
+    for module in (add_variants_module, gpu_probe):
+        monkeypatch.setattr(module, "computes_bf16", lambda: is_computed)
 
 
-def test_of_a_single_number_its_difference_is_what_must_be_small(tmp_path):
-    """Its cosine is 1, whatever it is."""
-    artifact = built(tmp_path, OneNumber(), labels=None, output=OutputSpec("regression"))
-    parity = measure_parity(torch.tensor([[2.0], [4.0]]), torch.tensor([[2.0], [3.0]]), artifact)
-    assert (parity.cosine, agreement_score(artifact, parity)) == (1.0, 0.75)
+def test_a_cpu_that_computes_bf16_adds_a_variant_without_files_of_its_own_that_passes_the_golden_check(
+    network, said, monkeypatch, tmp_path
+):
+    """Also to a model that was built where there is none. It travels with the graph that it computes."""
+    before = add_variants(network, None, said.append)
+    compute_bf16(monkeypatch, True)
+    artifact = add_variants(before, None, said.append)
+    assert list(artifact.manifest.variants) == [*before.manifest.variants, OPENVINO_BF16]
+    assert not [name for name in artifact.manifest.files if OPENVINO_BF16 in name]
+    details = artifact.manifest.variants[OPENVINO_BF16]
+    assert (details["meets_bar"], details["ms_when_built"].keys()) == (True, {"bf16", "fp32"})
+    # no difference at all on a CPU where OpenVINO computes in fp32
+    assert details["tolerance"]["relative"] >= 2 * details["parity"]["relative_difference"]
+    artifact.verify()
+    check(artifact, OPENVINO_BF16)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert open_variant(open_artifact(unpack(pack(artifact, OPENVINO_BF16))), OPENVINO_BF16).batch_size
 
 
-class OneNumber(torch.nn.Module):
-    def forward(self, pixels):
-        return pixels.mean((1, 2, 3)).unsqueeze(1)
+def test_a_machine_without_bf16_does_not_open_it_as_something_else(network, said, monkeypatch):
+    """OpenVINO itself would compute in fp32 there; a node of a cluster opens what another machine has planned."""
+    compute_bf16(monkeypatch, True)
+    artifact = add_variants(network, None, said.append)
+    compute_bf16(monkeypatch, False)
+    with pytest.raises(ModelError, match=r"cpu-openvino-bf16 can't run on .*: this CPU does not compute bf16"):
+        open_variant(artifact, OPENVINO_BF16)

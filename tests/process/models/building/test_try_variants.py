@@ -5,7 +5,6 @@ import pytest
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
-from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.building import openvino_variants
 from infer_app.models.building.judge_variants import Trial, try_variants
@@ -23,7 +22,7 @@ KINDS = {
     "sigmoid": OutputSpec(activation="sigmoid"),
 }
 PARITY = Parity(256, 0.999, 0.995, 0.2, 0.01, 0.06, 0.01)
-ALIKE, DIFFERENT = Trial(PARITY, 0.995, 3.0, 6.5), Trial(PARITY, 0.95, 3.0, 6.5)
+TRIAL = Trial(PARITY, 0.95, 3.0, 6.5)
 
 
 @pytest.fixture(autouse=True)
@@ -59,11 +58,7 @@ def test_each_is_compared_with_the_present_one_on_the_images_that_can_be_decoded
     assert (same.parity.num_images, same.parity.label_agreement, same.score) == (24, 1.0, pytest.approx(1.0))
     assert min(same.ms, same.instead_of) > 0
     assert (same.parity.p99_score_difference is None) == (kind == "embedding")
-
-
-def test_it_ends_when_its_time_is_over_and_says_nothing_of_few_images(tmp_path, photos):
-    artifact, sizes = make(tmp_path), {OPENVINO_FP32: 2, OPENVINO_BF16: None}
-    assert try_variants(artifact.folder, sizes, *photos, 0.0) == {}
+    assert try_variants(artifact.folder, sizes, *photos, 0.0) == {}  # no time is left
     assert try_variants(artifact.folder, sizes, photos[0], ["gone.jpg"], 60.0) == {}
 
 
@@ -73,27 +68,21 @@ def offers(artifact, photos, monkeypatch, trial):
     return offer
 
 
-def test_a_dry_run_offers_what_was_measured(tmp_path, photos, monkeypatch):
-    offer = offers(make(tmp_path), photos, monkeypatch, ALIKE)
+def test_a_dry_run_offers_what_was_measured_and_how_to_add_it_to_a_model_that_has_it_not(tmp_path, photos, monkeypatch):
+    artifact = make(tmp_path)
+    offer = offers(artifact, photos, monkeypatch, TRIAL)
     assert offer.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
     assert (offer.stages, offer.ms, offer.instead_of, offer.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
-    assert offer.trial == VariantTrial(OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, 0.97, True)
+    del artifact.manifest.variants[OPENVINO_BF16]
+    assert "; `infer model judge colours` adds it to the model)" in offers(artifact, photos, monkeypatch, TRIAL).what
 
 
-def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch):
+@pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (0.97, False)])
+def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch, minimum, meets):
     artifact = make(tmp_path)
-    for minimum, meets in ((0.9, True), (0.97, False)):
-        details = artifact.manifest.variants[OPENVINO_BF16] | {"min_agreement": minimum}
-        artifact = record_variant(artifact, OPENVINO_BF16, details, {})
-        trial = offers(artifact, photos, monkeypatch, DIFFERENT).trial
-        assert (trial.min_agreement, trial.meets_min_agreement) == (minimum, meets)
-
-
-def test_a_model_that_was_built_where_there_is_no_bf16_is_told_what_adds_it(tmp_path, photos, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(openvino_variants, "computes_bf16", lambda: False)
-        artifact = make(tmp_path)
-    assert "; `infer model judge colours` adds it to the model)" in offers(artifact, photos, monkeypatch, ALIKE).what
+    artifact.manifest.variants[OPENVINO_BF16]["min_agreement"] = minimum
+    trial = offers(artifact, photos, monkeypatch, TRIAL).trial
+    assert trial == VariantTrial(OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, minimum, meets)
 
 
 @pytest.mark.parametrize("case", ["no bf16", "half already", "judged too inexact", "no graph"])

@@ -33,21 +33,6 @@ def run(model, pixels):
     return torch.cat([model(batch) for batch in torch.split(pixels, model.batch_size)])
 
 
-def test_an_openvino_that_can_not_be_imported_is_told_with_how_to_install_it(network, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    for needs_it in (openvino.convert, lambda artifact: openvino.build_openvino_variant(artifact, VARIANT)):
-        with pytest.raises(ModelError, match="OpenVINO can't be loaded: ") as caught:
-            needs_it(network)
-        assert (caught.value.hint, caught.value.exit_code) == ("pip install --force-reinstall openvino", 12)
-
-
-def test_an_operator_that_openvino_lacks_is_named(tmp_path):
-    artifact = built(tmp_path, NoSuchOperator())
-    with pytest.raises(ModelError, match="OpenVINO can't convert this model: .*aten::special_i1") as caught:
-        openvino.convert(artifact)
-    assert caught.value.hint == "it runs as TorchScript"
-
-
 @pytest.mark.parametrize("module", [Means(), NoSuchOperator()], ids=["converted", "refused"])
 def test_a_conversion_leaves_the_program_s_logging_alone(tmp_path, module):
     """OpenVINO silences all of it but errors, and forgets to undo that when it fails."""

@@ -34,20 +34,14 @@ def predict(artifact):
 
 
 def test_a_model_passes_its_own_check(artifact, load, predict):
-    loaded, predicted = [], []
+    loaded = []
 
     def note_and_load(data):
         loaded.append(data)
         return load(data)
 
-    def note_and_predict(pixels):
-        predicted.append(len(pixels))
-        return predict(pixels)
-
-    check_golden(artifact, note_and_load, note_and_predict, "cpu-torchscript")
-    golden = [artifact.read(path) for path in artifact.manifest.golden]
-    assert loaded == golden
-    assert sum(predicted) == 2 * len(golden)  # of the pixels that are kept, and of those that were loaded
+    check_golden(artifact, note_and_load, predict, "cpu-torchscript")
+    assert loaded == [artifact.read(path) for path in artifact.manifest.golden]
 
 
 def raise_bad_image(data):
@@ -63,8 +57,12 @@ def raise_bad_image(data):
             lambda load: partial(load, recipe=replace(load.keywords["recipe"], exif="ignore")),
             "image 2: a pixel differs",
         ),
+        (
+            lambda load: lambda data: load(data)[:8, :8],
+            r"image 1: pixels are \(8, 8, 3\) uint8 instead of \(16, 16, 3\)",
+        ),
     ],
-    ids=["preprocess raises", "channels swapped", "orientation ignored"],
+    ids=["preprocess raises", "channels swapped", "orientation ignored", "another size"],
 )
 def test_other_pixels_are_noticed(artifact, load, predict, change, message):
     with pytest.raises(PixelsChanged, match=f"golden check failed: {message}"):
@@ -103,17 +101,11 @@ def test_two_levels_of_a_pixel_are_allowed_and_three_are_not(artifact, predict):
         check_golden(artifact, lambda data: off_by(3), predict)
 
 
-def test_pixels_of_another_size_are_noticed(artifact, predict):
-    with pytest.raises(PixelsChanged, match=r"pixels are \(8, 8, 3\) uint8 instead of \(16, 16, 3\) uint8"):
-        check_golden(artifact, lambda data: torch.zeros(8, 8, 3, dtype=torch.uint8), predict)
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda rows: rows[:, :2], r"outputs are \(4, 2\) float32 instead of \(4, 3\)"),
         (lambda rows: rows * torch.nan, "image 1: outputs differ by nan"),
-        (lambda rows: rows[:, [1, 0, 2]], "image 1: outputs differ"),
         (lambda rows: rows.flip(0), "outputs differ"),
         (lambda rows: rows + 0.05, "outputs differ"),
     ],
@@ -129,19 +121,12 @@ def test_a_label_that_changes_with_the_loaded_pixels_is_noticed(artifact, load, 
         check_golden(artifact, load, lambda pixels: next(answers))
 
 
-def test_changed_files_are_noticed(tmp_path):
+@pytest.mark.parametrize("name", ["labels.txt", "golden/2.jpg", "golden/outputs.npy"])
+def test_changed_files_are_noticed(tmp_path, load, predict, name):
     artifact = built(tmp_path)
-    load, predict = partial(load_pixels, recipe=artifact.manifest.recipe), build_cpu_variant(artifact)
-    for name, data in {
-        "labels.txt": b"green\nred\nblue\n",
-        "golden/2.jpg": (artifact.folder / "golden/1.jpg").read_bytes(),
-        "golden/outputs.npy": b"",
-    }.items():
-        before = (artifact.folder / name).read_bytes()
-        (artifact.folder / name).write_bytes(data)
-        with pytest.raises(ModelChanged, match=f"{name}: changed since it was built"):
-            check_golden(replace(artifact), load, predict)
-        (artifact.folder / name).write_bytes(before)
+    (artifact.folder / name).write_bytes(b"green\nred\nblue\n")
+    with pytest.raises(ModelChanged, match=f"{name}: changed since it was built"):
+        check_golden(artifact, load, predict)
 
 
 def test_a_variant_s_own_tolerance_counts(artifact, load, predict):

@@ -1,14 +1,12 @@
 """Sound images of every kind: the pixels are Pillow's."""
 
 import pickle
-import warnings
 from collections.abc import Callable
-from io import BytesIO
 
 import numpy as np
 import pytest
 import turbojpeg
-from PIL import Image, ImageOps, features
+from PIL import Image, features
 
 import infer_app.images.decode.decoder as decoder_module
 import tests.support.jpegs as jpegs
@@ -16,32 +14,8 @@ from infer_app.domain import FileFacts, Reason
 from infer_app.images.decode.decoder import NO_STRIP_MEMORY, SILENT_BYTES, decoder_name
 from infer_app.images.decode.libjpeg_turbo import JpegRefused
 from infer_app.images.read.bad_image import BadImage
-from tests.support.decoding import IGNORE, decoded, outcome
-from tests.support.jpegs import encoded, picture
-from tests.support.photos import DATA
-from tests.support.rasters import tiff
-
-# Where a picture must be put so that the orientation brings it upright again.
-STORED_AS = {
-    1: None,
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_90,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_270,
-}
-
-
-def by_pillow(data: bytes) -> np.ndarray:
-    with warnings.catch_warnings(action="ignore"), Image.open(BytesIO(data)) as image:
-        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-
-
-def put(image: Image.Image, orientation: int) -> Image.Image:
-    method = STORED_AS[orientation]
-    return image if method is None else image.transpose(method)
+from tests.support.decoding import IGNORE, by_pillow, decoded, outcome
+from tests.support.jpegs import STORED_AS, encoded, picture, put
 
 
 @pytest.mark.parametrize("size", [(24, 16), (1, 1), (17, 9), (9, 17), (1, 30), (33, 1), (8, 8), (101, 67)], ids=str)
@@ -69,44 +43,11 @@ ODD = jpegs.baseline().replace(b"JFIF\0\1\1", b"JFIF\0\7\7")
         (jpegs.baseline() + b"garbage", jpegs.baseline()),  # what follows the end is not looked at
         (jpegs.progressive() + jpegs.grey(), jpegs.progressive()),
         (ODD[:20] + b"stray" + ODD[20:], jpegs.baseline()),
+        *((encoded(picture(), format) + b"garbage", encoded(picture(), format)) for format in ("PNG", "WEBP")),
     ],
 )
 def test_oddities_that_mean_nothing_cost_no_image(decoder: str, data: bytes, like: bytes):
     assert np.array_equal(decoded(data), by_pillow(like))
-
-
-@pytest.mark.parametrize(
-    ("format", "mode", "options"),
-    [
-        *((format, mode, {}) for format in ("PNG", "TIFF") for mode in ("1", "L", "LA", "P", "RGB", "RGBA")),
-        *(("PNG", "P", {"transparency": value}) for value in (3, b"\0\x80\xff")),
-        ("PNG", "L", {"transparency": 40}),
-        ("PNG", "RGB", {"transparency": (1, 2, 3)}),
-        ("GIF", "P", {"transparency": 3}),
-        ("GIF", "L", {}),
-        *(("BMP", mode, {}) for mode in ("1", "L", "P", "RGB", "RGBA")),
-        ("WEBP", "RGB", {}),
-        *(("WEBP", "RGBA", options) for options in ({"lossless": True}, {"quality": 50})),
-        *(("TIFF", mode, {}) for mode in ("CMYK", "YCbCr", "LAB")),
-        *(("TIFF", "RGB", {"compression": by}) for by in ("tiff_lzw", "tiff_adobe_deflate", "jpeg", "zstd", "lzma")),
-        *(("TIFF", mode, {"tiffinfo": {262: 0}}) for mode in ("L", "1")),
-        ("TIFF", "1", {"compression": "group4"}),
-    ],
-    ids=str,
-)
-def test_a_variant_of_a_format_has_pillows_pixels(format: str, mode: str, options: dict[str, object]):
-    data = encoded(picture(13, 7).convert("RGBA").convert(mode), format, **options)
-    pixels = decoded(data)
-    assert np.array_equal(pixels, by_pillow(data))
-    assert (pixels.dtype, pixels.flags.c_contiguous) == (np.uint8, True)
-
-
-@pytest.mark.parametrize(
-    ("code", "name"), [(34661, "JBIG"), (34712, "JPEG 2000"), (34887, "LERC"), (50001, "WebP"), (50002, "JPEG XL")]
-)
-def test_a_compression_of_a_tiff_that_is_not_read_is_named(code: int, name: str):
-    with pytest.raises(BadImage, match=f"^unsupported_format: a TIFF compressed as {name}; save it "):
-        decoded(tiff(8, 4, 8, 3, bytes(96), t259=code))
 
 
 LOSSLESS = {"PNG": {}, "TIFF": {}, "WEBP": {"lossless": True}, "JPEG": {"quality": 95, "subsampling": "4:4:4"}}
@@ -140,15 +81,6 @@ def test_a_refusal_travels_between_processes():
     for refused in (BadImage(Reason.EMPTY, "0 bytes", facts), JpegRefused("Premature end of JPEG file")):
         copy = pickle.loads(pickle.dumps(refused))
         assert (type(copy), copy.args, str(copy)) == (type(refused), refused.args, str(refused))
-
-
-def test_the_photos_have_pillows_pixels(decoder: str):
-    photos = sorted((DATA / "photos").glob("*.JPEG"))[::5]
-    if not photos:
-        pytest.skip("needs photos: set TEST_DATA to a folder with photos/")
-    for photo in photos:
-        data = photo.read_bytes()
-        assert np.array_equal(decoded(data), by_pillow(data)), photo.name
 
 
 @pytest.mark.parametrize(("format", "is_silent"), [("WEBP", True), ("AVIF", True), ("JPEG", False), ("PNG", False)])

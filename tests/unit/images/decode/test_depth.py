@@ -60,18 +60,9 @@ def assert_read(data: bytes, values: np.ndarray, depth: str) -> None:
     assert np.abs(decoded(data, depth).rgb - expected).max() <= (0 if kind == "full" else 0.51)
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        ("full", "full"),
-        ("window:0,4095", "window:0,4095"),
-        ("window: 0, 4095.0", "window:0,4095"),
-        ("percentile:0.50,99.5", "percentile:0.5,99.5"),
-        ("percentile:0,100", "percentile:0,100"),
-    ],
-)
-def test_a_depth_has_one_form(given: str, kept: str):
-    assert parse_depth(given) == kept
+def test_a_depth_has_one_form():
+    forms = {"full": "full", "window: 0, 4095.0": "window:0,4095", "percentile:0.50,99.5": "percentile:0.5,99.5"}
+    assert {given: parse_depth(given) for given in forms} == forms
 
 
 NO_DEPTHS = ["", "half", "percentile:0,101", "percentile:99,1", "percentiles:1,99", "window", "window:", "window:5"]
@@ -94,11 +85,28 @@ def test_an_image_of_one_value_has_no_percentiles():
     assert to_8_bits(np.full((4, 4), 900, np.uint16), "percentile:1,99").max() == 0
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+GREY, COLORS = samples(1), samples(3)
+OTHERS = {
+    **{f"png of {channels}": (png_of_16_bits(samples(channels)), samples(channels)) for channels in (1, 2, 3, 4)},
+    **{
+        compression: (encoded(Image.fromarray(GREY[:, :, 0]), "TIFF", compression=compression), GREY)
+        for compression in ("tiff_lzw", "tiff_adobe_deflate", "zstd", "lzma", "packbits")
+    },
+    **{
+        f"0 is white, {compression}": (
+            by_tifffile(65_535 - GREY, photometric="miniswhite", compression=compression),
+            GREY,
+        )
+        for compression in (None, "deflate")
+    },
+    "first page": (by_tifffile(np.stack([COLORS, COLORS[::-1]])), COLORS),
+}
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_a_png_is_read_in_full(channels: int, depth: str):
-    values = samples(channels)
-    assert_read(png_of_16_bits(values), values, depth)
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_png_and_a_tiff_of_another_kind_are_read_in_full(kind: str, depth: str):
+    assert_read(*OTHERS[kind], depth)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
@@ -111,27 +119,6 @@ def test_a_tiff_is_read_in_full(channels: int, order: str, tile: tuple[int, int]
     for predictor in (False, True) if compression else (False,):
         data = by_tifffile(values, byteorder=order, tile=tile, compression=compression, predictor=predictor)
         assert_read(data, values, depth)
-
-
-@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "zstd", "lzma", "packbits"])
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_a_tiff_of_pillows_compressions_is_read_in_full(compression: str, depth: str):
-    values = samples(1)
-    assert_read(encoded(Image.fromarray(values[:, :, 0]), "TIFF", compression=compression), values, depth)
-
-
-@pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("compression", [None, "deflate"])
-def test_a_tiff_whose_zero_is_white_is_inverted(compression: str | None, depth: str):
-    values = samples(1)
-    data = by_tifffile(65_535 - values, photometric="miniswhite", compression=compression)
-    assert_read(data, values, depth)
-
-
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_the_first_page_of_a_tiff_is_read(depth: str):
-    values = samples(3)
-    assert_read(by_tifffile(np.stack([values, values[::-1]])), values, depth)
 
 
 def test_an_oriented_tiff_of_colors_is_upright():
@@ -148,17 +135,7 @@ def test_cmyk_and_premultiplied_alpha_are_read_by_full_only(kind: dict[str, obje
     assert decoded(data).rgb.shape == (21, 34, 3)
     for depth in DEPTHS[1:]:
         refused = refusal(decoded, data, depth)
-        assert (refused.reason, refused.detail) == (
-            Reason.UNSUPPORTED_FORMAT,
-            "CMYK or premultiplied alpha of 16 bits is read by --depth full only; convert it to RGB",
-        )
-
-
-def test_colors_in_separate_planes_are_refused_by_name():
-    values = samples(3)
-    planes = as_tiff(values, t284=2)
-    refused = refusal(decoded, planes, "window:0,4095")
-    assert refused.reason is Reason.UNSUPPORTED_FORMAT
+        assert (refused.reason, "--depth full only" in refused.detail) == (Reason.UNSUPPORTED_FORMAT, True)
 
 
 @pytest.mark.parametrize("format", ["PNG", "TIFF", "JPEG", "GIF", "BMP", "WEBP"])
@@ -168,7 +145,7 @@ def test_pictures_of_eight_bits_stay_as_they_are(format: str):
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
-def test_twelve_of_sixteen_bits_are_told_and_only_if_they_are_read_in_full(channels: int):
+def test_twelve_of_sixteen_bits_are_told_only_if_read_in_full(channels: int):
     dim, bright = samples(channels, most=4095), samples(channels, most=65535)
     dim[0, 0, 0], bright[0, 0, 0] = 4095, 65535
     assert decoded(png_of_16_bits(dim)).is_dim
@@ -178,14 +155,4 @@ def test_twelve_of_sixteen_bits_are_told_and_only_if_they_are_read_in_full(chann
     assert not decoded(png_of_16_bits(dim)).is_dim
     if channels != 2:
         assert not decoded(as_tiff(dim)).is_dim
-
-
-def test_a_dark_picture_of_eight_bits_is_not_told():
-    assert not decoded(encoded(Image.new("RGB", (8, 8), (3, 3, 3)), "PNG")).is_dim
-    assert not decoded(encoded(Image.new("L", (8, 8), 3), "TIFF")).is_dim
-
-
-def test_a_damaged_png_of_colors_is_rejected_as_ever():
-    data = png_of_16_bits(samples(3))
-    assert refusal(decoded, data[:200], "window:0,4095").reason is refusal(decoded, data[:200]).reason
-    assert Image.open(BytesIO(data)).mode == "RGB"
+    assert not decoded(encoded(Image.new("RGB", (8, 8), (3, 3, 3)), "PNG")).is_dim  # of eight bits

@@ -2,18 +2,12 @@ import pytest
 from PIL import Image
 
 from infer_app.domain import Reason
-from infer_app.images.decode.formats import check_boxes_end, check_png_end, sniff, webp_size
+from infer_app.images.decode.formats import check_boxes_end, sniff, webp_size
 from infer_app.locations import IMAGE_SUFFIXES
 from tests.support.jpegs import encoded, exif, picture
 from tests.support.refusals import refusal
 
-SOI = b"\xff\xd8"
 FORMATS = {"jpeg": "JPEG", "png": "PNG", "webp": "WEBP", "bmp": "BMP", "gif": "GIF", "tiff": "TIFF"}
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_format_is_told_by_its_content(name: str):
-    assert sniff(encoded(picture(), FORMATS[name])) == name
 
 
 def test_the_suffixes_of_watched_folders_are_those_of_formats_that_are_decoded():
@@ -25,14 +19,8 @@ def test_the_suffixes_of_watched_folders_are_those_of_formats_that_are_decoded()
 @pytest.mark.parametrize(
     ("brands", "kind"),
     [
-        (b"heicmif1heic", "heic"),
-        (b"mif1mif1heic", "heic"),
-        (b"mif1mif1miaf", "heic"),
-        (b"msf1hevcmsf1", "heic"),
-        (b"heixmif1heix", "heic"),
-        (b"avifmif1miaf", "avif"),
-        (b"avismsf1mif1", "avif"),
-        (b"mif1mif1avif", "avif"),
+        *((brands, "heic") for brands in (b"mif1mif1heic", b"mif1mif1miaf", b"msf1hevcmsf1", b"heixmif1heix")),
+        *((brands, "avif") for brands in (b"avifmif1miaf", b"avismsf1mif1", b"mif1mif1avif")),
     ],
 )
 def test_heic_and_avif_are_told_by_their_brands(brands: bytes, kind: str):
@@ -48,38 +36,17 @@ def test_a_file_of_boxes_has_its_end_only_when_whole():
     }
 
 
-NO_IMAGES = [
-    b"%!PS-Adobe-3.0",
-    b"\xc5\xd0\xd3\xc6" + bytes(28),
-    b"PK\x03\x04",
-    b"8BPS\0\x01",
-    b"P6 1 1 255 abc",
-    bytes(100),
-]
-NO_IMAGES += [
-    bytes(100),
-    b"\0\0\x01\0\x01\0",
-    b"RIFF\x24\0\0\0WAVEfmt ",
-    b"version https://git-lfs.github.com/spec/v1\n",
-]
-
-
-@pytest.mark.parametrize("data", NO_IMAGES)
+@pytest.mark.parametrize(
+    "data", [b"%!PS-Adobe-3.0", b"PK\x03\x04", b"8BPS\0\x01", b"P6 1 1 255 abc", bytes(100), b"RIFF\x24\0\0\0WAVEfmt "]
+)
 def test_what_is_no_image_of_a_known_format_is_unsupported(data: bytes):
     """Those that docs/pictures.md names are in test_pictures_page."""
     assert refusal(sniff, data).reason is Reason.UNSUPPORTED_FORMAT
 
 
-@pytest.mark.parametrize("data", [b"\xff", SOI, b"\x89PNG", b"RI", b"RIFF", b"G", b"B", b"II*"])
+@pytest.mark.parametrize("data", [b"\xff", b"\xff\xd8", b"\x89PNG", b"RI", b"RIFF", b"G", b"B", b"II*"])
 def test_a_file_that_ends_inside_its_signature_is_truncated(data: bytes):
     assert refusal(sniff, data).reason is Reason.TRUNCATED
-
-
-def test_a_png_has_its_end_only_when_whole():
-    data = encoded(picture(), "PNG")
-    check_png_end(data)
-    check_png_end(data + b"garbage")
-    assert {refusal(check_png_end, data[:length]).reason for length in range(8, len(data) - 8)} == {Reason.TRUNCATED}
 
 
 @pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": exif(6)}, {"save_all": True}], ids=str)

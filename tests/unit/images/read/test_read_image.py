@@ -13,7 +13,7 @@ import pytest
 from infer_app.domain import ROW, FileFacts, ImageRef, Reason
 from infer_app.images.read import local_files
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.local_files import ReadLimits, are_gone, hash_files, read_ahead, stat_all, stat_facts
+from infer_app.images.read.local_files import ReadLimits, are_gone, hash_files, read_ahead, stat_facts
 from infer_app.images.read.read_image import ImageBytes, read_image, refused_among
 from infer_app.locations import NO_MAPPING, PathMapping
 
@@ -111,11 +111,8 @@ REFUSED: list[tuple[str, Reason, str]] = [
     ("file://{root}/image.jpg%00.png", NOT_ALLOWED, "embedded null byte"),
     ("{root}/\ud83d.jpg", NOT_ALLOWED, "surrogates not allowed"),
     ("", NOT_ALLOWED, "the row has no location"),
-    *(
-        (name, NOT_ALLOWED, "not an absolute path")
-        for name in ("image.jpg", "./image.jpg", "../image.jpg", "~/a", "C:\\a")
-    ),
-    *((f"{scheme}://h/a.jpg", NOT_ALLOWED, f"scheme '{scheme}'") for scheme in ("http", "https", "s3", "FTP")),
+    *((name, NOT_ALLOWED, "not an absolute path") for name in ("image.jpg", "../image.jpg", "~/a", "C:\\a")),
+    *((f"{scheme}://h/a.jpg", NOT_ALLOWED, f"scheme '{scheme}'") for scheme in ("http", "s3", "FTP")),
     *((f"file://{host}", NOT_ALLOWED, "") for host in ("host{root}/image.jpg", "[{root}/image.jpg", "", ".{root}")),
     ("{root}/fifo.jpg", Reason.NOT_REGULAR_FILE, "a FIFO"),
     ("{root}/socket.jpg", Reason.NOT_REGULAR_FILE, "a socket"),
@@ -154,11 +151,6 @@ def test_what_may_not_or_can_not_be_read_is_refused(odd: Path, location: str, re
     assert refusal(location.format(root=odd)).reason is NOT_ALLOWED  # without roots nothing is read
 
 
-def test_an_endless_device_is_refused():
-    refused = refusal("/dev/zero", Path("/dev"))
-    assert (refused.reason, refused.detail) == (Reason.NOT_REGULAR_FILE, "a character device")
-
-
 def test_locations_are_judged_without_reading_as_reading_judges_them(odd: Path):
     refs = [ImageRef(str(number), one[0].format(root=odd)) for number, one in enumerate(REFUSED)]
     refs.append(ImageRef("good", str(odd / "image.jpg")))
@@ -186,16 +178,13 @@ def test_a_file_of_exactly_the_cap_is_read_and_one_byte_more_is_not(image: Path,
     assert refused.args == (Reason.TOO_LARGE_BYTES, "42 bytes, at most 41 are read", facts_of(image))
 
 
-def test_fifty_gigabytes_are_refused_unread_and_five_megabytes_are_read_whole(root: Path):
+def test_fifty_gigabytes_are_refused_unread(root: Path):
     with (root / "sparse.jpg").open("wb") as file:
         file.truncate(50 * 10**9)
     started = time.process_time()
     refused = refusal(root / "sparse.jpg", root)
     assert time.process_time() - started < 2  # ten to read them
     assert (refused.reason, refused.facts) == (Reason.TOO_LARGE_BYTES, facts_of(root / "sparse.jpg"))
-    content = os.urandom(5_000_000)
-    (root / "large.jpg").write_bytes(content)
-    assert read_image(str(root / "large.jpg"), limits(root, max_bytes=10**7)).data == content
 
 
 def test_no_descriptor_stays_open(image: Path, root: Path, outside: Path):
@@ -238,6 +227,7 @@ def test_reading_ahead_touches_nothing_that_is_not_allowed_or_no_file_and_never_
         if "empty" not in location:
             read_ahead(location.format(root=odd), limits(odd))
     read_ahead(str(outside), limits())
+    assert refusal("/dev/zero", Path("/dev")).reason is Reason.NOT_REGULAR_FILE
     read_ahead("/dev/zero", limits(Path("/")))
     assert (advised, outside.stat().st_atime_ns) == ([], opened)
 
@@ -270,15 +260,6 @@ def test_only_a_file_that_does_not_exist_is_gone(root: Path, image: Path):
     assert list(are_gone(locations, NO_MAPPING)) == [False, True, True, False, False, True, False]
 
 
-def test_files_are_looked_at_one_by_one_so_that_a_caller_sees_that_it_goes_on(root: Path, image: Path):
-    other = root / "other.jpg"
-    other.write_bytes(CONTENT)
-    gone, facts = (look_at([str(image), str(other)], NO_MAPPING) for look_at in (are_gone, stat_all))
-    assert (next(gone), next(facts)) == (False, facts_of(image))
-    other.unlink()
-    assert (list(gone), list(facts)) == ([True], [FileFacts()])
-
-
 @pytest.mark.parametrize("location", ["/gone/image.jpg", "image.jpg", "http://host/a.jpg", "/a\0b", "/\ud83d.jpg"])
 def test_stat_facts_are_empty_where_there_are_none(location: str):
     assert stat_facts(location) == FileFacts()
@@ -294,16 +275,12 @@ def test_what_is_recorded_elsewhere_is_read_here(root: Path, image: Path, locati
     assert stat_facts(location, mapped(root).path_map) == facts_of(image) == stat_facts(f"file://{image}")
     with pytest.raises(BadImage, match=OUTSIDE):  # roots are those of this machine
         read_image(location, replace(mapped(root), roots=(Path("/srv/photos"),)))
+    with pytest.raises(BadImage, match="at most 41 are read") as caught:
+        read_image(location, replace(mapped(root), max_bytes=41))
+    assert caught.value.facts == facts_of(image)
 
 
 @pytest.mark.parametrize("inner", ["../secret.jpg", "out.jpg", "../data/../secret.jpg"])
 def test_a_mapped_path_stays_under_the_roots(odd: Path, inner: str):
     with pytest.raises(BadImage, match=OUTSIDE):
         read_image(f"/srv/photos/{inner}", mapped(odd))
-
-
-def test_what_is_known_of_a_refused_file_is_that_of_the_mapped_one(root: Path):
-    (root / "image.jpg").write_bytes(CONTENT * 1000)
-    with pytest.raises(BadImage) as caught:
-        read_image("/srv/photos/image.jpg", mapped(root))
-    assert caught.value.facts == facts_of(root / "image.jpg")

@@ -5,7 +5,7 @@ import pytest
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.manifest import Manifest, format_labels, parse_labels
-from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.recipe import Recipe, Size
 from tests.support.networks import built
 
@@ -32,7 +32,9 @@ def test_a_manifest_that_was_written_before_rectangles_keeps_its_id(manifest):
     digests = manifest.files | {"labels.txt": "aa"}
     old = {"recipe": recipe, "files": digests, "source_sha256": "source", "model_id": OLD_ID}
     old |= {"mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]}
-    read = Manifest.from_json(changed(manifest, **old), "here")
+    data = json.loads(changed(manifest, **old))
+    del data["output_name"]  # which came later, too
+    read = Manifest.from_json(json.dumps(data), "here")
     assert (read.recipe.size, read.recipe.resize) == (Size(224, 224), Size(256, 256))
     assert json.loads(read.to_json())["recipe"] == recipe
 
@@ -62,18 +64,13 @@ def test_what_is_no_manifest_is_refused(text, message):
         ({"mean": "grey"}, "could not convert string to float"),
         ({"recipe": {"kind": "stretch"}}, "size"),
         ({"recipe": {"kind": "stretch", "size": "640*480"}}, "is not a size"),
-        ({"recipe": {"kind": "stretch", "size": [640, 480]}}, "is not a size"),
         ({"output": {"kind": "poem"}}, "unknown output 'poem'"),
         ({"source_kind": "jax"}, "unknown source_kind"),
-        ({"files": {"../../etc/passwd": "0"}}, "outside the artifact"),
-        ({"files": {"/etc/passwd": "0"}}, "outside the artifact"),
+        *(({"files": {f"{up}/etc/passwd": "0"}}, "outside the artifact") for up in ("../..", "")),
         ({"files": {}}, "no checksum of"),
         ({"variants": {"cpu-x": "fast"}}, "variant cpu-x is not an object"),
         ({"variants": {"cpu-x": {"parity": None}}}, "parity of variant cpu-x is not an object"),
-        (
-            {"variants": {"cpu-x": {"parity": {"cosine": "x"}}}},
-            "parity of variant cpu-x has a value that is not a number",
-        ),
+        ({"variants": {"cpu-x": {"parity": {"cosine": "x"}}}}, "parity of variant cpu-x has a value that is not"),
         ({"variants": {"cpu-x": {"tolerance": {"any": 1}}}}, "unexpected keyword argument 'any'"),
         ({"std": [0.9, 0.9, 0.9]}, "changed since it was built"),
         ({"model_id": "0" * 16}, "changed since it was built"),
@@ -110,6 +107,7 @@ def id_of(manifest, **changes):
         {"std": (0.5, 1.0, 1.0)},
         {"input": "uint8-nhwc"},
         {"output": OutputSpec(top_k=4)},
+        {"output": OutputSpec("detection", detection=DetectionSpec(min_score=0.1))},
         {"output_name": "logits"},
         {"files": {"labels.txt": "bb"}},
         {"files": {}},
@@ -134,20 +132,14 @@ def test_every_line_is_a_label_whatever_it_says():
     assert parse_labels(data, "labels.txt") == ("<b>kot</b>", "Robert'); DROP TABLE infer_images;--", "żółw, zwykły")
 
 
-@pytest.mark.parametrize("data", [b"cat\ndog\n", b"cat\ndog", b"cat\r\ndog\r\n", b"\xef\xbb\xbfcat\n dog\t\n"])
-def test_line_ends_and_marks_do_not_change_labels(data):
-    assert format_labels(parse_labels(data, "labels.txt")) == b"cat\ndog\n"
+def test_line_ends_and_marks_do_not_change_labels():
+    for data in (b"cat\ndog\n", b"cat\ndog", b"cat\r\ndog\r\n", b"\xef\xbb\xbfcat\n dog\t\n"):
+        assert format_labels(parse_labels(data, "labels.txt")) == b"cat\ndog\n"
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [
-        (b"cat\n\ndog\n", "line 2 is blank"),
-        (b"cat\n  \n", "line 2 is blank"),
-        (b"", "line 1 is blank"),
-        (b"caf\xe9\n", "not UTF-8"),
-        (b"c\0a\0t\0\n", "NUL"),
-    ],
+    [(b"cat\n  \ndog\n", "line 2 is blank"), (b"", "line 1 is blank"), (b"caf\xe9\n", "not UTF-8"), (b"c\0\n", "NUL")],
 )
 def test_what_can_not_be_a_label_is_refused_with_its_place(data, message):
     with pytest.raises(ModelError, match=message) as caught:

@@ -28,13 +28,9 @@ def test_the_pairs_that_overlap_most_are_matched_and_each_object_once():
     assert (match.a, match.b, match.iou) == (1, 0, pytest.approx(0.9))
 
 
-def test_objects_of_other_classes_do_not_match():
+def test_objects_of_other_classes_do_not_match_and_nothing_matches_nothing():
     assert match_rows(rows(row(SQUARE, label=1)), rows(row(SQUARE, label=2)), 0.5) == []
-
-
-def test_nothing_matches_nothing():
-    assert match_rows(rows(), rows(row(SQUARE)), 0.5) == match_rows(rows(row(SQUARE)), rows(), 0.5) == []
-    assert match_objects([], [], 0.5) == []
+    assert match_rows(rows(), rows(row(SQUARE)), 0.5) == match_objects([], [], 0.5) == []
 
 
 def test_objects_of_the_tables_match_by_label_and_place():

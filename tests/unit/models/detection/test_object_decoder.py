@@ -86,12 +86,14 @@ def test_outputs_are_split_as_they_were_joined():
     assert [part.tolist() for part in parts] == [first.tolist(), second.tolist()]
 
 
-def test_a_class_or_a_score_that_is_none_is_an_error_of_its_image():
-    for bad in ((0, 30, 50, 60, 0.5, 0.5), (0, 30, 50, 60, 2.0, 0)):
-        with pytest.raises(ValueError, match="between 0 and 1|whole numbers"):
-            decoder().decode(rows(bad, (0,) * 6), [WIDE])
-
-
-def test_another_number_of_boxes_than_at_the_build_is_an_error():
-    with pytest.raises(ValueError, match="gave 18 numbers for an image and 12 at its build"):
-        decoder().decode(torch.zeros(1, 18), [WIDE])
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (rows((0, 30, 50, 60, 0.5, 0.5), NONE), "whole numbers"),
+        (rows((0, 30, 50, 60, 2.0, 0), NONE), "between 0 and 1"),
+        (rows(NONE, NONE, NONE), "gave 18 numbers for an image and 12 at its build"),
+    ],
+)
+def test_outputs_that_can_be_no_objects_are_an_error(raw, message):
+    with pytest.raises(ValueError, match=message):
+        decoder().decode(raw.flatten(1), [WIDE])

@@ -44,12 +44,6 @@ def test_a_tail_is_filled_with_black_and_not_with_what_came_before():
     assert model(torch.zeros(1, SIZE, SIZE, 3, dtype=torch.uint8)).tolist() == [[0.0]]
 
 
-def test_pixels_in_another_layout_are_the_same_pictures(model):
-    pixels = random_pixels(BATCH_SIZE)
-    channels_first = pixels.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
-    assert torch.equal(model(channels_first), means(pixels))
-
-
 @pytest.mark.parametrize("shape", [(BATCH_SIZE + 1, SIZE, SIZE, 3), (1, SIZE, SIZE + 1, 3), (1, 3, SIZE, SIZE)])
 def test_more_images_or_others_than_it_was_made_for_are_a_bug(model, seen, shape):
     with pytest.raises(ValueError, match=r"pixels of .* for a model of \(3, 16, 16, 3\)"):
@@ -95,20 +89,3 @@ def test_a_batch_that_does_not_fit_is_halved_and_stays_so(error):
         pixels = random_pixels(num_images)
         torch.testing.assert_close(model(pixels), means(pixels))
     assert (model.batch_size, device.opened) == (2, [16, 8, 4, 2])
-
-
-def test_one_image_that_does_not_fit_is_an_error():
-    model = AdaptiveBatch(Device(room=0).open_model, 4)
-    with pytest.raises(torch.OutOfMemoryError):
-        model(random_pixels(4))
-    assert model.batch_size == 1
-
-
-def test_another_error_is_the_models_own():
-    def refuse(pixels: torch.Tensor) -> torch.Tensor:
-        raise RuntimeError("a bug")
-
-    model = AdaptiveBatch(lambda batch_size: FixedBatch(refuse, Size.square(SIZE), batch_size), 4)
-    with pytest.raises(RuntimeError, match="a bug"):
-        model(random_pixels(2))
-    assert model.batch_size == 4

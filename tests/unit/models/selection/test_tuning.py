@@ -1,5 +1,4 @@
 import json
-import os
 import re
 from dataclasses import replace
 
@@ -11,8 +10,6 @@ from infer_app.models.selection import tuning as tuning_module
 from infer_app.models.selection.tuning import (
     Layout,
     Speed,
-    host_name,
-    library_versions,
     load_all,
     load_tuning,
     new_tuning,
@@ -42,25 +39,6 @@ def test_what_was_saved_is_loaded(tuning, tmp_path):
     assert oct(the_file(tmp_path).stat().st_mode)[-3:] == "644"  # cron may run as someone else
 
 
-def test_the_json_has_every_figure_by_name(tuning):
-    assert json.loads(tuning.to_json()) == {
-        "host": host_name(2),
-        "libraries": library_versions(),
-        "measured_at": tuning.measured_at,
-        "speeds": {
-            TORCHSCRIPT: {"batch_size": 4, "ms_per_image": 14.25},
-            OPENVINO_FP32: {"batch_size": 2, "ms_per_image": 11.5},
-        },
-        "layouts": {
-            OPENVINO_FP32: [
-                {"workers": 2, "threads": 1, "images_per_second": 170.5},
-                {"workers": 1, "threads": 2, "images_per_second": 120.0},
-            ]
-        },
-        "worker_bytes": 150 << 20,
-    }
-
-
 def test_other_versions_of_the_libraries_are_measured_anew(tuning, tmp_path, monkeypatch):
     save_tuning(tmp_path, 2, tuning)
     monkeypatch.setattr(tuning_module, "library_versions", lambda: {"torch": "99.0"})
@@ -79,30 +57,32 @@ def test_another_host_has_figures_of_its_own(tuning, tmp_path, monkeypatch):
     assert {one.host for one in load_all(tmp_path)} == {tuning.host, other.host}
 
 
-DAMAGE = {
-    "cut": lambda data: data[: len(data) // 2],
-    "empty": lambda data: b"",
-    "list": lambda data: b"[]",
-    "null": lambda data: b"null",
-    "key": lambda data: data.replace(b'"host"', b'"hosts"'),
-    "field": lambda data: data.replace(b'"batch_size"', b'"batches"'),
-    "kind": lambda data: json.dumps(json.loads(data) | {"speeds": []}).encode(),
-    "deep": lambda data: b"[" * 100_000,
-    "no text": lambda data: b"\xff\xfe\x00",
-}
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: data[: len(data) // 2], id="cut"),
+        pytest.param(lambda data: b"[]", id="list"),
+        pytest.param(lambda data: data.replace(b'"host"', b'"hosts"'), id="key"),
+        pytest.param(lambda data: data.replace(b'"batch_size"', b'"batches"'), id="field"),
+        pytest.param(lambda data: json.dumps(json.loads(data) | {"speeds": []}).encode(), id="kind"),
+        pytest.param(lambda data: b"[" * 100_000, id="deep"),
+        pytest.param(lambda data: b"\xff\xfe\x00", id="no text"),
+    ],
+)
+def test_a_damaged_file_is_measured_anew(tuning, tmp_path, damage):
+    save_tuning(tmp_path, 2, tuning)
+    path = the_file(tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    assert (load_tuning(tmp_path, 2), load_all(tmp_path)) == (None, [])
+    assert save_tuning(tmp_path, 2, tuning)
+    assert load_tuning(tmp_path, 2) == tuning
 
 
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_file_is_measured_anew_and_the_model_is_as_it_was_built(tuning, tmp_path, kind):
+def test_the_figures_are_no_part_of_the_model(tuning, tmp_path):
     artifact = built(tmp_path)
     assert (load_tuning(artifact.folder, 2), load_all(artifact.folder)) == (None, [])
     save_tuning(artifact.folder, 2, tuning)
-    path = the_file(artifact.folder)
-    path.write_bytes(DAMAGE[kind](path.read_bytes()))
-    assert (load_tuning(artifact.folder, 2), load_all(artifact.folder)) == (None, [])
     artifact.verify()
-    assert save_tuning(artifact.folder, 2, tuning)
-    assert load_tuning(artifact.folder, 2) == tuning
 
 
 @pytest.mark.parametrize(
@@ -118,12 +98,6 @@ def test_a_figure_that_none_can_be_is_measured_anew(tuning, tmp_path, figure, va
     path = the_file(tmp_path)
     path.write_text(re.sub(rf'"{figure}": [\d.]+', f'"{figure}": {json.dumps(value)}', path.read_text()))
     assert load_tuning(tmp_path, 2) is None
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user who is not root")
-def test_a_folder_that_is_read_only_is_no_error(tuning, tmp_path):
-    tmp_path.chmod(0o555)
-    assert save_tuning(tmp_path, 2, tuning) is False
 
 
 def test_a_folder_that_can_not_be_made_is_no_error(tuning, tmp_path):

@@ -26,9 +26,7 @@ def test_a_function_is_found_in_the_current_folder_in_another_and_in_a_package(u
 @pytest.mark.parametrize(
     ("spec", "message", "hint"),
     [
-        ("my_model.make", "names no function", "package.module:function"),
-        (":make", "names no function", "package.module:function"),
-        ("my_model:", "names no function", "package.module:function"),
+        *((spec, "names no function", "package.module:function") for spec in ("my_model.make", ":make", "my_model:")),
         ("no_such_module_here:make", "no module 'no_such_module_here'", "looked in"),
         ("os.no_such_part:make", "no module 'os.no_such_part'", "looked in"),
         ("no_such_file.py:make", "no file no_such_file.py", "without .py"),
@@ -42,24 +40,21 @@ def test_a_wrong_name_says_which_part_is_wrong(user_folder, spec, message, hint)
     assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize("spec", ["own/my_script.py:predict", "./own/my_script.py:predict"])
-def test_a_file_in_place_of_a_module_is_told_how_to_name_it(user_folder, spec):
-    (user_folder / "own").mkdir()
-    (user_folder / "own" / "my_script.py").write_text("def predict(path):\n    return path\n")
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ("./below/my_script.py:predict", "did you mean below.my_script:predict?"),
+        ("../my_script.py:predict", "call infer in {}, and name my_script:predict"),
+    ],
+)
+def test_a_file_in_place_of_a_module_is_told_how_to_name_it(user_folder, monkeypatch, spec, hint):
+    (user_folder / "own" / "below").mkdir(parents=True)
+    (user_folder / "my_script.py").touch()
+    (user_folder / "own" / "below" / "my_script.py").touch()
+    monkeypatch.chdir(user_folder / "own")
     with pytest.raises(UsageError, match="is a file") as caught:
         resolve_callable(spec)
-    assert caught.value.hint == "did you mean own.my_script:predict?"
-    assert resolve_callable("own.my_script:predict")(7) == 7
-
-
-def test_a_file_of_another_folder_is_told_where_it_is_a_module(user_folder, monkeypatch):
-    (user_folder / "own").mkdir()
-    (user_folder / "my_script.py").touch()
-    monkeypatch.chdir(user_folder / "own")
-    for spec in ("../my_script.py:predict", f"{user_folder}/my_script.py:predict"):
-        with pytest.raises(UsageError, match="is a file") as caught:
-            resolve_callable(spec)
-        assert caught.value.hint == f"call infer in {user_folder}, and name my_script:predict"
+    assert caught.value.hint == hint.format(user_folder)
 
 
 @pytest.mark.parametrize(
