@@ -2,17 +2,14 @@
 
 import pytest
 import torch
-from PIL import Image
 
-from infer_app.errors import UsageError
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.model_variants import OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.build_model import build_model
 from infer_app.models.building.calibration import CalibrationImages
 from infer_app.models.building.decoding_agreement import decoding_agreement, describe_agreement
-from infer_app.models.building.judge_variants import describe_kept, judge_variants, try_variants
+from infer_app.models.building.judge_variants import describe_kept
 from infer_app.models.building.openvino_variants import add_variants, agreement_score, judge_on, judgement
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.verification.golden import predict_all
@@ -62,25 +59,6 @@ def test_images_without_an_object_tell_nothing_so_no_run_takes_the_variant(artif
     assert describe_kept(artifact.manifest, parity) == "no objects were found"
     assert judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)["meets_bar"] is False
     assert "no object was found on 3 images" in said[0]
-
-
-@pytest.fixture
-def photos(tmp_path):
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    for number in range(24):
-        Image.new("RGB", (40 + number, 30), (200, 100 + number, 20)).save(folder / f"{number}.png")
-    return ReadLimits((folder,), 1 << 20), sorted(map(str, folder.iterdir()))
-
-
-def test_a_trial_on_the_images_of_a_day_is_of_their_objects(artifact, photos):
-    tried = try_variants(artifact.folder, {OPENVINO_FP32: 4, TORCHSCRIPT: None}, *photos, 60.0)[TORCHSCRIPT]
-    assert (tried.parity.num_objects, tried.parity.object_agreement, tried.score) == (24 * 8, 1.0, 1.0)
-
-
-def test_judging_needs_as_many_images_as_before(artifact, photos):
-    with pytest.raises(UsageError, match="5 of the day's images can be decoded, 20 are needed"):
-        judge_variants(artifact.folder, photos[0], photos[1][:5], 0.97)
 
 
 def test_what_decoding_changes_is_told_in_objects(artifact):

@@ -2,24 +2,27 @@
 
 import pytest
 
+from infer_app.errors import UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
-from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.building import openvino_variants
-from infer_app.models.building.judge_variants import Trial, try_variants
+from infer_app.models.building.judge_variants import Trial, judge_variants, try_variants
 from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes import gpu_probe
 from infer_app.models.selection import measure
 from infer_app.models.verification.parity import Parity
 from infer_app.pipeline.planning import alternatives
 from infer_app.pipeline.planning.alternatives import probe_variants
-from tests.support.networks import Network, built, save_photos
+from tests.support.detectors import Quadrants
+from tests.support.networks import SIZE, Network, built, save_photos
 
 KINDS = {
     "classification": OutputSpec(),
     "embedding": OutputSpec("embedding"),
     "sigmoid": OutputSpec(activation="sigmoid"),
+    "detection": OutputSpec("detection", detection=DetectionSpec()),
 }
 PARITY = Parity(256, 0.999, 0.995, 0.2, 0.01, 0.06, 0.01)
 TRIAL = Trial(PARITY, 0.95, 3.0, 6.5)
@@ -41,7 +44,9 @@ def photos(tmp_path_factory):
 
 
 def make(folder, kind="classification"):
-    return add_variants(built(folder, Network(), labels=None, output=KINDS[kind]), None, print)
+    plain = {"labels": None, "output": KINDS[kind], "mean": (0, 0, 0), "std": (1, 1, 1)}
+    module = Quadrants(SIZE) if kind == "detection" else Network()
+    return add_variants(built(folder, module, **plain), None, print)
 
 
 def handler_of(artifact, limits, variant=OPENVINO_FP32):
@@ -55,7 +60,8 @@ def test_each_is_compared_with_the_present_one_on_the_images_that_can_be_decoded
     tried = try_variants(artifact.folder, sizes, *photos, 60.0)
     assert list(tried) == [TORCHSCRIPT, OPENVINO_BF16]
     same = tried[TORCHSCRIPT]
-    assert (same.parity.num_images, same.parity.label_agreement, same.score) == (24, 1.0, pytest.approx(1.0))
+    agreement = same.parity.object_agreement if kind == "detection" else same.parity.label_agreement
+    assert (same.parity.num_images, agreement, same.score) == (24, 1.0, pytest.approx(1.0))
     assert min(same.ms, same.instead_of) > 0
     assert (same.parity.p99_score_difference is None) == (kind == "embedding")
     assert try_variants(artifact.folder, sizes, *photos, 0.0) == {}  # no time is left
@@ -75,6 +81,11 @@ def test_a_dry_run_offers_what_was_measured_and_how_to_add_it_to_a_model_that_ha
     assert (offer.stages, offer.ms, offer.instead_of, offer.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
     del artifact.manifest.variants[OPENVINO_BF16]
     assert "; `infer model judge colours` adds it to the model)" in offers(artifact, photos, monkeypatch, TRIAL).what
+
+
+def test_judging_needs_as_many_images_as_calibrating(tmp_path, photos):
+    with pytest.raises(UsageError, match="5 of the day's images can be decoded, 20 are needed"):
+        judge_variants(make(tmp_path).folder, photos[0], photos[1][:5], 0.97)
 
 
 @pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (0.97, False)])
