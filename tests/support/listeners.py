@@ -88,15 +88,25 @@ def stay_silent(connection):
         pass
 
 
-def with_certificate(folder):
-    """Of a server with a certificate that nobody trusts."""
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+def make_certificate(folder):
+    """(certificate, key) of 127.0.0.1 and images.example, signed by itself."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1,DNS:images.example"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *names, *files]
     subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+def tls_context(certificate, key):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+    return context
+
+
+def with_certificate(folder):
+    """Of a server with a certificate that nobody trusts."""
+    context = tls_context(*make_certificate(folder))
 
     def shake_hands(connection):
         with context.wrap_socket(connection, server_side=True) as secure:

@@ -1,8 +1,6 @@
-import datetime
 import gc
-import ipaddress
+import shutil
 import socket
-import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +13,7 @@ from infer_app.images.read.http import HttpReader
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.read_image import read_image
 from infer_app.locations import AllowedPrefix, RemoteAccess, parse_url
+from tests.support.listeners import make_certificate, tls_context
 from tests.support.web_server import trickles_body, trickles_headers, web_server
 
 CONTENT = b"bytes that stand for an image"
@@ -35,13 +34,6 @@ def connected(monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     return found
-
-
-@pytest.fixture
-def no_collector():
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch, connected):
@@ -71,47 +63,24 @@ NAME = "images.example"
 
 @pytest.fixture
 def certificate(tmp_path):
-    """Of 127.0.0.1 and NAME, signed by itself: (certificate, with its key)."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address, x509.DNSName(NAME)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    public, both = tmp_path / "public.pem", tmp_path / "both.pem"
-    public.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    both.write_bytes(
-        public.read_bytes()
-        + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return public, both
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl: apt-get install openssl")
+    return make_certificate(tmp_path)
 
 
 @pytest.fixture
 def forget():
     """Certificates and connections are kept by the process."""
-
-    def clear():
-        remote.readers_of.cache_clear()
-
-    clear()
-    yield clear
-    clear()
+    remote.readers_of.cache_clear()
+    yield remote.readers_of.cache_clear
+    remote.readers_of.cache_clear()
 
 
 @pytest.fixture
 def secure(certificate):
     """A server that speaks TLS; `names` are those that clients named in their handshakes."""
     with web_server() as server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate[1])
+        context = tls_context(*certificate)
         server.names = []
         context.sni_callback = lambda _, name, __: server.names.append(name)
         server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -160,6 +129,13 @@ def test_a_handshake_that_stalls_ends_at_the_deadline(forget):
         with pytest.raises(BadImage) as caught:
             read_image(f"{url}/a.jpg", limits(url, timeout_s=1.0))
         assert caught.value.reason is Reason.READ_TIMEOUT
+
+
+@pytest.fixture
+def no_collector():
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_connections_are_closed_with_the_reader_that_holds_them(no_collector):

@@ -22,12 +22,15 @@ from infer_app.models.selection.tuning import Speed
 from infer_app.models.selection.variant_selection import VariantRequest, VariantSelection, choose_variant
 from infer_app.recipe import Recipe
 
-SAME = {"parity": {"cosine": 0.999999, "relative_difference": 1e-6}}
-OTHER = {"parity": {"cosine": 0.5, "relative_difference": 1.0}}
-ROUNDED = {"parity": {"cosine": 0.99, "relative_difference": 0.1}, "meets_bar": True, "is_faster": True}
+
+def parity(cosine, relative_difference):
+    return {"parity": {"cosine": cosine, "relative_difference": relative_difference}}
+
+
+SAME, OTHER = parity(0.999999, 1e-6), parity(0.5, 1.0)
+ROUNDED = parity(0.99, 0.1) | {"meets_bar": True, "is_faster": True}
 UNFIT = ROUNDED | {"meets_bar": False}
-GOOD_HALF = {
-    "parity": {"cosine": 0.99998, "relative_difference": 1e-3},
+GOOD_HALF = parity(0.99998, 1e-3) | {
     "tolerance": {"cosine": 0.999, "relative": 0.02},
     "requires": {"compute_capability": "9.0"},
 }
@@ -70,6 +73,7 @@ NO_OPENVINO, NO_BF16, NO_GPU = (
     dict.fromkeys((TRT_FP16, CUDA_FP16, TRT_BF16), "no NVIDIA GPU is found"),
 )
 OTHER_GPU = {TRT_FP16: "built for another"}
+COSINE = "cosine 0.998500 is below 0.999"
 
 
 def choose(manifest, request=VariantRequest(), missing=None, speeds=SPEEDS):  # noqa: B008
@@ -82,19 +86,26 @@ def chosen(manifest, *request, **options):
     return choose(manifest, VariantRequest(*request, **options), missing).variant
 
 
-def test_the_fastest_here_of_the_fp32_variants_is_taken_and_the_others_told():
-    slower = {OPENVINO_INT8: NO_INT8, TORCHSCRIPT: "slower here: 14.00 ms per image"}
-    assert choose(model()) == VariantSelection(OPENVINO_FP32, slower)
-    speeds = SPEEDS | {OPENVINO_FP32: Speed(2, 15.25)}
-    told = {OPENVINO_FP32: "slower here: 15.25 ms per image"}
-    assert choose(model(TORCHSCRIPT, OPENVINO_FP32), speeds=speeds) == VariantSelection(TORCHSCRIPT, told)
+FP32, UNMEASURED = model(TORCHSCRIPT, OPENVINO_FP32), "not measured here"
+SLOWER = "slower here: {} ms per image"
 
 
-def test_what_was_not_measured_is_taken_last_and_the_oldest_variant_where_nothing_was():
-    fp32, unmeasured = model(TORCHSCRIPT, OPENVINO_FP32), "not measured here"
-    only_openvino = {OPENVINO_FP32: Speed(2, 99.0)}
-    assert choose(fp32, speeds=only_openvino) == VariantSelection(OPENVINO_FP32, {TORCHSCRIPT: unmeasured})
-    assert choose(fp32, speeds={}) == VariantSelection(TORCHSCRIPT, {OPENVINO_FP32: unmeasured})
+@pytest.mark.parametrize(
+    ("manifest", "speeds", "taken", "passed_over"),
+    [
+        (model(), SPEEDS, OPENVINO_FP32, {OPENVINO_INT8: NO_INT8, TORCHSCRIPT: SLOWER.format("14.00")}),
+        (
+            FP32,
+            SPEEDS | {OPENVINO_FP32: Speed(2, 15.25)},
+            TORCHSCRIPT,
+            {OPENVINO_FP32: SLOWER.format("15.25")},
+        ),
+        (FP32, {OPENVINO_FP32: Speed(2, 99.0)}, OPENVINO_FP32, {TORCHSCRIPT: UNMEASURED}),
+        (FP32, {}, TORCHSCRIPT, {OPENVINO_FP32: UNMEASURED}),  # the oldest variant where nothing was measured
+    ],
+)
+def test_the_fastest_here_of_the_fp32_variants_is_taken_and_the_others_told(manifest, speeds, taken, passed_over):
+    assert choose(manifest, speeds=speeds) == VariantSelection(taken, passed_over)
 
 
 def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
@@ -114,22 +125,11 @@ def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
         (EVERY, VariantRequest(), NO_GPU, OPENVINO_FP32, {CUDA_FP16: NO_GPU[CUDA_FP16], TRT_FP16: NO_GPU[TRT_FP16]}),
         (EVERY, VariantRequest(device="cpu"), {}, OPENVINO_FP32, {TRT_FP16: "the device is cpu"}),
         (EVERY, VariantRequest(device="cuda"), OTHER_GPU, CUDA_FP16, {TORCHSCRIPT: "the device is cuda"}),
-        (
-            model(*GPU, trt=GOOD_HALF | {"parity": {"cosine": 0.9985, "relative_difference": 1e-3}}),
-            VariantRequest(),
-            {},
-            CUDA_FP16,
-            {TRT_FP16: "cosine 0.998500 is below 0.999"},
-        ),
+        # The golden check of every run would refuse these.
+        (model(*GPU, trt=GOOD_HALF | parity(0.9985, 1e-3)), VariantRequest(), {}, CUDA_FP16, {TRT_FP16: COSINE}),
         *(
-            (
-                model(TORCHSCRIPT, fp32={"parity": {"cosine": cosine, "relative_difference": difference}}),
-                VariantRequest(),
-                {},
-                TORCHSCRIPT,  # the golden check of every run would refuse the other
-                {OPENVINO_FP32: why},
-            )
-            for cosine, difference, why in (
+            (model(TORCHSCRIPT, fp32=parity(*figures)), VariantRequest(), {}, TORCHSCRIPT, {OPENVINO_FP32: why})
+            for *figures, why in (
                 (0.9998, 1e-6, "cosine 0.999800 is below 0.9999"),
                 (float("nan"), float("nan"), "cosine nan is below 0.9999"),
                 (0.99995, 0.01, "outputs differ by 0.01 of the largest, not 0.001 at most"),
@@ -164,7 +164,6 @@ def test_the_variant_that_is_asked_for_is_taken_whatever_speaks_against_it():
     assert choose(EVERY, VariantRequest("trt")) == VariantSelection(TRT_FP16, {})
 
 
-PRECISION = "--precision full"
 NOT_ON_A_GPU = "pets: no variant can run on a GPU here"
 BUILD = "`infer model build SOURCE --name pets --variant"
 
@@ -172,14 +171,7 @@ BUILD = "`infer model build SOURCE --name pets --variant"
 @pytest.mark.parametrize(
     ("manifest", "request_", "missing", "message", "hint"),
     [
-        (
-            model(),
-            VariantRequest(precision="int8"),
-            NO_OPENVINO,
-            f"pets: no int8 variant can run here ({TORCHSCRIPT}: int8 is chosen; {OPENVINO_FP32}: {UNKNOWN}; "
-            f"{OPENVINO_INT8}: {UNKNOWN})",
-            PRECISION,
-        ),
+        (model(), VariantRequest(precision="int8"), NO_OPENVINO, "pets: no int8 variant can run", "--precision full"),
         (model(TORCHSCRIPT), VariantRequest(precision="half"), {}, "pets: no bf16", "`infer model judge pets`"),
         (model(bf16=UNFIT), VariantRequest(precision="half"), {}, "pets: no bf16", "`infer model show pets`"),
         (model(TORCHSCRIPT), VariantRequest(precision="int8"), {}, "pets: no int8", "--calibrate"),
@@ -191,13 +183,7 @@ BUILD = "`infer model build SOURCE --name pets --variant"
         (model(), VariantRequest("trt"), {}, f"pets has no variant '{TRT_FP16}'", f"{BUILD} {TRT_FP16}`"),
         (EVERY, VariantRequest(device="cuda"), NO_GPU, NOT_ON_A_GPU, "let --device auto take the CPU"),
         (model(), VariantRequest(device="cuda"), {}, NOT_ON_A_GPU, f"{BUILD} trt`"),
-        (
-            model(),
-            VariantRequest(resume_variant="gpu-new"),
-            {},
-            "variant 'gpu-new' is not known here",
-            "update infer_app",
-        ),
+        (model(), VariantRequest(resume_variant="gpu-new"), {}, "variant 'gpu-new' is not known", "update infer_app"),
     ],
 )
 def test_what_can_not_run_here_is_never_replaced_by_another_precision_or_device(
