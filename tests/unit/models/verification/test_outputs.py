@@ -18,7 +18,7 @@ def entry(index, score, labels=LABELS):
 
 
 SOFTMAX, SIGMOID = torch.log(torch.tensor([[0.1, 0.6, 0.3]])), torch.logit(torch.tensor([[0.6, 0.2, 0.9]]))
-BY_SIGMOID = OutputSpec(activation="sigmoid")
+BY_SIGMOID, APPLIED = OutputSpec(activation="sigmoid"), OutputSpec(activation="sigmoid-applied")
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,7 @@ BY_SIGMOID = OutputSpec(activation="sigmoid")
         (SOFTMAX.exp(), OutputSpec(activation="none", top_k=1), LABELS, 1, {"top": [entry(1, 0.6)]}),
         (SIGMOID, BY_SIGMOID, LABELS, 2, {"labels": [entry(2, 0.9), entry(0, 0.6)], "threshold": 0.5}),
         (SIGMOID - 9, BY_SIGMOID, LABELS, 2, {"labels": [], "threshold": 0.5}),
+        (SIGMOID.sigmoid(), APPLIED, LABELS, 2, {"labels": [entry(2, 0.9), entry(0, 0.6)], "threshold": 0.5}),
     ],
 )
 def test_a_classification_has_the_best_class_and_others(raw, spec, labels, best, details):
