@@ -21,28 +21,23 @@ def test_the_distance_by_hand_both_ways(today, before, squared):
     assert jensen_shannon(today, before) == jensen_shannon(before, today)
 
 
-def test_few_images_of_many_labels_are_far_apart_by_chance_alone():
-    many = {f"label {n}": 10 for n in range(500)}
-    few = {f"label {n}": 1 for n in range(0, 500, 5)}
-    found = drift(few, many)
-    assert found is not None
-    assert found.distance > 0.5
-    assert not found.is_notable
+MANY = {f"label {n}": 10 for n in range(500)}
+FEW = {f"label {n}": 1 for n in range(0, 500, 5)}
 
 
-def test_a_shift_that_chance_does_not_make_is_notable():
-    found = drift({"a": 800, "b": 200}, {"a": 3500, "b": 3500})
-    assert found is not None
-    assert found.is_notable
-    assert found.by_chance < 0.05
-    assert found.num_before == 7000
-
-
-def test_a_shift_that_nobody_would_see_is_not_notable_even_where_it_is_no_chance():
-    found = drift({"a": 25_500, "b": 24_500}, {"a": 175_000, "b": 175_000})
-    assert found is not None
-    assert found.by_chance < found.distance < 0.1
-    assert not found.is_notable
+@pytest.mark.parametrize(
+    ("today", "before", "least", "is_notable"),
+    [
+        (FEW, MANY, 0.5, False),  # far apart by chance alone
+        ({"a": 800, "b": 200}, {"a": 3500, "b": 3500}, 0.1, True),
+        ({"a": 25_500, "b": 24_500}, {"a": 175_000, "b": 175_000}, 0.0, False),  # no chance, and nobody would see it
+    ],
+)
+def test_a_shift_is_notable_if_chance_does_not_make_it_and_somebody_would_see_it(today, before, least, is_notable):
+    found = drift(today, before)
+    assert (found.distance > least, found.is_notable) == (True, is_notable)
+    assert (found.by_chance < found.distance) == (today is not FEW)
+    assert found.num_before == sum(before.values())
 
 
 @pytest.mark.parametrize(("today", "before"), [({}, {"a": 1}), ({"a": 1}, {}), ({}, {})])

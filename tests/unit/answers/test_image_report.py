@@ -51,23 +51,22 @@ def test_nothing_found_twice_is_the_same():
     assert compared(Output(objects=()), objects=None).num_stored is None  # stored by a classifier
 
 
+NOW = FileNow(FileFacts(7, 1.5, "a"))
+
+
 @pytest.mark.parametrize(
-    ("stored", "same"),
+    ("stored", "now", "same"),
     [
-        ({"sha256": "a"}, True),
-        ({"sha256": "b"}, False),
-        ({"sha256": None, "size": 7, "modified": 1.5}, True),
-        ({"sha256": None, "size": 7, "modified": 2.5}, False),
-        ({"sha256": None, "size": None, "modified": None}, None),
-        ({"sha256": None}, None),  # a prediction has neither size nor time
+        ({"sha256": "a"}, NOW, True),
+        ({"sha256": "b"}, NOW, False),
+        ({"sha256": None, "size": 7, "modified": 1.5}, NOW, True),
+        ({"sha256": None, "size": 7, "modified": 2.5}, NOW, False),
+        ({"sha256": None, "size": None, "modified": None}, NOW, None),
+        ({"sha256": None}, NOW, None),  # a prediction has neither size nor time
+        ({"sha256": "a"}, FileNow(FileFacts()), None),  # which nobody can see
+        ({"sha256": "a"}, None, None),
+        (None, FileNow(FileFacts()), None),
     ],
 )
-def test_whether_the_file_is_the_one_that_was_looked_at(stored, same):
-    now = FileNow(FileFacts(7, 1.5, "a"))
-    assert is_same_file(now, ModelHistory("cats", "id", None, stored, None)) is same
-
-
-def test_a_file_that_nobody_can_see_is_neither():
-    assert is_same_file(None, ModelHistory("cats", "id", {"sha256": "a"}, None, None)) is None
-    assert is_same_file(FileNow(FileFacts()), ModelHistory("cats", "id", None, None, None)) is None
-    assert is_same_file(FileNow(FileFacts()), ModelHistory("cats", "id", {"sha256": "a"}, None, None)) is None
+def test_whether_the_file_is_the_one_that_was_looked_at(stored, now, same):
+    assert is_same_file(now, ModelHistory("cats", "id", stored, None, None)) is same

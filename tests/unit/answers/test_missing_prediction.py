@@ -10,7 +10,6 @@ from infer_app.answers.missing_prediction import (
     Cause,
     Refusal,
     Why,
-    explain_changed_file,
     explain_days,
     explain_image,
     explain_other_model,
@@ -142,7 +141,3 @@ def test_every_cause_is_documented():
     page = Path(__file__).parents[3] / "docs" / "reasons.md"
     table = page.read_text().partition("\n## Rejected")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(Why)
-
-
-def test_the_file_of_a_prediction_has_changed():
-    assert explain_changed_file("7").command == "infer retry --image 7"

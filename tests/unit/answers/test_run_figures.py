@@ -1,5 +1,5 @@
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 
 import pytest
 
@@ -27,9 +27,8 @@ def test_a_row_says_what_the_run_told(row):
 
 
 def test_the_rate_is_that_of_the_workers_where_it_is_known(row):
-    assert run_figures(row).rate == 12.0
-    assert run_figures(row | {"throughput": None}).rate == 10.0
-    assert run_figures(row | {"throughput": None, "images_per_second": None}).rate is None
+    rates = [{}, {"throughput": None}, {"throughput": None, "images_per_second": None}, {"selected": 5}]
+    assert [run_figures(row | changed).rate for changed in rates] == [12.0, 10.0, None, None]
 
 
 def test_a_failure_is_one_that_failed_or_ended_with_a_code(row):
@@ -40,17 +39,12 @@ def test_a_failure_is_one_that_failed_or_ended_with_a_code(row):
     assert not replace(run, state="running", exit_code=None).has_failed
 
 
-def test_a_run_of_a_few_images_has_no_rate_and_no_bottleneck(row):
-    few = row | {"selected": 5}
-    assert run_figures(few).rate is None
-    found = run_report(few, COUNTS)
-    assert (found.bottleneck, found.limited_by, found.share_of_limit) == (None, None, None)
-
-
-def test_a_row_names_the_bottleneck_that_the_last_line_named(row):
+def test_a_row_names_the_bottleneck_that_the_last_line_named_unless_its_images_are_few(row):
     busy = {"walls": {"model": 30.0}, "num_cores": 2, "num_workers": 2}
     assert run_report(row, COUNTS).bottleneck == "model"
     assert run_report(row | {"throughput": row["throughput"] | busy}, COUNTS).bottleneck == "other programs"
+    few = run_report(row | {"selected": 5}, COUNTS)
+    assert (few.bottleneck, few.limited_by, few.share_of_limit) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +64,3 @@ def test_the_verdict_says_how_the_last_run_ended(row, changed, pending, end):
     state = judge_day(DayFacts(counts, [row], "5%", is_running=row["state"] == "running"))
     told = day_summary_line(DAY.date, counts, run_report(row, counts), run_figures(row), state)
     assert told == f"20 Nov: {99 + pending} = 99 predicted + 0 rejected + {pending} pending · {end}"
-
-
-def test_the_verdict_of_a_day_that_no_run_has_seen():
-    counts = DayCounts(3, 0, 0, 3)
-    told = day_summary_line(date(2026, 11, 20), counts, None, None, judge_day(DayFacts(counts, [], "5%")))
-    assert told.endswith("3 pending · never run")

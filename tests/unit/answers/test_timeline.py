@@ -27,25 +27,16 @@ def test_a_trace_becomes_a_row_for_each_process(tmp_path):
     assert [bar.stage for bar in coordinator.bars] == ["write"]
 
 
-def test_a_trace_of_a_run_that_did_nothing_is_empty(tmp_path):
-    with Trace(tmp_path / "run.json"):
-        pass
-    found = read_timeline(tmp_path / "run.json")
-    assert found.seconds == 0
-    assert found.lanes == ()
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", "nonsense", '{"displayTimeUnit": "ms", "traceEvents": [\n{"ph": "X"}\n]}\n', '{"displayTimeUnit"\n{"'],
-)
-def test_what_is_no_trace_is_refused(tmp_path, content):
+def test_a_trace_of_a_run_that_did_nothing_is_empty_and_what_is_no_trace_is_refused(tmp_path):
     path = tmp_path / "run.json"
-    path.write_text(content)
-    with pytest.raises(UsageError, match="is not a trace"):
-        read_timeline(path)
-
-
-def test_a_trace_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UsageError, match="can't be read"):
-        read_timeline(tmp_path / "run.json")
+        read_timeline(path)
+    with Trace(path):
+        pass
+    found = read_timeline(path)
+    assert (found.seconds, found.lanes) == (0, ())
+    torn = '{"displayTimeUnit": "ms", "traceEvents": [\n{"ph": "X"}\n]}\n'
+    for content in ("", "[]", "nonsense", torn, '{"displayTimeUnit"\n{"'):
+        path.write_text(content)
+        with pytest.raises(UsageError, match="is not a trace"):
+            read_timeline(path)
