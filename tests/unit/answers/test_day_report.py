@@ -1,5 +1,5 @@
 import math
-from datetime import datetime
+from datetime import date, datetime
 from itertools import count
 
 import pytest
@@ -10,7 +10,7 @@ from infer_app.answers.drift import gather_labels
 from infer_app.database.results.schema import predictions, rejections
 from infer_app.reporting.page import render_day
 from infer_app.run_report import DayCounts
-from tests.conftest import DAY
+from tests.conftest import DAY, MODEL
 
 NUMBERS = count()
 
@@ -143,3 +143,12 @@ def test_a_run_that_failed_before_it_measured_anything(make_report, add_run):
     report = make_report()
     assert (report.verdict.rpartition("· ")[2], report.state) == ("the last run failed with exit code 14", "failed")
     assert report.steps[0].what == "The last run failed: the storage is gone"
+
+
+def test_days_that_were_run(tables, add_run):
+    add_run(days_ago=1)
+    add_run()
+    both = [(date(2026, 11, 20), MODEL.name, MODEL.model_id), (date(2026, 11, 19), MODEL.name, MODEL.model_id)]
+    assert tables.day_queries.days_run(10) == both
+    assert tables.day_queries.days_run(10, date(2026, 11, 20)) == both[:1]
+    assert tables.day_queries.days_run(1) == both[:1]

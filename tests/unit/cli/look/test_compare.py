@@ -51,18 +51,22 @@ def compared(capsys, *names, limit=10):
 
 def test_labels(predicted, capsys):
     a = {"1": ("cat", 0.9), "2": ("cat", 0.6), "3": ("dog", 0.8), "4": ("cat", 0.99), "5": ("cat", 0.5)}
-    b = {"1": ("dog", 0.7), "2": ("dog", 0.95), "3": ("dog", 0.5), "4": ("Cat", 0.2), "6": ("cat", 0.5)}
+    b = {"1": ("dog", 0.7), "2": ("dog", 0.95), "3": ("dog", 0.5), "4": ("\x1b[2JCat", 0.2), "6": ("cat", 0.5)}
     predicted("a", "id-a", a)
     predicted("b", "id-b", b)
     found = compared(capsys, "a", "b")
     counts = {key: found[key] for key in ("both", "agree", "disagree", "only_a", "only_b", "neither")}
     assert counts == {"both": 4, "agree": 1, "disagree": 3, "only_a": 1, "only_b": 1, "neither": 0}
-    assert found["confusions"] == [{"a": "cat", "b": "dog", "images": 2}, {"a": "cat", "b": "Cat", "images": 1}]
+    assert [(one["a"], one["b"], one["images"]) for one in found["confusions"]] == [
+        ("cat", "dog", 2),
+        ("cat", "\x1b[2JCat", 1),
+    ]
     assert [one["image_id"] for one in found["images"]] == ["1", "2", "4"]
-    assert "min(score of A, score of B)" in found["measure"]
     assert len(compared(capsys, "a", "b", limit=1)["images"]) == 1
     compare(str(DAY), ("a", "b"), 10, False, None)
-    assert "both predicted 4: agree 1 (25.0%), disagree 3; only A 1, only B 1, neither 0" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "both predicted 4: agree 1 (25.0%), disagree 3; only A 1, only B 1, neither 0" in told
+    assert "\x1b" not in told
 
 
 def test_the_newest_version_that_has_the_day_or_the_one_of_an_id(predicted, capsys):
@@ -93,8 +97,6 @@ def test_vectors(predicted, capsys):
     found = compared(capsys, "a", "b")
     assert (found["mean_cosine"], found["min_cosine"], found["incomparable"]) == (0.5, 0.0, 1)
     assert [image["image_id"] for image in found["images"]] == ["2", "1"]
-    compare(str(DAY), ("a", "b"), 10, False, None)
-    assert "mean cosine 0.5, min cosine 0" in capsys.readouterr().out
 
 
 def test_what_cannot_be_compared(predicted, capsys):
@@ -110,10 +112,3 @@ def test_what_cannot_be_compared(predicted, capsys):
     ):
         with pytest.raises(UsageError, match=message):
             compared(capsys, *names)
-
-
-def test_hostile_labels_are_shown_and_not_obeyed(predicted, capsys):
-    predicted("a", "id-a", {"1": ("\x1b[2J[red]", 0.9)})
-    predicted("b", "id-b", {"1": ("'; DROP TABLE infer_models", 0.9)})
-    compare(str(DAY), ("a", "b"), 10, False, None)
-    assert "\x1b" not in capsys.readouterr().out

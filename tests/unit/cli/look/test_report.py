@@ -39,13 +39,8 @@ def test_of_each_name_the_version_that_did_the_day(tables, ran):
     ran("dogs", "dog", OTHER_DAY)
     assert choose_models(tables, DAY, None) == [("cats", "new")]
     assert choose_models(tables, DAY, ["dogs", "cats", "dogs"]) == [("dogs", "dog"), ("cats", "new")]
-    assert choose_models(tables, DAY.before(5), ["cats"]) == [("cats", "newer")]
-
-
-def test_on_a_day_without_runs_all_that_ever_ran(tables, ran):
-    ran("cats", "cat", OTHER_DAY)
-    ran("dogs", "dog", OTHER_DAY)
-    assert sorted(choose_models(tables, DAY, None)) == [("cats", "cat"), ("dogs", "dog")]
+    on_a_day_without_runs = choose_models(tables, DAY.before(5), None)
+    assert sorted(on_a_day_without_runs) == [("cats", "newer"), ("dogs", "dog")]
 
 
 def test_a_model_that_never_ran_is_refused(tables, ran):
@@ -67,12 +62,9 @@ def test_how_a_run_ended_is_not_changed_by_its_report(tmp_path, caplog):
         raise StorageUnavailable("gone")
 
     nowhere = ReportRequest(DAY.date.isoformat(), None, None, tmp_path / "infer.toml")
+    assert run_and_report(lambda: 143, nowhere) == 143
+    assert caplog.records == []  # one that was stopped by a signal ends at once
     assert run_and_report(lambda: 3, nowhere) == 3
     with pytest.raises(StorageUnavailable):
         run_and_report(fail, nowhere)
     assert [record.message.split(":")[0] for record in caplog.records] == ["no report", "no report"]
-
-
-def test_a_run_that_was_stopped_by_a_signal_ends_at_once(tmp_path, caplog):
-    assert run_and_report(lambda: 143, ReportRequest(DAY.date.isoformat(), None, None, tmp_path / "infer.toml")) == 143
-    assert caplog.records == []

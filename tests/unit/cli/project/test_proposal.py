@@ -7,12 +7,11 @@ import pytest
 from infer_app.cli.project.doctor import examine
 from infer_app.cli.project.project import upgrade, write_config
 from infer_app.cli.project.proposal import init_from
-from infer_app.database.project_database import open_project_database, read_limits
+from infer_app.database.project_database import read_limits
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.images.read.read_image import read_image
 from infer_app.images.read.refusals import SET_BASE
 from infer_app.settings.load import load_settings
-from tests.conftest import DAY
 
 
 @pytest.fixture
@@ -37,16 +36,9 @@ def test_relative_locations_are_resolved_against_the_folder_that_has_their_files
     told = init("a.jpg", "2026/b.jpg", "c.jpg")
     assert 'locations are relative: [source] base = "x/shots" is where their files were found' in told
     assert told.count("not found") == 1
-    assert f"{tmp_path}/x/shots/2026/b.jpg"[-20:] in told.replace("\n", "")
-    config = tmp_path / "infer.toml"
-    loaded = load_settings(config)
-    upgrade(None, config)
-    with open_project_database(loaded, read_only=True) as project:
-        found = list(project.source.select_new(DAY, ""))
-    assert [ref.location for ref in found] == ["a.jpg", "2026/b.jpg", "c.jpg"]  # as they are recorded
+    loaded = load_settings(tmp_path / "infer.toml")
     assert loaded.roots == (tmp_path / "x/shots",)
-    read = read_image("2026/b.jpg", read_limits(loaded))
-    assert read.data == b"1"
+    assert read_image("2026/b.jpg", read_limits(loaded)).data == b"1"  # as it is recorded
 
 
 def test_relative_locations_without_files_get_a_commented_base_and_the_words_of_doctor(init, tmp_path, capsys):
@@ -58,18 +50,12 @@ def test_relative_locations_without_files_get_a_commented_base_and_the_words_of_
     assert f"fix: {SET_BASE}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("where", ["variable", "infer.toml"])
-def test_the_roots_that_are_set_already_are_searched_too(init, tmp_path, monkeypatch, where):
+def test_the_roots_that_are_set_already_are_searched_too(init, tmp_path, monkeypatch):
     elsewhere = tmp_path / "far/away/from/all/of/it"
     elsewhere.mkdir(parents=True)
     (elsewhere / "a.jpg").write_bytes(b"1")
-    if where == "variable":
-        monkeypatch.setenv("INFER_IMAGES__ROOTS", str(elsewhere))
-        assert 'base = "far/away/from/all/of/it"' in init("a.jpg")
-        return
-    (tmp_path / "infer.toml").write_text(f'[images]\nroots = ["{elsewhere}"]\n')
-    with pytest.raises(UsageError):
-        init("a.jpg")
+    monkeypatch.setenv("INFER_IMAGES__ROOTS", str(elsewhere))
+    assert 'base = "far/away/from/all/of/it"' in init("a.jpg")
 
 
 def test_an_infer_toml_that_differs_is_kept_and_shown_and_ends_in_an_error(init, tmp_path, capsys):
@@ -78,16 +64,13 @@ def test_an_infer_toml_that_differs_is_kept_and_shown_and_ends_in_an_error(init,
     before = config.read_text()
     with pytest.raises(UsageError, match=r"infer\.toml exists and differs in 6 lines") as caught:
         init("/srv/photos/a.jpg")
-    told = capsys.readouterr().out
-    assert 'has       url = "sqlite:///infer.db"\n    proposed  url = "sqlite:////' in told
-    assert 'has       no table\n    proposed  table = "the shots"' in told
-    assert "`mv " in caught.value.hint
+    assert 'has       no table\n    proposed  table = "the shots"' in capsys.readouterr().out
     assert config.read_text() == before
     _, old, new = shlex.split(caught.value.hint.split("`")[1])
     Path(old).rename(new)
-    init_from(f"sqlite:///{tmp_path / 'lab.db'}", folder=tmp_path)
-    init_from(f"sqlite:///{tmp_path / 'lab.db'}", folder=tmp_path)  # it says the same: nothing to do
-    assert "exists and says the same" in capsys.readouterr().out
+    for _ in range(2):
+        init_from(f"sqlite:///{tmp_path / 'lab.db'}", folder=tmp_path)
+    assert "exists and says the same" in capsys.readouterr().out  # nothing to do
 
 
 @pytest.mark.parametrize(
