@@ -109,17 +109,13 @@ def test_a_choice_is_repeated_some_times_only(photos, tmp_path):
     assert (found, len(not_copied)) == ([], MAX_CHOICES)
 
 
-def test_a_picture_in_a_column_gets_the_suffix_of_its_format(tmp_path):
-    rows = SimpleNamespace(read=lambda *_: (3, b"\xff\xd8\xff"))
-    names, _ = copied(tmp_path, tmp_path / "copies", "row:a/7.5", limits=ReadLimits((), 1000, rows=rows))
-    assert names == ["row_a_7.5.jpeg"]
-
-
-def test_odd_names_become_names_of_files(photos, tmp_path):
+def test_odd_names_and_ids_of_rows_become_names_of_files(photos, tmp_path):
     odd = photos / "a" / (".\n\\" + "猫" * 60 + ".jpg")
     odd.write_bytes(b"odd")
-    [name], _ = copied(photos, tmp_path / "copies", odd)
-    assert name == "__" + "猫" * 48 + ".jpg"
+    rows = SimpleNamespace(read=lambda *_: (3, b"\xff\xd8\xff"))  # pictures in a column: a JPEG
+    limits = ReadLimits((photos,), 1000, rows=rows)
+    names, _ = copied(photos, tmp_path / "copies", odd, "row:a/7.5", limits=limits)
+    assert names == ["__" + "猫" * 48 + ".jpg", "row_a_7.5.jpeg"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(photos, tmp_path):

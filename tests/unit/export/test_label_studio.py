@@ -24,6 +24,9 @@ def file(tmp_path):
     return tmp_path / "tasks.json"
 
 
+BOX_OF_CAT = {"x": 25.0, "y": 50.0, "width": 12.5, "height": 25.0}  # percent
+
+
 def config_of(file):
     return ElementTree.parse(file.with_name("tasks-config.xml")).getroot()
 
@@ -46,14 +49,7 @@ def test_boxes_are_in_percent(file):
                             "original_width": 640,
                             "original_height": 480,
                             "image_rotation": 0,
-                            "value": {
-                                "x": 25.0,
-                                "y": 50.0,
-                                "width": 12.5,
-                                "height": 25.0,
-                                "rotation": 0,
-                                "rectanglelabels": ["cat"],
-                            },
+                            "value": BOX_OF_CAT | {"rotation": 0, "rectanglelabels": ["cat"]},
                             "score": 0.75,
                         }
                     ],
@@ -96,17 +92,12 @@ def test_labels_of_a_multi_label_classification_are_all_chosen(file):
 
 
 def test_a_path_is_quoted_and_a_url_stays(file):
-    images = detected("1", location=HOSTILE_PATH), detected("2", location="https://host/a%20b.jpg?token=secret")
-    odd, remote = (task["data"]["image"] for task in written(write_tasks, file, *images))
+    locations = HOSTILE_PATH, "https://host/a%20b.jpg?token=secret", "file:///srv/a%20b.jpg"
+    tasks = written(write_tasks, file, *(detected(str(n), location=location) for n, location in enumerate(locations)))
+    odd, remote, uri = (task["data"]["image"] for task in tasks)
     assert odd.isascii()
     assert parse_qs(urlsplit(odd).query, errors="surrogateescape")["d"] == [HOSTILE_PATH.lstrip("/")]
-    assert remote == "https://host/a%20b.jpg?***"
-
-
-@pytest.mark.parametrize("folder", [None, "/srv"])
-def test_a_file_uri_is_its_path(file, folder):
-    [task] = written(write_tasks, file, detected("1", location="file:///srv/a%20b.jpg"), paths=ImagePaths(folder))
-    assert task["data"]["image"] == f"/data/local-files/?d={'' if folder else 'srv/'}a%20b.jpg"
+    assert (remote, uri) == ("https://host/a%20b.jpg?***", "/data/local-files/?d=srv/a%20b.jpg")
 
 
 @pytest.mark.parametrize("odd", ["\x07", "\ufffe", "\uffff", "\udcff"])

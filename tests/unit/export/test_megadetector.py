@@ -39,10 +39,9 @@ def test_the_file_keeps_the_rules(tmp_path):
 
 def test_images_have_shares_and_failures_no_list(tmp_path):
     images = detected("1", CAT, DOG, LOW), detected("2", LOW)
-    paths = ImagePaths("/srv/photos")
-    found = written(
-        write_megadetector, tmp_path / "md.json", *images, paths=paths, rejections=[rejected()], thresholds={"": 0.5}
-    )
+    options = {"paths": ImagePaths("/srv/photos"), "thresholds": {"": 0.5}}
+    options["rejections"] = [rejected(), rejected("8", location="/elsewhere/x.jpg")]
+    found = written(write_megadetector, tmp_path / "md.json", *images, **options)
     assert found == {
         "info": {
             "format_version": "1.6",
@@ -59,12 +58,7 @@ def test_images_have_shares_and_failures_no_list(tmp_path):
             },
             {"file": "2.jpg", "detections": []},
             {"file": "9.jpg", "failure": "corrupt", "detections": None},
+            {"file": "/elsewhere/x.jpg", "failure": "corrupt", "detections": None},
         ],
         "detection_categories": {"1": "cat", "3": "dog"},
     }
-
-
-def test_a_rejected_image_may_lie_anywhere(tmp_path):
-    failed = rejected(location="/elsewhere/x.jpg")
-    found = written(write_megadetector, tmp_path / "md.json", paths=ImagePaths("/srv/photos"), rejections=[failed])
-    assert [image["file"] for image in found["images"]] == ["/elsewhere/x.jpg"]

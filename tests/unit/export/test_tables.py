@@ -54,19 +54,23 @@ def test_json_lines_have_the_rows_of_csv(tmp_path):
 
 
 def test_hostile_labels_and_paths_are_read_back(tmp_path):
-    image = detected('1,"', CAT._replace(label=HOSTILE), location=HOSTILE_PATH)
-    _, row = csv_of(tmp_path / "a.csv", image)
+    image = detected('1,"', CAT._replace(label=HOSTILE), DOG._replace(label=FORMULA), location=HOSTILE_PATH)
+    _, row, formula = csv_of(tmp_path / "a.csv", image)
     assert (row[0], row[1], row[9]) == ('1,"', HOSTILE_PATH.replace("\udcff", "\\udcff"), HOSTILE)
-    [line] = jsonl_of(tmp_path / "a.jsonl", image)
+    assert formula[9] == f"'{FORMULA}"
+    line, _ = jsonl_of(tmp_path / "a.jsonl", image)
     assert (line["image_id"], line["location"], line["label"]) == ('1,"', HOSTILE_PATH, HOSTILE)
 
 
-def test_a_classification_is_a_row_for_each_image(tmp_path):
-    image = classified("1", cat=0.75, dog=0.25)
+def test_a_classification_and_a_regression_are_a_row_for_each_image(tmp_path):
+    image = classified("1", **{FORMULA: 0.75, "dog": 0.25})
     head, row = csv_of(tmp_path / "a.csv", image, kind="classification")
     assert head == [*IMAGE, *OUTPUT]
     output = json.dumps(image.output.details)
-    assert row == [*IMAGE_1, "cat", "0.75", output, "", "ab" * 32, "2026-11-21T03:00:00.000500+00:00"]
+    assert row == [*IMAGE_1, f"'{FORMULA}", "0.75", output, "", "ab" * 32, "2026-11-21T03:00:00.000500+00:00"]
+    images = with_output("1", score=2.5), with_output("2", details={"values": [1.0, 2.0]})
+    one, several = jsonl_of(tmp_path / "a.jsonl", *images, kind="regression")
+    assert (one["score"], one["label"], several["output"]) == (2.5, None, {"values": [1.0, 2.0]})
 
 
 def test_what_is_under_a_threshold_is_left_out_and_its_image_stays(tmp_path):
@@ -88,12 +92,6 @@ def test_a_vector_is_never_abbreviated(tmp_path):
     assert np.array_equal(np.array(lines[0]["vector"], np.float32), vector)
 
 
-def test_a_regression_keeps_its_numbers(tmp_path):
-    images = with_output("1", score=2.5), with_output("2", details={"values": [1.0, 2.0]})
-    one, several = jsonl_of(tmp_path / "a.jsonl", *images, kind="regression")
-    assert (one["score"], one["label"], several["output"]) == (2.5, None, {"values": [1.0, 2.0]})
-
-
 @pytest.mark.parametrize("text", [FORMULA, "+1+1", "-2+3|x", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-"])
 def test_a_text_that_begins_like_a_formula_is_quoted(text):
     assert list(csv.reader([csv_line(["a", text])])) == [["a", f"'{text}"]]
@@ -102,19 +100,6 @@ def test_a_text_that_begins_like_a_formula_is_quoted(text):
 @pytest.mark.parametrize("value", [-0.5, -7, "-7", "+1.5e3", "-inf", "a=b", "'", "/-x.jpg", '{"a": -1}', "", None])
 def test_numbers_and_other_texts_stay(value):
     assert list(csv.reader([csv_line([value, 1])])) == [["" if value is None else str(value), "1"]]
-
-
-@pytest.mark.parametrize(
-    ("kind", "image"),
-    [
-        ("detection", detected("-x", CAT._replace(label=FORMULA), location="@a.jpg")),
-        ("classification", classified("-x", **{FORMULA: 0.5})),
-    ],
-)
-def test_exports_hold_no_formula(tmp_path, kind, image):
-    write_csv(tmp_path / "a.csv", export_of(image, kind=kind))
-    [row] = csv.DictReader((tmp_path / "a.csv").read_text().splitlines())
-    assert (row["image_id"], row["label"]) == ("'-x", f"'{FORMULA}")
 
 
 def test_lists_hold_no_formula(capsys):

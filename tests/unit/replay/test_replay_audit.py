@@ -145,18 +145,22 @@ def test_a_model_that_fails_is_no_difference_unless_it_is_not_that_of_the_build(
     assert (audit.num_compared, audit.not_compared) == (len(causes), {} if causes else {error.message: 1})
 
 
-@pytest.mark.parametrize(("text", "least", "most"), [("30", 30, 30), ("5000", 1000, 1000), ("10%", 40, 180)])
-def test_rows_are_chosen_at_random_and_counted(text, least, most):
-    keys = [(str(number), "m") for number in range(1000)]
-    first, num_keys = choose(iter(keys), Amount.parse(text))
-    assert num_keys == 1000
-    assert least <= len(set(first)) == len(first) <= most
-    assert set(first) <= set(keys)
+@pytest.mark.parametrize(
+    ("text", "num_rows", "least", "most"),
+    [("30", 1000, 30, 30), ("5000", 1000, 1000, 1000), ("10%", 1000, 40, 180), ("0.001%", 1, 1, 1), ("50%", 0, 0, 0)],
+)
+def test_rows_are_chosen_at_random_and_counted(text, num_rows, least, most):
+    keys = [(str(number), "m") for number in range(num_rows)]
+    chosen, num_keys = choose(iter(keys), Amount.parse(text))
+    assert num_keys == num_rows
+    assert least <= len(set(chosen)) == len(chosen) <= most
+    assert set(chosen) <= set(keys)
 
 
-def test_a_share_of_few_rows_is_one_at_least():
-    assert choose([("1", "m")], Amount.parse("0.001%")) == ([("1", "m")], 1)
-    assert choose([], Amount.parse("50%")) == ([], 0)
+@pytest.mark.parametrize("amount", ["0", "0%", "101%", "-1", "many", ""])
+def test_an_amount_that_is_none_is_refused(amount):
+    with pytest.raises(ValueError, match="neither a share|not above 0"):
+        Amount.parse(amount)
 
 
 @pytest.mark.parametrize(("compared", "share"), [(0, None), (100, 0.045), (458, 0.01), (1000, 0.0)])

@@ -30,11 +30,6 @@ def test_parts_of_a_bar_are_as_wide_as_their_shares():
     ]
 
 
-def test_a_bar_of_nothing_is_drawn():
-    assert rects(charts.stacked_bar({"decode": 0}, {"decode": 0}, "ms")) == [("c0", 0, 0, 26)]
-    assert rects(charts.stacked_bar({}, {}, "ms")) == []
-
-
 def test_a_share_has_its_ticks():
     found = rects(charts.share_bar(0.1, [("week", 0.2), ("month", None)], 0.4))
     assert found == [("c0", 0, pytest.approx(25), 10), ("week", 50, 0.6, 16)]
@@ -54,8 +49,10 @@ def test_columns_lie_side_by_side():
 
 
 @pytest.mark.parametrize("values", [[], [None], [0.0, 0.0]])
-def test_columns_of_nothing_are_drawn(values):
+def test_columns_and_bars_of_nothing_are_drawn(values):
     assert len(rects(charts.columns(values, ["t"] * len(values), ["c0"] * len(values), "0"))) == len(values)
+    nothing = dict.fromkeys(map(str, range(len(values))), 0)
+    assert [one[1:] for one in rects(charts.stacked_bar(nothing, nothing, "ms"))] == [(0, 0, 26)] * len(values)
 
 
 @pytest.mark.parametrize(

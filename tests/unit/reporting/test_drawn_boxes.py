@@ -53,12 +53,12 @@ def test_a_box_is_a_share_of_the_picture():
 
 
 @pytest.mark.parametrize("place", [(0.95, 0.0, 0.05, 1.0), (0.0, 0.0, 1.0, 1.0), (0.5, 0.98, 0.0, 0.0)])
-def test_a_label_stays_within_the_picture(place):
-    _, (plate,), _ = parts(overlay(picture(), [found("a label of some length", 0.9, *place)], {}))
-    assert plate.x >= 0
-    assert plate.y >= 0
-    assert plate.x + plate.width <= 320.1
-    assert plate.y + plate.height <= 160.1
+@pytest.mark.parametrize("label", ["a label of some length", "猫" * 99])
+def test_a_label_stays_within_the_picture_cut_where_it_is_long(place, label):
+    _, (plate,), (text,) = parts(overlay(picture(), [found(label, 0.9, *place)], {}))
+    assert (plate.x >= 0, plate.y >= 0) == (True, True)
+    assert (plate.x + plate.width <= 320.1, plate.y + plate.height <= 160.1) == (True, True)
+    assert len(text.text) == min(len(label), MAX_LABEL_LENGTH) + len(" 0.90")
 
 
 HERD = [found("cow", 0.99 - n / 200, 0.4 + n / 1000, 0.4, 0.1, 0.1) for n in range(150)]
@@ -66,8 +66,7 @@ HERD = [found("cow", 0.99 - n / 200, 0.4 + n / 1000, 0.4, 0.1, 0.1) for n in ran
 
 def test_of_many_objects_on_a_small_picture_the_best_is_named():
     boxes, _, labels = parts(overlay(picture(), HERD, {}))
-    assert len(boxes) == len(HERD)
-    assert [label.text for label in labels] == ["cow 0.99"]
+    assert (len(boxes), [label.text for label in labels]) == (len(HERD), ["cow 0.99"])
 
 
 @pytest.mark.parametrize(
@@ -95,13 +94,6 @@ def test_labels_of_one_picture_differ_in_colour_while_there_are_colours():
     assert colors["label 0"] == COLORS[3]
     assert len({colors[label] for label in labels[:-1]}) == len(COLORS)
     assert colors[labels[-1]] in COLORS
-
-
-def test_wide_letters_have_more_room_and_a_long_label_is_cut():
-    _, (wide, _), (_, label) = parts(overlay(picture(), [found("猫" * 4, y=0.3), found("x" * 99, y=0.8)], {}))
-    assert len(label.text) == MAX_LABEL_LENGTH + len(" 0.90")
-    _, (short,), _ = parts(overlay(picture(), [found("cats")], {}))
-    assert wide.width > short.width
 
 
 @pytest.mark.parametrize("label", [*HOSTILE, "\ud800", "\ufffe", "]]>", "<!--"], ids=range(len(HOSTILE) + 4))
@@ -141,7 +133,7 @@ def test_no_box_lies_over_a_picture_that_was_replaced(database, make_report, det
 
 def test_a_report_of_objects(database, make_report, detect):
     detect({"/p/a.jpg": [found("cat", 0.9), found("dog", 0.6), found("cat", 0.1)], "/p/b.jpg": [found("dog", 0.2)]})
-    detect({"/p/c.jpg": []})
+    detect({"https://me:secret@h/c.jpg?sig=1": []})
     detect({"/p/old.jpg": [found("cat", 0.9), found("dog", 0.8)]}, days_ago=3)
     detect({"/p/older.jpg": [found("dog", 0.8)]}, days_ago=20)
     change_thresholds(database, MODEL.name, {ALL_LABELS: 0.5, "cat": 0.05})
@@ -157,25 +149,11 @@ def test_a_report_of_objects(database, make_report, detect):
     assert sum(report.scores.counts) == 3
     assert [one.location for one in report.least] == [one.location for one in report.most] == ["/p/a.jpg"]
     text = Outline(page_of(report)).text
-    for told in (
-        "objects in 1 image",
-        "images without an object: 67 %; 0 % in the 7 days before",
-        "Shown by the model's thresholds: at least 0.5; cat 0.05. 1 more is stored.",
-        "0.20 dog, not shown",
-        "nothing found",
-    ):
-        assert told in text
-
-
-def test_the_data_have_the_same_figures_and_no_secret(make_report, detect):
-    detect({"https://me:secret@h/a.jpg?sig=1": [found("cat", 0.9)], "https://me:secret@h/b.jpg?sig=1": []})
-    data = json.loads(json.dumps(make_report().to_json(), default=str))
-    assert data["objects"]["counts"] == {"num_objects": 1, "num_stored": 1, "num_images": 2, "num_empty": 1}
-    (busiest,), (empty,) = data["objects"]["busiest"], data["objects"]["empty"]
-    assert busiest["objects"] == [found("cat", 0.9)._asdict()]
-    assert (empty["score"], empty["objects"]) == (None, [])
-    assert (busiest["location"], empty["location"]) == ("https://***@h/a.jpg?***", "https://***@h/b.jpg?***")
-    assert "secret" not in json.dumps(data)
+    assert "Shown by the model's thresholds: at least 0.5; cat 0.05. 1 more is stored." in text
+    assert "0.20 dog, not shown" in text
+    data = json.dumps(report.to_json(), default=str)
+    assert json.loads(data)["objects"]["counts"]["num_stored"] == 4
+    assert ("https://***@h/c.jpg?***" in data, "secret" in data) == (True, False)
 
 
 def test_boxes_lie_over_each_picture_of_an_image_with_objects(make_report, detect):
@@ -199,33 +177,20 @@ def test_the_threshold_that_a_report_advises_hides_some_of_what_is_stored(
     assert f"infer threshold set stub --default {advised}<" in page_of(make_report())
 
 
-def test_hostile_labels_are_text(database, make_report, detect, add_run):
-    detect({f"{name}": [found(name, 0.9), found("cat", 0.5)] for name in HOSTILE})
-    detect({"/p/none.jpg": [found(HOSTILE[0], 0.2)]})
+def test_a_page_of_many_objects_with_hostile_labels_has_a_size(database, make_report, detect, add_run):
+    crowd = [found(f"{n}{'&' * 500}", 0.99 - n / 500) for n in range(300)]
+    detect({f"/p/{n}" + "<" * 300: crowd for n in range(40)})
+    detect({f"/p/{n}{n}": [] for n in range(100, 140)})
+    detect({name: [found(name, 0.9), found("cat", 0.5)] for name in HOSTILE})
     change_thresholds(database, MODEL.name, {ALL_LABELS: 0.3} | {name[:500]: 0.3 for name in HOSTILE})
     add_run()
-    page = page_of(make_report())
+    report = make_report()
+    shown = (report.objects.busiest, report.objects.empty, report.least, report.most)
+    assert [len(images) for images in shown] == [NUM_SHOWN_WITH_BOXES] * 4
+    page = page_of(report)
+    assert len(page) < 500_000  # and at most 1 MB of pictures
     outline = Outline(page)
     assert {tag for tag, _ in outline.tags} <= {*TAGS, "g"}
     assert not [name for _, tag in outline.tags for name in tag if name.startswith("on") or name == "style"]
     assert all(value.startswith("data:image/jpeg;base64,") for value in outline.values("src"))
-    assert "<script>alert(1)</script>"[:20] in outline.text
     assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", page)
-
-
-def test_a_page_of_many_objects_has_a_size(make_report, detect):
-    label = "&" * 500
-    crowd = [found(f"{n}{label}", 0.99 - n / 500) for n in range(300)]
-    detect({f"/p/{n}" + "<" * 300: crowd for n in range(40)})
-    detect({f"/p/{n}{n}": [] for n in range(100, 140)})
-    report = make_report()
-    shown = (report.objects.busiest, report.objects.empty, report.least, report.most)
-    assert [len(images) for images in shown] == [NUM_SHOWN_WITH_BOXES] * 4
-    assert len(page_of(report)) < 500_000  # and at most 1 MB of pictures
-
-
-def test_a_detection_model_without_predictions_has_a_page(make_report, write):
-    write(rejected=[("/p/a.jpg", "truncated")])
-    text = Outline(page_of(make_report())).text
-    assert "0objects in 0 images" in text
-    assert "Scores" not in text

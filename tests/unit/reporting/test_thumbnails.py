@@ -1,7 +1,6 @@
 import io
 import os
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -13,9 +12,6 @@ from infer_app.recipe import Recipe
 from infer_app.reporting import thumbnails
 from infer_app.reporting.thumbnails import MAX_BYTES, SIZE, Thumbnail, ThumbnailLimits, thumbnails_of
 from tests.support.photos import jpeg
-
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-NO_SUCH_FILES = {("JPEG", "P"), ("WEBP", "P")}
 
 
 @pytest.fixture
@@ -42,7 +38,8 @@ def encoded(image, kind, **more):
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(("kind", "mode"), sorted({*product(FORMATS, ("RGB", "L", "P"))} - NO_SUCH_FILES))
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_a_thumbnail_is_a_small_jpeg(tmp_path, limits, here, kind, mode):
     location = save(tmp_path / "a", encoded(Image.new("RGB", (600, 300), (9, 200, 9)).convert(mode), kind))
     with Image.open(io.BytesIO(here([location], limits)[location].jpeg)) as small:
@@ -88,11 +85,6 @@ def test_a_thumbnail_shows_what_the_model_gets(tmp_path, limits, here, image, ki
     np.testing.assert_allclose(shown.mean((0, 1)), read.mean((0, 1)), atol=3)  # a JPEG rounds
 
 
-def test_what_the_model_can_not_get_has_no_thumbnail(tmp_path, limits, here):
-    location = save(tmp_path / "a", encoded(Image.new("F", (120, 90), 0.5), "TIFF"))
-    assert here([location], limits) == {}
-
-
 def test_it_is_upright_and_has_no_metadata(tmp_path, limits, here):
     exif = Image.Exif()
     exif[0x0112] = 6  # turned
@@ -117,10 +109,8 @@ def test_what_has_no_picture_is_left_out(tmp_path, limits, here):
         save(tmp_path / "empty.jpg", b""),
         save(tmp_path / "vector.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
         save(tmp_path / "large.png", encoded(Image.new("L", (2000, 2000)), "PNG")),
-        str(tmp_path / "missing.jpg"),
-        str(tmp_path),
-        "/etc/hostname",
-        "http://example.org/a.jpg",
+        save(tmp_path / "no_model_gets_it", encoded(Image.new("F", (120, 90), 0.5), "TIFF")),
+        *(str(tmp_path / "missing.jpg"), str(tmp_path), "/etc/hostname", "http://example.org/a.jpg"),
     ]
     assert here(locations, limits) == {}
 

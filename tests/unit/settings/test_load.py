@@ -26,16 +26,11 @@ def write(folder: Path, text: str) -> Path:
 
 def test_flags_beat_variables_beat_the_file(tmp_path):
     config = write(tmp_path, "[run]\nlookback = 1\nworkers = 1\nchunk_size = 1\n")
-    loaded = load(
-        config, {"run": {"chunk_size": 3, "model": None}}, {"INFER_RUN__WORKERS": "2", "INFER_RUN__CHUNK_SIZE": "2"}
-    )
-    run = loaded.run
-    assert (run.lookback, run.workers, run.chunk_size) == (1, 2, 3)
-    assert [loaded.origins[f"run.{key}"] for key in ("lookback", "workers", "chunk_size")] == [
-        "infer.toml",
-        "environment",
-        "flag",
-    ]
+    environ = {"INFER_RUN__WORKERS": "2", "INFER_RUN__CHUNK_SIZE": "2"}
+    loaded = load(config, {"run": {"chunk_size": 3, "model": None}}, environ)
+    assert (loaded.run.lookback, loaded.run.workers, loaded.run.chunk_size) == (1, 2, 3)
+    origins = [loaded.origins[f"run.{key}"] for key in ("lookback", "workers", "chunk_size")]
+    assert origins == ["infer.toml", "environment", "flag"]
 
 
 def test_paths_are_relative_to_the_file(tmp_path):
@@ -91,15 +86,6 @@ def test_a_variable_that_names_no_section_is_ignored(tmp_path, name):
     assert load(config, environ={name: "1"}) == load(config)
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("INFER_DATABSE__URL", "did you mean INFER_DATABASE__URL?"), ("INFER_RUN__", "")]
-)
-def test_a_variable_of_an_unknown_section_or_without_a_key_is_refused(tmp_path, name, hint):
-    with pytest.raises(UsageError, match=f"unknown variable {name}") as caught:
-        load(write(tmp_path, ""), environ={name: "sqlite:///other.db"})
-    assert hint in caught.value.hint
-
-
 @pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("[")])
 def test_a_setting_of_former_versions_is_refused_with_what_to_do_instead(tmp_path, name):
     section, _, key = name.removeprefix("[").partition("]")
@@ -143,25 +129,19 @@ def test_a_wrong_file_is_a_usage_error(tmp_path, text, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "flags", "environ", "origin"),
+    ("in_file", "flags", "environ", "origin"),
     [
-        ("[run]\nworkers = -1\n", {}, {}, "infer.toml"),
-        ("[run]\nworkers = 1\n", {}, {"INFER_RUN__WORKERS": "-1"}, "environment"),
-        ("[run]\nworkers = 1\n", {"run": {"workers": -1}}, {"INFER_RUN__WORKERS": "1"}, "flag"),
+        (-1, {}, {}, "infer.toml"),
+        (1, {}, {"INFER_RUN__WORKERS": "-1"}, "environment"),
+        (1, {"run": {"workers": -1}}, {"INFER_RUN__WORKERS": "1"}, "flag"),
     ],
 )
-def test_a_wrong_value_is_named_with_where_it_comes_from(tmp_path, text, flags, environ, origin):
+def test_a_wrong_value_is_named_with_where_it_comes_from(tmp_path, in_file, flags, environ, origin):
     with pytest.raises(UsageError, match=f"^{origin}: run.workers: ") as caught:
-        load(write(tmp_path, text), flags, environ)
+        load(write(tmp_path, f"[run]\nworkers = {in_file}\n"), flags, environ)
     assert "infer config show --origin" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("name", "message"), [("infer.toml", "no infer.toml"), ("x" * 300, "can't read .*: File name too long")]
-)
-def test_a_file_that_is_not_there_is_a_usage_error(tmp_path, name, message):
-    with pytest.raises(UsageError, match=message):
-        load(tmp_path / name)
+    with pytest.raises(UsageError, match="no infer.toml"):
+        load(tmp_path / "elsewhere" / "infer.toml", flags, environ)
 
 
 SECRET_PLACES = """
@@ -187,24 +167,22 @@ def test_no_secret_in_what_is_shown(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "said"),
     [
-        ("ping.url", "canary.example/x"),
-        ("webhook.url", "ftp://canary/x"),
-        ("webhook.url", "http://[canary"),
-        ("metrics.textfile", "canary.txt"),
+        ("INFER_PING__URL", "canary.example/x", "ping.url"),
+        ("INFER_WEBHOOK__URL", "ftp://canary/x", "webhook.url"),
+        ("INFER_WEBHOOK__URL", "http://[canary", "webhook.url"),
+        ("INFER_METRICS__TEXTFILE", "canary.txt", "metrics.textfile"),
+        *(("INFER_IMAGES__MAP", text, "not of the form /recorded=/local") for text in ("/a", "/a=/b=/c", "/a=/b:")),
+        ("INFER_IMAGES__MAP", "/a=/b:/a=/c", "not of the form /recorded=/local"),
+        ("INFER_DATABSE__URL", "canary", "unknown variable INFER_DATABSE__URL"),
+        ("INFER_RUN__", "canary", "unknown variable INFER_RUN__"),
     ],
 )
-def test_a_wrong_value_is_named_without_what_may_be_its_secret(tmp_path, name, value):
-    with pytest.raises(UsageError, match=name) as caught:
-        load(write(tmp_path, ""), environ={variable_of(name): value})
+def test_a_wrong_variable_is_named_without_what_may_be_its_secret(tmp_path, name, value, said):
+    with pytest.raises(UsageError, match=said) as caught:
+        load(write(tmp_path, ""), environ={name: value})
     assert "canary" not in f"{caught.value.message}{caught.value.hint}"
-
-
-def test_a_database_url_that_is_none_is_not_repeated(tmp_path):
-    with pytest.raises(UsageError) as caught:
-        _ = load(write(tmp_path, '[database]\nurl = "canary"\n')).database_url
-    assert "canary" not in str(caught.value)
 
 
 def test_the_rejection_budget_is_a_share_or_a_number(tmp_path):
@@ -224,22 +202,6 @@ def test_folders_that_lie_elsewhere_are_a_table_or_a_variable(tmp_path):
     assert load(config, environ={"INFER_IMAGES__MAP": ""}).images.map == {}
 
 
-@pytest.mark.parametrize("text", ["/a", "/a=/b=/c", "/a=/b:", "/a=/b:/a=/c"])
-def test_a_variable_that_names_no_pairs_of_folders_is_refused(tmp_path, text):
-    with pytest.raises(UsageError, match="not of the form /recorded=/local") as caught:
-        load(write(tmp_path, ""), environ={"INFER_IMAGES__MAP": text})
-    assert "infer.toml" in caught.value.hint
-
-
-@pytest.mark.parametrize("url", ["postgresql://u:first@canary@host/x", "mariadb://u:first@canary@host:1/x"])
-def test_the_rest_of_a_password_with_an_unescaped_at_is_not_taken_for_a_host_and_shown(tmp_path, url):
-    loaded = load(write(tmp_path, f'[database]\nurl = "{url}"\n'))
-    with pytest.raises(UsageError) as caught:
-        print(loaded.shown_url)
-    assert "canary" not in f"{caught.value.message} {caught.value.hint}"
-    assert "%40" in caught.value.hint
-
-
 def test_watched_folders_and_the_base_may_be_read_unless_roots_are_set(tmp_path):
     config = write(tmp_path, '[images]\nwatch = ["photos", "photos/2026", "../more", "photos"]\n')
     loaded = load(config)
@@ -253,14 +215,19 @@ def test_watched_folders_and_the_base_may_be_read_unless_roots_are_set(tmp_path)
     assert mapped.path_map.resolved("a/b.jpg") == "/shots/a/b.jpg"
 
 
-@pytest.mark.parametrize(("text", "read"), [("[images]\nwatch", "watched"), ("[images]\nroots", "roots")])
-def test_a_folder_of_a_user_who_is_not_there_is_a_wrong_setting(tmp_path, text, read):
-    loaded = load(write(tmp_path, f'{text} = ["~nobody-of-that-name/x"]\n'))
-    with pytest.raises(UsageError, match="~nobody-of-that-name/x: there is no such user"):
+@pytest.mark.parametrize(
+    ("text", "read", "message"),
+    [
+        ('[images]\nwatch = ["~nobody-of-that-name/x"]', "watched", "there is no such user"),
+        ('[images]\nroots = ["~nobody-of-that-name/x"]', "roots", "there is no such user"),
+        ('[images]\nwatch = ["x"]\n[source]\nquery = "SELECT 1"', "watched", "registers files in our own list"),
+        ('[database]\nurl = "canary"', "database_url", "can't be read"),
+        ('[database]\nurl = "postgresql://u:first@canary@host/x"', "shown_url", "more than one @"),
+        ('[database]\nurl = "mariadb://u:first@canary@host:1/x"', "shown_url", "more than one @"),
+    ],
+)
+def test_a_setting_that_is_wrong_once_it_is_read_is_told_without_its_password(tmp_path, text, read, message):
+    loaded = load(write(tmp_path, text))
+    with pytest.raises(UsageError, match=message) as caught:
         getattr(loaded, read)
-
-
-def test_watching_needs_our_own_list(tmp_path):
-    loaded = load(write(tmp_path, '[images]\nwatch = ["photos"]\n[source]\nquery = "SELECT 1"\n'))
-    with pytest.raises(UsageError, match=r"\[images\] watch registers files in our own list"):
-        _ = loaded.watched
+    assert "canary" not in f"{caught.value.message}{caught.value.hint}"
