@@ -30,8 +30,6 @@ def test_a_damaged_model_does_not_stop_the_others(damaged):
     listed = project.infer_json("model", "list")
     assert [model["name"] for model in listed["models"]] == ["colors"]
     assert [error.partition(": not JSON")[0] for error in listed["damaged"]] == [str(manifest)]
-    assert "colors" in project.infer("model", "list")
-    assert f"{manifest}: not JSON" in project.errors
 
 
 def test_a_damaged_model_is_still_an_error_where_it_is_meant(damaged):

@@ -18,7 +18,6 @@ OBJECTS = """
     SELECT location, "object", o.label, o.score, x, y, o.width, o.height FROM infer_objects AS o
     JOIN infer_images ON CAST(id AS TEXT) = image_id ORDER BY location, "object"
 """
-PICTURES = "SELECT image_id, label, score, num_objects, width, height FROM infer_predictions ORDER BY image_id"
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +78,6 @@ def test_the_image_s_row_has_the_best_object_and_their_number(project):
     assert project.infer_json("verify", "--date", DATE)["balanced"] is True
 
 
-def test_a_second_run_and_one_over_the_same_photos_change_nothing(project):
-    before = project.rows(OBJECTS), project.rows(PICTURES)
-    assert run(project)["selected"] == 0
-    assert (project.rows(OBJECTS), project.rows(PICTURES)) == before
-    for (image_id,) in project.rows("SELECT image_id FROM infer_predictions ORDER BY image_id LIMIT 9"):
-        project.infer("retry", "--image", image_id)
-    assert run(project)["selected"] == 9
-    assert (project.rows(OBJECTS), project.rows(PICTURES)) == before
-
-
 def test_the_objects_of_the_user_s_own_program_are_found(project):
     num_compared = num_theirs = num_found = 0
     for photos in map(str, PHOTOS):
@@ -100,14 +89,6 @@ def test_the_objects_of_the_user_s_own_program_are_found(project):
         num_theirs, num_found = num_theirs + found["num_theirs"], num_found + found["num_found"]
     assert (num_compared, num_theirs > 1000) == (NUM_PHOTOS, True)
     assert num_found >= 0.99 * num_theirs
-
-
-def test_without_a_program_objects_are_those_of_plain_pixels(project):
-    report = project.infer_json("model", "check", "fd", "--images", str(PHOTOS[1]))
-    assert (report["num_compared"], report["objects"]["num_theirs"] > 50, report["agreement"] > 0.95) == (5, True, True)
-    told = project.infer("model", "check", "fd", "--images", str(PHOTOS[1]))
-    assert "of your" in told
-    assert "where both are, boxes overlap by 0.9" in told
 
 
 def test_half_precision_and_int8_are_judged_by_the_objects_that_they_keep(project):

@@ -63,9 +63,7 @@ def test_a_rectangle_is_width_by_height_from_the_flag_to_the_table(project, exec
     save(traced(Tiles(), shape=(48, 80)), project.folder / "tiles.ts")
     flags = ("--size", "80x48", "--recipe", "stretch", "--decode", decode)
     project.infer("model", "build", "tiles.ts", "--name", "tiles", *flags, *AS_IT_IS)
-    assert "size 80x48" in project.infer("model", "show", "tiles")
     assert_same(predicted(project, "--executor", executor), expected(project, stretched(80, 48)))
-    assert project.infer("model", "verify", "tiles")
 
 
 def test_a_rectangle_is_cropped_out_of_what_covers_it(project):
@@ -92,8 +90,6 @@ def test_a_network_of_a_fixed_rectangle_needs_no_size(project, kind):
     project.infer("model", "build", f"tiles.{kind}", *flags)
     assert "size 320x198 (input of 320 x 198)" in project.errors
     assert_same(predicted(project), expected(project, stretched(320, 198)))
-    project.infer("model", "build", f"tiles.{kind}", *flags, "--size", "198x320", exit_code=2)
-    assert "--size 198x320 contradicts the file: size 320x198 (input of 320 x 198)" in project.errors
 
 
 @pytest.mark.parametrize("executor", ["cpu", "cuda"])
@@ -101,7 +97,6 @@ def test_a_network_that_takes_bgr_gets_blue_first_and_so_does_its_mean(project, 
     save(traced(Tiles(), shape=(48, 48)), project.folder / "tiles.ts")
     flags = ("--size", "48", "--recipe", "stretch", "--channels", "bgr", *AS_IT_IS, "--mean", "0.1,0.2,0.4")
     project.infer("model", "build", "tiles.ts", "--name", "tiles", *flags)
-    assert "channels bgr" in project.infer("model", "show", "tiles")
     mean = np.repeat(np.array([0.1, 0.2, 0.4], np.float32), 12)
     wanted = expected(project, stretched(48, 48), slice(None, None, -1))
     assert_same(predicted(project, "--executor", executor), {name: tiles - mean for name, tiles in wanted.items()})

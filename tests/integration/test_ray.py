@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support.projects import DATE, Project
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 RAY = ("run", "--date", DATE, "--lookback", "0", "--executor", "ray", "--workers", "2")
@@ -26,33 +28,23 @@ def temporary(tmp_path_factory):
     folder.rmdir()
 
 
+def check_nothing_is_left(temporary):
+    wait_until(lambda: processes(str(temporary)) == [])
+    assert list(temporary.iterdir()) == []
+
+
 def processes(mark):
+    """Processes that run with this temporary folder."""
     found = []
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.Error):
             if process.environ().get("TMPDIR") == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(" ".join(process.cmdline())[:80])
-        except psutil.Error:
-            continue
+                found.append(process.pid)
     return found
-
-
-def wait_for_nothing(mark, seconds=20):
-    end = time.monotonic() + seconds
-    while (left := processes(mark)) and time.monotonic() < end:
-        time.sleep(0.2)
-    assert left == []
 
 
 def count(project):
     return project.rows("SELECT count(*) FROM infer_predictions")[0][0]
-
-
-def wait_for_predictions(project, run):
-    end = time.monotonic() + 90
-    while run.poll() is None and not count(project):
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_it_gives_the_rows_of_the_cpu_executor_and_leaves_nothing(make_project, temporary):
@@ -68,8 +60,7 @@ def test_it_gives_the_rows_of_the_cpu_executor_and_leaves_nothing(make_project, 
     assert (host, figures["images"]) == (os.uname().nodename, 40)
     assert figures["stages"]["decode"] > 0
     assert on_ray.rows("SELECT executor, throughput LIKE '%" + host + "%' FROM infer_runs") == [("ray", 1)]
-    wait_for_nothing(str(temporary))
-    assert list(temporary.iterdir()) == []
+    check_nothing_is_left(temporary)
 
 
 @pytest.mark.parametrize(
@@ -79,24 +70,23 @@ def test_it_gives_the_rows_of_the_cpu_executor_and_leaves_nothing(make_project, 
 def test_a_signal_ends_it_after_what_is_in_flight(project, temporary, to_all):
     project.add_photos(400)
     run = project.start(*RAY, "--json", TMPDIR=str(temporary), INFER_RUN__CHUNK_SIZE="1")
-    wait_for_predictions(project, run)
+    wait_until(lambda: run.poll() is not None or count(project))
     start = time.monotonic()
     (os.killpg if to_all else os.kill)(run.pid, signal.SIGTERM)
     out, err = run.communicate(timeout=60)
     assert (run.returncode, time.monotonic() - start < 25) == (143, True), err
     assert 0 < count(project) < 400
     assert f'"predicted": {count(project)}' in out
-    wait_for_nothing(str(temporary))
-    assert list(temporary.iterdir()) == []
+    check_nothing_is_left(temporary)
 
 
 def test_a_driver_that_is_killed_leaves_no_process_and_its_day_is_completed(project, temporary):
     project.add_photos(400)
     run = project.start(*RAY, TMPDIR=str(temporary), INFER_RUN__CHUNK_SIZE="1")
-    wait_for_predictions(project, run)
+    wait_until(lambda: run.poll() is not None or count(project))
     os.kill(run.pid, signal.SIGKILL)
     run.communicate(timeout=60)
-    wait_for_nothing(str(temporary))
+    wait_until(lambda: processes(str(temporary)) == [])
     project.infer("run", "--date", DATE, "--executor", "cpu")
     assert count(project) == 400
 

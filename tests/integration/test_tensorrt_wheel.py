@@ -73,44 +73,36 @@ def our_call(name):
 
 
 @pytest.mark.parametrize(("file", "name"), [("ts/_compiler.py", EMBED), ("dynamo/_compiler.py", CONVERT)])
-def test_our_calls_fit_the_real_signatures(package, file, name):
+def test_our_calls_and_the_stand_in_fit_the_real_signatures(package, file, name):
     positional, keyword_only = parameters(package / file, name)
     num_given, keywords = our_call(name)
     assert num_given == 1
     assert not set(keywords) - set(positional[num_given:]) - set(keyword_only)
     required = len(positional) - len(function(package / file, name).args.defaults)
     assert required == num_given
-
-
-@pytest.mark.parametrize(("file", "name"), [("ts/_compiler.py", EMBED), ("dynamo/_compiler.py", CONVERT)])
-def test_the_stand_in_takes_what_the_real_one_takes_in_the_same_order(package, file, name):
-    positional, keyword_only = parameters(package / file, name)
     ours, our_keywords = parameters(HERE / "torch_tensorrt" / file.split("/")[0] / "__init__.py", name)
     assert ours == positional[: len(ours)]
     assert set(our_keywords) <= set(keyword_only)
 
 
-def test_the_functions_are_where_we_look_for_them(package):
-    assert "from torch_tensorrt.ts._compiler import *" in (package / "ts/__init__.py").read_text()
-    assert CONVERT in (package / "dynamo/__init__.py").read_text()
-    assert {"Device", "Input"} <= set(re.findall(r"import (Device|Input)\b", (package / "__init__.py").read_text()))
-
-
-def test_shapes_and_devices_are_spelled_as_we_spell_them(package):
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("ts/__init__.py", "from torch_tensorrt.ts._compiler import *"),
+        ("dynamo/__init__.py", CONVERT),
+        ("__init__.py", "import Device"),
+        ("__init__.py", "import Input"),
+        ("_enums.py", "torch.uint8"),
+        ("_Device.py", "gpu_id"),
+        ("ts/_Device.py", "d.gpu_id"),  # so a torch.device would fail, where there is a GPU only
+        ("dynamo/conversion/_TRTInterpreter.py", 'name = f"output{i}"'),
+    ],
+)
+def test_names_are_where_we_look_for_them(package, file, text):
+    assert text in (package / file).read_text()
     read = ast.unparse(function(package / "_Input.py", "__init__"))
     assert {name for name in our_call("Input")[1] if f"kwargs['{name}']" not in read} == set()
-    assert "kwargs['gpu_id']" in ast.unparse(function(package / "_Device.py", "__init__"))
     assert our_call("Device") == (0, ["gpu_id"])
-    assert "torch.uint8" in (package / "_enums.py").read_text()
-
-
-def test_embedding_takes_a_device_of_the_package_s_own_type(package):
-    """A torch.device has no gpu_id, and would fail where there is a GPU only."""
-    assert "d.gpu_id" in ast.unparse(function(package / "ts/_Device.py", "_from"))
-
-
-def test_the_first_output_is_named_as_the_stand_in_names_it(package):
-    assert 'name = f"output{i}"' in (package / "dynamo/conversion/_TRTInterpreter.py").read_text()
 
 
 def test_the_stand_in_has_the_real_fields_in_the_real_order(package):
@@ -123,13 +115,12 @@ def test_the_stand_in_has_the_real_fields_in_the_real_order(package):
     assert [*real, ("SERIALIZATION_LEN", len(real))] == [(name, number) for number, name in enumerate(names)]
 
 
-def test_the_format_of_embedded_plans_is_the_one_we_expect_of_this_version(package):
-    text = (package / "include/torch_tensorrt/core/runtime/runtime.h").read_text()
-    assert re.search(r'ABI_VERSION = "(\d+)"', text)[1] == gpu_probe.Host("", torch_tensorrt=VERSION).abi
-    layout = (package / "dynamo/runtime/_serialized_engine_layout.py").read_text()
-    assert (
-        re.search(r'^ABI_VERSION = "(\d+)"', layout, re.MULTILINE)[1] == gpu_probe.Host("", torch_tensorrt=VERSION).abi
-    )
+@pytest.mark.parametrize(
+    "file", ["include/torch_tensorrt/core/runtime/runtime.h", "dynamo/runtime/_serialized_engine_layout.py"]
+)
+def test_the_format_of_embedded_plans_is_the_one_we_expect_of_this_version(package, file):
+    found = re.search(r'ABI_VERSION = "(\d+)"', (package / file).read_text())
+    assert found[1] == gpu_probe.Host("", torch_tensorrt=VERSION).abi
 
 
 def test_the_runtime_refuses_in_the_words_that_we_look_for(package):
@@ -137,11 +128,6 @@ def test_the_runtime_refuses_in_the_words_that_we_look_for(package):
     library = (package / "lib/libtorchtrt_runtime.so").read_bytes()
     compiled = [sign for sign, _, _ in tensorrt._REFUSALS if sign != "Unknown type name"]  # which is torch's own
     assert [sign for sign in compiled if sign.encode() not in library] == []
-
-
-def test_the_extra_asks_for_this_very_version():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras["trt"] == [f"torch-tensorrt=={VERSION}; platform_system == 'Linux'"]
 
 
 def test_the_real_package_without_tensorrt_is_told_and_prints_nothing(broken, capfd):
@@ -169,9 +155,10 @@ def test_doctor_explains_it_on_standard_error_and_in_its_answer(broken, project)
     assert found["exit_code"] == 0  # models run without it
 
 
-def test_the_versions_in_the_image_belong_together(package):
-    text = (ROOT / "docker/Dockerfile.gpu").read_text()
-    pins = dict(re.findall(r"^ARG (\w+)=([0-9][0-9.*]+)$", text, re.MULTILINE))
+def test_the_versions_in_the_image_and_the_extra_belong_together(package):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["trt"] == [f"torch-tensorrt=={VERSION}; platform_system == 'Linux'"]
+    pins = dict(re.findall(r"^ARG (\w+)=([0-9][0-9.*]+)$", (ROOT / "docker/Dockerfile.gpu").read_text(), re.MULTILINE))
     metadata = next(package.parent.glob("torch_tensorrt-*.dist-info")) / "METADATA"
     lines = re.findall(r"^Requires-Dist: (.+)$", metadata.read_text(), re.MULTILINE)
     needs = {need.name: need.specifier for need in map(Requirement, lines)}

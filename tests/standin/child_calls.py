@@ -44,13 +44,6 @@ def predict(folder: Path, variant: str, pixels: Tensor, batch_size: int) -> Tens
     return torch.cat([model(batch) for batch in torch.split(pixels, batch_size)])
 
 
-def run_any_batch(folder: Path, variant: str, pixels: Tensor) -> list[Tensor]:
-    """The stored module called with each number of images, without the padding that a run has."""
-    module = tensorrt.load_embedded(open_artifact(folder).read(f"variants/{variant}/model.ts"), CPU)
-    with torch.inference_mode():
-        return [module(pixels[:num_images]) for num_images in range(1, len(pixels) + 1)]
-
-
 def load_embedded(module: bytes) -> None:
     tensorrt.load_embedded(module, CPU)
 
