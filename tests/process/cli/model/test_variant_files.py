@@ -46,6 +46,8 @@ def run(database, artifact, variant=OPENVINO_INT8, **values):
 
 
 def test_no_variant_is_replaced_while_a_run_of_its_version_is_active(artifact, project):
+    run(project, artifact, TORCHSCRIPT, state="done")  # it keeps no int8
+    check_replaceable(artifact, [OPENVINO_INT8], None)
     run_id = run(project, artifact, TORCHSCRIPT)
     check_replaceable(artifact, [], None)
     with pytest.raises(DayHeld, match=f"run {run_id} is active") as caught:
@@ -75,11 +77,6 @@ def predict(database, artifact, run_id):
         connection.execute(insert(images), {"location": "/2.jpg", "added_at": added_at, "size": 1})
     prediction = Prediction(ImageRef("2", "/2.jpg"), Output())
     Sink(database, artifact.manifest.model_id, OPENVINO_INT8, run_id).commit_chunk(ChunkResult(0, (prediction,), ()))
-
-
-def test_a_day_that_another_variant_began_keeps_no_int8(artifact, project):
-    run(project, artifact, TORCHSCRIPT, state="done")
-    check_replaceable(artifact, [OPENVINO_INT8], None)
 
 
 @pytest.mark.parametrize("has_settings", [False, True])

@@ -101,27 +101,24 @@ def test_without_a_project_the_newest_is_meant_and_the_last_is_not_removed(versi
 @pytest.mark.usefixtures("in_project")
 def test_the_list_has_the_newest_first_and_which_is_in_use_since_when(versions, database, capsys):
     older, newer = versions
-    assert [(one["model_id"], one["in_use"]) for one in listed(capsys)] == [
-        (newer.manifest.model_id, False),
-        (older.manifest.model_id, False),
-    ]
+    ids = [newer.manifest.model_id, older.manifest.model_id]
+    assert [(one["model_id"], one["in_use"]) for one in listed(capsys)] == [(one, False) for one in ids]
     run(database, older)
-    found = {one["model_id"]: one for one in listed(capsys)}
-    assert [found[one.manifest.model_id]["in_use"] for one in versions] == [True, False]
-    since = datetime.fromisoformat(found[older.manifest.model_id]["in_use_since"])
+    of_newer, of_older = listed(capsys)
+    assert (of_newer["in_use"], of_older["in_use"]) == (False, True)
+    since = datetime.fromisoformat(of_older["in_use_since"])
     assert abs((datetime.now(UTC) - since).total_seconds()) < 600
     use("colours", False, None)
     list_models(False, None)
     lines = capsys.readouterr().out.splitlines()
-    assert "since 20" in next(line for line in lines if newer.manifest.model_id in line)
-    assert "until 20" in next(line for line in lines if older.manifest.model_id in line)
+    for model_id, said in zip(ids, ("since 20", "until 20"), strict=True):
+        assert said in next(line for line in lines if model_id in line)
 
 
 @pytest.mark.usefixtures("in_project")
 def test_a_version_that_is_used_already_stays_and_a_damaged_one_is_not_put_in_use(versions, capsys):
     older, newer = versions
     use("colours", False, None)
-    assert capsys.readouterr().out == f"{short(newer)} is in use now; no version of colours was before\n"
     use(short(newer), False, None)
     assert "is in use already, since 20" in capsys.readouterr().out
     (older.folder / "labels.txt").write_text("other\n")
