@@ -1,20 +1,15 @@
 """cuda-fp16 without CUDA: the module is the same, the device is the CPU."""
 
-from functools import partial
-
 import pytest
 import torch
 
 from infer_app.errors import DayHeld, ModelError
-from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
-from infer_app.models.building import judge_variants as judge_variants_module
 from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants, make_half
 from infer_app.models.building.calibration import Calibration
 from infer_app.models.building.golden_set import load_pixels
-from infer_app.models.building.judge_variants import judge_variants
 from infer_app.models.runtimes.gpu_probe import Gpu, Host, runnable
 from infer_app.models.runtimes.gpu_variants import run_fixed
 from infer_app.models.runtimes.open_variant import open_variant
@@ -74,29 +69,6 @@ def test_they_are_judged_on_the_users_images_and_a_run_takes_only_those_that_kee
     choice = choose_variant(artifact.manifest, {}, VariantRequest(), lambda *_: None)
     assert choice.variant == (CUDA_FP16 if meets else TORCHSCRIPT)
     assert ("no run will take it by itself" in " ".join(said)) is not meets
-
-
-def test_they_are_judged_on_the_images_of_a_day_too(tmp_path, monkeypatch):
-    """As where the GPU is; here they run on the CPU."""
-    artifact = add_gpu_variants(built(tmp_path, Network(), labels=None), [CUDA_FP16], WORKSHOP, print)
-    monkeypatch.setattr(judge_variants_module, "add_variants", lambda artifact, *_: artifact)
-    monkeypatch.setattr(
-        judge_variants_module, "runnable", lambda _, device="cpu": [CUDA_FP16] if device == "cuda" else [TORCHSCRIPT]
-    )
-    monkeypatch.setattr(judge_variants_module, "open_variant", partial(open_variant, device="cpu"))
-    photos = save_photos(tmp_path / "photos", 24)
-    judged = judge_variants(artifact.folder, ReadLimits((photos,), 1 << 20), sorted(map(str, photos.iterdir())), 0.9)
-    assert {variant: one.meets_bar for variant, one in judged.items()} == {CUDA_FP16: True}
-    recorded = open_artifact(artifact.folder).manifest.variants[CUDA_FP16]
-    assert (recorded["calibration"]["num_images"], recorded["min_agreement"]) == (24, 0.9)
-    assert 0 <= recorded["calibration"]["p99_score_difference"] <= recorded["calibration"]["worst_score_difference"]
-    open_artifact(artifact.folder).verify()
-    fewer = (artifact.folder, ReadLimits((photos,), 1 << 20), sorted(map(str, photos.iterdir()))[:20], 0.9)
-    for keep_better, num_recorded in ((True, 24), (False, 20)):
-        (one,) = judge_variants(*fewer, keep_better).values()
-        assert (one.parity.num_images, one.num_images) == (num_recorded, 20)
-        recorded = open_artifact(artifact.folder).manifest.variants[CUDA_FP16]
-        assert recorded["calibration"] == one.parity.to_json()
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 16])

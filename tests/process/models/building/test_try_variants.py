@@ -6,6 +6,7 @@ from infer_app.errors import UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
+from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.building import openvino_variants
 from infer_app.models.building.judge_variants import Trial, judge_variants, try_variants
@@ -83,9 +84,18 @@ def test_a_dry_run_offers_what_was_measured_and_how_to_add_it_to_a_model_that_ha
     assert "; `infer model judge colours` adds it to the model)" in offers(artifact, photos, monkeypatch, TRIAL).what
 
 
-def test_judging_needs_as_many_images_as_calibrating(tmp_path, photos):
+def test_a_judgement_on_the_images_of_a_day_is_recorded_and_one_on_more_images_may_be_kept(tmp_path, photos):
+    artifact, (limits, locations) = make(tmp_path), photos
+    for count, keep_better, num_judged in ((25, False, 24), (21, True, 24), (21, False, 20)):
+        judged = judge_variants(artifact.folder, limits, locations[:count], 0.9, keep_better)
+        assert {variant: one.meets_bar for variant, one in judged.items()} == {OPENVINO_BF16: True}
+        one = judged[OPENVINO_BF16]
+        assert (one.parity.num_images, one.num_images) == (num_judged, count - 1)  # one can't be decoded
+        recorded = open_artifact(artifact.folder).manifest.variants[OPENVINO_BF16]
+        assert (recorded["calibration"], recorded["min_agreement"]) == (one.parity.to_json(), 0.9)
+    open_artifact(artifact.folder).verify()
     with pytest.raises(UsageError, match="5 of the day's images can be decoded, 20 are needed"):
-        judge_variants(make(tmp_path).folder, photos[0], photos[1][:5], 0.97)
+        judge_variants(artifact.folder, limits, locations[:5], 0.9)
 
 
 @pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (0.97, False)])
