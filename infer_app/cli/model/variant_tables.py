@@ -88,11 +88,10 @@ def show_requirements(manifest: Manifest) -> None:
 
 
 def show_decoding(manifest: Manifest) -> None:
-    """Print what decoding changes for a model that does not decode exactly."""
-    decode = manifest.recipe.decode
-    if decode != "exact":
-        found = manifest.variants.get(first_variant(manifest), {}).get(decode)
-        print(describe_agreement(Parity.from_json(found) if found else None, manifest.output.kind, decode))
+    """Print what decoding changes for a model that decodes large JPEGs smaller."""
+    if manifest.recipe.decode == "scaled":
+        found = manifest.variants.get(first_variant(manifest), {}).get("scaled")
+        print(describe_agreement(Parity.from_json(found) if found else None, manifest.output.kind))
 
 
 def show_tuning(tuning: Tuning) -> None:

@@ -89,19 +89,18 @@ def decoding_ms(
     return {decode: 1e3 * min(rounds) / num_images for decode, rounds in seconds.items()} if shrunk else None
 
 
-def describe_agreement(parity: Parity | None, output_kind: str, decode: str = "scaled") -> str:
-    """Describe for the user who builds the model how much inexact decoding changes."""
-    kind = "large enough to be shrunk" if decode == "scaled" else "of the kind that a GPU decodes"
+def describe_agreement(parity: Parity | None, output_kind: str) -> str:
+    """Describe for the user who builds the model how much `--decode scaled` changes."""
     if parity is None:
-        return f"decode {decode}: no image was {kind}: give photos like those of a daily run with --calibrate"
-    images = f"{counted(parity.num_images, 'image')} {kind}"
+        return "decode scaled: no image was large enough: give photos like those of a daily run with --calibrate"
+    images = f"{counted(parity.num_images, 'image')} large enough to be shrunk"
     if output_kind == "classification":
-        return f"decode {decode}: {parity.label_agreement:.1%} of labels as with exact decoding, of {images}"
+        return f"decode scaled: {parity.label_agreement:.1%} of labels as with exact decoding, of {images}"
     if output_kind == "detection":
         if parity.object_agreement is None:
-            return f"decode {decode}: no object was found on {images}: give others with --calibrate"
+            return f"decode scaled: no object was found on {images}: give others with --calibrate"
         num_objects = counted(parity.num_objects or 0, "object")
-        return f"decode {decode}: {parity.object_agreement:.1%} of {num_objects} as with exact decoding, on {images}"
+        return f"decode scaled: {parity.object_agreement:.1%} of {num_objects} as with exact decoding, on {images}"
     if output_kind == "regression":
-        return f"decode {decode}: {parity.worst_difference:.3g} from exact decoding at worst, of {images}"
-    return f"decode {decode}: cosine with exact decoding {parity.cosine:.4f} at worst, of {images}"
+        return f"decode scaled: {parity.worst_difference:.3g} from exact decoding at worst, of {images}"
+    return f"decode scaled: cosine with exact decoding {parity.cosine:.4f} at worst, of {images}"
