@@ -6,10 +6,10 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, make_url
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import upgrade
@@ -73,6 +73,48 @@ def execute(database):
                 connection.execute(text(sql), rows)
 
     return execute_statements
+
+
+@contextmanager
+def roles_of(url):
+    """A function that adds a role to the server of a database, and returns the URL by it; they are gone at the end.
+
+    {role} is its name in the statements that it is given, {all} and {schema} are what they grant something on.
+    """
+    parsed, added = make_url(url), []
+    is_postgres = parsed.get_backend_name() == "postgresql"
+    name = parsed.database
+    schema, every = ("public", "ALL TABLES IN SCHEMA public") if is_postgres else (name, f"{name}.*")
+    create = "CREATE ROLE {role} LOGIN PASSWORD" if is_postgres else "CREATE USER {role} IDENTIFIED BY"
+    drop = ("DROP OWNED BY {role}", "DROP ROLE {role}") if is_postgres else ("DROP USER {role}",)
+
+    def execute(role, *statements):
+        quoted = engine.dialect.identifier_preparer.quote(role)
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement.format(role=quoted, all=every, schema=schema))
+
+    def add(*statements):
+        added.append(f'r{len(added)} "{name[-8:]}"')
+        execute(added[-1], f"{create} 'canary'", *statements)
+        return parsed.set(username=added[-1], password="canary").render_as_string(hide_password=False)
+
+    engine = create_engine(url)
+    try:
+        yield add
+    finally:
+        for role in added:
+            execute(role, *drop)
+        engine.dispose()
+
+
+@pytest.fixture
+def add_role(url, kind):
+    """add_role("GRANT SELECT ON {all} TO {role}", …) as of `roles_of`; skips SQLite, which has none."""
+    if kind == "sqlite":
+        pytest.skip("it has no roles")
+    with roles_of(url) as add:
+        yield add
 
 
 @pytest.fixture

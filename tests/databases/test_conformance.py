@@ -6,7 +6,7 @@ import random
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -20,8 +20,9 @@ from infer_app.cli.project.proposal import init_from
 from infer_app.database.engine import array_upsert
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing import image_registry, left_out
+from infer_app.database.listing import cross_database_source, image_registry, left_out
 from infer_app.database.listing import source as source_module
+from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.image_registry import (
     DatedImage,
     add_images,
@@ -82,34 +83,19 @@ from infer_app.machine import process_identity
 from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
-from tests.support.results import broken, commit, predicted, stored
+from tests.support.results import ODD_TEXTS, broken, commit, predicted, stored
 
 ID = MODEL.model_id
 NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]} %s %(x)s :y \\ \n"""
-ODD_IDS = [
-    "a",
-    "A",
-    "ä",
-    "a ",
-    " a",
-    "e\u0301",
-    "é",
-    "ß",
-    "ss",
-    "😀",
-    "😁",
-    "it's",
-    '"',
-    "%",
-    "%s",
-    "a' OR '1'='1",
-    ":a",
-    "\\",
-    "\n",
-    "0",
-    "00",
-]
 COUNT = 100
+
+
+LISTINGS = pytest.mark.parametrize("listing", [Source, CrossDatabaseSource])
+
+
+def open_source(listing, database, settings):
+    """A source of the database, or one of another database, which here is the same."""
+    return listing(database, settings, *([database] if listing is CrossDatabaseSource else []))
 
 
 def select_new(database, settings=None, day=DAY, model_id=ID):
@@ -241,10 +227,15 @@ def test_a_prediction_is_kept_to_the_last_bit(database):
     details = {"top": [{"label": NASTY + "😀", "index": 3, "score": 1 / 3}], "values": [1e-320, 1.7e308, -0.0]}
     ids = [str(number) for number in range(COUNT)]
     output = {"vector": vector.tobytes(), "vector_dtype": "float32", "vector_dim": vector.size}
-    commit(database, predicted(*ids, label=NASTY + "😀", details=json.dumps(details), **output))
+    good = predicted(*ids, label=NASTY + "😀", details=json.dumps(details), **output)
+    without = predicted("0 without", label=None, score=None)
+    commit(database, [*good[:50], *without, *good[50:]])
     result = ("cpu-torchscript", NASTY + "😀", 0.1 + 0.2, details, vector.tobytes(), "float32", 1024)
     file = ("ab" * 32, 640, 480, None)
-    assert stored(database, predictions) == {i: (ID, "run 1", *result, *file, f"/{i}.jpg", None, None) for i in ids}
+    expected = {i: (ID, "run 1", *result, *file, f"/{i}.jpg", None, None) for i in ids}
+    nothing = (None, None, {}, None, None, None)
+    expected["0 without"] = (ID, "run 1", "cpu-torchscript", *nothing, *file, "/0 without.jpg", None, None)
+    assert stored(database, predictions) == expected
 
 
 def test_a_rejection_is_kept_with_the_facts_of_a_file_of_any_size(database):
@@ -321,17 +312,18 @@ def test_a_prediction_deletes_its_rejection_and_outlives_a_later_one(database, c
     assert {tuple(row) for row in left} == {("other", ID), *((i, "another") for i in ids)}
 
 
-def refuse(execute, kind, table, condition):
+def refuse(execute, kind, table, condition, *, silently=False):
     """Let a trigger refuse rows of a table."""
     error = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'"
+    raised = "IGNORE" if silently else "ABORT, 'not this one'"
     body = {
-        "sqlite": f"WHEN {condition} BEGIN SELECT RAISE(ABORT, 'not this one'); END",
+        "sqlite": f"WHEN {condition} BEGIN SELECT RAISE({raised}); END",
         "mariadb": f"FOR EACH ROW IF {condition} THEN {error}; END IF",
         "postgres": f"FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION refuse()",
     }
     if kind == "postgres":
-        raising = "BEGIN RAISE EXCEPTION 'not this one'; END"
-        execute(f"CREATE FUNCTION refuse() RETURNS trigger AS $$ {raising} $$ LANGUAGE plpgsql")
+        done = "RETURN NULL" if silently else "RAISE EXCEPTION 'not this one'"
+        execute(f"CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN {done}; END $$ LANGUAGE plpgsql")
     execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} {body[kind]}")
 
 
@@ -356,20 +348,9 @@ def test_a_row_that_can_not_even_be_rejected_ends_the_run(database, execute, kin
 
 
 def test_a_row_that_a_trigger_drops_without_a_word_is_rejected(database, execute, kind):
-    condition = "NEW.label = 'dropped'"
-    skip = {
-        "sqlite": [
-            f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions WHEN {condition} BEGIN SELECT RAISE(IGNORE); END"
-        ],
-        "postgres": [
-            "CREATE FUNCTION skip() RETURNS trigger AS $$ BEGIN RETURN NULL; END $$ LANGUAGE plpgsql",
-            f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions FOR EACH ROW WHEN ({condition})"
-            " EXECUTE FUNCTION skip()",
-        ],
-    }
-    if kind not in skip:
+    if kind == "mariadb":
         pytest.skip("its triggers skip no row")
-    execute(*skip[kind])
+    refuse(execute, kind, predictions, "NEW.label = 'dropped'", silently=True)
     ids = [str(number) for number in range(COUNT)]
     for _ in range(2):  # the second time they are overwritten
         written = commit(database, [*predicted(*ids), *predicted("bad", label="dropped")])
@@ -378,7 +359,7 @@ def test_a_row_that_a_trigger_drops_without_a_word_is_rejected(database, execute
     assert "dropped without an error" in stored(database, rejections, "detail")["bad"][0]
 
 
-def test_a_text_that_no_server_takes_costs_its_own_row_only(database, kind):
+def test_a_text_that_no_server_takes_costs_its_own_row_only(database):
     """PostgreSQL has no NUL in text, no database a lone surrogate."""
     ids = [str(number) for number in range(COUNT)]
     written = commit(database, [*predicted(*ids), *predicted("bad", label="\udce4")])
@@ -427,7 +408,7 @@ def test_a_chunk_longer_than_a_message_may_be_is_written_by_image(database, kind
 def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if kind == "mariadb" else ""
     execute(f"CREATE TABLE shots (id VARCHAR(600){exact}, location TEXT{exact}, added_at DATE)")
-    ids = [*ODD_IDS, "x" * MAX_ID, "😀" * MAX_ID]
+    ids = [*ODD_TEXTS, "x" * MAX_ID, "😀" * MAX_ID]
     rows = [{"id": i, "location": f"/{n}/{i[:20]}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
     execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
     settings = SourceSettings(table="shots")
@@ -444,27 +425,34 @@ def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     assert len(stored(database, predictions)) + len(stored(database, rejections)) == len(ids)
 
 
-def test_rows_without_an_id_of_their_own_are_left_out_and_named(tables, database, execute, kind, monkeypatch):
-    """Of images of one moment, on pages of two rows: pages go on after an id."""
-    monkeypatch.setattr(source_module, "PAGE_SIZE", 2)
+@pytest.fixture
+def pages_of_two_rows(monkeypatch):
+    for module in (source_module, cross_database_source):
+        monkeypatch.setattr(module, "PAGE_SIZE", 2)
+
+
+@LISTINGS
+def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execute, kind, pages_of_two_rows, listing):
+    """Of images of one moment: pages go on after an id."""
     exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if kind == "mariadb" else ""
     execute(f"CREATE TABLE shots (id VARCHAR(600){exact}, location VARCHAR(80), added_at DATE)")
-    ids = [None, None, None, None, "x" * (MAX_ID + 1), "twice", "twice", "TWICE", "3", "4"]
+    ids = [None, None, None, None, "x" * (MAX_ID + 1), "twice", "twice", "TWICE", "3", "4", "5"]
     rows = [{"id": i, "location": f"/{n}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
     execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
-    source = Source(database, SourceSettings(table="shots"))
+    source = open_source(listing, database, SourceSettings(table="shots"))
     found = source.find_left_out(DAY).text
-    assert "of 10 images of 2026-11-20 some are left out: 4 without an id ('/0.jpg', '/1.jpg', '/2.jpg'); " in found
+    assert "of 11 images of 2026-11-20 some are left out: 4 without an id ('/0.jpg', '/1.jpg', '/2.jpg'); " in found
     assert "2 with an id that several have ('/5.jpg', '/6.jpg')" in found
     assert ("1 with an id of more than 512 characters ('/4.jpg')" in found) == (kind != "sqlite")
-    usable = {"/7.jpg", "/8.jpg", "/9.jpg"} | ({"/4.jpg"} if kind == "sqlite" else set())
+    usable = {"/7.jpg", "/8.jpg", "/9.jpg", "/10.jpg"} | ({"/4.jpg"} if kind == "sqlite" else set())
     refs = list(source.select_new(DAY, ID))
     assert {ref.location for ref in refs} == usable
     commit(database, [Prediction(ref, Output()) for ref in refs])
     day_queries = DayQueries(database, source)
-    assert day_queries.count_day(DAY, ID) == DayCounts(10, len(usable), 0, 10 - len(usable))
+    assert day_queries.count_day(DAY, ID) == DayCounts(11, len(usable), 0, 11 - len(usable))
     assert found in day_queries.find_problems(DAY, ID)
-    assert [one.image_id for one in day_queries.read_pending(DAY, ID)].count(None) == 4
+    pending = [one.location for one in day_queries.read_pending(DAY, ID)]
+    assert sorted(pending) == sorted({f"/{n}.jpg" for n in range(len(ids))} - usable)
 
 
 def test_a_column_whose_values_are_mostly_shared_is_refused(database, execute, monkeypatch):
@@ -477,35 +465,25 @@ def test_a_column_whose_values_are_mostly_shared_is_refused(database, execute, m
 
 
 @pytest.mark.parametrize("type_name", ["SMALLINT", "BIGINT", "UUID", "CHAR(36)", "VARCHAR(40)", "NUMERIC(20, 0)"])
-def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_name, monkeypatch, kind):
-    monkeypatch.setattr(source_module, "PAGE_SIZE", 2)
+@LISTINGS
+def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_name, pages_of_two_rows, listing):
     execute(f"CREATE TABLE shots (id {type_name} PRIMARY KEY, location TEXT, added_at TIMESTAMP)")
     textual = type_name in ("UUID", "CHAR(36)", "VARCHAR(40)")
     ids = [f"123e4567-e89b-12d3-a456-42661417400{n}" if textual else str(n) for n in range(7)]
     rows = [{"id": i if textual else int(i), "at": datetime(2026, 11, 20, 12, int(i[-1]) // 3)} for i in ids]
     execute(("INSERT INTO shots VALUES (:id, '/a.jpg', :at)", rows))
-    settings = SourceSettings(table="shots", time_zone="UTC")
-    refs = select_new(database, settings)
+    source = open_source(listing, database, SourceSettings(table="shots", time_zone="UTC"))
+    refs = list(source.select_new(DAY, ID))
     assert [ref.image_id for ref in refs] == ids
     commit(database, [Prediction(ref, Output()) for ref in refs[:4]])
-    assert select_new(database, settings) == refs[4:]
+    assert list(source.select_new(DAY, ID)) == refs[4:]
 
 
 def test_files_are_registered_once_whatever_their_names(database, monkeypatch):
     """Also several times in one call, and of more than one statement takes."""
     monkeypatch.setattr(image_registry, "ROWS_PER_INSERT", 3)
     long = "/".join(["", *["d" * 200] * 20])  # 4,000 characters that begin alike
-    names = [
-        "/a.jpg",
-        "/A.jpg",
-        "/a.jpg ",
-        "/ä.jpg",
-        "/a\u0308.jpg",
-        "/😀.jpg",
-        '/it\'s "%s"\n.jpg',
-        f"{long}/1",
-        f"{long}/2",
-    ]
+    names = [*(f"/{name}.jpg" for name in ODD_TEXTS), "/a.jpg", "/a.jpg ", f"{long}/1", f"{long}/2"]
     noon = datetime(2026, 11, 20, 12)
     assert add_images(database, [Path(name) for name in [*names, *names[::3]]], noon) == len(names)
     assert add_images(database, [Path(name) for name in [*names, "/new.jpg"]], datetime(2026, 11, 21)) == 1
@@ -792,12 +770,15 @@ def test_a_table_with_types_of_its_own_is_proposed(database, execute, kind):
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])
-def test_pages_of_any_size_give_each_image_once(database, register, monkeypatch, size):
+@LISTINGS
+def test_pages_of_any_size_give_each_image_once(database, register, monkeypatch, size, listing):
+    """Though results are written meanwhile."""
     monkeypatch.setattr(source_module, "PAGE_SIZE", size)
+    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", size)
     for minute in (1, 0, 2):
         register(*[f"/{minute}-{number}.jpg" for number in range(7)], at=datetime(2026, 11, 20, 12, minute))
     found = []
-    for ref in Source(database, SourceSettings()).select_new(DAY, ID):
+    for ref in open_source(listing, database, SourceSettings()).select_new(DAY, ID):
         commit(database, predicted(ref.image_id))
         found.append(ref.location)
     assert found == [f"/{minute}-{number}.jpg" for minute in (0, 1, 2) for number in range(7)]
@@ -914,13 +895,7 @@ def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
 
 
 @pytest.mark.parametrize("is_registered", [True, False], ids=["known model", "new model"])
-@pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param(("stub", "stub"), id="one name", marks=pytest.mark.slow),
-        pytest.param(("stub", "other"), id="two names"),
-    ],
-)
+@pytest.mark.parametrize("names", [("stub", "stub"), ("stub", "other")], ids=["one name", "two names"])
 def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, monkeypatch, names, is_registered):
     """By whichever names of the model: predictions are kept by its id."""
     starts = [replace(MODEL, name=name) for name in names]
@@ -1066,59 +1041,35 @@ def test_a_read_only_connection_reads_and_can_not_write(url, database, register)
     assert (count_images(database), stored(database, predictions)) == (1, {})
 
 
-@contextmanager
-def by_role(database, url, *statements):
-    """The database by a role of its own, made by these statements of {role}, as long as the `with` lasts."""
-    role = f"{make_url(url).database}_role"
-    with database.write() as connection:
-        for statement in ("CREATE ROLE {role} LOGIN", *statements):
-            connection.exec_driver_sql(statement.format(role=role))
-    try:
-        with Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited:
-            yield limited
-    finally:
-        with database.write() as connection:
-            connection.exec_driver_sql(f"DROP OWNED BY {role}")
-            connection.exec_driver_sql(f"DROP ROLE {role}")
+MAY_WRITE = "GRANT ALL ON {all} TO {role}"
 
 
-MAY_WRITE = "GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}"
-
-
-def test_a_role_that_may_not_read_is_no_bug(url, database, kind):
+def test_a_role_that_may_not_read_is_no_bug(database, add_role, kind):
     if kind != "postgres":
-        pytest.skip("SQLite has no roles; MariaDB's refusals are those of any statement that can't be done")
+        pytest.skip("MariaDB's refusals are those of any statement that can't be done")
     with (
-        by_role(database, url) as limited,
-        pytest.raises(DatabaseUnavailable, match="permission denied for table infer_migrations"),
+        Database(add_role()) as limited,
+        pytest.raises(DatabaseUnavailable, match="permission denied for table infer_"),
     ):
         check_schema(limited)
 
 
-def test_a_role_that_may_not_read_the_source_is_told_so(url, database, kind):
-    if kind == "sqlite":
-        pytest.skip("it has no roles")
-    name = make_url(url).database
-    role = f"r_{name[-8:]}"
-    sees_the_database = {"postgres": [], "mariadb": [f"GRANT SELECT ON {name}.infer_runs TO {role}"]}[kind]
-    with database.write() as connection:
-        connection.exec_driver_sql("CREATE TABLE shots (id INTEGER, path VARCHAR(9), came VARCHAR(9))")
-        for statement in [f"CREATE {'ROLE' if kind == 'postgres' else 'USER'} {role}", *sees_the_database]:
-            connection.exec_driver_sql(statement + (" LOGIN" if statement.startswith("CREATE ROLE") else ""))
+def test_a_role_that_may_not_read_the_source_is_told_so(execute, add_role):
+    execute("CREATE TABLE shots (id INTEGER, path VARCHAR(9), came VARCHAR(9))")
     settings = SourceSettings(table="shots", location="path", time="came")
     with (
-        Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited,
+        Database(add_role("GRANT SELECT ON {schema}.infer_runs TO {role}")) as limited,
         pytest.raises(DatabaseUnavailable, match="(?i)(permission|command) denied.*shots") as caught,
     ):
         check_source(Source(limited, settings))
     assert "to read the table of [source]" in caught.value.hint
 
 
-def test_a_role_that_only_reads_is_no_bug(url, database, kind):
+def test_a_role_that_only_reads_is_no_bug(database, add_role, kind):
     if kind != "postgres":
-        pytest.skip("SQLite has no roles; MariaDB's refusals are those of any statement that can't be done")
+        pytest.skip("MariaDB's refusals are those of any statement that can't be done")
     only_reads = "ALTER ROLE {role} SET default_transaction_read_only = on"
-    with by_role(database, url, MAY_WRITE, only_reads) as limited:
+    with Database(add_role(MAY_WRITE, only_reads)) as limited:
         check_schema(limited)
         with pytest.raises(DatabaseUnavailable, match="cannot execute INSERT in a read-only transaction"):
             RunStore(limited).open_run(DAY, MODEL)
@@ -1126,7 +1077,7 @@ def test_a_role_that_only_reads_is_no_bug(url, database, kind):
             commit(limited, good=predicted("a"))
 
 
-def test_a_row_that_a_policy_refuses_costs_that_row_only(url, database, execute, kind):
+def test_a_row_that_a_policy_refuses_costs_that_row_only(database, execute, add_role, kind):
     """PostgreSQL has the same code for it as for a role that may not write at all."""
     if kind != "postgres":
         pytest.skip("only PostgreSQL has policies")
@@ -1134,21 +1085,10 @@ def test_a_row_that_a_policy_refuses_costs_that_row_only(url, database, execute,
         "ALTER TABLE infer_predictions ENABLE ROW LEVEL SECURITY",
         "CREATE POLICY not_b ON infer_predictions USING (image_id <> 'b')",
     )
-    with by_role(database, url, MAY_WRITE) as limited:
+    with Database(add_role(MAY_WRITE)) as limited:
         commit(limited, good=predicted("a", "b", "c"))
     assert stored(database, predictions, "label") == {"a": ("cat",), "c": ("cat",)}
     assert stored(database, rejections, "reason") == {"b": ("write_error",)}
-
-
-def test_a_password_is_in_no_message(kind, server_url):
-    if server_url is None:
-        pytest.skip("it has none")
-    scheme = {"postgres": "postgresql", "mariadb": "mariadb"}[kind]
-    unreachable = Database(f"{scheme}://user:canary-s3cret@127.0.0.1:1/db")
-    with pytest.raises(DatabaseUnavailable) as caught, unreachable, unreachable.read():
-        pass
-    assert "canary" not in caught.value.message + caught.value.hint
-    assert caught.value.exit_code == 10
 
 
 def test_what_is_registered_below_a_folder_is_moved_and_nothing_else(database):

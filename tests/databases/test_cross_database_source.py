@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import insert, text, update
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.figures.detections import read_predicted_images, read_rejected_images, read_together
-from infer_app.database.figures.disagreement import Disagreement
-from infer_app.database.figures.figures import Figures
-from infer_app.database.figures.object_figures import ObjectFigures
 from infer_app.database.listing import cross_database_source
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
-from infer_app.database.listing.source import Source, find_by_id, find_similar
+from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_source
 from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.arrivals import find_gap
 from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.thresholds import change_thresholds, count_shown
+from infer_app.database.queries.thresholds import change_thresholds
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, predictions, rejections, runs
 from infer_app.domain import DetectedObject, Output, Prediction, Reason
 from infer_app.errors import UsageError
-from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DATABASES, DAY, MODEL
-from tests.databases.test_conformance import ODD_IDS
-from tests.support.results import broken, commit, predicted
+from tests.support.questions import questions
+from tests.support.results import ODD_TEXTS, broken, commit, predicted
 
 ID, OTHER, DETECTOR = MODEL.model_id, "another", "detector"
 QUICK = [("sqlite", "postgres"), ("postgres", "mariadb"), ("mariadb", "sqlite")]  # each once on either side
@@ -133,61 +126,7 @@ def write_a_night(database):
 
 
 def answers(tables):
-    """Of every question that brings images and results together."""
-    day_queries, source = tables.day_queries, tables.source
-    figures = Figures(tables.database, source, ID)
-    objects = ObjectFigures(tables.database, source, "animals", DETECTOR)
-    sides = Disagreement(tables.database, source, DAY, ID, OTHER)
-    week = replace(DAY, start=DAY.before(6).start)
-    return {
-        "new": list(source.select_new(DAY, ID)),
-        "new for either": [new for page in source.select_pages(DAY, ID, OTHER) for new in page],
-        "day_queries": [day_queries.count_day(DAY.before(n), ID) for n in range(6)],
-        "count_new": [day_queries.count_new(DAY, ID), day_queries.count_new(DAY, ID, OTHER)],
-        "older": day_queries.find_older_pending(DAY, ID),
-        "older days": list(day_queries.read_older_pending_days(DAY, ID)),
-        "pending": list(day_queries.read_pending(DAY, ID)),
-        "pending days": list(day_queries.read_pending_days(week, ID)),
-        "gap": find_gap(source, DAY.before(-9)),
-        "problems": sorted(day_queries.find_problems(DAY, ID)),
-        "predictions": [
-            (row["image_id"], row["model_id"], row["location"]) for row in day_queries.read_predictions(DAY)
-        ],
-        "rejections": [(row["image_id"], row["location"]) for row in day_queries.read_rejections(DAY, ID)],
-        "final": list(day_queries.final_rejections(DAY, ID)),
-        "images": day_queries.count_images(week),
-        "labels": list(figures.count_labels(week).items()),
-        "predicted": figures.count_predicted(week),
-        "reasons": list(figures.count_reasons(week).items()),
-        "range": figures.score_range(DAY),
-        "no range": figures.score_range(DAY.before(-1)),
-        "scores": figures.count_scores(DAY, [0, 0.05, 0.1, 1]),
-        "extremes": [figures.extremes(DAY, 6, highest) for highest in (True, False)],
-        "some rejected": figures.some_rejected(DAY, "corrupt", 2),
-        "objects": objects.count_objects(DAY),
-        "labels of objects": list(objects.count_labels(DAY).items()),
-        "scores of objects": [objects.score_range(DAY), objects.count_scores(DAY, [0, 0.75, 0.85, 1])],
-        "busiest": [objects.busiest(DAY, 8), objects.empty(DAY, 8)],
-        "extreme objects": [objects.extremes(DAY, 8, highest) for highest in (True, False)],
-        "detections": list(read_predicted_images(tables.database, source, week, DETECTOR)),
-        "outputs": [
-            (one.image_id, one.label, one.output.details)
-            for one in read_predicted_images(tables.database, source, week, ID, OTHER, has_objects=False)
-        ],
-        "together": list(read_together(tables.database, source, week, [ID, OTHER])),
-        "rejected images": list(read_rejected_images(tables.database, source, week, ID)),
-        "has predicted": [Figures(tables.database, source, one).has_predicted(week) for one in (ID, "none")],
-        "shown": count_shown(tables.database, source, week, "animals"),
-        "overlap": sides.overlap(),
-        "confusions": sides.confusions(2),
-        "surest": sides.surest(5),
-        "pairs": sorted((row["image_id"], row["score_a"], row["location"]) for row in sides.pairs()),
-        "by id": find_by_id(source, "107"),
-        "by day": find_by_id(source, "107", DAY.before(1)),
-        "similar": sorted(find_similar(source, "13")),
-        "nearest": source.nearest_date(DAY.before(-3)),
-        "without time": source.count_without_time(),
-    }
+    return {name: ask() for name, ask in questions(tables, ID, OTHER, DETECTOR).items()}
 
 
 @pytest.mark.parametrize(
@@ -214,23 +153,6 @@ def test_every_question_has_the_answer_that_one_database_gives(fill, open_source
         assert found[question] == answer, question
 
 
-def test_rows_without_an_id_of_their_own_are_counted_and_left_out(fill, open_source, results, monkeypatch):
-    """On pages of two rows, which go on after an id."""
-    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", 2)
-    ids = [None, "1", None, "2", None, "twice", "twice", "x" * 513]
-    fill("shots", [(i, f"/{n}.jpg", NOON) for n, i in enumerate(ids)], "VARCHAR(600)")
-    source = open_source(table="shots")
-    usable = ["1", "2", *ids[7:]] if results.file is not None else ["1", "2"]
-    refs = list(source.select_new(DAY, ID))
-    assert [ref.image_id for ref in refs] == usable
-    commit(results, [Prediction(ref, Output()) for ref in refs])
-    day_queries = DayQueries(results, source)
-    assert day_queries.count_day(DAY, ID) == DayCounts(8, len(usable), 0, 8 - len(usable))
-    assert source.find_left_out(DAY).text in day_queries.find_problems(DAY, ID)
-    (pending,) = day_queries.read_pending_days(DAY, ID)
-    assert (pending.first, pending.num_images) == (DAY.date, 8 - len(usable))
-
-
 def test_a_day_without_images_has_books(fill, open_source, results):
     fill("shots", [])
     found = answers(tables_of(results, open_source(table="shots")))
@@ -239,7 +161,7 @@ def test_a_day_without_images_has_books(fill, open_source, results):
 
 def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fill, open_source, results, monkeypatch):
     monkeypatch.setattr(cross_database_source, "PAGE_SIZE", 4)
-    ids = [*ODD_IDS, "x" * 300, "😀" * 300]
+    ids = [*ODD_TEXTS, "x" * 300, "😀" * 300]
     fill("shots", [(i, f"/{n}/{i}\\ '%s' \t😀.jpg", NOON) for n, i in enumerate(ids)])
     source = open_source(table="shots")
     check_source(source)
@@ -250,28 +172,6 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     assert list(source.select_new(DAY, ID)) == refs[1::2]
     found = DayQueries(results, source).read_predictions(DAY, ID)
     assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]
-
-
-@pytest.mark.parametrize("id_type", ["BIGINT", "UUID", "NUMERIC(20, 0)"])
-def test_ids_of_a_type_are_matched_with_their_results(fill, open_source, results, monkeypatch, id_type):
-    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", 2)
-    ids = [f"123e4567-e89b-12d3-a456-42661417400{n}" if id_type == "UUID" else 10**10 + n for n in range(7)]
-    fill("shots", [(i, f"/{i}.jpg", NOON) for i in ids], id_type)
-    source = open_source(table="shots")
-    refs = list(source.select_new(DAY, ID))
-    assert [ref.image_id for ref in refs] == [str(i) for i in ids]
-    commit(results, predicted(*(ref.image_id for ref in refs[:3])))
-    assert list(source.select_new(DAY, ID)) == refs[3:]
-
-
-def test_what_is_written_while_a_day_is_read_leaves_no_image_out(fill, open_source, results, monkeypatch):
-    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", 3)
-    fill("shots", A_NIGHT)
-    found = []
-    for ref in open_source(table="shots").select_new(DAY, ID):
-        commit(results, predicted(ref.image_id))
-        found.append(ref.image_id)
-    assert found == [row[0] for row in A_NIGHT]
 
 
 def test_the_source_is_never_written(fill, open_source, results, theirs):

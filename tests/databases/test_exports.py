@@ -1,4 +1,4 @@
-"""Exports of days whose rows are in each database: the same rows give the same bytes."""
+"""Which rows of a day are exported, from each database, and by which numbers."""
 
 import json
 from datetime import datetime
@@ -13,7 +13,7 @@ from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import models
-from infer_app.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.domain import DetectedObject, Reason
 from infer_app.errors import UsageError
 from infer_app.export.export_formats import write_export
 from infer_app.export.exported_images import Export, ModelVersions
@@ -21,7 +21,7 @@ from infer_app.export.image_paths import ImagePaths
 from infer_app.export.yolo import label_file
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
-from tests.support.results import PICTURE, broken, commit
+from tests.support.results import broken, commit, predicted
 
 AT = datetime(2026, 11, 1, 12)
 OLD, NEW, OTHER = "0" * 16, "1" * 16, "d" * 16
@@ -44,21 +44,14 @@ def record(database, name, model_id, day, kind="detection", mark="in_use_since")
         connection.execute(insert(models), row | {mark: AT.replace(day=day)})
 
 
-def found(*objects, **ids):
-    output = Output("cat", 0.3, "{}", objects=objects)
-    return [
-        Prediction(ImageRef(i, f"/{i}.jpg"), output, FileFacts(sha256="ab" * 32, picture=PICTURE)) for i in ids["ids"]
-    ]
-
-
 @pytest.fixture
 def two_versions(database, register, project):
     """Image 1 by both versions, 2 by the old one, 3 by none, 4 rejected by both; 5 by the new one and rejected."""
     register(*(f"/p/{number}.jpg" for number in range(1, 6)))
     record(database, "animals", OLD, 1, mark="used_until")
     record(database, "animals", NEW, 2)
-    commit(database, found(CAT, DOG, ids="12"), broken("4", reason=Reason.TRUNCATED), model_id=OLD)
-    commit(database, found(DOG, ids="15"), broken("4"), model_id=NEW)
+    commit(database, predicted(*"12", objects=(CAT, DOG)), broken("4", reason=Reason.TRUNCATED), model_id=OLD)
+    commit(database, predicted(*"15", objects=(DOG,)), broken("4"), model_id=NEW)
     commit(database, (), broken("5"), model_id=OLD)
     return project
 
@@ -78,12 +71,7 @@ def test_thresholds_hide_no_label_of_a_classification_that_gives_one(project, da
     record(database, "animals", OLD, 1, kind="classification", mark="used_until")
     record(database, "animals", NEW, 2)
     top = {"top": [{"label": "cat", "index": 0, "score": 0.3}]}
-    output = Output("cat", 0.3, json.dumps(top))
-    commit(
-        database,
-        [Prediction(ImageRef("1", "/p/1.jpg"), output, FileFacts(sha256="ab" * 32, picture=PICTURE))],
-        model_id=OLD,
-    )
+    commit(database, predicted("1", score=0.3, details=json.dumps(top)), model_id=OLD)
     change_thresholds(database, "animals", {ALL_LABELS: 0.5})
     (image,) = export_of(project, f"animals@{OLD}").read_images()
     assert [one["label"] for one in image.labels] == ["cat"]
@@ -106,28 +94,10 @@ def test_thresholds_decide_unless_a_score_is_given(two_versions, database):
     assert numbers_of(export_of(two_versions, min_score=0.25)) == [("1", NEW, 1), ("2", OLD, 2), ("5", NEW, 1)]
 
 
-def test_the_files_are_the_same_from_every_database(two_versions, tmp_path):
-    write_export("megadetector", tmp_path / "md.json", export_of(two_versions, paths=ImagePaths("/p")))
-    low, both = '{"category": "2", "conf": 0.25, "bbox": [0.0, 0.0, 1.0, 1.0]}', '"bbox": [0.1, 0.2, 0.3, 0.4]}'
-    assert (tmp_path / "md.json").read_text() == (
-        '{"info": {"format_version": "1.6", "detector": "animals@11111111"},\n"images": [\n'
-        f'{{"file": "1.jpg", "detections": [{low}]}},\n'
-        f'{{"file": "2.jpg", "detections": [{{"category": "1", "conf": 0.30000000000000004, {both}, {low}]}},\n'
-        f'{{"file": "5.jpg", "detections": [{low}]}},\n'
-        '{"file": "4.jpg", "failure": "corrupt", "detections": null}],\n'
-        '"detection_categories": {"1": "cat", "2": "d\\u00f6g"}}\n'
-    )
-    write_export("csv", tmp_path / "a.csv", export_of(two_versions))
-    line = (tmp_path / "a.csv").read_text().splitlines()[1]
-    assert line == f"1,/p/1.jpg,2026-11-20,animals,{NEW},cpu-torchscript,640,480,0,dög,1,0.25,0.0,0.0,1.0,1.0," + (
-        "0.0,0.0,640.0,480.0"
-    )
-
-
 def test_of_several_models_one_must_be_named(two_versions, database):
     record(database, "dogs", OTHER, 3, kind="classification")
     assert export_of(two_versions).model.name == "animals"  # the other has predicted nothing
-    commit(database, [Prediction(ImageRef("3", "/3.jpg"), Output("dog", 0.5))], model_id=OTHER)
+    commit(database, predicted("3", label="dog"), model_id=OTHER)
     with pytest.raises(UsageError, match="several models have predicted images: animals, dogs"):
         export_of(two_versions)
     assert numbers_of(export_of(two_versions, "dogs")) == [("3", OTHER, 0)]
@@ -136,12 +106,8 @@ def test_of_several_models_one_must_be_named(two_versions, database):
 def test_outputs_and_vectors_are_read(register, project, database, tmp_path):
     register("/p/1.jpg")
     record(database, "vectors", NEW, 1, kind="embedding")
-    output = Output(details="{}", vector=bytes.fromhex("0000803f00000040"), vector_dtype="float32", vector_dim=2)
-    commit(
-        database,
-        [Prediction(ImageRef("1", "/1.jpg"), output, FileFacts(sha256="ab" * 32, picture=PICTURE))],
-        model_id=NEW,
-    )
+    vector = {"vector": bytes.fromhex("0000803f00000040"), "vector_dtype": "float32", "vector_dim": 2}
+    commit(database, predicted("1", label=None, score=None, **vector), model_id=NEW)
     write_export("jsonl", tmp_path / "a.jsonl", export_of(project))
     line = json.loads((tmp_path / "a.jsonl").read_text())
     assert (line["vector"], line["label"], line["output"], line["sha256"]) == ([1, 2], None, {}, "ab" * 32)
@@ -152,7 +118,7 @@ def test_outputs_and_vectors_are_read(register, project, database, tmp_path):
 def test_versions_of_several_kinds_are_told_apart(two_versions, database):
     record(database, "animals", OTHER, 3, kind="classification", mark="used_until")
     assert export_of(two_versions).model.kind == "detection"
-    commit(database, [Prediction(ImageRef("3", "/3.jpg"), Output("dog", 0.5))], model_id=OTHER)
+    commit(database, predicted("3", label="dog"), model_id=OTHER)
     with pytest.raises(UsageError, match=r"animals give several kinds of output: .*, animals@11111111 \(detection\)"):
         export_of(two_versions)
 
@@ -174,7 +140,7 @@ def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path
             row = {"id": image, "location": f"/{image}.jpg", "at": at}
             execute(("INSERT INTO shots VALUES (:id, :location, :at)", [row]))
             one = DetectedObject(label, labels[model_id].index(label), 0.5, 0.1, 0.1, 0.2, 0.2)
-            commit(database, found(one, ids=[image]), model_id=model_id)
+            commit(database, predicted(image, objects=(one,)), model_id=model_id)
 
     def check(tag, day=DAY, wanted="animals"):
         """Each file agrees with the rows, and numbers what others have numbered as they have."""

@@ -24,12 +24,12 @@ from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.late_days import find_late_days
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import images, objects, predictions, rejections, runs
-from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
+from infer_app.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import DayHeld, StorageUnavailable, UsageError
 from infer_app.run_report import DayCounts
 from infer_app.settings.load import load_settings
 from tests.conftest import DAY, MODEL
+from tests.support.results import commit
 
 ID, OTHER = MODEL.model_id, "f" * 16
 DAYS = [DAY.before(2), DAY.before(1), DAY]
@@ -89,7 +89,7 @@ def run(loaded, day, model_id=ID):
         broken = [Broken(ref, Reason.CORRUPT, "", "decode", facts) for ref in refs if ref.location.endswith("2.jpg")]
         rest = [ref for ref in refs if not ref.location.endswith("2.jpg")]
         good = [Prediction(ref, Output("cat", 0.9, objects=found), facts) for ref in rest]
-        Sink(database, model_id, "cpu", run_id).commit_chunk(ChunkResult(0, tuple(good), tuple(broken)))
+        commit(database, good, broken, run_id, model_id)
         with database.write() as connection:
             ended = {"state": "done", "exit_code": 0, "ended_at": runs.c.started_at}
             connection.execute(update(runs).where(runs.c.id == run_id).values(ended))
@@ -105,6 +105,11 @@ def counts(loaded, model_id=ID):
 def stored(loaded, *tables):
     with open_project_database(loaded) as project, project.database.read() as connection:
         return tuple(connection.scalar(select(func.count()).select_from(table)) for table in tables)
+
+
+def ids_of(database, *paths):
+    with database.read() as connection:
+        return list(connection.scalars(select(images.c.id).where(images.c.location.in_(map(str, paths)))))
 
 
 def answer(capsys):
@@ -151,10 +156,7 @@ def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, execute, 
     gone.unlink()
     if listing == "our table":
         with open_project_database(loaded) as project:
-            rows = select(images.c.id).where(images.c.location.in_([str(gone), str(back)]))
-            with project.database.read() as connection:
-                ids = list(connection.scalars(rows))
-            mark_missing(project.database, ids)
+            mark_missing(project.database, ids_of(project.database, gone, back))
     elif listing == "a table":
         execute(f"DELETE FROM shots WHERE path = '{gone}'")
     else:
@@ -171,9 +173,7 @@ def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, execute, 
 def test_no_picture_is_forgotten_whose_folder_is_empty_and_may_not_be_mounted(loaded, capsys, tmp_path):
     with open_project_database(loaded) as project:
         add_images(project.database, [tmp_path / "photos/camera/1.jpg"], DAY.start.replace(tzinfo=None))
-        with project.database.read() as connection:
-            (row_id,) = connection.scalars(select(images.c.id).where(images.c.location.like("%/camera/1.jpg")))
-        mark_missing(project.database, [row_id])
+        mark_missing(project.database, ids_of(project.database, tmp_path / "photos/camera/1.jpg"))
     (tmp_path / "photos/camera").mkdir()
     with pytest.raises(StorageUnavailable, match="camera is empty"):
         forget_missing(True, True, loaded.path)
@@ -188,9 +188,7 @@ def test_a_photo_that_comes_back_before_it_is_deleted_keeps_its_results(loaded, 
     first, second, *_ = sorted(tmp_path.glob("photos/*.jpg"))
     with open_project_database(loaded) as project:
         database = project.database
-        with database.read() as connection:
-            ids = {row.location: row.id for row in connection.execute(select(images.c.id, images.c.location))}
-        mark_missing(database, [ids[str(first)], ids[str(second)]])
+        mark_missing(database, ids_of(database, first, second))
         found = list(forgettable_results.of_missing(database, project.source, lambda paths: [True] * len(paths)))
         assert [len(part.results) for part in found] == [2]
         list(register(database, [ImageFile(str(second))], lambda new: []))
@@ -211,12 +209,6 @@ def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_
     forget_missing(True, True, loaded.path)
     assert answer(capsys) == NOTHING
     assert stored(loaded, predictions) == (7,)
-
-
-@pytest.mark.parametrize("listing", ["our table"], indirect=True)
-def test_no_date_in_the_future_is_taken(loaded):
-    with pytest.raises(UsageError, match="9000-01-01 is in the future"):
-        forget_days("9000-01-01", True, False, loaded.path)
 
 
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)
@@ -270,6 +262,8 @@ def test_nothing_is_deleted_during_a_run_without_consent_or_without_a_terminal(l
             with pytest.raises(DayHeld, match=f"run {run_id} of {DAY} is active"):
                 forget(True, False, loaded.path)
         project.run_store.fail_run(run_id, 1, "")
+    with pytest.raises(UsageError, match="9000-01-01 is in the future"):
+        forget_days("9000-01-01", True, False, loaded.path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     for forget in asked:
         with pytest.raises(UsageError, match="no terminal to ask on"):

@@ -74,14 +74,3 @@ def test_a_signal_ends_a_transaction_of_a_frozen_server(impatient, server, monke
     assert time.monotonic() - began < reconnect.SILENCE_S
     with impatient.read() as connection:
         assert connection.scalar(text("SELECT 7")) == 7
-
-
-def test_a_frozen_server_is_given_up_after_a_new_connection_was_tried_and_taken_again_once_it_is_back(
-    impatient, server
-):
-    with impatient.read() as connection:
-        connection.execute(text("SELECT 1"))
-        with frozen(server), pytest.raises(ConnectionLost, match="no answer for"), impatient._translate_errors():
-            connection.execute(text("SELECT 1"))
-    with impatient.read() as connection:
-        assert connection.scalar(text("SELECT 7")) == 7

@@ -1,7 +1,5 @@
 """A project knows its database: one that is gone, empty or another's is refused, and nothing is written."""
 
-import shutil
-
 import pytest
 
 from infer_app.cli.project.project import upgrade, write_config
@@ -129,13 +127,3 @@ def test_a_restored_database_of_before_keeps_the_projects_id(loaded):
         connection.execute(database_id.delete())
     upgrade_tables(loaded)
     open_to_read(loaded)
-
-
-def test_a_project_that_was_moved_or_copied_knows_its_database(tmp_path):
-    folder = tmp_path / "here"
-    folder.mkdir()
-    upgrade(None, write_config(folder))
-    shutil.copytree(folder, tmp_path / "copied")
-    folder.rename(tmp_path / "moved")
-    for name in ("copied", "moved"):
-        open_to_write(load_settings(tmp_path / name / "infer.toml"))

@@ -81,13 +81,6 @@ def test_of_very_many_objects_the_best_are_read(database, figures):
     assert (image.num_objects, image.objects) == (MAX_OBJECTS + 30, many[:MAX_OBJECTS])
 
 
-def test_a_day_without_images_has_no_objects(figures):
-    day = DAY.before(3)
-    assert figures.count_objects(day) == ObjectCounts(0, 0, 0, 0)
-    assert (figures.count_labels(day), figures.score_range(day)) == ({}, None)
-    assert [*figures.busiest(day, 3), *figures.empty(day, 3), *figures.extremes(day, 3, highest=True)] == []
-
-
 def test_the_figures_are_those_of_the_kind_of_output(database):
     source, run_store = Source(database, SourceSettings()), RunStore(database)
     for kind, model_id, wanted in (("detection", "1" * 16, True), ("classification", "2" * 16, False)):

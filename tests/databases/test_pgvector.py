@@ -141,25 +141,10 @@ SELECT unnest(reloptions), 'is set', false FROM pg_class WHERE relname = 'infer_
 """
 
 
-@pytest.fixture
-def roles(database, url, kind):
-    """Names of two roles that log in."""
-    names = [f'{make_url(url).database}-"{name}"' for name in ("owner", "reader")] if kind == "postgres" else []
-    quoted = [database.dialect.identifier_preparer.quote(name) for name in names]
-    with database.write() as connection:
-        for name in quoted:
-            connection.exec_driver_sql(f"CREATE ROLE {name} LOGIN")
-    yield quoted
-    with database.write() as connection:
-        for name in quoted:
-            connection.exec_driver_sql(f"DROP OWNED BY {name}")
-            connection.exec_driver_sql(f"DROP ROLE {name}")
-
-
 def test_whoever_may_read_the_view_and_the_vectors_still_may_after_they_were_converted(
-    database, with_extension, roles, execute
+    database, with_extension, add_role, execute
 ):
-    owner, reader = roles
+    owner, reader = (quoted_name(make_url(add_role()).username) for _ in range(2))
     execute(
         f"GRANT CREATE ON SCHEMA public TO {owner}",
         f"ALTER VIEW infer_current_predictions OWNER TO {owner}",
@@ -169,11 +154,15 @@ def test_whoever_may_read_the_view_and_the_vectors_still_may_after_they_were_con
         "ALTER VIEW infer_current_predictions SET (security_barrier = true, security_invoker = true)",
     )
     before = rights(database)
-    assert [right[0] for right in before].count(reader[1:-1].replace('""', '"')) == 3
+    assert [quoted_name(right[0]) for right in before if right[0]].count(reader) == 3
     store_vectors(database, "pgvector")
     assert rights(database) == before
     store_vectors(database, "bytes")
     assert rights(database) == before
+
+
+def quoted_name(role):
+    return '"' + role.replace('"', '""') + '"'
 
 
 def rights(database):

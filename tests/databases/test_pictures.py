@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Thread
 
 import pytest
-from sqlalchemy import event, insert, select, text
+from sqlalchemy import event, select, text
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.figures.object_figures import ObjectFigures
@@ -27,18 +27,19 @@ from infer_app.database.queries.late_days import find_late_days
 from infer_app.database.queries.thresholds import count_shown
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, objects, predictions, rejections
-from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
+from infer_app.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import UnusableIds
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.read_image import read_image
 from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
+from tests.support.results import commit
 
 ID = MODEL.model_id
 MONDAY, TUESDAY = DAY.before(4), DAY.before(3)
 SHOTS = SourceSettings(table="shots", location="path", time="taken", time_zone="UTC")
+SCANS = SHOTS.model_copy(update={"table": "scans"})
 QUERY = SourceSettings(query="SELECT id, path, taken FROM shots", location="path", time="taken", time_zone="UTC")
 FOUND = (DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)
 
@@ -65,7 +66,7 @@ def noon_of(day):
 
 
 @pytest.fixture
-def run(database):
+def run(database, execute):
     """run(settings, day) does what a run does, with labels that are the locations; locations in `bad` are rejected."""
 
     def run_day(settings, day=DAY, bad=(), listing=None, base=None):
@@ -76,12 +77,10 @@ def run(database):
         run_id = RunStore(database).open_run(day, MODEL, source_id=number)
         refs = list(source.select_new(day, ID))
         good = [Prediction(ref, Output(ref.location, 0.9, objects=FOUND)) for ref in refs if ref.location not in bad]
-        broken = [
-            Broken(ref, Reason.CORRUPT, "", "decode", FileFacts(1, 1.0, "ab")) for ref in refs if ref.location in bad
-        ]
-        Sink(database, ID, "cpu", run_id).commit_chunk(ChunkResult(0, tuple(good), tuple(broken)))
-        with database.write() as connection:
-            connection.execute(text("UPDATE infer_runs SET state = 'done', exit_code = 0, ended_at = started_at"))
+        of_bad = [ref for ref in refs if ref.location in bad]
+        broken = [Broken(ref, Reason.CORRUPT, "", "decode", FileFacts(1, 1.0, "ab")) for ref in of_bad]
+        commit(database, good, broken, run_id)
+        execute("UPDATE infer_runs SET state = 'done', exit_code = 0, ended_at = started_at")
         return [ref.location for ref in refs]
 
     return run_day
@@ -91,14 +90,13 @@ def run(database):
 def test_one_relative_location_below_two_bases_is_two_pictures(database, fill, run, settings):
     for table in ("shots", "scans"):
         fill(table, ("1", "IMG_1.jpg", DAY), ("2", "https://h/2.jpg", DAY))
-    other = SourceSettings(table="scans", location="path", time="taken", time_zone="UTC")
-    assert run(other, base="/lab/scans") == ["IMG_1.jpg", "https://h/2.jpg"]
+    assert run(SCANS, base="/lab/scans") == ["IMG_1.jpg", "https://h/2.jpg"]
     with pytest.raises(
         UnusableIds, match=r"'IMG_1.jpg' below /lab/shots .* below /lab/scans of another source, 'scans'"
     ):
         run(settings, base="/lab/shots")
     assert run(settings, base="/lab/scans") == []
-    assert run(other, base="/moved/scans") == []
+    assert run(SCANS, base="/moved/scans") == []
 
 
 def opened(database, settings, listing=None):
@@ -128,14 +126,13 @@ def snapshot(database):
         return [sorted(map(str, connection.execute(select(table)).all())) for table in tables]
 
 
-@pytest.mark.parametrize("second", [SourceSettings(**SHOTS.model_dump() | {"table": "scans"}), SourceSettings()])
-def test_a_second_source_whose_ids_clash_is_refused_and_shows_no_labels_of_the_first(database, fill, run, second):
+@pytest.mark.parametrize("second", [SCANS, SourceSettings()])
+def test_a_second_source_whose_ids_clash_is_refused_and_sees_no_labels(database, fill, register, run, second):
     """Two projects over one database, or one whose `[source] table` was changed."""
     ids = ("1", "2", "3")
     fill("shots", *((i, f"/shots/{i}.jpg", DAY) for i in ids))
     fill("scans", *((i, f"/scans/{i}.jpg", DAY) for i in ids))
-    with database.write() as connection:
-        connection.execute(insert(images), [{"location": f"/own/{i}.jpg", "added_at": noon_of(DAY)} for i in ids])
+    register(*(f"/own/{i}.jpg" for i in ids))
     run(SHOTS)
     before = snapshot(database)
     assert labels_of(database, second) == ({}, DayCounts(3, 0, 0, 3))
@@ -152,17 +149,15 @@ def test_a_second_source_whose_ids_clash_is_refused_and_shows_no_labels_of_the_f
 def test_sources_whose_ids_differ_share_a_database(database, fill, run):
     fill("shots", ("a", "/shots/a.jpg", DAY))
     fill("scans", ("b", "/scans/b.jpg", DAY))
-    scans = SourceSettings(**SHOTS.model_dump() | {"table": "scans"})
-    assert run(SHOTS) + run(scans) == ["/shots/a.jpg", "/scans/b.jpg"]
-    for settings, location in ((SHOTS, "/shots/a.jpg"), (scans, "/scans/b.jpg")):
+    assert run(SHOTS) + run(SCANS) == ["/shots/a.jpg", "/scans/b.jpg"]
+    for settings, location in ((SHOTS, "/shots/a.jpg"), (SCANS, "/scans/b.jpg")):
         assert run(settings) == []
         assert labels_of(database, settings) == ({location: location}, DayCounts(1, 1, 0, 0))
 
 
-def test_our_own_images_go_on_wherever_they_move_beside_another_source(database, fill, run):
+def test_our_own_images_go_on_wherever_they_move_beside_another_source(database, fill, register, run):
     fill("shots", ("a", "/shots/a.jpg", DAY))
-    with database.write() as connection:
-        connection.execute(insert(images), [{"location": "/own/1.jpg", "added_at": noon_of(DAY)}])
+    register("/own/1.jpg")
     run(SourceSettings())
     run(SHOTS)
     with database.write() as connection:
@@ -199,23 +194,11 @@ def test_an_id_that_was_used_again_is_that_of_the_new_picture(database, fill, ru
     assert number == [len(found), len(found), 1 - len(found)]
 
 
-def test_our_own_table_uses_no_id_again(database, run, execute):
-    with database.write() as connection:
-        rows = [{"location": f"/{i}.jpg", "added_at": noon_of(DAY)} for i in "12"]
-        connection.execute(insert(images), rows)
-    assert run(SourceSettings()) == ["/1.jpg", "/2.jpg"]
-    execute("DELETE FROM infer_images WHERE location = '/2.jpg'")
-    with database.write() as connection:
-        connection.execute(insert(images), [{"location": "/3.jpg", "added_at": noon_of(DAY)}])
-    assert run(SourceSettings()) == ["/3.jpg"]
-    assert labels_of(database, SourceSettings())[0] == {"/1.jpg": "/1.jpg", "/3.jpg": "/3.jpg"}
-
-
 def test_an_edited_query_goes_on(database, fill, run, execute):
     fill("shots", ("1", "/1.jpg", DAY), ("2", "/2.jpg", DAY))
     assert run(QUERY) == ["/1.jpg", "/2.jpg"]
     fill("shots", ("3", "/3.jpg", DAY))
-    edited = SourceSettings(**QUERY.model_dump() | {"query": "SELECT id, path, taken FROM shots WHERE id <> '2'"})
+    edited = QUERY.model_copy(update={"query": "SELECT id, path, taken FROM shots WHERE id <> '2'"})
     assert run(edited) == ["/3.jpg"]
     execute("DELETE FROM shots WHERE id = '1'")
     fill("shots", ("1", "/new.jpg", DAY))  # the former query does not list the former picture either
@@ -228,15 +211,15 @@ def test_an_edited_query_goes_on_where_the_former_one_can_run_no_more(database, 
     fill("shots", ("1", "/old/1.jpg", DAY), ("2", "/old/2.jpg", DAY))
     assert len(run(QUERY)) == 2
     new = {"a column": ("file", "shots"), "the table": ("path", "scans")}[renamed]
-    edited = SourceSettings(**QUERY.model_dump() | {"query": "SELECT id, {} AS path, taken FROM {}".format(*new)})
+    edited = QUERY.model_copy(update={"query": "SELECT id, {} AS path, taken FROM {}".format(*new)})
     execute(
         "ALTER TABLE shots RENAME COLUMN path TO file" if renamed == "a column" else "ALTER TABLE shots RENAME TO scans"
     )
     execute("UPDATE {1} SET {0} = replace({0}, '/old/', '/new/')".format(*new))
     assert run(edited) == ["/new/1.jpg", "/new/2.jpg"]
     assert len(labels_of(database, edited)[0]) == 2
-    with database.write() as connection:  # the id of the former query that is used twice now
-        connection.execute(text("INSERT INTO {1} SELECT id, '/again.jpg', taken FROM {1} WHERE id = '1'".format(*new)))
+    again = "INSERT INTO {1} SELECT id, '/again.jpg', taken FROM {1} WHERE id = '1'"
+    execute(again.format(*new))  # the id of the former query is used twice now
     with pytest.raises(UnusableIds):
         run(edited)
 
@@ -287,21 +270,20 @@ def test_what_was_forgotten_stays_so_when_the_query_is_edited(database, fill, ru
         {"query": "SELECT * FROM shots", "id": "path"},
         {"query": None, "table": "scans"},
     )
-    edited, by_path, other = (SourceSettings(**QUERY.model_dump() | change) for change in changes)
+    edited, by_path, other = (QUERY.model_copy(update=change) for change in changes)
     assert [forgotten_before(one) for one in (QUERY, edited, SHOTS)] == [TUESDAY.start, TUESDAY.start, MONDAY.start]
     assert [forgotten_before(one) for one in (by_path, other, SourceSettings())] == [None, None, None]
 
 
 @pytest.mark.parametrize("second", [SHOTS, SourceSettings()], ids=["a table", "ours"])
-def test_a_run_that_waited_for_its_day_checks_the_ids_again(database, fill, run, second):
+def test_a_run_that_waited_for_its_day_checks_the_ids_again(database, fill, register, run, second):
     """Both are the first of their source, and have found no results."""
     fill("scans", ("1", "/scans/1.jpg", DAY))
     fill("shots", ("1", "/shots/1.jpg", DAY))
-    with database.write() as connection:
-        connection.execute(insert(images), [{"location": "/own/1.jpg", "added_at": noon_of(DAY)}])
+    register("/own/1.jpg")
     waiting = opened(database, second)
     check_ids(database, waiting, DAY, [ID])
-    run(SourceSettings(**SHOTS.model_dump() | {"table": "scans"}))
+    run(SCANS)
     with pytest.raises(UnusableIds, match=r"its result for '/scans/1.jpg' of another source, 'scans'"):
         check_ids_again(database, waiting, DAY, [ID])
 
@@ -346,18 +328,10 @@ def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, ru
         run(settings, TUESDAY)
 
 
-@pytest.mark.parametrize(
-    "location",
-    [
-        "https://host/1.jpg?key=secret",
-        "s3://user:word@bucket/1.jpg",
-        "/A ä 😀.jpg",
-        "/trailing ",
-        "/a\\x00b.jpg",
-        "",
-        None,
-    ],
-)
+SECRETS = ("https://host/1.jpg?key=secret", "s3://user:word@bucket/1.jpg")
+
+
+@pytest.mark.parametrize("location", [*SECRETS, "/A ä 😀.jpg", "/trailing ", "/a\\x00b.jpg", "", None])
 def test_a_location_is_the_same_however_it_is_stored(database, fill, run, location):
     fill("shots", ("1", location, DAY), ("2", "/2.jpg", DAY))
     assert run(SHOTS, bad=[location or ""]) == [location or "", "/2.jpg"]
@@ -388,11 +362,9 @@ def test_bytes_of_file_names_are_compared_too(database, execute, run, kind):
 def test_a_source_in_another_database_is_compared_too(database, tmp_path, run):
     with Database(f"sqlite:///{tmp_path / 'theirs.db'}") as listing:
         with listing.write() as connection:
-            connection.execute(text("CREATE TABLE shots (id TEXT, path TEXT, taken TEXT)"))
-            rows = [("1", "/1.jpg"), ("2", "https://host/2.jpg?key=secret"), ("3", None)]
-            for image_id, path in rows:
-                row = {"id": image_id, "path": path, "at": str(DAY.date)}
-                connection.execute(text("INSERT INTO shots VALUES (:id, :path, :at)"), row)
+            connection.execute(text("CREATE TABLE shots (id TEXT, path TEXT, taken TEXT DEFAULT '2026-11-20')"))
+            rows = "('1', '/1.jpg'), ('2', 'https://host/2.jpg?key=secret'), ('3', NULL)"
+            connection.execute(text(f"INSERT INTO shots (id, path) VALUES {rows}".replace(":", r"\:")))
         assert len(run(SHOTS, listing=listing)) == 3
         assert run(SHOTS, listing=listing) == []
         with listing.write() as connection:

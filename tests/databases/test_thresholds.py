@@ -13,17 +13,15 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.figures.detections import PredictedImage
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds, read_thresholds
 from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.runs import RunStore
 from infer_app.domain import DetectedObject, ImageRef, Output, Prediction
 from tests.conftest import DAY, MODEL, named_server
 from tests.databases import servers
 from tests.databases.test_conformance import COUNT
-from tests.support.results import commit
+from tests.support.results import ODD_TEXTS, commit
 
-# Labels that a database may confuse, or may read otherwise from JSON than they were written.
-ODD_LABELS = ["cat", "Cat", "cat ", " cat", "CAT", "cät", "ca\u0308t", "ß", "ss", "😀", "😁", "it's", 'a"b', "\\",
-              "a=b", "%s", ":a", "{}", "[]", "$.labels", "null", "true", "0", "0.0", "\t", "\u2028", "\x7f", "\x01",
-              "<b>&amp;", "x" * 512]  # fmt: skip
+ODD_LABELS = [*ODD_TEXTS, "x" * 512]
 
 
 def detected(label, score):
@@ -97,14 +95,7 @@ def test_the_views_follow_the_version_in_use_and_thresholds_hold_for_all_version
     assert shown(database) == [("m", "1", "cat", 0.9), ("m", "2", "cat", 0.6)]
     change_thresholds(database, "m", {"cat": 0.7})
     assert shown(database) == [("m", "1", "cat", 0.9)]
-    with database.write() as connection:
-        times = "WHEN '1111111111111111' THEN NULL ELSE '2026-01-02 00:00:00' END"
-        until = "WHEN '1111111111111111' THEN '2026-01-01 00:00:00' ELSE NULL END"
-        if database.dialect.name == "postgresql":
-            times, until = (f"CASE id {one}::timestamp" for one in (times, until))
-        else:
-            times, until = f"CASE id {times}", f"CASE id {until}"
-        connection.execute(text(f"UPDATE infer_models SET in_use_since = {times}, used_until = {until}"))
+    switch_version(database, "m", "2" * 16, {})
     assert shown(database) == [("m", "1", "cat", 0.8)]  # image 2 has none by the version in use
 
 

@@ -23,11 +23,11 @@ from infer_app.database.listing.watched_images import (
 )
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, runs
-from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, FileFacts, ImageFile, Output, Prediction, Reason
+from infer_app.domain import Broken, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import DayHeld
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
+from tests.support.results import commit
 
 ID = MODEL.model_id
 NOON = datetime(2026, 11, 20, 12)
@@ -50,11 +50,11 @@ def run(database, sizes, bad=()):
     good, broken = [], []
     for ref in source.select_new(DAY, ID):
         facts = FileFacts(sizes[ref.location], None, f"{sizes[ref.location]:064}")
-        good.append(Prediction(ref, Output("cat", 0.9), facts))
         if ref.location in bad:
-            good.pop()
             broken.append(Broken(ref, Reason.CORRUPT, "", "decode", facts))
-    Sink(database, ID, "cpu", run_id).commit_chunk(ChunkResult(0, tuple(good), tuple(broken)))
+        else:
+            good.append(Prediction(ref, Output("cat", 0.9), facts))
+    commit(database, good, broken, run_id)
     with database.write() as connection:
         connection.execute(update(runs).values(state="done", exit_code=0, ended_at=runs.c.started_at))
     return sorted([one.ref.location for one in (*good, *broken)])

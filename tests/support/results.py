@@ -14,6 +14,10 @@ from infer_app.recipe import Size
 from tests.conftest import MODEL
 
 PICTURE = Size(640, 480)
+# Ids and labels that a database may confuse, or may read otherwise from JSON than they were written.
+ODD_TEXTS = ["cat", "Cat", "cat ", " cat", "CAT", "cät", "ca\u0308t", "ß", "ss", "😀", "😁", "it's", 'a"b', "\\",
+             "a=b", "%", "%s", ":a", "a' OR '1'='1", "{}", "[]", "$.labels", "null", "true", "0", "00", "0.0", "\t",
+             "\n", "\u2028", "\x7f", "\x01", "<b>&amp;"]  # fmt: skip
 
 
 def predicted(*ids: str, label: str | None = "cat", **output: Any) -> tuple[Prediction, ...]:

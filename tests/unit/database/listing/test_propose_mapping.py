@@ -21,31 +21,26 @@ def proposals(tmp_path):
     return look
 
 
-def rows(table, *values):
-    return [f"INSERT INTO {table} VALUES ({one})" for one in values]
+def table(columns, *rows, name="t"):
+    return [f"CREATE TABLE {name} ({columns})", *(f"INSERT INTO {name} VALUES ({row})" for row in rows)]
 
 
-def test_of_nothing_nothing_is_proposed(proposals):
-    assert proposals() == []
+PHOTOS = "id INTEGER PRIMARY KEY, path TEXT, added TEXT"
 
 
 @pytest.mark.parametrize(
-    ("columns", "row"),
+    "statements",
     [
-        ("id INTEGER PRIMARY KEY, name TEXT, added TEXT", "1, 'no image', '2026-11-20'"),
-        ("path TEXT, added TEXT", "'/a.jpg', '2026-11-20'"),
-        ("id INTEGER PRIMARY KEY, path TEXT, size INTEGER", "1, '/a.jpg', 7"),
-        ("id INTEGER PRIMARY KEY, path TEXT, added TEXT", "1, NULL, '2026-11-20'"),
+        pytest.param([], id="nothing"),
+        pytest.param(table(PHOTOS, "1, 'no image', '2026-11-20'"), id="no location"),
+        pytest.param(table("path TEXT, added TEXT", "'/a.jpg', '2026-11-20'"), id="no id"),
+        pytest.param(table("id INTEGER PRIMARY KEY, path TEXT, size INTEGER", "1, '/a.jpg', 7"), id="no time"),
+        pytest.param(table(PHOTOS, "1, NULL, '2026-11-20'"), id="nothing but nulls"),
+        pytest.param(table(PHOTOS, "1, '/a.jpg', '2026-11-20'", name="infer_photos"), id="our own"),
     ],
-    ids=["no location", "no id", "no time", "nothing but nulls"],
 )
-def test_a_table_that_lacks_something_is_none(proposals, columns, row):
-    assert proposals(f"CREATE TABLE t ({columns})", *rows("t", row)) == []
-
-
-def test_our_own_tables_are_not_proposed(proposals):
-    assert proposals("CREATE TABLE infer_images (id INTEGER PRIMARY KEY, location TEXT, added_at TEXT)",
-                     *rows("infer_images", "1, '/a.jpg', '2026-11-20'")) == []  # fmt: skip
+def test_a_table_that_lacks_something_or_is_ours_is_not_proposed(proposals, statements):
+    assert proposals(*statements) == []
 
 
 @pytest.mark.parametrize(
@@ -60,18 +55,17 @@ def test_our_own_tables_are_not_proposed(proposals):
     ],
 )
 def test_what_is_said_of_a_times_zone(proposals, value, has_zone):
-    create = "CREATE TABLE t (id INTEGER PRIMARY KEY, file TEXT, added)"
-    (found,) = proposals(create, *rows("t", f"1, 'a.jpeg', {value}"))
+    (found,) = proposals(*table("id INTEGER PRIMARY KEY, file TEXT, added", f"1, 'a.jpeg', {value}"))
     assert found.time.has_zone is has_zone
 
 
 def test_arrival_is_taken_before_capture_and_the_column_with_most_images_before_others(proposals):
-    create = 'CREATE TABLE "my photos" (id TEXT PRIMARY KEY, taken TEXT, thumb TEXT, "Path" TEXT, "created at" TEXT)'
+    columns = 'id TEXT PRIMARY KEY, taken TEXT, thumb TEXT, "Path" TEXT, "created at" TEXT'
     values = [
         "'a', '2026-01-01', NULL, '/x/a.png', '2026-11-20'",
         "'b', '2026-01-01', 'none', '/x/y/b.tif', '2026-11-20'",
     ]
-    (found,) = proposals(create, *rows('"my photos"', *values))
+    (found,) = proposals(*table(columns, *values, name='"my photos"'))
     assert (found.location, found.time.name, found.folder) == ("Path", "created at", "/x")
     assert found.index == 'CREATE INDEX "ix_my photos_created at" ON "my photos" ("created at", id);'
 
@@ -82,24 +76,19 @@ def test_arrival_is_taken_before_capture_and_the_column_with_most_images_before_
     ids=["relative", "the root of all", "remote", "dots"],
 )
 def test_no_folder_is_allowed_that_the_locations_do_not_share(proposals, locations):
-    create = "CREATE TABLE t (id INTEGER PRIMARY KEY, path TEXT, added TEXT)"
     values = [f"{number}, '{location}', '2026-11-20'" for number, location in enumerate(locations)]
-    (found,) = proposals(create, *rows("t", *values))
+    (found,) = proposals(*table(PHOTOS, *values))
     assert found.folder is None
 
 
 def test_a_view_that_can_not_be_read_is_passed_over(proposals):
-    found = proposals(
-        "CREATE TABLE t (id INTEGER PRIMARY KEY, path TEXT, added TEXT)",
-        "CREATE VIEW v AS SELECT * FROM gone",
-        *rows("t", "1, '/x/a.jpg', '2026-11-20'"),
-    )
+    found = proposals(*table(PHOTOS, "1, '/x/a.jpg', '2026-11-20'"), "CREATE VIEW v AS SELECT * FROM gone")
     assert [one.table for one in found] == ["t"]
 
 
 def test_values_of_another_type_than_their_column_are_judged_as_they_are(proposals):
-    create = "CREATE TABLE t (id BLOB PRIMARY KEY, path BLOB, thumb TEXT, added DATETIME, size INTEGER)"
+    columns = "id BLOB PRIMARY KEY, path BLOB, thumb TEXT, added DATETIME, size INTEGER"
     values = ["'a', '/x/a.jpg', x'ffd8', 1763600000, 'large'", "7, '/x/b.jpg', x'ffd8', '2026-11-20', 3"]
-    (found,) = proposals(create, *rows("t", *values))
+    (found,) = proposals(*table(columns, *values))
     assert (found.location, found.time.name, found.time.example) == ("path", "added", 1763600000)
     assert found.samples == (("a", "/x/a.jpg", 1763600000), (7, "/x/b.jpg", "2026-11-20"))

@@ -12,22 +12,21 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.read_image import read_image
 from infer_app.settings.sections import SourceSettings
 
-MAX_BYTES = 1 << 20
 COLUMNS = {"untyped": "id", "integer": "id INTEGER", "text": "id TEXT"}
 
 
 @pytest.fixture
 def read(tmp_path):
-    """read(declaration, ids, id): what a worker reads of that id, where each row holds its own id as bytes."""
+    """read(declaration, ids, id): what a worker reads of that id, where each row holds its own id."""
 
-    def read_one(declaration, ids, image_id):
+    def read_one(declaration, ids, image_id, as_stored=str.encode):
         file = tmp_path / "scans.db"
         with sqlite3.connect(file) as connection:
             connection.execute(f"CREATE TABLE scans ({declaration}, picture BLOB, came TEXT)")
-            rows = [(value, repr(value).encode()) for value in ids]
+            rows = [(value, as_stored(repr(value))) for value in ids]
             connection.executemany("INSERT INTO scans VALUES (?, ?, '2026-11-20')", rows)
         reader = RowReader(f"sqlite:///{file}", SourceSettings(table="scans", bytes="picture", time="came"))
-        return read_image(f"{ROW}{image_id}@2026-11-20", ReadLimits((), MAX_BYTES, rows=reader)).data
+        return read_image(f"{ROW}{image_id}@2026-11-20", ReadLimits((), 1 << 20, rows=reader)).data
 
     return read_one
 
@@ -46,14 +45,9 @@ def test_each_id_of_an_untyped_column_is_read_whatever_type_the_first_has(read, 
     assert read("id", ids, image_id) == repr(17 if image_id == "17" else image_id).encode()
 
 
-def test_text_in_a_column_of_pictures_is_no_image_and_has_a_checksum(tmp_path):
+def test_text_in_a_column_of_pictures_is_no_image_and_has_a_checksum(read):
     """As every rejection that was found in the bytes has."""
-    file = tmp_path / "scans.db"
-    with sqlite3.connect(file) as connection:
-        connection.execute("CREATE TABLE scans (id, picture BLOB, came TEXT)")
-        connection.execute("INSERT INTO scans VALUES (1, 'not an image', '2026-11-20')")
-    reader = RowReader(f"sqlite:///{file}", SourceSettings(table="scans", bytes="picture", time="came"))
     with pytest.raises(BadImage) as caught:
-        read_image(f"{ROW}1@2026-11-20", ReadLimits((), MAX_BYTES, rows=reader))
+        read("id", ["a"], "a", as_stored=str)
     assert caught.value.reason is Reason.UNSUPPORTED_FORMAT
-    assert caught.value.facts == FileFacts(size=12, sha256=hashlib.sha256(b"not an image").hexdigest())
+    assert caught.value.facts == FileFacts(size=3, sha256=hashlib.sha256(b"'a'").hexdigest())

@@ -15,68 +15,57 @@ PENDING = replace(DONE, counts=DayCounts(100, 60, 0, 40))
 ELEVEN = DayCounts(100, 89, 11, 0)
 
 
-def judged(facts):
-    found = judge_day(facts)
-    return found.state, found.level, found.exit_code, "; ".join(found.notes)
+def with_run(**changed):
+    return replace(PENDING, runs=[RUN | changed])
 
 
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        (DONE, ("done", "good", 0, "")),
-        (replace(DONE, runs=[]), ("never run", "good", None, "")),
-        (replace(PENDING, runs=[]), ("never run", "attention", None, "40 pending")),
-        (PENDING, ("pending", "attention", 0, "40 pending")),
+        (DONE, "done, good, 0"),
+        (replace(DONE, runs=[]), "never run, good, None"),
+        (replace(PENDING, runs=[]), "never run, attention, None, 40 pending"),
+        (PENDING, "pending, attention, 0, 40 pending"),
         (
-            replace(PENDING, runs=[RUN | {"exit_code": 75}]),
-            ("pending", "attention", 75, "40 pending; the last run ended early: exit code 75"),
+            with_run(exit_code=75),
+            "pending, attention, 75, 40 pending, the last run ended early: exit code 75",
         ),
         (
-            replace(PENDING, runs=[RUN | {"exit_code": 2}]),
-            (
-                "pending",
-                "attention",
-                2,
-                "40 pending; the last run left out rows without an id of their own: exit code 2",
-            ),
+            with_run(exit_code=2),
+            "pending, attention, 2, 40 pending, the last run left out rows without an id of their own: exit code 2",
         ),
         (
-            replace(PENDING, runs=[RUN | {"state": "running", "exit_code": None}], is_running=True),
-            ("running", "attention", None, "40 pending"),
+            replace(with_run(state="running", exit_code=None), is_running=True),
+            "running, attention, None, 40 pending",
         ),
+        (with_run(state="running", exit_code=None), "failed, failed, None, the last run died, 40 pending"),
         (
-            replace(PENDING, runs=[RUN | {"state": "running", "exit_code": None}]),
-            ("failed", "failed", None, "the last run died; 40 pending"),
-        ),
-        (
-            replace(PENDING, runs=[RUN | {"state": "failed", "exit_code": 14}]),
-            ("failed", "failed", 14, "the last run failed: exit code 14; 40 pending"),
+            with_run(state="failed", exit_code=14),
+            "failed, failed, 14, the last run failed: exit code 14, 40 pending",
         ),
         (
             replace(DONE, runs=[NOTHING_NEW | {"state": "failed", "exit_code": 14}, RUN]),
-            ("done", "attention", 14, "the last run failed: exit code 14"),
+            "done, attention, 14, the last run failed: exit code 14",
         ),
         (
-            replace(PENDING, runs=[RUN | {"selected": 0, "exit_code": 3, "error": "8 of 9 failed in the model"}]),
-            ("pending", "attention", 3, "too many rejected or failed: exit code 3; 40 pending"),
+            with_run(selected=0, exit_code=3, error="8 of 9 failed in the model"),
+            "pending, attention, 3, too many rejected or failed: exit code 3, 40 pending",
         ),
         (
             replace(DONE, older=PendingDays(DAY.date, DAY.date, 141)),
-            ("done", "attention", 0, "141 of earlier days pending"),
+            "done, attention, 0, 141 of earlier days pending",
         ),
-        (replace(DONE, problems=["both"]), ("done", "failed", 0, "the counts do not add up")),
-        (
-            replace(DONE, counts=DayCounts(100, 99, 0, 0)),
-            ("done", "failed", 0, "the counts do not add up"),
-        ),
+        (replace(DONE, problems=["both"]), "done, failed, 0, the counts do not add up"),
+        (replace(DONE, counts=DayCounts(100, 99, 0, 0)), "done, failed, 0, the counts do not add up"),
         (
             replace(DONE, counts=DayCounts(2, 2, 0, 0), images_before=[50, 64, 0]),
-            ("done", "attention", 0, "unusual: 2 images, 57 a day before"),
+            "done, attention, 0, unusual: 2 images, 57 a day before",
         ),
     ],
 )
 def test_the_state_of_a_day(facts, expected):
-    assert judged(facts) == expected
+    found = judge_day(facts)
+    assert ", ".join([found.state, found.level, str(found.exit_code), *found.notes]) == expected
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ from infer_app.database.listing.source import Source
 from infer_app.database.queries import source_queries
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
-from infer_app.recipe import Size
+from infer_app.domain import DetectedObject
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, make_users_file
+from tests.support.results import broken, commit, predicted
 
 CAT = DetectedObject("cat", 0, 0.9, 0.0, 0.0, 1.0, 1.0)
 READERS = {
@@ -42,10 +41,8 @@ def database(tmp_path):
 @pytest.fixture
 def write(database):
     def write_result(image_id, model_id="a", bad=False):
-        ref = ImageRef(image_id, f"/{image_id}.jpg")
-        good = (Prediction(ref, Output("cat", 0.9, objects=(CAT, CAT)), FileFacts(picture=Size(8, 8))),)
-        broken = (Broken(ref, Reason.CORRUPT, "", "decode"),)
-        Sink(database, model_id, "v", "r").commit_chunk(ChunkResult(0, *(((), broken) if bad else (good, ()))))
+        good = () if bad else predicted(image_id, objects=(CAT, CAT))
+        commit(database, good, broken(image_id) if bad else (), model_id=model_id)
 
     return write_result
 

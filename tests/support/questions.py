@@ -1,0 +1,80 @@
+"""Every question that brings images and results together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from infer_app.database.figures.detections import read_predicted_images, read_rejected_images, read_together
+from infer_app.database.figures.disagreement import Disagreement
+from infer_app.database.figures.figures import Figures
+from infer_app.database.figures.object_figures import ObjectFigures
+from infer_app.database.listing.source import find_by_id, find_similar
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.arrivals import find_gap
+from infer_app.database.queries.thresholds import count_shown
+from tests.conftest import DAY
+
+
+def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str) -> dict[str, Callable[[], Any]]:
+    """Functions that ask about DAY, by two models of labels and one of objects, which is named `animals`."""
+    day_queries, source = tables.day_queries, tables.source
+    both = tables.database, source
+    figures = Figures(*both, model_id)
+    objects = ObjectFigures(*both, "animals", detector)
+    sides = Disagreement(*both, DAY, model_id, other)
+    week = replace(DAY, start=DAY.before(6).start)
+    return {
+        "new": lambda: list(source.select_new(DAY, model_id)),
+        "new for either": lambda: [new for page in source.select_pages(DAY, model_id, other) for new in page],
+        "day_queries": lambda: [day_queries.count_day(DAY.before(n), model_id) for n in range(6)],
+        "count_new": lambda: [day_queries.count_new(DAY, model_id), day_queries.count_new(DAY, model_id, other)],
+        "count_pending": lambda: day_queries.count_pending(DAY, model_id),
+        "pending between": lambda: day_queries.find_pending_between(DAY, model_id),
+        "older": lambda: day_queries.find_older_pending(DAY, model_id),
+        "older days": lambda: list(day_queries.read_older_pending_days(DAY, model_id)),
+        "pending": lambda: list(day_queries.read_pending(DAY, model_id)),
+        "pending days": lambda: list(day_queries.read_pending_days(week, model_id)),
+        "gap": lambda: find_gap(source, DAY.before(-9)),
+        "problems": lambda: sorted(day_queries.find_problems(DAY, model_id)),
+        "predictions": lambda: [
+            (row["image_id"], row["model_id"], row["location"]) for row in day_queries.read_predictions(DAY)
+        ],
+        "rejections": lambda: [
+            (row["image_id"], row["location"]) for row in day_queries.read_rejections(DAY, model_id)
+        ],
+        "final": lambda: list(day_queries.final_rejections(DAY, model_id)),
+        "images": lambda: day_queries.count_images(week),
+        "labels": lambda: list(figures.count_labels(week).items()),
+        "predicted": lambda: figures.count_predicted(week),
+        "reasons": lambda: list(figures.count_reasons(week).items()),
+        "range": lambda: figures.score_range(DAY),
+        "no range": lambda: figures.score_range(DAY.before(-1)),
+        "scores": lambda: figures.count_scores(DAY, [0, 0.05, 0.1, 1]),
+        "extremes": lambda: [figures.extremes(DAY, 6, highest) for highest in (True, False)],
+        "some rejected": lambda: figures.some_rejected(DAY, "corrupt", 2),
+        "objects": lambda: objects.count_objects(DAY),
+        "labels of objects": lambda: list(objects.count_labels(DAY).items()),
+        "scores of objects": lambda: [objects.score_range(DAY), objects.count_scores(DAY, [0, 0.75, 0.85, 1])],
+        "busiest": lambda: [objects.busiest(DAY, 8), objects.empty(DAY, 8)],
+        "extreme objects": lambda: [objects.extremes(DAY, 8, highest) for highest in (True, False)],
+        "detections": lambda: list(read_predicted_images(*both, week, detector)),
+        "outputs": lambda: [
+            (one.image_id, one.label, one.output.details)
+            for one in read_predicted_images(*both, week, model_id, other, has_objects=False)
+        ],
+        "together": lambda: list(read_together(*both, week, [model_id, other])),
+        "rejected images": lambda: list(read_rejected_images(*both, week, model_id)),
+        "has predicted": lambda: [Figures(*both, one).has_predicted(week) for one in (model_id, "none")],
+        "shown": lambda: count_shown(*both, week, "animals"),
+        "overlap": lambda: sides.overlap(),
+        "confusions": lambda: sides.confusions(2),
+        "surest": lambda: sides.surest(5),
+        "pairs": lambda: sorted((row["image_id"], row["score_a"], row["location"]) for row in sides.pairs()),
+        "by id": lambda: find_by_id(source, "107"),
+        "by day": lambda: find_by_id(source, "107", DAY.before(1)),
+        "similar": lambda: sorted(find_similar(source, "13")),
+        "nearest": lambda: source.nearest_date(DAY.before(-3)),
+        "without time": lambda: source.count_without_time(),
+    }
