@@ -15,11 +15,7 @@ from infer_app.recipe import Recipe
 
 ENDS = {"nothing": lambda raw: raw, "softmax": lambda raw: raw.softmax(-1), "sigmoid": torch.sigmoid}
 LABELS = ("a", "b", "c")
-RIGHT = {
-    "nothing": ("softmax", "sigmoid"),
-    "softmax": ("none",),
-    "sigmoid": ("sigmoid-applied",),
-}
+RIGHT = {"nothing": ("softmax", "sigmoid"), "softmax": ("none",), "sigmoid": ("sigmoid-applied",)}
 
 
 def logits(*shape):
@@ -31,21 +27,20 @@ def of_classifier(raw, activation):
 
 
 def of_detr(raw, activation):
-    rows = torch.cat([raw.reshape(4, 2, -1), torch.full((4, 2, 4), 0.5)], 2)
-    output = OutputSpec("detection", activation, detection=DetectionSpec("detr"))
-    check(output, rows)
+    check_detector("detr", torch.cat([raw.reshape(4, 2, -1), torch.full((4, 2, 4), 0.5)], 2), activation)
 
 
-def check(output, rows):
+def check_detector(head, rows, activation="softmax"):
+    output = OutputSpec("detection", activation, detection=DetectionSpec(head))
     output = complete_detection(output, [tuple(rows.shape[1:])], None)
     check_detection(output, Recipe("stretch", 64), rows.flatten(1), None, None)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize(("check", "shape"), [(of_classifier, (8, 3)), (of_detr, (8, 3))])
-def test_the_flag_is_right_or_refused_with_the_right_one(check, shape, end, activation):
-    raw = ENDS[end](logits(*shape))
+@pytest.mark.parametrize("check", [of_classifier, of_detr])
+def test_the_flag_is_right_or_refused_with_the_right_one(check, end, activation):
+    raw = ENDS[end](logits(8, 3))
     if activation in RIGHT[end]:
         check(raw, activation)
         return
@@ -98,19 +93,16 @@ def test_a_score_that_rounding_has_moved_is_clamped_and_another_is_none(activati
             check_scores(torch.tensor([[0.5, outside]]), activation)
 
 
-@pytest.mark.parametrize("head", ["boxes", "yolo", "yolo5"])
-def test_logits_are_no_scores_of_a_head_without_an_activation(head):
-    shapes = {"boxes": (4, 6), "yolo": (7, 4), "yolo5": (4, 8)}
-    rows = torch.full((2, *shapes[head]), -3.0)
+@pytest.mark.parametrize(("head", "shape"), [("boxes", (4, 6)), ("yolo", (7, 4)), ("yolo5", (4, 8))])
+def test_logits_are_no_scores_of_a_head_without_an_activation(head, shape):
+    rows = torch.full((2, *shape), -3.0)
     if head == "boxes":
         rows[..., 5] = 0
-    output = OutputSpec("detection", detection=DetectionSpec(head))
     with pytest.raises(ModelError, match="gives a score of -3: scores are between 0 and 1") as caught:
-        check(output, rows)
+        check_detector(head, rows)
     assert "a sigmoid missing" in caught.value.hint
 
 
 def test_rows_that_fill_up_may_have_a_score_of_minus_one():
     rows = torch.tensor([[[0.0, 0, 9, 9, 0.5, 0], [0, 0, 0, 0, -1, 0], [0, 0, 0, 0, -7, -1]]])
-    output = OutputSpec("detection", detection=DetectionSpec("boxes"))
-    check(output, rows)
+    check_detector("boxes", rows)

@@ -62,30 +62,22 @@ CUDA_IN_TORCHSCRIPT = "The following operation failed in the TorchScript interpr
 ERRORS = [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError(CPU_MESSAGE), RuntimeError(CUDA_IN_TORCHSCRIPT)]
 
 
-class Device:
-    """Has memory for so many images at a time; remembers the batches that it opened a model for."""
-
-    def __init__(self, room: int, error: Exception = ERRORS[0]) -> None:
-        self.room = room
-        self.error = error
-        self.opened: list[int] = []
-
-    def open_model(self, batch_size: int) -> FixedBatch:
-        self.opened.append(batch_size)
-        return FixedBatch(self.means, Size.square(SIZE), batch_size)
-
-    def means(self, pixels: torch.Tensor) -> torch.Tensor:
-        if len(pixels) > self.room:
-            raise self.error
-        return pixels.float().mean((1, 2))
-
-
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_batch_that_does_not_fit_is_halved_and_stays_so(error):
-    device = Device(room=5, error=error)
-    model = AdaptiveBatch(device.open_model, 16)
-    for num_images, room in ((16, 5), (3, 5), (9, 5), (7, 2)):  # at last, memory becomes scarce
-        device.room = room
+    opened, room = [], 5
+
+    def run(pixels):
+        if len(pixels) > room:
+            raise error
+        return means(pixels)
+
+    def open_model(batch_size):
+        opened.append(batch_size)
+        return FixedBatch(run, Size.square(SIZE), batch_size)
+
+    model = AdaptiveBatch(open_model, 16)
+    for num_images, fits in ((16, 5), (3, 5), (9, 5), (7, 2)):  # at last, memory becomes scarce
+        room = fits
         pixels = random_pixels(num_images)
         torch.testing.assert_close(model(pixels), means(pixels))
-    assert (model.batch_size, device.opened) == (2, [16, 8, 4, 2])
+    assert (model.batch_size, opened) == (2, [16, 8, 4, 2])
