@@ -8,13 +8,13 @@ from functools import partial
 
 import pytest
 
-from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Inbox
+from infer_app.cluster.node_actor import ActorSpec, ExecutorActor
 from infer_app.domain import Chunk
 from infer_app.errors import ModelError, StorageUnavailable
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import TORCHSCRIPT
-from infer_app.models.artifact.bundle import pack
+from infer_app.models.artifact import bundle
 from infer_app.pipeline.executors import RingSpec, open_cpu_pool, open_cuda_pool
 from infer_app.recipe import Size
 from tests.support.networks import built, built_colors
@@ -36,7 +36,7 @@ def artifact(folder):
 
 @pytest.fixture(scope="module")
 def parcel(artifact):
-    return pack(artifact, TORCHSCRIPT)
+    return bundle.pack(artifact, TORCHSCRIPT)
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +85,11 @@ def test_each_call_gets_the_answer_to_its_own_chunk(open_actor, photos, ring_spe
         assert {result.number for result in answer.results} == {7}
 
 
-def test_a_model_that_fails_is_told_and_no_call_waits_for_it(open_actor, parcel, photos, folder):
+def test_a_model_that_can_not_be_opened_is_told_and_no_call_waits_for_it(open_actor, parcel, photos, folder):
     source = next(name for name in parcel.files if name.endswith(".ts"))
     shutil.rmtree(folder / "cache", ignore_errors=True)
     changed = dict(parcel.files) | {source: b"something else"}
-    from infer_app.models.artifact import bundle as module
-
-    actor = open_actor(module.ModelBundle(changed, module._sha256(changed)))
+    actor = open_actor(bundle.ModelBundle(changed, bundle._sha256(changed)))
     with pytest.raises(ModelError, match="changed since it was built"):
         actor.opened()
     with pytest.raises(ModelError):
@@ -100,7 +98,7 @@ def test_a_model_that_fails_is_told_and_no_call_waits_for_it(open_actor, parcel,
 
 def test_a_bundle_of_another_network_is_refused(open_actor, tmp_path):
     """As if the driver had bundled what lies in the folder now."""
-    other = pack(built(tmp_path), TORCHSCRIPT)
+    other = bundle.pack(built(tmp_path), TORCHSCRIPT)
     with pytest.raises(ModelError, match="was changed since this run has opened it: it holds model"):
         open_actor(other).opened()
 
@@ -114,14 +112,3 @@ def test_a_root_that_is_gone_here_is_no_missing_image(open_actor, photos):
             actor.process(Chunk(1, tuple(refs[:2])))
     finally:
         root.with_name("unmounted").rename(root)
-
-
-def test_an_inbox_ends_when_it_is_empty_and_goes_on_when_something_has_come():
-    inbox = Inbox()
-    assert list(inbox) == []
-    for number in (1, 2):
-        inbox.put(Chunk(number, ()))
-    assert inbox.wait()
-    assert [chunk.number for chunk in inbox] == [1, 2]
-    inbox.put(Chunk(3, ()))
-    assert [chunk.number for chunk in inbox] == [3]

@@ -44,6 +44,35 @@ def test_user_and_password_of_an_address_become_a_header(serve):
     assert server.heard[0].headers["Host"] == server.url.removeprefix("http://")
 
 
+def hang_up(connection):
+    read_request(connection)
+
+
+def say_canary(connection):
+    read_request(connection)
+    connection.sendall(b"canary\r\n\r\n")
+
+
+def flood(connection):
+    read_request(connection)
+    while True:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX: " + b"canary" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("make_server", "told"),
+    [
+        pytest.param(lambda: Recorder(500), "the server answered 500", id="error"),
+        pytest.param(lambda: Raw(hang_up), "RemoteDisconnected", id="hangs up"),
+        pytest.param(lambda: Raw(say_canary), "BadStatusLine", id="no HTTP"),
+        pytest.param(lambda: Raw(flood), "LineTooLong", id="without end"),
+        pytest.param(Closed, "Connection refused", id="nobody there"),
+    ],
+)
+def test_what_a_server_does_wrong_is_told_without_its_words(serve, make_server, told):
+    assert problem(f"{serve(make_server()).url}/canary") == told
+
+
 def test_a_redirect_is_not_followed(serve):
     elsewhere = serve(Recorder())
     server = serve(Recorder(302, location=elsewhere.url))
@@ -51,8 +80,8 @@ def test_a_redirect_is_not_followed(serve):
     assert elsewhere.heard == []
 
 
-def test_an_error_of_the_server_is_told(serve):
-    assert problem(serve(Recorder(500)).url) == "the server answered 500"
+def test_a_server_that_speaks_no_tls_is_told(serve):
+    assert "SSL" in problem(serve(Recorder()).url.replace("http:", "https:"))
 
 
 def test_a_silent_server_is_told(serve, monkeypatch):
@@ -62,38 +91,13 @@ def test_a_silent_server_is_told(serve, monkeypatch):
     assert problem(f"https://{server.host}") == "no answer"
 
 
-def test_a_server_that_hangs_up_is_told(serve):
-    assert problem(serve(Raw(read_request)).url) == "RemoteDisconnected"
-
-
-def test_a_server_that_talks_no_http_is_told_without_its_words(serve):
-    def say_canary(connection):
-        read_request(connection)
-        connection.sendall(b"canary\r\n\r\n")
-
-    assert problem(serve(Raw(say_canary)).url) == "BadStatusLine"
-
-
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl: apt-get install openssl")
 def test_a_certificate_that_nobody_trusts_is_refused(serve, tmp_path):
     server = serve(Raw(with_certificate(tmp_path)))
     assert problem(f"https://{server.host}").startswith("its certificate is not trusted: self")
 
 
-def test_a_server_that_speaks_no_tls_or_too_much_is_told(serve):
-    assert "SSL" in problem(serve(Recorder()).url.replace("http:", "https:"))
-
-    def flood(connection):
-        read_request(connection)
-        while True:
-            connection.sendall(b"HTTP/1.1 200 OK\r\nX: " + b"canary" * 100_000)
-
-    assert problem(serve(Raw(flood)).url) == "LineTooLong"
-
-
-def test_nobody_there(serve, monkeypatch):
-    assert problem(f"{serve(Closed()).url}/canary") == "Connection refused"
-
+def test_a_name_that_no_host_has_is_told(monkeypatch):
     def unknown(*_, **__):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

@@ -51,7 +51,7 @@ def test_a_write_waits_for_another_process_that_writes(theirs, file):
             assert values(database) == [1, 2, 3]
 
 
-def test_a_read_only_connection_leaves_a_crashed_database_as_it_is(file):
+def test_a_crashed_database_is_left_as_it_is_by_a_read_only_connection_and_whole_for_the_next_writer(file):
     """Its log holds what the file does not: it is read, and neither is touched."""
     subprocess.run([sys.executable, "-c", CRASH, file], check=True)
     before = files_of(file.parent)
@@ -60,10 +60,6 @@ def test_a_read_only_connection_leaves_a_crashed_database_as_it_is(file):
         assert values(look) == [7]
     after = files_of(file.parent)
     assert (after["some.db"], after["some.db-wal"]) == (before["some.db"], before["some.db-wal"])
-
-
-def test_a_crashed_database_is_whole_for_the_next_writer(file):
-    subprocess.run([sys.executable, "-c", CRASH, file], check=True)
     with Database(f"sqlite:///{file}") as database:
         insert(database, 8)
         assert values(database) == [7, 8]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelError
 from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant, save_manifest
 from infer_app.models.building import openvino_variants
@@ -57,80 +57,61 @@ def measured(artifact):
 
 
 @pytest.fixture
-def _no_measuring(monkeypatch):
-    def refuse(*_):
-        raise AssertionError("nothing has to be measured here")
-
-    monkeypatch.setattr(execution_plan, "run_in_process", refuse)
+def nothing_is_measured(monkeypatch):
+    monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: pytest.fail("nothing has to be measured here"))
 
 
-@pytest.mark.usefixtures("_no_measuring")
-def test_what_was_measured_is_what_runs(artifact, measured):
-    measured(Layout(2, 2, 170.0), Layout(4, 1, 160.0))
-    assert plan_execution(artifact, VariantRequest()) == ExecutionPlan(
-        VariantSelection(OPENVINO_FP32, SLOWER), 2, workers=2, threads=2
-    )
-
-
-@pytest.mark.usefixtures("_no_measuring")
-def test_without_a_measured_layout_every_core_has_a_worker(artifact, measured):
-    measured()
-    assert plan_execution(artifact, VariantRequest()) == ExecutionPlan(
-        VariantSelection(OPENVINO_FP32, SLOWER), 2, workers=CORES, threads=1
-    )
-
-
-@pytest.mark.usefixtures("_no_measuring")
-@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (2, 2), (3, 1), (16, 1)])
-def test_workers_that_are_asked_for_override_the_layout(artifact, measured, workers, threads, caplog):
+@pytest.mark.usefixtures("nothing_is_measured")
+@pytest.mark.parametrize(
+    ("layouts", "asked", "workers", "threads"),
+    [
+        pytest.param([Layout(2, 2, 170.0), Layout(4, 1, 160.0)], 0, 2, 2, id="the fastest that was measured"),
+        pytest.param([], 0, CORES, 1, id="none was measured: a worker for every core"),
+        # as many workers as were measured keep the threads they were measured with
+        pytest.param([Layout(2, 2, 170.0)], 2, 2, 2, id="asked for as measured"),
+        pytest.param([Layout(2, 2, 170.0)], 3, 3, 1, id="asked for otherwise"),
+        pytest.param([Layout(2, 2, 170.0)], 16, 16, 1, id="asked for more than there are cores"),
+    ],
+)
+def test_what_was_measured_is_what_runs_unless_other_workers_are_asked_for(
+    artifact, measured, layouts, asked, workers, threads, caplog
+):
     caplog.set_level("INFO", logger="infer_app")
-    """As many as were measured keep the threads they were measured with."""
-    measured(Layout(2, 2, 170.0))
-    found = plan_execution(artifact, VariantRequest(), workers)
-    assert (found.workers, found.threads) == (workers, threads)
+    measured(*layouts)
+    selected = VariantSelection(OPENVINO_FP32, SLOWER)
+    assert plan_execution(artifact, VariantRequest(), asked) == ExecutionPlan(selected, 2, workers, threads)
     assert (f"{workers} workers on {CORES} cores: more than one a core" in caplog.text) == (workers > CORES)
 
 
-@pytest.mark.usefixtures("_no_measuring")
+@pytest.mark.usefixtures("nothing_is_measured")
 def test_fewer_workers_where_there_is_not_the_memory_for_more(artifact, measured, monkeypatch, caplog):
     measured(Layout(4, 1, 170.0), worker_bytes=300 << 20)
     monkeypatch.setattr("infer_app.machine.usable_memory", lambda: 1000 << 20)
     found = plan_execution(artifact, VariantRequest())
     assert (found.workers, found.threads) == (3, 1)
-    assert [record.getMessage() for record in caplog.records] == [
-        "3 workers instead of 4: there is not enough memory for more"
-    ]
+    assert caplog.messages == ["3 workers instead of 4: there is not enough memory for more"]
     assert plan_execution(artifact, VariantRequest(), 4).workers == 4  # who asks for them knows
 
 
-@pytest.mark.usefixtures("_no_measuring")
+@pytest.mark.usefixtures("nothing_is_measured")
 def test_where_there_is_nothing_to_choose_nothing_is_measured(artifact, tmp_path):
     """A model of one variant, and a variant that is asked for."""
-    only = built(tmp_path / "only", Means())
-    assert plan_execution(only, VariantRequest()) == ExecutionPlan(
-        VariantSelection(TORCHSCRIPT, {}), None, workers=CORES, threads=1
-    )
-    assert plan_execution(artifact, VariantRequest(OPENVINO_FP32)) == ExecutionPlan(
-        VariantSelection(OPENVINO_FP32, {}), None, workers=CORES, threads=1
-    )
+    for model, variant, asked in (
+        (built(tmp_path / "only", Means()), TORCHSCRIPT, VariantRequest()),
+        (artifact, OPENVINO_FP32, VariantRequest(OPENVINO_FP32)),
+    ):
+        assert plan_execution(model, asked) == ExecutionPlan(VariantSelection(variant, {}), None, CORES, 1)
     assert not (artifact.folder / TUNING_FOLDER).exists()
 
 
-@pytest.mark.usefixtures("_no_measuring")
-def test_a_variant_the_model_has_not_is_a_wrong_flag(artifact):
-    with pytest.raises(UsageError, match=f"has no variant '{OPENVINO_INT8}'"):
-        plan_execution(artifact, VariantRequest(OPENVINO_INT8))
-
-
-@pytest.mark.usefixtures("_no_measuring")
+@pytest.mark.usefixtures("nothing_is_measured")
 @pytest.mark.parametrize("meets_bar", [False, True])
 def test_int8_that_is_good_and_not_allowed_is_offered_with_what_it_would_bring(artifact, measured, meets_bar):
     details = {"meets_bar": meets_bar, "is_faster": True, "calibration": {"label_agreement": 0.985}}
     artifact = record_variant(artifact, OPENVINO_INT8, details, {})
     measured(speeds=SPEEDS | {OPENVINO_INT8: Speed(8, 6.0)})
-    offer = Alternative(
-        "--precision int8 (kept 98.5% of the labels where it was compared)", ("model",), 6.0, 11.5, OPENVINO_INT8
-    )
+    told = "--precision int8 (kept 98.5% of the labels where it was compared)"
+    offer = Alternative(told, ("model",), 6.0, 11.5, OPENVINO_INT8)
     assert plan_execution(artifact, VariantRequest()).alternatives == ((offer,) if meets_bar else ())
 
 
