@@ -1,13 +1,15 @@
 """Any history of pictures and networks: whatever was stored says what the named network gives for the bytes named.
 
 A watched folder and a table of the user's share the database of results. Files are replaced, deleted and put back, the
-folder is moved, ids come again for other pictures, another version of the model is put in use, and runs are killed.
+folder is moved, ids come again for other pictures, another version of the model is put in use, runs are killed and the
+server restarts.
 """
 
 import hashlib
 import json
 import os
 import shutil
+import signal
 from collections import defaultdict
 from datetime import date
 
@@ -28,7 +30,9 @@ from tests.faults.project_run import DATE
 from tests.faults.stub import GOOD, answer
 
 NAMES = st.sampled_from(["a.jpg", "b.jpg", "deep/a.jpg", "deep/c.jpg", "d.jpg", "e.jpg"])
-CONTENTS = st.one_of(st.integers(0, 30).map(lambda number: GOOD + str(number).encode()), st.just(b"no photo"))
+CONTENTS = st.one_of(
+    st.integers(0, 30).map(lambda number: GOOD + str(number).encode()), st.just(b""), st.just(b"no photo")
+)
 IDS = st.sampled_from(["1", "2", "3", "shot 1", "shot 2", "shot 3"])  # the first ones are those of infer_images too
 CONFIG = """
 [database]
@@ -54,10 +58,11 @@ NOON = DAY.start.timestamp() + 12 * 3600
 
 
 class Pictures(RuleBasedStateMachine):
-    """`make_night` and `kind` are set by the test."""
+    """`make_night`, `kind` and `server` are set by the test."""
 
     make_night = None
     kind = "sqlite"
+    server = None
 
     @initialize()
     def begin(self):
@@ -127,6 +132,12 @@ class Pictures(RuleBasedStateMachine):
         with Database(self.night.url) as database:
             switch_version(database, "slow", self.versions[number], {})
 
+    @precondition(lambda self: self.server is not None)
+    @rule()
+    def restart_the_server(self):
+        self.server.end(signal.SIGQUIT)
+        self.server.start()
+
     @rule(config=st.sampled_from(["infer.toml", "shots.toml"]), number=st.integers(1, 7), point=st.sampled_from(POINTS))
     def be_killed(self, config, number, point):
         ended = self.run_with(config, number=number, point=point)
@@ -183,6 +194,17 @@ class Pictures(RuleBasedStateMachine):
             assert isinstance(said, Output)
             assert (label, score) == (said.label, said.score), image_id
             assert sha256 in self.held[location], image_id
+
+    @invariant()
+    def every_reason_is_that_of_its_picture_and_no_image_has_two_results(self):
+        if not hasattr(self, "night"):
+            return
+        rejected = self.night.rows("SELECT reason, sha256, location FROM infer_rejections WHERE sha256 IS NOT NULL")
+        for reason, sha256, location in rejected:
+            assert reason == answer(self.contents[sha256])
+            assert sha256 in self.held[location]
+        for (model_id,) in self.night.rows("SELECT id FROM infer_models"):
+            self.night.check(was_killed=self.was_killed, model_id=model_id)
 
     @invariant()
     def what_is_shown_of_an_image_is_of_its_file(self):

@@ -15,6 +15,10 @@ quick, full = (), pytest.mark.full
     "point", [pytest.param(point, marks=quick if point == "before commit" else full) for point in POINTS]
 )
 def test_killed_at_every_transaction_a_day_ends_as_if_it_had_not(night, point):
+    kill_at_every_transaction(night, point)
+
+
+def kill_at_every_transaction(night, point):
     night.add(photos(6))
     number, exit_code = 0, KILLED
     while exit_code == KILLED:

@@ -15,7 +15,6 @@ from tests.faults.proxy import Proxy
 from tests.faults.stub import GOOD
 
 SLOW = [GOOD + f"slow {number}".encode() for number in range(60)]  # two seconds of work for two workers
-TIMES_FULL = 12
 
 
 @pytest.fixture
@@ -25,29 +24,44 @@ def stoppable(server):
     return server
 
 
-@pytest.fixture
-def times(request):
-    return TIMES_FULL if request.config.option.full else 1
-
-
-def stop(server):
-    """PostgreSQL: as `pg_ctl stop -m immediate`; MariaDB has no such thing."""
+@contextmanager
+def stopped(server):
+    """PostgreSQL: as by `pg_ctl stop -m immediate`; MariaDB has no such thing."""
     server.end(signal.SIGQUIT if "postgres" in server.url else signal.SIGKILL)
+    yield
+    server.start()
 
 
-@pytest.mark.always
-@on("postgres")
+@contextmanager
+def frozen(server):
+    main = psutil.Process(server.process.pid)
+    processes = [main, *main.children(recursive=True)]
+    try:
+        for process in processes:
+            process.suspend()
+        yield
+    finally:
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
+each_absence = pytest.mark.parametrize("absence", [pytest.param(stopped, marks=pytest.mark.always), frozen])
+
+
+@on("postgres", "mariadb")
+@each_absence
 @pytest.mark.timeout(600)
-def test_a_server_that_is_stopped_and_started_again_costs_nothing_but_time(night, stoppable, seeded, times):
+def test_a_server_that_is_away_for_a_while_costs_nothing_but_time(night, stoppable, seeded, absence, request):
     night.add(SLOW)
-    for _ in range(times):
+    for _ in range(12 if request.config.option.full else 1):
         night.reset()
-        run = night.start()
+        run = night.start(silence_s=2)
         night.wait_for_results(run, seeded.randint(1, 40))
         time.sleep(seeded.uniform(0, 0.2))
-        stop(stoppable)
-        time.sleep(seeded.uniform(0, 4))
-        stoppable.start()
+        with absence(stoppable):
+            time.sleep(seeded.uniform(2, 6))
+            assert run.poll() is None
         ended = night.wait(run)
         assert ended.exit_code == 0, ended.err
         assert "Traceback" not in ended.err
@@ -55,66 +69,14 @@ def test_a_server_that_is_stopped_and_started_again_costs_nothing_but_time(night
         assert night.results() == night.expected()
 
 
-@on("postgres")
-def test_a_server_that_stays_away_ends_the_run_with_10_and_what_was_committed_is_true(night, stoppable):
-    night.add(SLOW)
-    run = night.start(outage_s=2)
-    night.wait_for_results(run, 8)
-    stop(stoppable)
-    ended = night.wait(run, timeout_s=30)
-    assert (ended.exit_code, ended.answer["exit_code"]) == (10, 10), ended.err
-    assert "Traceback" not in ended.err
-    stoppable.start()
-    night.check()
-    assert set(night.results()) < set(night.expected())
-    night.finish()
-
-
-@pytest.fixture
-def frozen(stoppable):
-    """`with frozen():` no process of the server runs."""
-
-    @contextmanager
-    def freeze():
-        main = psutil.Process(stoppable.process.pid)
-        processes = [main, *main.children(recursive=True)]
-        try:
-            for process in processes:
-                process.suspend()
-            yield
-        finally:
-            for process in processes:
-                with suppress(psutil.NoSuchProcess):
-                    process.resume()
-
-    return freeze
-
-
 @on("postgres", "mariadb")
-def test_a_server_that_freezes_and_goes_on_costs_nothing_but_time(night, kind, frozen):
-    if kind == "sqlite":
-        pytest.skip("it has no server")
-    night.add(SLOW)
-    run = night.start(silence_s=2)
-    night.wait_for_results(run, 8)
-    with frozen():
-        time.sleep(6)
-        assert run.poll() is None
-    ended = night.wait(run)
-    assert ended.exit_code == 0, ended.err
-    night.check(ended)
-    assert night.results() == night.expected()
-
-
-@on("postgres", "mariadb")
-def test_a_server_that_stays_frozen_ends_the_run_with_10(night, kind, frozen):
-    if kind == "sqlite":
-        pytest.skip("it has no server")
+@each_absence
+def test_a_server_that_stays_away_ends_the_run_with_10_and_what_was_committed_is_true(night, stoppable, absence):
     night.configure(make_url(night.url).update_query_dict({"connect_timeout": "2"}).render_as_string(False))
     night.add(SLOW)
     run = night.start(outage_s=2, silence_s=1)
     night.wait_for_results(run, 8)
-    with frozen():
+    with absence(stoppable):
         ended = night.wait(run, timeout_s=30)
     assert (ended.exit_code, ended.answer["exit_code"]) == (10, 10), ended.err
     assert "Traceback" not in ended.err
@@ -128,14 +90,13 @@ def test_sigterm_while_the_server_is_away_ends_the_run_in_time(night, stoppable)
     night.add(SLOW)
     run = night.start()
     night.wait_for_results(run, 8)
-    stop(stoppable)
-    time.sleep(1)
-    os.kill(run.pid, signal.SIGTERM)
-    start = time.monotonic()
-    ended = night.wait(run)
-    assert time.monotonic() - start < 25
+    with stopped(stoppable):
+        time.sleep(1)
+        os.kill(run.pid, signal.SIGTERM)
+        start = time.monotonic()
+        ended = night.wait(run)
+        assert time.monotonic() - start < 25
     assert ended.exit_code == 143, ended.err
-    stoppable.start()
     night.check()
     night.finish()
 
@@ -195,37 +156,6 @@ def test_a_run_whose_row_can_not_be_closed_says_so_in_it(night, kind):
     assert (state, exit_code) == ("failed", 1)
     assert "not done at all" in error
     assert night.results() == night.expected()
-
-
-@on()
-@pytest.mark.timeout(100)
-def test_a_commit_whose_answer_is_lost_is_counted_once(night):
-    """Of a run that dies before it writes its true counts at its end."""
-    night.add(photos(16))  # four chunks of four, in whatever order they end
-    with Proxy(night.url, cut_at=3) as proxy:
-        night.configure(proxy.url)
-        night.run(point="before write", number=7)
-    assert len(night.results()) == 12
-    assert night.rows("SELECT selected FROM infer_runs") == [(12,)]
-
-
-@on()
-@pytest.mark.timeout(600)
-def test_connections_that_are_cut_at_random_cost_nothing_but_time(night, seeded):
-    night.add(SLOW)
-    with Proxy(night.url) as proxy:
-        night.configure(proxy.url)
-        for _ in range(TIMES_FULL):
-            night.reset()
-            run = night.start()
-            night.wait_for_results(run, 1)
-            for _ in range(5):
-                time.sleep(seeded.uniform(0, 0.5))
-                proxy.cut()
-            ended = night.wait(run)
-            assert ended.exit_code == 0, ended.err
-            night.check(ended)
-            assert night.results() == night.expected()
 
 
 @on()

@@ -4,7 +4,6 @@ Each machine is an installation of its own, whose CPU says by a stand-in whether
 refuses and writes as ever; only what the network computes is a stub.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -37,11 +36,6 @@ class Machine(ProjectRun):
 
     def start(self, *more, **faults):
         return super().start(*more, **self.faults, **faults)
-
-    def set_run(self, line):
-        """Put a line into [run] of infer.toml."""
-        config = self.folder / "infer.toml"
-        config.write_text(f"{config.read_text()}{line}\n")
 
     def refused(self, *more, **given):
         """The error of a run that ends with exit code 12."""
@@ -108,24 +102,6 @@ def test_a_machine_without_bf16_does_not_finish_a_day_that_was_begun_in_half(wit
 
 
 @on("postgres")
-def test_a_day_that_was_begun_in_full_is_finished_in_it_on_both_machines(with_bf16, without_bf16):
-    """Whatever is asked for later, by a flag or in infer.toml."""
-    without_bf16.kill_in_the_middle()
-    (begun,) = without_bf16.variants()
-    assert begun in FULL
-    with_bf16.set_run('precision = "half"')
-    assert with_bf16.refused("--wait", "--variant", BF16)["error"].startswith(f"{DATE} of slow was begun in full")
-    for asked in (("--precision", "int8"), ()):
-        ended = with_bf16.run("--wait", "--limit", "5", *asked)
-        assert (ended.exit_code, ended.answer["variant"], ended.answer["predicted"]) == (0, begun, 5), ended.err
-    assert without_bf16.run("--precision", "full").exit_code == 0
-    assert with_bf16.variants() == {begun: len(PHOTOS)}
-    with_bf16.add(PHOTOS[:4], date=NEXT)  # the next day is half
-    assert with_bf16.run(date=NEXT).exit_code == 0
-    assert with_bf16.variants(NEXT) == {BF16: 4}
-
-
-@on("postgres")
 @pytest.mark.parametrize("killed", [False, True], ids=["ends", "killed"])
 def test_of_two_machines_at_once_the_second_continues_in_the_precision_of_the_first(with_bf16, without_bf16, killed):
     """Both others wait for the day before the first has a prediction: what a day is begun in is known to its holder."""
@@ -148,35 +124,4 @@ def test_of_two_machines_at_once_the_second_continues_in_the_precision_of_the_fi
     second, third = map(with_bf16.wait, others)
     assert second.exit_code == 0, second.err
     assert third.exit_code in (0, 12), third.err  # 0: the second was faster, nothing is left
-    assert with_bf16.variants() == {BF16: len(PHOTOS)}
-
-
-@on("sqlite")
-def test_a_photo_that_is_repaired_or_done_again_keeps_the_precision_of_its_day(with_bf16):
-    """Of a day that was done in half; the run itself finds that the file has changed."""
-    broken = with_bf16.photos / "00003.jpg"
-    broken.write_bytes(b"no photo")
-    assert with_bf16.run("--precision", "half").exit_code == 0
-    broken.write_bytes(GOOD + b"as it should be")
-    ended = with_bf16.run("--precision", "full")
-    assert (ended.exit_code, ended.answer["predicted"], ended.answer["variant"]) == (0, 1, BF16), ended.err
-    again = with_bf16.wait(with_bf16.start_command("retry", "--image", "5", "--json"))
-    assert json.loads(again.out)["retried"] == 1
-    assert with_bf16.run("--precision", "int8").answer["predicted"] == 1
-    assert with_bf16.variants() == {BF16: len(PHOTOS)}
-
-
-@on("sqlite")
-def test_a_day_that_is_done_is_no_failure_on_a_machine_that_could_not_have_done_it(with_bf16, without_bf16):
-    assert with_bf16.run("--precision", "half").exit_code == 0
-    ended = without_bf16.run()
-    assert (ended.exit_code, ended.answer["selected"]) == (0, 0), ended.err
-    assert with_bf16.run("--variant", TORCHSCRIPT).exit_code == 0
-
-
-@on("sqlite")
-def test_a_day_that_was_begun_in_half_is_not_finished_in_int8(with_bf16):
-    with_bf16.kill_in_the_middle("--precision", "half")
-    ended = with_bf16.run("--wait", "--precision", "int8")
-    assert (ended.exit_code, ended.answer["variant"], ended.answer["precision"]) == (0, BF16, "half"), ended.err
     assert with_bf16.variants() == {BF16: len(PHOTOS)}

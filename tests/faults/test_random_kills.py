@@ -41,17 +41,3 @@ def test_killed_at_any_moment_a_day_ends_as_if_it_had_not(night, seeded, request
         assert rest <= NUM_PHOTOS - done  # less where a server commits what it was given before its client died
     print(f"{hit} runs were killed between their first result and their last")
     assert hit > number // 3
-
-
-@on()
-@pytest.mark.timeout(1800)
-def test_killed_again_and_again_in_one_night(night, seeded):
-    """Nothing is reset: each run goes on where the last one was killed."""
-    night.add(photos(200, seed=seeded.randrange(10**6)))
-    for _ in range(15):
-        run = night.start()
-        night.wait_for_results(run, len(night.results()) + 1)
-        time.sleep(seeded.uniform(0, 0.2))
-        os.killpg(run.pid, signal.SIGKILL)
-        night.check(night.wait(run))
-    night.finish()

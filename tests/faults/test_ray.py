@@ -1,9 +1,6 @@
 """A cluster of two nodes on one machine and a day in PostgreSQL: actors, a node and the driver are killed meanwhile."""
 
-import os
-import signal
 import threading
-import time
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -99,25 +96,6 @@ def test_a_node_that_is_killed(two_nodes, night, seeded):
 
 
 @pytest.mark.full
-def test_a_driver_that_is_killed_and_started_again(two_nodes, night, seeded):
-    night.add(slow(photos(200, seed=seeded.randrange(10**6))))
-    run = night.start(*on_ray(two_nodes))
-    night.wait_for_results(run, 40)
-    os.killpg(run.pid, signal.SIGKILL)
-    night.wait(run)
-    done = len(night.results())
-    assert 0 < done < 200
-    end = time.monotonic() + 30
-    while two_nodes.actors() and time.monotonic() < end:
-        time.sleep(0.1)
-    assert two_nodes.actors() == []
-    ended = night.run(*on_ray(two_nodes))
-    assert (ended.exit_code, ended.answer["selected"]) == (0, 200 - done), ended.err
-    assert night.results() == night.expected()
-    night.check(ended)
-
-
-@pytest.mark.full
 def test_an_image_whose_actor_dies_each_time_is_found_and_rejected(two_nodes, night, seeded):
     """As the memory monitor of a node would kill it: three times with its chunk, then five times alone."""
     contents = photos(24, seed=seeded.randrange(10**6))
@@ -137,11 +115,3 @@ def test_sqlite_is_refused_where_there_are_two_nodes(two_nodes, night):
     assert ended.exit_code == 2, ended.err
     assert ended.answer["error"].startswith("SQLite together with a Ray cluster of 2 nodes")
     assert night.rows("SELECT count(*) FROM infer_runs") == [(0,)]
-
-
-def test_an_actor_that_fits_no_node_is_refused(two_nodes, night):
-    night.add(photos(3))
-    ended = night.run("--executor", "ray", "--ray-address", two_nodes.address, "--workers", "64")
-    assert ended.exit_code == 2, ended.err
-    assert ended.answer["error"].startswith("no node has room for an actor of 64 CPUs (")
-    assert "1 CPUs, 0 GPUs" in ended.answer["error"]

@@ -9,10 +9,9 @@ from contextlib import closing
 import pytest
 
 from tests.conftest import make_users_file
-from tests.faults.project_run import DATE, photos
+from tests.faults.project_run import DATE
 from tests.faults.stub import GOOD
-
-KILLED = -9
+from tests.faults.test_failpoints import kill_at_every_transaction
 
 
 @pytest.fixture
@@ -21,23 +20,9 @@ def url(tmp_path):
     return f"sqlite:///{tmp_path / 'lab.db'}"
 
 
-def is_wal(night):
-    return night.rows("PRAGMA journal_mode") != [("delete",)]
-
-
 def test_killed_in_every_transaction_a_day_ends_as_if_it_had_not(night):
-    night.add(photos(6))
-    number, exit_code = 0, KILLED
-    while exit_code == KILLED:
-        number += 1
-        night.reset()
-        ended = night.run(point="before commit", number=number)
-        exit_code = ended.exit_code
-        night.check(ended)
-        night.finish()
-    assert exit_code == 0, ended.err
-    assert number > 6  # two for the run's row, one for each chunk, one for the rejections that were held, …
-    assert not is_wal(night)
+    kill_at_every_transaction(night, "before commit")
+    assert night.rows("PRAGMA journal_mode") == [("delete",)]
 
 
 def test_readers_and_a_run_wait_for_each_other(night):
@@ -60,4 +45,4 @@ def test_readers_and_a_run_wait_for_each_other(night):
     assert ended.exit_code == 0, ended.err
     night.check(ended)
     assert night.results() == night.expected()
-    assert not is_wal(night)
+    assert night.rows("PRAGMA journal_mode") == [("delete",)]

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -12,9 +11,7 @@ from torch import nn
 
 from infer_app import machine
 from infer_app.domain import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
-from infer_app.errors import DeviceLost, ModelError, StorageUnavailable
-from infer_app.handlers import cpu_handler
-from infer_app.handlers import loader as loader_module
+from infer_app.errors import DeviceLost
 from infer_app.handlers.cpu_handler import CpuHandler
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import open_cpu_handler
@@ -22,8 +19,6 @@ from infer_app.handlers.predictor import LoadedModel
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.artifact.specs import OutputSpec
-from infer_app.models.runtimes.fixed_batch import FixedBatch
-from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.torchscript import BATCH_SIZE
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
@@ -135,15 +130,6 @@ def test_each_image_gets_what_it_gets_alone_whatever_the_length_of_the_chunk(han
     assert list(process(handler, *reversed(refs)).predictions) == alone[::-1]
 
 
-def test_images_of_16_bits_that_use_12_are_counted(handlers, photos, tmp_path):
-    for name, most in (("dim", 4095), ("bright", 65535)):
-        grey = np.linspace(0, most, 400).astype(np.uint16).reshape(20, 20)
-        Image.fromarray(grey).save(tmp_path / f"{name}.png")
-    refs = [ImageRef(name, str(tmp_path / f"{name}.png")) for name in ("dim", "bright")]
-    result = process(handlers(ChannelMeans), photos["1"], *refs)
-    assert (len(result.predictions), result.num_dim) == (3, 1)
-
-
 @pytest.mark.parametrize("place", range(BATCH_SIZE + 1))
 @pytest.mark.parametrize(
     ("module", "reason", "stage", "detail"),
@@ -217,32 +203,6 @@ def test_the_mark_says_what_is_in_hand_before_each_step(handlers, photos):
     assert heartbeat.held == [*steps[: 3 * BATCH_SIZE], model[0], *steps[3 * BATCH_SIZE :], model[1]]
 
 
-def test_an_image_that_is_not_found_since_its_root_is_gone_is_no_failure_of_an_image(tmp_path, photos):
-    artifact = build(tmp_path, ChannelMeans())
-    outside = process(open_handler(artifact, tmp_path / "unmounted"), photos["0"])
-    assert outcomes(outside) == {"0": (Reason.LOCATION_NOT_ALLOWED, "read")}
-    handler = open_handler(artifact, tmp_path / "unmounted", Path(photos["0"].location).parent)
-    with pytest.raises(StorageUnavailable):
-        process(handler, photos["0"], ImageRef("gone", str(tmp_path / "unmounted" / "a.jpg")))
-
-
-@pytest.mark.parametrize(
-    "error",
-    [MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")],
-)
-def test_no_memory_for_an_image_is_its_own_trouble(handlers, photos, monkeypatch, error):
-    decode, greedy_data = loader_module.decode_image, Path(photos["1"].location).read_bytes()
-
-    def greedy(data, recipe, limits):
-        if data == greedy_data:
-            raise error
-        return decode(data, recipe, limits)
-
-    monkeypatch.setattr(loader_module, "decode_image", greedy)
-    result = process(handlers(ChannelMeans), photos["0"], photos["1"], photos["2"])
-    assert outcomes(result) == {"0": "red", "1": (Reason.OUT_OF_MEMORY, "decode"), "2": "blue"}
-
-
 @dataclass(frozen=True)
 class OpenInGroup:
     """Opens a handler in a process whose control group has a limit, as the files in a folder say."""
@@ -276,16 +236,3 @@ def test_a_picture_that_needs_more_memory_than_is_left_is_rejected_and_ends_no_w
     found = {key: one for result in results for key, one in outcomes(result).items()}
     assert found == {"0": "red", "large": expected, "1": "green", "2": "blue"}
     assert len({result.worker for result in results}) == 1
-
-
-def test_a_worker_whose_model_gives_other_outputs_does_not_open(tmp_path, monkeypatch):
-    """As after an update of a library that computes something else."""
-    artifact = build(tmp_path, ChannelMeans())
-
-    def open_other(*args, **options):
-        model = open_variant(*args, **options)
-        return FixedBatch(lambda pixels: 1.01 * model(pixels), artifact.manifest.recipe.size, BATCH_SIZE)
-
-    monkeypatch.setattr(cpu_handler, "open_variant", open_other)
-    with pytest.raises(ModelError, match="golden check failed"):
-        open_handler(artifact)

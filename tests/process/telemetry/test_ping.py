@@ -20,13 +20,6 @@ def wait(task):
     return task.problem
 
 
-@pytest.mark.parametrize(("exit_code", "last"), [(0, "/uuid"), (3, "/uuid/3"), (143, "/uuid/143")])
-def test_start_then_the_exit_code(server, exit_code, last):
-    ping = Ping(f"{server.url}/uuid")
-    assert wait(ping.end(exit_code, "all of it")) is None
-    assert [(heard.path, heard.body) for heard in server.heard] == [("/uuid/start", ""), (last, "all of it")]
-
-
 @pytest.mark.parametrize(
     ("url", "start"),
     [

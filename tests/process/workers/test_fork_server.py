@@ -63,14 +63,6 @@ def start(tmp_path):
         process.stderr.close()
 
 
-def has_ended(pid):
-    """Or is a zombie: whoever inherits it may take its time to reap it."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 def test_signals_to_the_group_are_heard_by_its_first_process_alone(start):
     """Here by fork server and worker, in the middle of their work: both still answer."""
     script = start(
@@ -107,21 +99,6 @@ def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_beh
     script.wait()
     _, alive = psutil.wait_procs(family, timeout=60)
     assert (alive, list((tmp_path / "temporary").iterdir())) == ([], [])
-
-
-def test_a_server_is_started_once_and_ends_with_its_process(start):
-    script = start(
-        """
-fork_server.start_early()
-server = forkserver._forkserver._forkserver_pid
-fork_server.start_early()
-assert run_in_process(os.getppid) == server
-print(server)
-"""
-    )
-    out, err = script.communicate(timeout=30)
-    assert err == ""
-    wait_until(lambda: has_ended(int(out)))
 
 
 def test_signals_are_let_in_again_whatever_happens():

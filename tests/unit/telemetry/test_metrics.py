@@ -70,30 +70,20 @@ def test_a_failure_keeps_the_time_of_the_last_success_and_nothing_else(exit_code
     }
 
 
-def test_models_of_another_run_stay_as_they_were():
+@pytest.mark.parametrize(
+    ("project", "models"),
+    [
+        pytest.param(PROJECT, [dataclasses.replace(GOOD, model="b")], id="another model"),
+        pytest.param(PROJECT, [], id="an error before the models are known"),
+        pytest.param(Path("/srv/other"), [ModelOutcome("a", 10)], id="another project with a model of this name"),
+    ],
+)
+def test_a_run_leaves_what_others_wrote(project, models):
     earlier = samples(render_metrics({}, PROJECT, [GOOD], 0, 12.5, NOW))
-    other = dataclasses.replace(GOOD, model="b")
-    both = samples(render_metrics(earlier, PROJECT, [other], 0, 1.0, NOW + 60))
-    about_a = {key: value for key, value in earlier.items() if ("model", "a") in key[1]}
-    assert about_a.items() <= both.items()
-    assert both[LAST_SUCCESS, of("b")] == NOW + 60
-
-
-def test_an_error_before_the_models_are_known_keeps_all():
-    earlier = samples(render_metrics({}, PROJECT, [GOOD], 0, 12.5, NOW))
-    later = samples(render_metrics(earlier, PROJECT, [], 2, 0.1, NOW + 60))
-    assert later == earlier | {
-        ("infer_last_run_timestamp_seconds", RUN): NOW + 60,
-        ("infer_last_run_exit_code", RUN): 2,
-        ("infer_last_run_duration_seconds", RUN): 0.1,
-    }
-
-
-def test_projects_may_share_a_file_and_names_of_models():
-    earlier = samples(render_metrics({}, Path("/srv/other"), [GOOD], 0, 12.5, NOW))
-    both = samples(render_metrics(earlier, PROJECT, [ModelOutcome("a", 10)], 10, 1.0, NOW + 60))
-    assert earlier.items() <= both.items()
-    assert both[("infer_model_exit_code", of("a"))] == 10
+    later = samples(render_metrics(earlier, project, models, 10, 1.0, NOW + 60))
+    run = (("project", str(project)),)
+    assert later["infer_last_run_exit_code", run] == 10
+    assert {sample for sample in earlier.items() - later.items() if sample[0][1] != run} == set()
 
 
 def test_a_strange_name_of_a_model_comes_back_as_it_was():

@@ -8,16 +8,6 @@ from infer_app.recipe import Size
 from infer_app.workers.shared_ring import Ring
 
 
-def test_slots_are_taken_and_given_back():
-    with Ring(2, 1, Size.square(4)) as ring:
-        taken = {ring.acquire(), ring.acquire()}
-        assert (taken, ring.num_free) == ({0, 1}, 0)
-        with pytest.raises(IndexError):
-            ring.acquire()
-        ring.release(1)
-        assert (ring.num_free, ring.acquire()) == (1, 1)
-
-
 def test_a_slot_that_is_given_back_twice_is_a_bug():
     with Ring(2, 1, Size.square(4)) as ring:
         slot = ring.acquire()

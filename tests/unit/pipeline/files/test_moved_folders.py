@@ -53,18 +53,42 @@ def moved_from(old, new):
 COPY_WITHOUT_TIMES = partial(shutil.copytree, copy_function=shutil.copyfile)
 
 
+def keep(*numbers):
+    return lambda folder: [file.unlink() for file in folder.iterdir() if int(file.stem) not in numbers]
+
+
+def take_others(folder):
+    """As a camera that begins with the same names each time."""
+    for file in folder.iterdir():
+        file.write_bytes(file.read_bytes()[::-1].replace(b"0", b"x"))
+
+
 @pytest.mark.parametrize(
-    ("copy", "hashed", "is_moved"),
+    ("copy", "hashed", "change", "is_moved"),
     [
-        (shutil.copytree, False, True),
-        (COPY_WITHOUT_TIMES, True, True),
-        (COPY_WITHOUT_TIMES, False, False),  # nothing shows that they are the same pictures
+        pytest.param(shutil.copytree, False, None, True, id="the same times"),
+        pytest.param(COPY_WITHOUT_TIMES, True, None, True, id="the same content"),
+        pytest.param(COPY_WITHOUT_TIMES, False, None, False, id="nothing shows that they are the same"),
+        pytest.param(shutil.copytree, True, keep(7, 8, 9), True, id="the first were deleted before"),
+        pytest.param(shutil.copytree, True, keep(*range(6)), True, id="the last were deleted before"),
+        pytest.param(COPY_WITHOUT_TIMES, True, take_others, False, id="other photos"),
     ],
 )
-def test_photos_are_the_same_by_their_times_or_their_content(database, tmp_path, copy, hashed, is_moved):
+def test_a_folder_was_moved_if_what_is_left_of_it_is_the_same(
+    database, tmp_path, copy, hashed, change, is_moved, monkeypatch
+):
+    monkeypatch.setattr(moved_folders, "NUM_COMPARED", 4)
     old = known_folder(database, tmp_path / "old", hashed)
     new = copy(old, tmp_path / "project/photos")
+    if change:
+        change(new)
     assert moved(database, tmp_path / "project", "photos") == (moved_from(old, new) if is_moved else [])
+
+
+def test_a_folder_is_not_moved_with_one_photo_that_was_copied_from_it(database, tmp_path):
+    old = known_folder(database, tmp_path / "old")
+    keep(3)(shutil.copytree(old, tmp_path / "project/photos"))
+    assert moved(database, tmp_path / "project", "photos") == []
 
 
 def test_a_part_of_a_known_folder_was_moved_though_most_older_photos_are_gone_and_most_of_the_others_are_new(
@@ -72,37 +96,10 @@ def test_a_part_of_a_known_folder_was_moved_though_most_older_photos_are_gone_an
 ):
     old = known_folder(database, tmp_path / "old/2026")
     new = shutil.copytree(tmp_path / "old", tmp_path / "project/photos")
-    for number in range(4):
-        (new / f"2026/{number}.bmp").unlink()
+    keep(*range(4, NUM_PHOTOS))(new / "2026")
     for number in range(100):
         (new / f"new{number}.bmp").write_bytes(b"%09d" % number)
     assert moved(database, tmp_path / "project", "photos") == moved_from(old.parent, new)
-
-
-@pytest.mark.parametrize("deleted", [range(7), range(6, 10)], ids=["the first", "the last"])
-def test_a_folder_was_moved_though_many_of_its_photos_were_deleted_before(database, tmp_path, deleted, monkeypatch):
-    monkeypatch.setattr(moved_folders, "NUM_COMPARED", 4)
-    old = known_folder(database, tmp_path / "old")
-    new = shutil.copytree(old, tmp_path / "project/photos")
-    for number in deleted:
-        (new / f"{number}.bmp").unlink()
-    assert moved(database, tmp_path / "project", "photos") == moved_from(old, new)
-
-
-def test_a_camera_that_begins_with_the_same_names_each_time_has_not_moved_its_folder(database, tmp_path):
-    old = known_folder(database, tmp_path / "session1")
-    new = COPY_WITHOUT_TIMES(old, tmp_path / "project/session2")
-    for file in new.iterdir():
-        file.write_bytes(file.read_bytes()[::-1].replace(b"0", b"x"))
-    assert moved(database, tmp_path / "project", "session2") == []
-
-
-def test_a_folder_is_not_moved_with_one_photo_that_was_copied_from_it(database, tmp_path):
-    old = known_folder(database, tmp_path / "old")
-    new = tmp_path / "project/photos"
-    new.mkdir(parents=True)
-    shutil.copy2(old / "3.bmp", new)
-    assert moved(database, tmp_path / "project", "photos") == []
 
 
 @pytest.mark.parametrize("watched", [["photos", "backup"], ["backup", "photos"]])
