@@ -117,6 +117,8 @@ def test_an_unknown_name_lists_those_that_exist_or_tells_how_to_build_one(tmp_pa
     with pytest.raises(ModelError, match="has none yet") as caught:
         find_artifact(tmp_path / "models", "pets")
     assert "infer model build" in caught.value.hint
+    with pytest.raises(ModelError, match=r"manifest\.json: No such file"):
+        open_artifact(tmp_path)
     built(tmp_path, name="pets")
     with pytest.raises(ModelError, match="there are pets") as caught:
         find_artifact(tmp_path / "models", "pest")

@@ -5,8 +5,10 @@ import warnings
 import pytest
 import torch
 
+from infer_app.cli.model.variant_tables import show_decoding, show_variants
 from infer_app.errors import UsageError
 from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.build_model import build_model
@@ -123,18 +125,24 @@ def test_a_variant_is_judged_by_the_objects_that_it_keeps(artifact):
     assert said == []
 
 
-def test_images_without_an_object_tell_nothing_so_no_run_takes_the_variant(artifact):
+def test_images_without_an_object_tell_nothing_so_no_run_takes_the_variant(artifact, capsys):
     said = []
     parity = judged(artifact, BLACK)
     assert describe_kept(artifact.manifest, parity) == "no objects were found"
-    assert judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)["meets_bar"] is False
-    assert "no object was found on 3 images" in said[0]
+    details = judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)
+    assert (details["meets_bar"], "no object was found on 3 images" in said[0]) == (False, True)
+    show_variants(record_variant(artifact, OPENVINO_INT8, details | {"parity": parity.to_json()}, {}).manifest)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "cpu-openvino-int8 was judged on images without an object: no run takes it by itself" in shown
 
 
-def test_what_decoding_changes_is_told_in_objects(artifact):
+def test_what_decoding_changes_is_told_in_objects(artifact, capsys):
     predict = open_variant(artifact, TORCHSCRIPT)
     parity = decoding_agreement(predict, artifact.manifest.recipe, [jpeg(400, 300)], 4, artifact)
     assert (parity.num_objects > 0, parity.object_agreement) == (True, 1.0)
-    assert f"100.0% of {parity.num_objects} objects" in describe_agreement(parity, "detection")
+    told = describe_agreement(parity, "detection")
+    assert f"100.0% of {parity.num_objects} objects" in told
+    show_decoding(record_variant(artifact, TORCHSCRIPT, {"scaled": parity.to_json()}, {}).manifest)
+    assert capsys.readouterr().out.strip() == told
     none = Parity(1, 1.0, None, 0.0, 0.0, num_objects=0)
     assert "no object was found" in describe_agreement(none, "detection")

@@ -68,6 +68,13 @@ def test_what_no_flag_decides_is_refused():
         model_api_facts({"mean_values": "1 2"})
 
 
+def test_a_flag_that_the_network_can_not_run_with_is_refused():
+    facts = SourceFacts({"size": Fact(64, "input of 64 x 64", is_fixed=True)})
+    with pytest.raises(UsageError, match=r"--size 32 contradicts the file: size 64 \(input of 64 x 64\)"):
+        facts.taken({"size": 32})
+    assert facts.taken({"size": 64}) == {}
+
+
 def test_a_file_that_contradicts_itself_is_refused():
     shape, imgsz = Fact(64, "input of 64 x 64", is_fixed=True), Fact(96, "metadata_props imgsz")
     with pytest.raises(UsageError, match="contradicts itself"):
