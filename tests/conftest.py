@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from datetime import date, datetime
 from pathlib import Path
 
@@ -224,6 +224,21 @@ def make_users_file(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE their_own (x)")
         connection.commit()
+
+
+NewDatabase = Callable[[str], AbstractContextManager[str]]
+
+
+@pytest.fixture(scope="session")
+def new_database(private_server: PrivateServer, tmp_path_factory: pytest.TempPathFactory) -> NewDatabase:
+    """new_database(kind) is a context: the URL of one that holds nothing, as long as its `with` lasts."""
+
+    def create(kind: str) -> AbstractContextManager[str]:
+        if kind == "sqlite":
+            return nullcontext(f"sqlite:///{tmp_path_factory.mktemp('database') / 'infer.db'}")
+        return servers.new_database(named_server(kind) or private_server(kind).url)
+
+    return create
 
 
 @pytest.fixture

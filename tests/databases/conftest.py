@@ -13,7 +13,6 @@ from sqlalchemy import create_engine, make_url
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import upgrade
-from tests.databases import servers
 from tests.faults.conftest import NUM_PHOTOS, Hit, a_day, models, seeded, uninterrupted  # noqa: F401
 from tests.integration.conftest import built_models  # noqa: F401
 
@@ -139,13 +138,7 @@ def project(make_server_project):
 
 
 @pytest.fixture
-def new_url(private_server, tmp_path):
-    """new_url("postgres", "name") is that of a new, empty database; the name is of a SQLite file."""
+def new_url(new_database):
+    """new_url("postgres") is that of a new, empty database."""
     with ExitStack() as stack:
-
-        def create(kind, name):
-            if kind == "sqlite":
-                return f"sqlite:///{tmp_path / name}.db"
-            return stack.enter_context(servers.new_database(private_server(kind).url))
-
-        yield create
+        yield lambda kind: stack.enter_context(new_database(kind))

@@ -58,8 +58,7 @@ def kinds(request):
 def day(kinds, new_url, tmp_path, monkeypatch, models):
     """A day of photos in a table `shots` of the one database, and our tables in the other."""
     project = ForeignProject(tmp_path / "project")
-    (tmp_path / "theirs").mkdir()
-    project.source_url, project.url = new_url(kinds[0], "theirs/lab"), new_url(kinds[1], "ours")
+    project.source_url, project.url = new_url(kinds[0]), new_url(kinds[1])
     project.use_models(models)
     project.init()
     project.add_photos(NUM_PHOTOS)  # into a SQLite file that no test looks at again
@@ -136,6 +135,15 @@ def test_a_run_that_was_killed_is_finished_by_the_next(day):
     done = day.kill_in_the_middle()
     assert day.run()["selected"] == NUM_PHOTOS - done
     assert len(day.results()) == NUM_PHOTOS
+    day.check_books()
+
+
+@pytest.mark.parametrize("kinds", PAIRS[::2], indirect=True)
+def test_images_in_a_column_are_read_where_they_are_listed(day, monkeypatch):
+    monkeypatch.setenv("INFER_SOURCE__BYTES", "data")
+    assert day.run()["day"] == ALL_DONE
+    ((location,),) = day.rows("SELECT location FROM infer_rejections")
+    assert location.startswith("row:shot 007@2026-11-20 ")
     day.check_books()
 
 

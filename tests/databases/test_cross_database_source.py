@@ -43,12 +43,12 @@ def kinds(request):
 
 @pytest.fixture
 def source_url(kinds, new_url):
-    return new_url(kinds[0], "theirs")
+    return new_url(kinds[0])
 
 
 @pytest.fixture
 def results(kinds, new_url):
-    with Database(new_url(kinds[1], "ours")) as database:
+    with Database(new_url(kinds[1])) as database:
         upgrade(database)
         yield database
 

@@ -17,19 +17,18 @@ from infer_app.database.audits.row_audit import audit_rows
 from infer_app.database.engine.connect import Database
 from infer_app.database.forgettable_results import ForgettableCounts
 from infer_app.database.listing.image_registry import add_images, register
-from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
 from infer_app.database.listing.source import find_similar
 from infer_app.database.listing.watched_images import mark_missing
 from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.late_days import find_late_days
 from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.schema import images, objects, predictions, rejections, runs
+from infer_app.database.results.schema import images, objects, predictions, rejections
 from infer_app.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import DayHeld, StorageUnavailable, UsageError
 from infer_app.run_report import DayCounts
 from infer_app.settings.load import load_settings
 from tests.conftest import DAY, MODEL
-from tests.support.results import commit
+from tests.support.results import run_day
 
 ID, OTHER = MODEL.model_id, "f" * 16
 DAYS = [DAY.before(2), DAY.before(1), DAY]
@@ -80,20 +79,15 @@ def loaded(tmp_path, database, url, monkeypatch, listing, execute, kind):
 def run(loaded, day, model_id=ID):
     """What a run does; returns the ids that it selected."""
     with open_project_database(loaded) as project:
-        database, source = project.database, project.source
-        number = record_source(database, SourceIdentity.of(source, database))
         model = replace(MODEL, model_id=model_id, may_be_put_in_use=True)
-        run_id = project.run_store.open_run(day, model, source_id=number)
-        refs = list(source.select_new(day, model_id))
-        facts, found = FileFacts(7, 1.0, "ab" * 32), (DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)
-        broken = [Broken(ref, Reason.CORRUPT, "", "decode", facts) for ref in refs if ref.location.endswith("2.jpg")]
-        rest = [ref for ref in refs if not ref.location.endswith("2.jpg")]
-        good = [Prediction(ref, Output("cat", 0.9, objects=found), facts) for ref in rest]
-        commit(database, good, broken, run_id, model_id)
-        with database.write() as connection:
-            ended = {"state": "done", "exit_code": 0, "ended_at": runs.c.started_at}
-            connection.execute(update(runs).where(runs.c.id == run_id).values(ended))
-        return [ref.image_id for ref in refs]
+        return [ref.image_id for ref in run_day(project.database, project.source, day, found_in, model)]
+
+
+def found_in(ref):
+    facts = FileFacts(7, 1.0, "ab" * 32)
+    if ref.location.endswith("2.jpg"):
+        return Broken(ref, Reason.CORRUPT, "", "decode", facts)
+    return Prediction(ref, Output("cat", 0.9, objects=(DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)), facts)
 
 
 def counts(loaded, model_id=ID):

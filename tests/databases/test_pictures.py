@@ -25,7 +25,6 @@ from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.image_history import read_history
 from infer_app.database.queries.late_days import find_late_days
 from infer_app.database.queries.thresholds import count_shown
-from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, objects, predictions, rejections
 from infer_app.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import UnusableIds
@@ -34,7 +33,7 @@ from infer_app.images.read.read_image import read_image
 from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
-from tests.support.results import commit
+from tests.support.results import run_day
 
 ID = MODEL.model_id
 MONDAY, TUESDAY = DAY.before(4), DAY.before(3)
@@ -66,24 +65,22 @@ def noon_of(day):
 
 
 @pytest.fixture
-def run(database, execute):
+def run(database):
     """run(settings, day) does what a run does, with labels that are the locations; locations in `bad` are rejected."""
 
-    def run_day(settings, day=DAY, bad=(), listing=None, base=None):
+    def run_settings(settings, day=DAY, bad=(), listing=None, base=None):
         source = opened(database, settings, listing)
         source.base = base
         check_ids(database, source, day, [ID])
-        number = record_source(database, SourceIdentity.of(source, database), base)
-        run_id = RunStore(database).open_run(day, MODEL, source_id=number)
-        refs = list(source.select_new(day, ID))
-        good = [Prediction(ref, Output(ref.location, 0.9, objects=FOUND)) for ref in refs if ref.location not in bad]
-        of_bad = [ref for ref in refs if ref.location in bad]
-        broken = [Broken(ref, Reason.CORRUPT, "", "decode", FileFacts(1, 1.0, "ab")) for ref in of_bad]
-        commit(database, good, broken, run_id)
-        execute("UPDATE infer_runs SET state = 'done', exit_code = 0, ended_at = started_at")
-        return [ref.location for ref in refs]
 
-    return run_day
+        def answer(ref):
+            if ref.location in bad:
+                return Broken(ref, Reason.CORRUPT, "", "decode", FileFacts(1, 1.0, "ab"))
+            return Prediction(ref, Output(ref.location, 0.9, objects=FOUND))
+
+        return [ref.location for ref in run_day(database, source, day, answer, base=base)]
+
+    return run_settings
 
 
 @pytest.mark.parametrize("settings", [SHOTS, QUERY], ids=["table", "query"])

@@ -4,7 +4,6 @@
 """
 
 import json
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,8 +27,7 @@ from infer_app.database.results.schema import VIEWS, images, objects, prediction
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
-from tests.conftest import DAY, MODEL, named_server
-from tests.databases import servers
+from tests.conftest import DAY, MODEL
 
 NUM_IMAGES = 100_000
 RESULTS = {predictions.name, rejections.name, objects.name}
@@ -41,14 +39,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", params=["analyzed", pytest.param("as they were filled", marks=pytest.mark.always)])
-def filled_url(request, kind, private_server, tmp_path_factory):
+def filled_url(request, kind, new_database):
     """The URL of a database that every test finds alike: what one writes, no other one counts."""
-    with ExitStack() as stack:
-        file = tmp_path_factory.mktemp("filled") / "infer.db"
-        if kind == "sqlite":
-            url = f"sqlite:///{file}"
-        else:
-            url = stack.enter_context(servers.new_database(named_server(kind) or private_server(kind).url))
+    with new_database(kind) as url:
         with Database(url) as database:
             upgrade(database)
             fill(database)

@@ -3,7 +3,6 @@
 import json
 import random
 import struct
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,8 +15,7 @@ from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.runs import RunStore
 from infer_app.domain import DetectedObject, ImageRef, Output, Prediction
-from tests.conftest import DAY, MODEL, named_server
-from tests.databases import servers
+from tests.conftest import DAY, MODEL
 from tests.databases.test_conformance import COUNT
 from tests.support.results import ODD_TEXTS, commit
 
@@ -44,18 +42,6 @@ def used(database, *names, model_id=MODEL.model_id):
     """The model is in use by these names."""
     for name in names:
         RunStore(database).open_run(DAY, replace(MODEL, name=name, model_id=model_id))
-
-
-@contextmanager
-def new_database(kind, private_server, tmp_path_factory):
-    """A database for all tests of a module."""
-    with ExitStack() as stack:
-        url = f"sqlite:///{tmp_path_factory.mktemp('thresholds') / 'infer.db'}"
-        if kind != "sqlite":
-            url = stack.enter_context(servers.new_database(named_server(kind) or private_server(kind).url))
-        database = stack.enter_context(Database(url))
-        upgrade(database)
-        yield database
 
 
 def shown(database, view="infer_shown_objects", columns="model, image_id, label, score"):
@@ -129,9 +115,10 @@ def test_a_label_is_hidden_alone_whatever_it_looks_like(odd, hidden):
 
 
 @pytest.fixture(scope="module")
-def odd(kind, private_server, tmp_path_factory):
+def odd(kind, new_database):
     """A database with an object and a label of each odd label, score 0.5."""
-    with new_database(kind, private_server, tmp_path_factory) as database:
+    with new_database(kind) as url, Database(url) as database:
+        upgrade(database)
         used(database, "m")
         objects = of_objects("1", *(detected(label, 0.5) for label in ODD_LABELS))
         commit(database, [objects, of_labels("2", *((label, 0.5) for label in ODD_LABELS))])
@@ -139,7 +126,7 @@ def odd(kind, private_server, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def random_rows(kind, private_server, tmp_path_factory):
+def random_rows(kind, new_database):
     """A database with objects and labels whose scores are as a network gives them, in 32 bits; and the images."""
     chance = random.Random(20)
     labels = ODD_LABELS[:6]
@@ -149,7 +136,8 @@ def random_rows(kind, private_server, tmp_path_factory):
             ((chance.choice(labels), score(chance)) for _ in range(chance.randrange(6))), key=lambda one: -one[1]
         )
 
-    with new_database(kind, private_server, tmp_path_factory) as database:
+    with new_database(kind) as url, Database(url) as database:
+        upgrade(database)
         used(database, "m")
         rows = {str(number): some() for number in range(COUNT)}
         objects = [of_objects(image_id, *(detected(*one) for one in found)) for image_id, found in rows.items()]

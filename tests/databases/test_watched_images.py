@@ -3,7 +3,7 @@
 from datetime import datetime
 
 import pytest
-from sqlalchemy import event, insert, select, text, update
+from sqlalchemy import event, insert, select, text
 
 from infer_app.database.listing.image_registry import DatedImage, add_objects, register
 from infer_app.database.listing.recorded_sources import (
@@ -22,12 +22,12 @@ from infer_app.database.listing.watched_images import (
     mark_missing,
 )
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import images, runs
+from infer_app.database.results.schema import images
 from infer_app.domain import Broken, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import DayHeld
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
-from tests.support.results import commit
+from tests.support.results import run_day
 
 ID = MODEL.model_id
 NOON = datetime(2026, 11, 20, 12)
@@ -45,19 +45,14 @@ def walk(database, files, hash_files=None):
 
 def run(database, sizes, bad=()):
     """Predict what is new of the day, or reject it; the files have these sizes, and checksums that tell these."""
-    source = Source(database, SourceSettings())
-    run_id = RunStore(database).open_run(DAY, MODEL)
-    good, broken = [], []
-    for ref in source.select_new(DAY, ID):
+
+    def answer(ref):
         facts = FileFacts(sizes[ref.location], None, f"{sizes[ref.location]:064}")
         if ref.location in bad:
-            broken.append(Broken(ref, Reason.CORRUPT, "", "decode", facts))
-        else:
-            good.append(Prediction(ref, Output("cat", 0.9), facts))
-    commit(database, good, broken, run_id)
-    with database.write() as connection:
-        connection.execute(update(runs).values(state="done", exit_code=0, ended_at=runs.c.started_at))
-    return sorted([one.ref.location for one in (*good, *broken)])
+            return Broken(ref, Reason.CORRUPT, "", "decode", facts)
+        return Prediction(ref, Output("cat", 0.9), facts)
+
+    return sorted(ref.location for ref in run_day(database, Source(database, SourceSettings()), DAY, answer))
 
 
 def queued(database):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, select, update
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
+from infer_app.database.listing.source import Source
+from infer_app.database.results.runs import RunModel, RunStore
+from infer_app.database.results.schema import runs
 from infer_app.database.results.sink import Sink
+from infer_app.day import Day
 from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.recipe import Size
 from tests.conftest import MODEL
@@ -49,3 +54,25 @@ def stored(database: Database, table: Table, *names: str) -> dict[str, tuple[Any
     columns = [table.c[name] for name in names]
     with database.read() as connection:
         return {row.image_id: tuple(row)[1:] for row in connection.execute(select(table.c.image_id, *columns))}
+
+
+def run_day(
+    database: Database,
+    source: Source,
+    day: Day,
+    answer: Callable[[ImageRef], Prediction | Broken],
+    model: RunModel = MODEL,
+    base: str | None = None,
+) -> list[ImageRef]:
+    """Do what a run does with the new images of a day, which are returned; `answer` is called for each."""
+    number = record_source(database, SourceIdentity.of(source, database), base)
+    run_id = RunStore(database).open_run(day, model, source_id=number)
+    refs = list(source.select_new(day, model.model_id))
+    results = [answer(ref) for ref in refs]
+    good = [one for one in results if isinstance(one, Prediction)]
+    bad = [one for one in results if isinstance(one, Broken)]
+    commit(database, good, bad, run_id, model.model_id)
+    ended = {"state": "done", "exit_code": 0, "ended_at": runs.c.started_at}
+    with database.write() as connection:
+        connection.execute(update(runs).where(runs.c.id == run_id).values(ended))
+    return refs
