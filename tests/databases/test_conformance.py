@@ -333,10 +333,11 @@ def test_of_a_chunk_with_one_row_that_is_refused_only_that_is_rejected(database,
     refuse(execute, kind, table, "NEW.label = 'refused'")
     ids = [str(number) for number in range(COUNT)]
     bad = predicted("bad", label="refused", objects=(DetectedObject("refused", 0, 0.9, 0, 0, 1, 1),))
-    written = commit(database, [*predicted(*ids), *bad])
-    assert (len(written.predictions), [one.reason for one in written.broken]) == (COUNT, [Reason.WRITE_ERROR])
+    written = commit(database, [*predicted(*ids), *bad], broken("no image"))
+    assert len(written.predictions) == COUNT
     assert stored(database, predictions).keys() == set(ids)
     assert stored(database, objects) == {}
+    assert stored(database, rejections, "reason") == {"bad": ("write_error",), "no image": ("corrupt",)}
     assert "not this one" in stored(database, rejections, "detail")["bad"][0]
 
 
