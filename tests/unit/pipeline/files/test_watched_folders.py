@@ -48,34 +48,23 @@ def date(file_time, taken=None, day="exif"):
 
 
 @pytest.mark.parametrize(
-    ("file_time", "taken", "day", "expected"),
+    ("file_time", "taken", "day", "expected", "is_told"),
     [
-        (NOW - HOUR, NOW - 30 * DAY, "exif", NOW - 30 * DAY),
-        (NOW - HOUR, NOW - 30 * DAY, "file", NOW - HOUR),
-        (NOW - HOUR, None, "exif", NOW - HOUR),
+        (NOW - HOUR, NOW - 30 * DAY, "exif", NOW - 30 * DAY, False),
+        (NOW - HOUR, NOW - 30 * DAY, "file", NOW - HOUR, False),
+        (NOW - HOUR, None, "exif", NOW - HOUR, False),
+        (NOW - HOUR, LONG_AGO, "exif", NOW - HOUR, True),  # the camera's clock was never set: the file's date
+        (NOW - HOUR, NOW + 40 * DAY, "exif", NOW - HOUR, True),
+        (LONG_AGO, None, "exif", LONG_AGO, True),  # nothing better is known
+        (datetime(1960, 1, 1, tzinfo=UTC), None, "exif", datetime(1970, 1, 1, tzinfo=UTC), True),
     ],
 )
-def test_a_photo_is_of_the_day_that_the_setting_takes(file_time, taken, day, expected):
+def test_a_photo_is_of_the_day_that_the_setting_takes_and_a_time_that_can_not_be_right_is_told(
+    file_time, taken, day, expected, is_told
+):
     dated, told = date(file_time, taken, day)
     assert dated.added_at == expected.replace(tzinfo=None)
-    assert told == []
-
-
-@pytest.mark.parametrize(
-    ("file_time", "taken", "expected"),
-    [
-        (NOW - HOUR, LONG_AGO, NOW - HOUR),  # the camera's clock was never set: the file's date
-        (NOW - HOUR, NOW + 40 * DAY, NOW - HOUR),
-        (LONG_AGO, None, LONG_AGO),  # nothing better is known
-        (datetime(1960, 1, 1, tzinfo=UTC), None, datetime(1970, 1, 1, tzinfo=UTC)),
-    ],
-)
-def test_a_time_that_can_not_be_right_is_told(file_time, taken, expected):
-    dated, told = date(file_time, taken)
-    assert dated.added_at == expected.replace(tzinfo=None)
-    assert told == [
-        "1 new image has a time before 1995 or in the future, for example /photos/a.jpg: is the camera's clock right?"
-    ]
+    assert ["before 1995 or in the future, for example /photos/a.jpg" in line for line in told] == [True] * is_told
 
 
 @pytest.mark.parametrize("file_time", [NOW + 300 * DAY, NOW + 2 * HOUR, None])
