@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
@@ -21,6 +20,7 @@ from tests.databases import servers
 from tests.faults.project_run import ProjectRun
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, Project, build_model
+from tests.support.waiting import wait_until
 
 NUM_PHOTOS = 90
 BROKEN = {7: b"", 31: b"no photo", 58: None}  # None: cut in the middle
@@ -66,16 +66,11 @@ class Hit(Project):
         return ("run", "--date", DATE, "--lookback", "0", "--workers", "2", "--model", "slow", *more)
 
     def count_results(self):
-        return self.rows("SELECT (SELECT count(*) FROM infer_predictions) + (SELECT count(*) FROM infer_rejections)")[
-            0
-        ][0]
+        return sum(self.rows(f"SELECT count(*) FROM infer_{table}")[0][0] for table in ("predictions", "rejections"))
 
     def wait_for_results(self, run, count):
         """Until so many images are done, or the run has ended."""
-        end = time.monotonic() + 60
-        while run.poll() is None and self.count_results() < count:
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_until(lambda: run.poll() is not None or self.count_results() >= count)
 
     def check_books(self):
         assert self.infer_json("verify", "--date", DATE)["balanced"] is True
@@ -219,7 +214,10 @@ def play(server_url, server, models, kind, request, tmp_path):
     return play_machine
 
 
-def on(*quick):
-    """On these databases always, on the others with --full."""
-    each = [kind if kind in quick else pytest.param(kind, marks=pytest.mark.full) for kind in DATABASES]
+SERVERS = tuple(kind for kind in DATABASES if kind != "sqlite")
+
+
+def on(*quick, of=DATABASES):
+    """On these databases always, on the others of `of` with --full."""
+    each = [kind if kind in quick else pytest.param(kind, marks=pytest.mark.full) for kind in of]
     return pytest.mark.parametrize("kind", each, indirect=True, scope="session")

@@ -27,6 +27,7 @@ from infer_app.database.results.migrate import upgrade
 from infer_app.domain import Output, Reason
 from tests.faults.stub import GOOD, answer
 from tests.support.leftovers import shared_memory
+from tests.support.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 DATE = "2026-11-20"
@@ -132,17 +133,12 @@ class ProjectRun:
 
     def wait_for_results(self, run: subprocess.Popen, count: int) -> None:
         """Until so many images are done, or the run has ended."""
-        end = time.monotonic() + 60
-        while run.poll() is None and len(self.results()) < count:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: run.poll() is not None or len(self.results()) >= count)
 
     def finish(self, exit_code: int = 0, date: str = DATE) -> Ended:
         """A run that nothing happens to, after which everything must hold."""
         ended = self.run(date=date)
-        assert ended.exit_code == exit_code, f"exit code {ended.exit_code}\n{ended.out}\n{ended.err}"
-        self.check(ended, date)
-        assert self.results() == self.expected(date), "I4"
+        self.check_end(ended, exit_code, date)
         return ended
 
     # What must hold
@@ -171,6 +167,13 @@ class ProjectRun:
             else:
                 rows.append((str(number), found.value, "no photo", "decode", 1, len(content), sha256))
         return sorted(rows, key=repr)
+
+    def check_end(self, ended: Ended, exit_code: int = 0, date: str = DATE) -> None:
+        """All that must hold after a run that has done its day."""
+        assert ended.exit_code == exit_code, f"exit code {ended.exit_code}\n{ended.out}\n{ended.err}"
+        assert "Traceback" not in ended.err
+        self.check(ended, date)
+        assert self.results() == self.expected(date), "I4"
 
     def check(
         self, ended: Ended | None = None, date: str = DATE, model_id: str | None = None, was_killed: bool = False
@@ -238,6 +241,11 @@ class ProjectRun:
     def images(self, date: str) -> list[tuple[int, str]]:
         images = self.rows("SELECT id, location, added_at FROM infer_images ORDER BY id")
         return [(number, location) for number, location, added_at in images if str(added_at).startswith(date)]
+
+
+def slow_photos(count: int) -> list[bytes]:
+    """Contents of which two workers do thirty in a second."""
+    return [GOOD + f"slow {number}".encode() for number in range(count)]
 
 
 def photos(count: int, seed: int = 0) -> list[bytes]:

@@ -8,11 +8,10 @@ from contextlib import closing
 import pytest
 
 from tests.faults.conftest import on
-from tests.faults.project_run import DATE, photos
-from tests.faults.stub import GOOD
+from tests.faults.project_run import DATE, photos, slow_photos
 
 NEXT = "2026-11-21"
-SLOW = [GOOD + f"slow {number}".encode() for number in range(200)]
+SLOW = slow_photos(200)
 
 
 @on("sqlite")
@@ -23,16 +22,12 @@ def test_a_lock_that_comes_in_the_middle_of_a_run_is_waited_for(night, kind):
     night.wait_for_results(run, 4)
     hold(night, kind, 3)
     ended = night.wait(run)
-    assert ended.exit_code == 0, ended.err
-    night.check(ended)
-    assert night.results() == night.expected()
+    night.check_end(ended)
 
 
-@on("sqlite")
-def test_a_database_that_another_program_keeps_in_its_old_journal_mode_is_waited_for(night, kind):
+@on("sqlite", of=["sqlite"])
+def test_a_database_that_another_program_keeps_in_its_old_journal_mode_is_waited_for(night):
     """Its lock keeps even readers out, and the change of mode."""
-    if kind != "sqlite":
-        pytest.skip("SQLite's journal")
     night.add(photos(10))
     with closing(sqlite3.connect(night.engine.url.database, isolation_level=None, check_same_thread=False)) as holder:
         holder.execute("PRAGMA journal_mode=DELETE")
@@ -40,9 +35,7 @@ def test_a_database_that_another_program_keeps_in_its_old_journal_mode_is_waited
         run = night.start()
         threading.Timer(4, holder.execute, ["ROLLBACK"]).start()
         ended = night.wait(run)
-    assert ended.exit_code == 0, ended.err
-    night.check(ended)
-    assert night.results() == night.expected()
+    night.check_end(ended)
 
 
 def hold(night, kind, seconds):

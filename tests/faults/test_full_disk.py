@@ -7,11 +7,9 @@ from tests.faults.project_run import ProjectRun, photos
 
 
 @pytest.mark.always
-@on("sqlite")
+@on("sqlite", of=["sqlite"])
 @pytest.mark.timeout(200)
-def test_a_file_that_may_not_grow_ends_the_run_and_the_next_completes(night, kind):
-    if kind != "sqlite":
-        pytest.skip("SQLite's limit")
+def test_a_file_that_may_not_grow_ends_the_run_and_the_next_completes(night):
     night.add(photos(300))
     pages = night.rows("PRAGMA page_count")[0][0]
     ended = night.run(max_pages=pages + 8)

@@ -12,12 +12,11 @@ from sqlalchemy import insert, make_url, select
 from sqlalchemy.exc import OperationalError
 
 from infer_app.database.results.schema import images, predictions, runs
-from tests.faults.conftest import on
-from tests.faults.project_run import DATE
-from tests.faults.stub import GOOD
+from tests.faults.conftest import SERVERS, on
+from tests.faults.project_run import DATE, slow_photos
 from tests.support.suspended import suspend
 
-SLOW = [GOOD + f"slow {number}".encode() for number in range(240)]  # eight seconds of work
+SLOW = slow_photos(240)  # eight seconds of work
 LEASE_S = 4
 # What Python and PostgreSQL's client ask the time of day from.
 WRONG_CLOCK = """
@@ -58,14 +57,12 @@ def test_a_run_that_was_frozen_for_longer_than_its_lease_writes_nothing_more(nig
     assert sorted(night.rows("SELECT host, state FROM infer_runs")) == [("asleep", "failed"), ("awake", "done")]
 
 
-@on("postgres")
+@on("postgres", of=SERVERS)
 @pytest.mark.parametrize("hours", [-7, 7])
-def test_a_machine_whose_clock_is_wrong_by_hours_takes_no_day_from_the_living(
-    night, kind, monkeypatch, tmp_path, hours
-):
+def test_a_machine_whose_clock_is_wrong_by_hours_takes_no_day_from_the_living(night, monkeypatch, tmp_path, hours):
     """The clock is the database's: SQLite's is the machine's own, of which there is one."""
-    if kind == "sqlite" or shutil.which("gcc") is None:
-        pytest.skip("a server, and gcc")
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
     (tmp_path / "clock.c").write_text(WRONG_CLOCK)
     library = tmp_path / "clock.so"
     compiling = ["gcc", "-shared", "-fPIC", f"-DWRONG_BY_S={hours * 3600}", "-o", library, "clock.c", "-ldl"]
@@ -85,11 +82,9 @@ def test_a_machine_whose_clock_is_wrong_by_hours_takes_no_day_from_the_living(
     assert night.results() == night.expected()
 
 
-@on("postgres")
+@on("postgres", of=SERVERS)
 def test_a_transaction_that_the_server_ends_by_a_deadlock_is_done_again(night, kind):
     """Another program locks the run's row and then a result; a chunk locks its results and then the run's row."""
-    if kind == "sqlite":
-        pytest.skip("one writer at a time can't deadlock")
     night.add(SLOW)
     run = night.start()
     night.wait_for_results(run, 4)
@@ -98,10 +93,7 @@ def test_a_transaction_that_the_server_ends_by_a_deadlock_is_done_again(night, k
         num_lost += not provoke_a_deadlock(night)
     end = night.wait(run)
     assert count_deadlocks(night, kind) - before > num_lost  # the run itself was ended at least once
-    assert end.exit_code == 0, end.err
-    assert "Traceback" not in end.err
-    night.check(end)
-    assert night.results() == night.expected()
+    night.check_end(end)
 
 
 def provoke_a_deadlock(night):

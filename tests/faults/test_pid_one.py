@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.faults.stub import GOOD
+from tests.faults.project_run import slow_photos
 from tests.support.waiting import wait_until
 
 ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -42,7 +42,7 @@ def wait_until_it_hears(process):
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)], ids=["SIGTERM", "SIGINT"]
 )
 def test_a_signal_ends_it_in_time_with_all_committed(night, seeded, number, count):
-    night.add([GOOD + f"slow {i}".encode() for i in range(100)])
+    night.add(slow_photos(100))
     run = night.start(prefix=ALONE)
     first = first_of(run)
     night.wait_for_results(run, count)

@@ -13,13 +13,12 @@ import pytest
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.models_folder import list_artifacts
 from tests.faults.conftest import on
-from tests.faults.project_run import DATE, ProjectRun
-from tests.faults.stub import GOOD
+from tests.faults.project_run import DATE, ProjectRun, slow_photos
 
 TORCHSCRIPT, BF16, INT8 = "cpu-torchscript", "cpu-openvino-bf16", "cpu-openvino-int8"
 FULL = {TORCHSCRIPT, "cpu-openvino-fp32"}
 JUDGED = {"meets_bar": True, "is_faster": True, "calibration": {"label_agreement": 0.995}}
-PHOTOS = [GOOD + f"slow {number}".encode() for number in range(60)]
+PHOTOS = slow_photos(60)
 NEXT = "2026-11-21"
 
 

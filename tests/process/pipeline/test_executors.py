@@ -35,31 +35,29 @@ def artifact(folder):
     return built_colors(folder, NotANumberForWhite())
 
 
-EXECUTORS = {
-    "cpu": lambda handler: open_local_executor(handler, 2, 30.0),
-    "cuda": lambda handler: open_local_executor(handler, 2, 30.0, RingSpec(BATCH, Size.square(SIZE), ("cpu",))),
-    "two devices": lambda handler: open_local_executor(
-        handler, 2, 30.0, RingSpec(BATCH, Size.square(SIZE), ("cpu",) * 2)
-    ),
-    "ray": lambda handler: ray_executor(handler),
-    "ray of rings": lambda handler: ray_executor(handler, RingSpec(BATCH, Size.square(SIZE), ("cpu",))),
-}
+def ring(num_devices):
+    return RingSpec(BATCH, Size.square(SIZE), ("cpu",) * num_devices)
 
 
-def ray_executor(handler, ring_spec=None):
+RINGS = {"cpu": None, "cuda": ring(1), "two devices": ring(2), "ray": None, "ray of rings": ring(1)}
+
+
+def open_executor(name, handler):
+    if not name.startswith("ray"):
+        return open_local_executor(handler, 2, 30.0, RINGS[name])
     pytest.importorskip("ray")
     from infer_app.cluster.ray_cluster import ClusterSpec
 
-    return open_ray_executor(handler, 2, 30.0, ClusterSpec(), ring_spec)
+    return open_ray_executor(handler, 2, 30.0, ClusterSpec(), RINGS[name])
 
 
 @pytest.fixture(
     scope="module",
-    params=["cpu", "cuda", "two devices", *(pytest.param(of, marks=pytest.mark.ray) for of in ("ray", "ray of rings"))],
+    params=[pytest.param(name, marks=[pytest.mark.ray] * name.startswith("ray")) for name in RINGS],
 )
 def executor(request, artifact, folder):
     handler = HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
-    with EXECUTORS[request.param](handler) as opened:
+    with open_executor(request.param, handler) as opened:
         yield opened
 
 
