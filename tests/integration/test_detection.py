@@ -15,10 +15,6 @@ OBJECTS = 'SELECT image_id, "object", label, score, x, y, width, height FROM inf
 PICTURES = "SELECT image_id, width, height, num_objects, label, score FROM infer_predictions ORDER BY 1"
 
 
-def run(project, *more, exit_code=0):
-    return project.infer_json("run", "--date", DATE, "--lookback", "0", *more, exit_code=exit_code)
-
-
 @pytest.fixture
 def project(tmp_path):
     project = Project(tmp_path / "project")
@@ -39,7 +35,7 @@ def project(tmp_path):
 
 @pytest.mark.always
 def test_the_objects_of_a_day_are_written_with_the_upright_size(project):
-    report = run(project)
+    report = project.run_day()
     assert (report["predicted"], report["rejected"]) == (4, 1)
     found = project.rows(PICTURES)
     assert [row[:4] for row in found] == [("1", 80, 40, 4), ("2", 40, 80, 4), ("3", 64, 64, 0), ("4", 40, 80, 4)]
@@ -54,13 +50,13 @@ QUARTERS = [(0.0, 0.0), (0.0, 0.5), (0.5, 0.0), (0.5, 0.5)]
 
 @pytest.mark.parametrize("executor", ["cpu", "cuda"])
 def test_a_second_run_and_one_over_the_same_images_change_nothing_whatever_loads_them(project, executor):
-    run(project)
+    project.run_day()
     before = project.rows(OBJECTS), project.rows(PICTURES)
-    assert run(project)["selected"] == 0
+    assert project.run_day()["selected"] == 0
     assert (project.rows(OBJECTS), project.rows(PICTURES)) == before
     project.infer("retry", *(word for image_id in "1234" for word in ("--image", image_id)))
     assert project.rows("SELECT count(*) FROM infer_objects") == [(0,)]
-    assert run(project, "--executor", executor)["selected"] == 4
+    assert project.run_day("--executor", executor)["selected"] == 4
     assert (project.rows(OBJECTS), project.rows(PICTURES)) == before
 
 
@@ -94,7 +90,7 @@ def test_a_head_that_fails_on_an_image_rejects_it_alone(project, code, reason, d
     (project.folder / "my_head.py").write_text(code)
     project.infer("model", "build", "quadrants.ts", "--name", "own", "--head", "my_head:head", *FLAGS)
     (project.folder / "my_head.py").unlink()
-    report = run(project, "--model", "own")
+    report = project.run_day("--model", "own")
     assert (report["predicted"], report["reasons"]) == (3, {reason: 1, "unsupported_format": 1})
     assert project.rows(f"SELECT image_id, detail FROM infer_rejections WHERE reason = '{reason}'") == [("3", detail)]
 
@@ -146,9 +142,8 @@ def test_what_a_detector_is_can_be_looked_at(project):
 
 
 def test_copies_of_a_sample_are_not_put_where_a_run_would_find_them(project):
-    run(project)
-    config = project.folder / "infer.toml"
-    config.write_text(config.read_text().replace("[images]", '[images]\nwatch = ["photos"]'))
+    project.run_day()
+    project.set("images", watch=["photos"])
     sample = ["sample", "--date", DATE, "--by", "random", "--format", "coco", "--to", "sample.json", "--copy-to"]
     project.infer(*sample, "photos/picked", exit_code=2)
     assert "whose files the next run registers" in project.errors

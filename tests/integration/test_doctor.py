@@ -4,7 +4,6 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-import tomlkit
 
 from tests.support.projects import DATE
 
@@ -45,7 +44,7 @@ def findings(project, check, exit_code=0):
 def test_doctor_fails_where_a_run_finds_no_allowed_location(lab, locations, has_roots, said, fix):
     project = lab(*locations)
     if not has_roots:
-        without_roots(project)
+        project.set("images", roots=[])
     ((told, hint, exit_code),) = findings(project, "locations", exit_code=2)
     assert told.startswith(f"{DATE}: ")
     assert (said in told, fix in hint, exit_code) == (True, True, 2)
@@ -54,16 +53,9 @@ def test_doctor_fails_where_a_run_finds_no_allowed_location(lab, locations, has_
     assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
 
 
-def without_roots(project):
-    config = project.folder / "infer.toml"
-    settings = tomlkit.parse(config.read_text())
-    settings["images"]["roots"] = []
-    config.write_text(tomlkit.dumps(settings))
-
-
 def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab, monkeypatch):
     project = lab("0000.jpg", "../photos/0001.jpg", "gone.jpg", "../infer.toml")
-    without_roots(project)
+    project.set("images", roots=[])
     monkeypatch.setenv("INFER_SOURCE__BASE", "photos")
     ((told, _, exit_code),) = findings(project, "locations")
     assert ("image 4, ../infer.toml, read as" in told, exit_code) == (True, 0)
@@ -81,7 +73,7 @@ def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab, mo
 
 def test_a_base_that_is_not_there_ends_as_storage_that_is_gone(lab, monkeypatch):
     project = lab("0000.jpg")
-    without_roots(project)
+    project.set("images", roots=[])
     monkeypatch.setenv("INFER_SOURCE__BASE", "nowhere")
     ((told, _, exit_code),) = findings(project, "roots", exit_code=14)
     assert ("nowhere: No such file" in told, exit_code) == (True, 14)

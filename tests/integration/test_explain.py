@@ -20,7 +20,7 @@ def ended_night(tmp_path_factory, built_models):
     project.use_models(built_models)
     project.add_photos(12)
     (project.photos / "0005.jpg").write_bytes(b"no picture")
-    project.infer("run", "--date", DATE, "--lookback", "0", "--variant", "cpu-torchscript")
+    project.run_day("--variant", "cpu-torchscript")
     copy = project.folder.with_name("copy")
     shutil.copytree(project.folder, copy, symlinks=True)
     return project, copy
@@ -193,9 +193,7 @@ def test_what_names_no_image_of_the_day_is_refused(night):
 
 
 def test_an_id_that_two_images_share(night):
-    toml = night.folder / "infer.toml"
-    settings = 'query = "SELECT 7 AS id, location, added_at FROM infer_images"\ntime_zone = "UTC"\n'
-    toml.write_text(toml.read_text().replace("[source]\n", f"[source]\n{settings}"))
+    night.set("source", query="SELECT 7 AS id, location, added_at FROM infer_images", time_zone="UTC")
     assert "images have the id 7" in explained(night, "7", exit_code=2)["error"]
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.conftest import need
 from tests.support.graphs import save_ir, save_tiles
 from tests.support.networks import Tiles, save, traced
-from tests.support.projects import DATE, Project
+from tests.support.projects import Project
 
 pytestmark = pytest.mark.slow
 SIZES = [(120, 90), (90, 121), (61, 160), (33, 32), (401, 300), (64, 48)]
@@ -42,7 +42,7 @@ def expected(project: Project, pixels_of, channels: slice = slice(None)) -> dict
 
 def predicted(project: Project, *flags: str) -> dict[str, np.ndarray]:
     """What a run writes for each photo, by name."""
-    report = project.infer_json("run", "--date", DATE, "--lookback", "0", *flags)
+    report = project.run_day(*flags)
     assert (report["predicted"], report["rejected"]) == (len(SIZES), 0)
     sql = "SELECT location, vector FROM infer_predictions"
     return {location.rpartition("/")[2]: np.frombuffer(vector, "<f4") for location, vector in project.rows(sql)}

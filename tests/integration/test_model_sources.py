@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.graphs import save_onnx
 from tests.support.library_networks import SITE, import_library, save_hugging_face, save_timm, save_weights
-from tests.support.projects import DATE, Project
+from tests.support.projects import Project
 
 pytestmark = pytest.mark.slow
 BLOCKED = "import sys\nfor name in ('timm', 'torchvision', 'transformers'):\n    sys.modules[name] = None\n"
@@ -50,5 +50,5 @@ def test_a_source_predicts_as_its_own_library_does(tmp_path, make):
     assert (checked["num_compared"], checked["agreement"]) == (24, 1.0)
     (project.folder / "blocked").mkdir()
     (project.folder / "blocked" / "sitecustomize.py").write_text(BLOCKED)
-    day = project.infer_json("run", "--date", DATE, "--lookback", "0", PYTHONPATH="blocked")  # runs need no library
+    day = project.run_day(PYTHONPATH="blocked")  # runs need no library
     assert (day["predicted"], day["day"]["pending"]) == (24, 0)

@@ -36,10 +36,9 @@ def server():
 @pytest.fixture
 def told(project, server):
     """A project that tells everybody: told.infer(…), its pings and its metrics."""
-    file = project.folder / "infer.toml"
-    text = file.read_text().replace("[metrics]", '[metrics]\ntextfile = "infer.prom"')
-    text = text.replace("[ping]", f'[ping]\nurl = "{server.url}/ping-{SECRET}"')
-    file.write_text(text.replace("[webhook]", f'[webhook]\nurl = "{server.url}/hook-{SECRET}"'))
+    project.set("metrics", textfile="infer.prom")
+    project.set("ping", url=f"{server.url}/ping-{SECRET}")
+    project.set("webhook", url=f"{server.url}/hook-{SECRET}")
     return project
 
 

@@ -166,9 +166,7 @@ def test_an_image_without_a_time(project):
     project.add_photos(2, date=str(day(1)))
     project.write("CREATE TABLE photos (id, location, shot_at)")
     project.write("INSERT INTO photos SELECT id, location, CASE id WHEN 1 THEN added_at END FROM infer_images")
-    toml = project.folder / "infer.toml"
-    source = '[source]\ntable = "photos"\ntime = "shot_at"\ntime_zone = "UTC"\n'
-    toml.write_text(toml.read_text().replace("[source]\n", source))
+    project.set("source", table="photos", time="shot_at", time_zone="UTC")
     assert missing(project, "2")["why"] == "no_time"
     assert "has no time" in project.infer_json("retry", "--image", "2", exit_code=2)["error"]
     other_day = project.infer_json("explain", "--image", "2", "--date", str(day(1)), exit_code=2)

@@ -32,7 +32,7 @@ def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project
     (project.photos / "a.heic").write_bytes(heic(smooth()))
     (project.photos / "b.avif").write_bytes(avif(smooth()))
     project.add("photos")
-    report = project.infer_json(*RUN, "--report", **without_decoders)
+    report = project.run_day("--report", **without_decoders)
     assert report["reasons"] == {"avif_decoder_missing": 1, "heic_decoder_missing": 1}
     assert report["day"] == {"eligible": 22, "predicted": 20, "rejected": 2, "pending": 0}
     page = json.loads((project.folder / f"reports/{DATE}-colors.json").read_text())
@@ -41,9 +41,9 @@ def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project
     found = project.infer_json("doctor", **without_decoders)["findings"]
     told = "AVIF and HEIC images are rejected until their decoder is installed"
     assert [one["fix"] for one in found if one["found"] == told] == [INSTALL]
-    assert project.infer_json(*RUN, **without_decoders)["selected"] == 0  # they are not tried in vain
+    assert project.run_day(**without_decoders)["selected"] == 0  # they are not tried in vain
     assert not any(one["found"] == told for one in project.infer_json("doctor")["findings"])
-    report = project.infer_json(*RUN)
+    report = project.run_day()
     assert (report["selected"], report["day"]["predicted"], report["reasons"]) == (2, 22, {})
 
 
@@ -54,7 +54,7 @@ def test_nearly_black_images_are_told_in_the_output_the_json_and_the_report(proj
         (project.photos / f"deep-{i}.png").write_bytes(png_of_16_bits(samples))
     Image.fromarray(samples[:, :, 0] // 16).save(project.photos / "deep.tif")
     project.add("photos")
-    report = project.infer_json(*RUN, "--report")
+    report = project.run_day("--report")
     assert (report["nearly_black"], report["attention"]) == (3, [f"3 {DARK}"])
     steps = json.loads((project.folder / f"reports/{DATE}-colors.json").read_text())["steps"]
     assert f"3 {DARK}" in [step["what"] for step in steps]
@@ -75,9 +75,9 @@ def test_a_model_of_a_window_reads_them_and_has_nothing_to_tell(project, built_m
     samples[:, :, 2] = 4095
     (project.photos / "blue.png").write_bytes(png_of_16_bits(samples))
     project.add("photos")
-    report = project.infer_json(*RUN, "--model", "windowed")
+    report = project.run_day("--model", "windowed")
     assert (report["nearly_black"], report["attention"], report["day"]["predicted"]) == (0, [], 1)
     ((label, score),) = project.rows("SELECT label, score FROM infer_predictions")
-    assert project.infer_json(*RUN, "--model", "colors")["nearly_black"] == 1
+    assert project.run_day("--model", "colors")["nearly_black"] == 1
     ((as_read,),) = project.rows("SELECT score FROM infer_predictions ORDER BY score LIMIT 1")
     assert (label, as_read < score) == ("blue", True)

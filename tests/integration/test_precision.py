@@ -28,10 +28,6 @@ def project(tmp_path) -> Project:
     return project
 
 
-def run(project, *flags):
-    return project.infer_json("run", "--date", DATE, "--lookback", "0", *flags)
-
-
 @needs_bf16
 def test_half_precision_is_judged_on_the_images_of_a_day_that_has_some(project):
     judged = project.infer_json("model", "judge", "colors", "--date", DATE)
@@ -45,7 +41,7 @@ def test_half_precision_is_judged_on_the_images_of_a_day_that_has_some(project):
 
 @needs_bf16
 def test_all_that_shows_a_result_says_its_precision(project):
-    report = run(project, "--precision", "half", "--report")
+    report = project.run_day("--precision", "half", "--report")
     assert (report["variant"], report["precision"]) == (BF16, "half")
     assert f"colors runs as {BF16} (half precision)" in project.errors
     page = project.folder / "reports" / f"{DATE}-colors.html"

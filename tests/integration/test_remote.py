@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 
 import pytest
-import tomlkit
 from PIL import Image
 
 from tests.support.projects import DATE
@@ -53,16 +52,11 @@ def register(project, locations):
 
 
 def allow(project, *places, **more):
-    config = project.folder / "infer.toml"
-    document = tomlkit.parse(config.read_text())
-    document["remote"] = {"allow": list(places)} | more
-    config.write_text(tomlkit.dumps(document))
+    project.set("remote", allow=list(places), **more)
 
 
 def run(project, *more, exit_code=0, **environ):
-    return project.infer_json(
-        "run", "--date", DATE, "--lookback", "0", "--workers", "2", *more, exit_code=exit_code, **environ
-    )
+    return project.run_day("--workers", "2", *more, exit_code=exit_code, **environ)
 
 
 def longest_read_s(trace):
@@ -165,10 +159,10 @@ def test_nothing_remote_is_read_unless_it_is_allowed(project, servers):
     server, _ = servers
     server.serve("/a.jpg", photo())
     register(project, [f"{server.url}/a.jpg"])
-    project.infer("run", "--date", DATE, "--lookback", "0", exit_code=2)
+    project.run_day(exit_code=2)
     assert f'[remote] allow = ["http://127.0.0.1:{server.port}/"]' in project.errors
     allow(project, server.url)
-    project.infer("run", "--date", DATE, "--lookback", "0", exit_code=2)
+    project.run_day(exit_code=2)
     assert '[remote] allow_private_hosts = ["127.0.0.1"]' in project.errors
     assert server.num_connections == 0
 

@@ -15,7 +15,7 @@ def ended_day(tmp_path_factory, built_models):
     project.init()
     project.use_models(built_models, copied=True)
     project.add_photos(12)
-    project.infer("run", "--date", DATE, "--lookback", "0", "--variant", "cpu-torchscript")
+    project.run_day("--variant", "cpu-torchscript")
     copy = project.folder.with_name("copy")
     shutil.copytree(project.folder, copy)
     return project, copy

@@ -89,9 +89,7 @@ def test_a_model_that_is_done_already_is_not_run_again(project):
 
 
 def test_models_may_stand_in_the_settings(project):
-    text = (project.folder / "infer.toml").read_text()
-    assert "[run]\n" in text
-    (project.folder / "infer.toml").write_text(text.replace("[run]\n", '[run]\nmodels = ["colors", "dark"]\n'))
+    project.set("run", models=["colors", "dark"])
     assert [one["model"] for one in run(project)["models"]] == ["colors", "dark"]
     assert "models" not in run(project, "large")
 

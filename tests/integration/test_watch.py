@@ -41,11 +41,6 @@ def put(project: Project, name: str, day: date, hour: int = 12, **options: objec
     return file
 
 
-def configure(project: Project, old: str, new: str) -> None:
-    config = project.folder / "infer.toml"
-    config.write_text(config.read_text().replace(old, new))
-
-
 def daily(project: Project, day: date) -> tuple[int, str]:
     """The daily job as on the morning after `day`."""
     command = [str(DAILY), str(project.folder), "--date", str(day), "--workers", "1"]
@@ -107,7 +102,7 @@ def test_only_a_daily_run_takes_late_days_and_not_one_that_tries_a_version(proje
 
 
 def test_photos_may_be_of_the_day_that_they_were_taken_on(project):
-    configure(project, "[images]", '[images]\nday = "exif"')
+    project.set("images", day="exif")
     taken = TODAY - timedelta(days=9)
     exif = Image.Exif()
     exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = f"{taken:%Y:%m:%d} 12:00:00"
@@ -245,7 +240,7 @@ def known(project: Project) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(("how", "is_mapped"), [("mv", True), ("cp -a", False), ("mounted elsewhere", True)])
 def test_a_project_that_was_moved_or_copied_is_the_same_project(project, tmp_path, how, is_mapped):
     if is_mapped:
-        configure(project, "[images]", f'[images]\nmap = {{ "/srv/photos" = "{project.photos}" }}')
+        project.set("images", map={"/srv/photos": str(project.photos)})
     fill_six_days(project)
     assert daily(project, SIX_DAYS[-1]) == (0, "")
     assert known(project) == [(300, 300), (300,), (300,)]
@@ -253,7 +248,7 @@ def test_a_project_that_was_moved_or_copied_is_the_same_project(project, tmp_pat
     before = project.results()
     if how == "mounted elsewhere":
         project.photos = project.photos.rename(tmp_path / "media")
-        configure(project, 'watch = ["photos"]', f'watch = ["{project.photos}"]')
+        project.set("images", watch=[str(project.photos)])
     else:
         subprocess.run([*how.split(), str(project.folder), str(tmp_path / "elsewhere")], check=True)
         project.folder, project.photos = tmp_path / "elsewhere", tmp_path / "elsewhere/photos"
@@ -288,7 +283,7 @@ def test_photos_of_a_moved_project_that_are_added_by_hand_are_known(project, tmp
 @pytest.mark.parametrize("state", ["missing", "emptied", "emptied and mapped"])
 def test_a_watched_folder_that_is_not_there_ends_the_run_with_14(project, state):
     if state == "emptied and mapped":
-        configure(project, "[images]", f'[images]\nmap = {{ "/srv/photos" = "{project.photos}" }}')
+        project.set("images", map={"/srv/photos": str(project.photos)})
     put(project, "a.jpg", YESTERDAY)
     project.infer("run")
     (project.photos / "a.jpg").unlink()

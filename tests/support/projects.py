@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import tomlkit
 from PIL import Image
 
 from infer_app.cli.project import project as commands
@@ -50,6 +51,13 @@ class Project:
         """Let the project have another database from now on, as a user does who means it."""
         (self.folder / "infer.database-id").unlink(missing_ok=True)
 
+    def set(self, section: str, **values: object) -> None:
+        """Change settings in infer.toml."""
+        config = self.folder / "infer.toml"
+        settings = tomlkit.parse(config.read_text())
+        settings.setdefault(section, tomlkit.table()).update(values)
+        config.write_text(tomlkit.dumps(settings))
+
     def use_models(self, models: Path, *, copied: bool = False) -> None:
         """The folder of models that all tests share; copied to be changed."""
         own = self.folder / "models"
@@ -71,6 +79,10 @@ class Project:
 
     def infer_json(self, *arguments: str, exit_code: int = 0, **environ: str) -> Any:
         return json.loads(self.infer(*arguments, "--json", exit_code=exit_code, **environ))
+
+    def run_day(self, *flags: str, exit_code: int = 0, **environ: str) -> Any:
+        """Return what a run of DATE alone reports."""
+        return self.infer_json("run", "--date", DATE, "--lookback", "0", *flags, exit_code=exit_code, **environ)
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
