@@ -3,23 +3,18 @@
 import io
 import json
 from contextlib import ExitStack
-from importlib.util import find_spec
 
 import pytest
 from PIL import Image
 
 from tests.support.projects import DATE
 from tests.support.web_server import (
-    chunked,
     closes_mid_body,
     fails,
-    gzipped,
     is_endless,
     redirects_to,
     says_less_than_it_sends,
     stalls_after_headers,
-    trickles_body,
-    trickles_headers,
     web_server,
 )
 
@@ -79,32 +74,26 @@ def test_every_image_of_a_mixed_day_ends_as_it_should(project, servers, s3_serve
     image = photo()
     server.answers = {
         "/p/ok.jpg": lambda handler: handler.send(image),
-        "/p/chunked.jpg": chunked(image),
-        "/p/gzipped.jpg": gzipped(image),
-        "/p/moved.jpg": redirects_to("/p/ok.jpg"),
         "/p/flaky.jpg": fails(2, 500, image),
-        "/p/busy.jpg": fails(1, 429, image, Retry_After="1"),
         "/p/stalls.jpg": stalls_after_headers,
-        "/p/trickles.jpg": trickles_body,
-        "/p/headers.jpg": trickles_headers,
         "/p/cut.jpg": closes_mid_body(image),
         "/p/lies.jpg": says_less_than_it_sends(image),
         "/p/endless.jpg": is_endless,
-        "/p/bomb.jpg": gzipped(bytes(30_000_000)),
-        "/p/loop.jpg": redirects_to("/p/loop.jpg"),
         "/p/canary.jpg": redirects_to(f"{canary.url}/secret.jpg"),
-        "/p/passwd.jpg": redirects_to("file:///etc/passwd"),
         "/p/forbidden.jpg": lambda handler: handler.status(403),
         "/p/down.jpg": lambda handler: handler.status(500),
         "/secret.jpg": lambda handler: handler.send(image),
     }
     web = server.url
     expected = {
-        **{f"{web}/p/{name}.jpg": None for name in ("ok", "chunked", "gzipped", "moved", "flaky", "busy")},
-        **{f"{web}/p/{name}.jpg": "read_timeout" for name in ("stalls", "trickles", "headers")},
-        **{f"{web}/p/{name}.jpg": "read_error" for name in ("cut", "down", "loop")},
-        **{f"{web}/p/{name}.jpg": "too_large_bytes" for name in ("endless", "bomb")},
-        **{f"{web}/p/{name}.jpg": "location_not_allowed" for name in ("canary", "passwd", "../secret")},
+        f"{web}/p/ok.jpg": None,
+        f"{web}/p/flaky.jpg": None,
+        f"{web}/p/stalls.jpg": "read_timeout",
+        f"{web}/p/cut.jpg": "read_error",
+        f"{web}/p/down.jpg": "read_error",
+        f"{web}/p/endless.jpg": "too_large_bytes",
+        f"{web}/p/canary.jpg": "location_not_allowed",
+        f"{web}/p/../secret.jpg": "location_not_allowed",
         f"{web}/p/ok.jpg?X-Amz-Signature=canary": None,
         f"{web}/p/down.jpg?X-Amz-Signature=canary": "read_error",
         f"{web}/p/lies.jpg": "truncated",
@@ -147,9 +136,9 @@ def test_every_image_of_a_mixed_day_ends_as_it_should(project, servers, s3_serve
     project.infer("report", "--date", DATE, **settings)
     pages = [file.read_text() for file in (project.folder / "reports").iterdir()]
     assert len(pages) >= 2
-    said = [*pages, json.dumps(report), project.errors, *map(str, project.rows("SELECT * FROM infer_rejections")),
-            *map(str, project.rows("SELECT * FROM infer_runs")), project.infer("rejects", "--date", DATE),
-            project.infer("predictions", "--date", DATE, "--json"), project.infer("config", "show")]  # fmt: skip
+    said = [*pages, json.dumps(report), project.errors]
+    said += [str(project.rows(f"SELECT * FROM infer_{table}")) for table in ("rejections", "runs")]
+    said += [project.infer(command, "--date", DATE) for command in ("rejects", "predictions")]
     assert not [text for text in said if "=canary" in text or ":canary" in text or "canary-secret" in text]
     project.infer("verify", "--date", DATE)
 
@@ -165,18 +154,6 @@ def test_nothing_remote_is_read_unless_it_is_allowed(project, servers):
     project.run_day(exit_code=2)
     assert '[remote] allow_private_hosts = ["127.0.0.1"]' in project.errors
     assert server.num_connections == 0
-
-
-def test_a_web_server_that_is_down_stops_the_run_and_nothing_is_rejected(project):
-    with web_server() as gone:
-        url = gone.url
-    for number in range(3):
-        (project.photos / f"{number}.jpg").write_bytes(photo(number))
-    register(project, [*(f"{url}/{number}.jpg" for number in range(5)), *map(str, project.photos.iterdir())])
-    allow(project, url, allow_private_hosts=["127.0.0.1"])
-    run(project, exit_code=14)
-    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
-    assert project.infer_json("verify", "--date", DATE)["balanced"] is True
 
 
 def test_a_bucket_that_is_gone_or_down_stops_the_run(project, s3_server):
@@ -205,12 +182,3 @@ def test_images_add_lists_a_bucket_and_doctor_looks_at_it(project, servers, s3_s
     assert f"{server.url}/ answers with HTTP 404" in found
     found = project.infer("doctor", exit_code=14, **environ | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
     assert "FAIL  remote: s3://added/x/" in found
-
-
-def test_a_missing_package_ends_a_run_with_the_command_that_installs_it(project):
-    (project.photos / "local.jpg").write_bytes(photo())
-    register(project, [str(project.photos / "local.jpg")])
-    allow(project, "gs://bucket/")
-    if find_spec("gcsfs"):
-        pytest.skip("gcsfs is installed")
-    assert run(project, exit_code=2)["hint"] == "pip install 'infer_app[gs]'"

@@ -18,7 +18,6 @@ from tests.support.projects import DATE
 
 pytestmark = pytest.mark.alone
 PHOTO_S = 0.015  # how long the slow storage takes to open a photo
-LOG_S = 0.003  # and to write a piece of the database's log
 NUM_PHOTOS = 120
 
 SLOW_CALLS = r"""
@@ -44,16 +43,6 @@ static void wait_for(const char *path, const char *end, long delay_ns) {
     return ((int (*)(const char *, int, ...)) dlsym(RTLD_NEXT, #name))(path, flags, mode); }
 SLOW_OPEN(open)
 SLOW_OPEN(open64)
-
-#define SLOW_WRITE(name) ssize_t name(int file, const void *data, size_t size, off_t offset) { \
-    char link[64], path[4096]; \
-    snprintf(link, sizeof link, "/proc/self/fd/%d", file); \
-    ssize_t length = readlink(link, path, sizeof path - 1); \
-    path[length < 0 ? 0 : length] = 0; \
-    wait_for(path, "-wal", LOG_NS); \
-    return ((ssize_t (*)(int, const void *, size_t, off_t)) dlsym(RTLD_NEXT, #name))(file, data, size, offset); }
-SLOW_WRITE(pwrite)
-SLOW_WRITE(pwrite64)
 """
 
 BURN = """CREATE TRIGGER burn AFTER INSERT ON infer_predictions BEGIN
@@ -96,21 +85,17 @@ def dear(project, built_models):
 
 
 @pytest.fixture(scope="session")
-def slow(tmp_path_factory):
-    """slow(photos=0.015) is what the environment of a run must hold for its photos to be opened so slowly."""
+def slow_storage(tmp_path_factory):
+    """What the environment of a run must hold for its photos to be opened slowly."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler: apt-get install gcc")
     folder = tmp_path_factory.mktemp("slow")
     (folder / "slow.c").write_text(SLOW_CALLS)
-
-    def compile_slow(photos=0.0, log=0.0):
-        library = folder / f"slow-{photos}-{log}.so"
-        delays = [f"-DPHOTO_NS={int(1e9 * photos)}", f"-DLOG_NS={int(1e9 * log)}"]
-        subprocess.run([compiler, "-shared", "-fPIC", *delays, "-o", library, "slow.c", "-ldl"], cwd=folder, check=True)
-        return {"LD_PRELOAD": str(library)}
-
-    return compile_slow
+    delay = f"-DPHOTO_NS={int(1e9 * PHOTO_S)}"
+    command = [compiler, "-shared", "-fPIC", delay, "-o", "slow.so", "slow.c", "-ldl"]
+    subprocess.run(command, cwd=folder, check=True)
+    return {"LD_PRELOAD": str(folder / "slow.so")}
 
 
 def run(project, *more, exit_code=0, model="colors", **environ):
@@ -135,8 +120,8 @@ def foretold_and_run(project, environ):
     return run(project, "--dry-run", "--limit", "60", **environ), run(project, **environ)
 
 
-def test_a_slow_storage_limits_and_its_rate_is_foretold(project, slow):
-    dry, report = foretold_and_run(project, slow(photos=PHOTO_S))
+def test_a_slow_storage_limits_and_its_rate_is_foretold(project, slow_storage):
+    dry, report = foretold_and_run(project, slow_storage)
     assert (dry["limited_by"], report["limited_by"]) == ("storage", "storage")
     assert report["waits"]["read"] >= 0.9 * 1e3 * PHOTO_S  # without the CPU time of the read
     assert report["limits"]["workers"] < report["limits"]["cores"]
@@ -160,13 +145,6 @@ def test_a_database_that_takes_a_core_limits(project):
     assert report["stages"]["write"] > 2 * report["waits"]["write"]
     assert dry["stages"]["write"] > 2 * dry["waits"]["write"]
     check_rate(report)
-
-
-def test_a_database_that_waits_for_its_disk_limits_and_its_rate_is_foretold(project, slow):
-    dry, report = foretold_and_run(project, slow(log=LOG_S))
-    assert (dry["limited_by"], report["limited_by"]) == ("database", "database")
-    assert report["waits"]["write"] > 2 * report["stages"]["write"]
-    check_rate(report, dry)
 
 
 def test_the_run_row_keeps_what_was_measured(project):

@@ -10,7 +10,6 @@ from collections import Counter
 import pytest
 
 from infer_app.machine import process_identity
-from infer_app.telemetry.metrics import read_samples
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, build_model
 from tests.support.suspended import suspend
@@ -115,24 +114,6 @@ def break_golden(project, models, name):
     project.use_models(models, copied=True)
     (outputs,) = (project.folder / "models" / name).glob("*/golden/outputs.npy")
     outputs.write_bytes(outputs.read_bytes()[:-1])
-
-
-def test_metrics_and_log_tell_of_each_model(project, models):
-    """Of one that can't run the time of its last success stays."""
-    break_golden(project, models, "dark")
-    earlier = f'infer_last_success_timestamp_seconds{{model="dark",project="{project.folder}"}} 1.5\n'
-    (project.folder / "infer.prom").write_text(earlier)
-    environ = {"INFER_METRICS__TEXTFILE": "infer.prom", "INFER_LOG__FORMAT": "json"}
-    project.infer("run", "--date", DATE, "--model", "colors", "--model", "dark", exit_code=12, **environ)
-    written = (project.folder / "infer.prom").read_text()
-    assert earlier in written
-    samples = {(name, dict(labels).get("model")): value for (name, labels), value in read_samples(written).items()}
-    assert samples[("infer_last_success_timestamp_seconds", "colors")] > 1.5
-    assert [samples[("infer_model_exit_code", model)] for model in ("colors", "dark")] == [0, 12]
-    assert samples[("infer_last_run_exit_code", None)] == 12
-    last = json.loads(project.errors.splitlines()[-1])
-    assert (last["exit_code"], last["model"], last["level"]) == (12, "colors, dark", "warning")
-    assert [(one["model"], one["exit_code"]) for one in last["models"]] == [("colors", 0), ("dark", 12)]
 
 
 def test_a_model_named_twice_is_a_mistake(project):

@@ -88,12 +88,6 @@ def test_a_range_of_days_is_one_list_with_the_day_of_each_image(database, regist
         show_predictions("2026-11-19", "dogs", True, False, None, until="2026-11-18")
 
 
-def test_a_version_is_named_by_its_id(capsys):
-    assert listed(capsys, OLD) == [(image, "cats", OLD) for image in "123"]
-    assert listed(capsys, NEW) == [(image, "cats", NEW) for image in "12"]
-    assert listed(capsys, f"cats@{OLD[:4]}") == listed(capsys, OLD[:8]) == listed(capsys, OLD)
-
-
 def test_rejections_books_explanations_and_retries_are_those_of_the_version_that_is_named(capsys):
     def told(command, *arguments):
         capsys.readouterr()
