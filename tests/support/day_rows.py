@@ -62,6 +62,18 @@ def write(database: Database) -> Write:
 
 
 @pytest.fixture
+def add_model(database: Database) -> Callable[..., None]:
+    """add_model("cats", "id-1", kind="detection", used_until=…) writes a row of infer_models, by default in use."""
+
+    def add(name: str, model_id: str, at: datetime, kind: str = "classification", **changed: Any) -> None:
+        row = {"id": model_id, "name": name, "manifest": {"output": {"kind": kind}}, "created_at": at}
+        with database.write() as connection:
+            connection.execute(insert(models), row | (changed or {"in_use_since": at}))
+
+    return add
+
+
+@pytest.fixture
 def add_run(database: Database) -> Callable[..., None]:
     """add_run(days_ago=1, selected=100, …) writes a row of infer_runs."""
 
@@ -131,12 +143,8 @@ def output_kind() -> str:
 
 
 @pytest.fixture
-def make_report(database: Database, tables: ProjectDatabase, output_kind: str) -> Callable[[], DayReport]:
-    manifest = {"output": {"kind": output_kind}}
-    row = {"id": MODEL.model_id, "name": MODEL.name, "manifest": manifest, "created_at": datetime(2026, 11, 1)}
-    row |= {"in_use_since": datetime(2026, 11, 1)}
-    with database.write() as connection:
-        connection.execute(insert(models), row)
+def make_report(add_model: Callable[..., None], tables: ProjectDatabase, output_kind: str) -> Callable[[], DayReport]:
+    add_model(MODEL.name, MODEL.model_id, datetime(2026, 11, 1), output_kind)
 
     def make() -> DayReport:
         states = DayStates(tables.day_queries, tables.run_store, "5%")

@@ -13,10 +13,11 @@ from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.results import show_predictions, show_rejections
 from infer_app.cli.look.retry_commands import retry_rejected
 from infer_app.cli.look.verify import verify
-from infer_app.database.results.schema import models, predictions, rejections
+from infer_app.database.results.schema import predictions
 from infer_app.errors import UsageError
 from infer_app.reporting.reports import ReportRequest, write_reports
 from tests.conftest import DAY
+from tests.support.results import broken, commit, predicted
 
 pytestmark = pytest.mark.usefixtures("two_versions")
 
@@ -25,24 +26,17 @@ OLD, NEW, DOG = "0" * 16, "1" * 16, "d" * 16
 
 
 @pytest.fixture
-def two_versions(database, register, monkeypatch, tmp_path):
+def two_versions(database, register, add_model, monkeypatch, tmp_path):
     """Cats of two versions, of which the newer one has not seen image 3, and dogs; image 4 was rejected."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "infer.toml").touch()
     register(*(f"/p/{number}.jpg" for number in range(1, 5)))
     versions = [("cats", OLD, 1, "used_until"), ("cats", NEW, 3, "in_use_since"), ("dogs", DOG, 2, "in_use_since")]
-    result = {"run_id": "r", "created_at": AT}
-    rejected = {"image_id": "4", "reason": "corrupt", "detail": "", "stage": "decode", "attempts": 1}
-    rejected |= {"location": "/p/4.jpg", "decoder": "d", "size": 1, "sha256": "0" * 64}
-    with database.write() as connection:
-        for name, model_id, day, mark in versions:
-            at = datetime(2026, 11, day)
-            row = {"id": model_id, "name": name, "manifest": {}, "created_at": at, mark: at}
-            connection.execute(insert(models), row)
-        seen = [(image, OLD) for image in "123"] + [(image, NEW) for image in "12"] + [("1", DOG)]
-        row = {"variant": "v", "label": "x", "output": "{}"} | result
-        connection.execute(insert(predictions), [row | {"image_id": i, "model_id": m} for i, m in seen])
-        connection.execute(insert(rejections), [rejected | result | {"model_id": m} for m in (OLD, NEW)])
+    for name, model_id, day, mark in versions:
+        add_model(name, model_id, datetime(2026, 11, day), **{mark: datetime(2026, 11, day)})
+    commit(database, predicted(*"123"), broken("4"), model_id=OLD)
+    commit(database, predicted(*"12"), broken("4"), model_id=NEW)
+    commit(database, predicted("1"), model_id=DOG)
 
 
 def listed(capsys, model=None):
@@ -80,7 +74,7 @@ def test_a_range_of_days_is_one_list_with_the_day_of_each_image(database, regist
     assert (found["date"], found["until"]) == ("2026-11-19", "2026-11-22")
     dated = [(row["date"], row["image_id"]) for row in found["predictions"]]
     assert dated == [("2026-11-20", "1"), ("2026-11-22", "5")]
-    assert found["predictions"][0]["created_at"] == "2026-11-21T03:00:00+00:00"
+    assert found["predictions"][1]["created_at"] == "2026-11-21T03:00:00+00:00"
     show_predictions("2026-11-19", "dogs", True, False, None, until="2026-11-22")
     text = capsys.readouterr().out
     assert [row["date"] for row in csv.DictReader(io.StringIO(text))] == ["2026-11-20", "2026-11-22"]

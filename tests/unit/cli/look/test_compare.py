@@ -5,43 +5,38 @@ from datetime import datetime
 
 import numpy as np
 import pytest
-from sqlalchemy import insert
 
 from infer_app.cli.look.compare import compare
-from infer_app.database.results.schema import models, predictions
 from infer_app.errors import UsageError
 from tests.conftest import DAY
+from tests.support.results import commit, predicted
 
 AT = datetime(2026, 11, 21, 3)
 
 
 @pytest.fixture
-def predicted(database, register, monkeypatch, tmp_path):
-    """predicted("cats", "id-1", {"1": ("cat", 0.9)}) registers a model and what it predicted."""
+def seen(database, register, add_model, monkeypatch, tmp_path):
+    """seen("cats", "id-1", {"1": ("cat", 0.9)}) registers a model and what it predicted."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "infer.toml").touch()
     register(*(f"/p/{number}.jpg" for number in range(1, 7)))
 
     def one(name, model_id, results, kind="classification", at=AT):
-        manifest = {"output": {"kind": kind}}
-        with database.write() as connection:
-            row = {"id": model_id, "name": name, "manifest": manifest, "created_at": at, "used_until": at}
-            connection.execute(insert(models), row)
-            for image_id, what in results.items():
-                connection.execute(insert(predictions), _row(image_id, model_id, what))
+        add_model(name, model_id, at, kind, used_until=at)
+        good = [one for image_id, what in results.items() for one in predicted(image_id, **as_output(what))]
+        commit(database, good, model_id=model_id)
 
     return one
 
 
-def _row(image_id, model_id, what):
-    row = {"image_id": image_id, "model_id": model_id, "run_id": "r", "variant": "v", "output": "{}", "created_at": AT}
+def as_output(what):
     if isinstance(what, np.ndarray):
-        dtype = str(what.dtype)
-        return row | {"vector": what.tobytes(), "vector_dtype": dtype, "vector_dim": what.size}
+        vector = {"vector": what.tobytes(), "vector_dtype": str(what.dtype), "vector_dim": what.size}
+        return {"label": None, "score": None} | vector
     if isinstance(what, list):
-        return row | {"output": json.dumps({"values": what})}
+        return {"label": None, "score": None, "details": json.dumps({"values": what})}
     label, score = what if isinstance(what, tuple) else (None, what)
-    return row | {"label": label, "score": score}
+    return {"label": label, "score": score}
 
 
 def compared(capsys, *names, limit=10):
@@ -49,11 +44,11 @@ def compared(capsys, *names, limit=10):
     return json.loads(capsys.readouterr().out)
 
 
-def test_labels(predicted, capsys):
+def test_labels(seen, capsys):
     a = {"1": ("cat", 0.9), "2": ("cat", 0.6), "3": ("dog", 0.8), "4": ("cat", 0.99), "5": ("cat", 0.5)}
     b = {"1": ("dog", 0.7), "2": ("dog", 0.95), "3": ("dog", 0.5), "4": ("\x1b[2JCat", 0.2), "6": ("cat", 0.5)}
-    predicted("a", "id-a", a)
-    predicted("b", "id-b", b)
+    seen("a", "id-a", a)
+    seen("b", "id-b", b)
     found = compared(capsys, "a", "b")
     counts = {key: found[key] for key in ("both", "agree", "disagree", "only_a", "only_b", "neither")}
     assert counts == {"both": 4, "agree": 1, "disagree": 3, "only_a": 1, "only_b": 1, "neither": 0}
@@ -69,11 +64,11 @@ def test_labels(predicted, capsys):
     assert "\x1b" not in told
 
 
-def test_the_newest_version_that_has_the_day_or_the_one_of_an_id(predicted, capsys):
-    predicted("a", "old", {"1": ("cat", 0.9)}, at=datetime(2026, 11, 1))
-    predicted("a", "new", {"1": ("dog", 0.9)}, at=datetime(2026, 11, 2))
-    predicted("a", "newest", {"99": ("dog", 0.9)}, at=datetime(2026, 11, 3))  # of no image of the day
-    predicted("b", "id-b", {"1": ("dog", 0.9)})
+def test_the_newest_version_that_has_the_day_or_the_one_of_an_id(seen, capsys):
+    seen("a", "old", {"1": ("cat", 0.9)}, at=datetime(2026, 11, 1))
+    seen("a", "new", {"1": ("dog", 0.9)}, at=datetime(2026, 11, 2))
+    seen("a", "newest", {"99": ("dog", 0.9)}, at=datetime(2026, 11, 3))  # of no image of the day
+    seen("b", "id-b", {"1": ("dog", 0.9)})
     found = compared(capsys, "a", "b")
     assert (found["a"]["model_id"], found["agree"]) == ("new", 1)
     assert compared(capsys, "old", "a")["disagree"] == 1
@@ -81,29 +76,29 @@ def test_the_newest_version_that_has_the_day_or_the_one_of_an_id(predicted, caps
         compared(capsys, "a", "new")
 
 
-def test_numbers(predicted, capsys):
-    predicted("a", "id-a", {"1": 1.0, "2": -2.0, "3": [1.0, 2.0], "4": [1.0]}, "regression")
-    predicted("b", "id-b", {"1": 1.5, "2": -2.0, "3": [2.0, 4.0], "4": [1.0, 2.0]}, "regression")
+def test_numbers(seen, capsys):
+    seen("a", "id-a", {"1": 1.0, "2": -2.0, "3": [1.0, 2.0], "4": [1.0]}, "regression")
+    seen("b", "id-b", {"1": 1.5, "2": -2.0, "3": [2.0, 4.0], "4": [1.0, 2.0]}, "regression")
     found = compared(capsys, "a", "b", limit=2)
     assert found["mean_absolute_difference"] == pytest.approx((0.5 + 0 + 1.5) / 3)
     assert (found["max_absolute_difference"], found["incomparable"]) == (1.5, 1)
     assert [one["image_id"] for one in found["images"]] == ["3", "1"]
 
 
-def test_vectors(predicted, capsys):
+def test_vectors(seen, capsys):
     one, other = np.array([1, 0], "<f4"), np.array([0, 2], "<f2")
-    predicted("a", "id-a", {"1": one, "2": one, "3": one}, "embedding")
-    predicted("b", "id-b", {"1": 2 * one, "2": other, "3": 0 * one}, "embedding")
+    seen("a", "id-a", {"1": one, "2": one, "3": one}, "embedding")
+    seen("b", "id-b", {"1": 2 * one, "2": other, "3": 0 * one}, "embedding")
     found = compared(capsys, "a", "b")
     assert (found["mean_cosine"], found["min_cosine"], found["incomparable"]) == (0.5, 0.0, 1)
     assert [image["image_id"] for image in found["images"]] == ["2", "1"]
 
 
-def test_what_cannot_be_compared(predicted, capsys):
-    predicted("labels", "id-1", {"1": ("cat", 0.9)})
-    predicted("short", "id-2", {"1": np.ones(2, "<f4")}, "embedding")
-    predicted("long", "id-3", {"1": np.ones(3, "<f4")}, "embedding")
-    predicted("idle", "id-4", {"99": ("cat", 0.9)})
+def test_what_cannot_be_compared(seen, capsys):
+    seen("labels", "id-1", {"1": ("cat", 0.9)})
+    seen("short", "id-2", {"1": np.ones(2, "<f4")}, "embedding")
+    seen("long", "id-3", {"1": np.ones(3, "<f4")}, "embedding")
+    seen("idle", "id-4", {"99": ("cat", 0.9)})
     for names, message in (
         (("labels", "short"), "labels gives classification, short gives embedding"),
         (("short", "long"), "their lengths differ"),

@@ -4,20 +4,21 @@ import json
 from datetime import datetime
 
 import pytest
-from sqlalchemy import insert
 
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.cli.look.export import export_days, export_sample
-from infer_app.database.results.schema import images, models, objects, predictions, rejections
+from infer_app.database.results.schema import images, models, predictions
+from infer_app.domain import DetectedObject
 from infer_app.errors import UsageError
 from tests.conftest import DAY, MODEL
+from tests.support.results import broken, commit, predicted
 
 AT = datetime(2026, 11, 21, 3)
 SCORES = {"1": (0.9, 0.6), "2": (), "3": (0.55,), "6": (0.3,)}
 
 
 @pytest.fixture
-def project(database, register, monkeypatch, tmp_path):
+def project(database, register, add_model, monkeypatch, tmp_path):
     """Images 1 to 3 with 2, 0 and 1 objects, 4 rejected, 5 pending; 6 of the next day with an object."""
     monkeypatch.chdir(tmp_path)
     photos = tmp_path / "photos"
@@ -27,19 +28,13 @@ def project(database, register, monkeypatch, tmp_path):
         register(f"{photos}/{number}.jpg")
         (photos / f"{number}.jpg").write_text(str(number))
     register(f"{photos}/6.jpg", at=datetime(2026, 11, 21, 12))
-    of_model = {"model_id": MODEL.model_id, "run_id": "r", "created_at": AT}
-    manifest = {"output": {"kind": "detection"}}
-    row = {"id": MODEL.model_id, "name": "animals", "manifest": manifest, "created_at": AT, "in_use_since": AT}
-    rejected = {"image_id": "4", "reason": "corrupt", "detail": "", "stage": "decode", "attempts": 1, "location": ""}
-    predicted = {"variant": "v", "output": "{}", "width": 640, "height": 480} | of_model
-    box = {"model_id": MODEL.model_id, "label": "cat", "class_index": 0, "x": 0, "y": 0, "width": 1, "height": 1}
+    add_model("animals", MODEL.model_id, AT, "detection")
+    cat = DetectedObject("cat", 0, 0.0, 0.0, 0.0, 1.0, 1.0)
+    found = {image_id: tuple(cat._replace(score=score) for score in scores) for image_id, scores in SCORES.items()}
+    good = [one for image_id, objects in found.items() for one in predicted(image_id, objects=objects)]
+    commit(database, good, broken("4"))
     with database.write() as connection:
-        connection.execute(insert(models), row)
-        rows = [predicted | {"image_id": i, "num_objects": len(scores)} for i, scores in SCORES.items()]
-        connection.execute(insert(predictions), rows)
-        found = [(i, n, score) for i, scores in SCORES.items() for n, score in enumerate(scores)]
-        connection.execute(insert(objects), [box | {"image_id": i, "object": n, "score": s} for i, n, s in found])
-        connection.execute(insert(rejections), rejected | of_model | {"decoder": "d"})
+        connection.execute(predictions.update().values(sha256=None))  # the photos are not those that were predicted
     return tmp_path
 
 

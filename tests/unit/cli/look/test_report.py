@@ -2,10 +2,8 @@ from datetime import date, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
 
 from infer_app.cli.look.report import run_and_report
-from infer_app.database.results.schema import models, runs
 from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.reporting.reports import ReportRequest, choose_models, default_file
 from infer_app.settings.load import LoadedSettings
@@ -15,19 +13,14 @@ OTHER_DAY = date(2026, 11, 19)
 
 
 @pytest.fixture
-def ran(database):
+def ran(add_model, add_run):
     """ran("cats", "id-1", day) registers the model and a run of it."""
     hours = iter(range(24))
 
     def one(name, model_id, day):
         at = datetime(2026, 11, 21, next(hours))
-        texts = ["time_zone", "variant", "executor", "device", "host", "process"]
-        run = dict.fromkeys(texts, "x") | {"id": f"{model_id} {at}", "day": day, "model": name, "model_id": model_id}
-        times = dict.fromkeys(["interval_start", "interval_end", "started_at", "heartbeat_at"], at)
-        with database.write() as connection:
-            row = {"id": model_id, "name": name, "manifest": {}, "created_at": at, "used_until": at}
-            connection.execute(insert(models), row)
-            connection.execute(insert(runs), run | times | {"versions": {}, "state": "done"})
+        add_model(name, model_id, at, used_until=at)
+        add_run(run_id=model_id, day=day, model=name, model_id=model_id, started_at=at)
 
     return one
 

@@ -1,0 +1,3 @@
+from tests.support.day_rows import add_model
+
+__all__ = ["add_model"]
