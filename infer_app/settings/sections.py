@@ -162,7 +162,7 @@ class RaySettings(Section):
     actors: int = Field(0, ge=0)  # 0: as many as fit on the nodes; more wait until an autoscaler adds nodes
     num_cpus: int = Field(0, ge=0)  # per actor, with one worker each; 0: those of the smallest node
     num_gpus: float = Field(0.0, ge=0)  # per actor; with a GPU it is the `cuda` executor
-    runtime_env: dict[str, object] = {}  # passed to Ray: what nodes install or set; infer_app itself need not be in it
+    runtime_env: dict[str, object] = Field({}, repr=False)  # passed to Ray's nodes; infer_app need not be in it
 
 
 def _check_address(url: SecretStr) -> SecretStr:
