@@ -74,7 +74,7 @@ def test_a_good_night_is_told(told, server):
 
 def test_a_night_that_can_not_begin_is_told_as_a_failure(told, server):
     told.add_photos(1)
-    told.infer(*RUN, "--quiet")
+    assert (told.infer(*RUN, "--quiet"), told.errors) == ("", "")
     succeeded = metrics(told)[SUCCESS]
     server.heard.clear()
     error = told.infer_json(*RUN, "-v", exit_code=10, INFER_DATABASE__URL=WRONG_PASSWORD)

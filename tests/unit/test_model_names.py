@@ -37,9 +37,14 @@ def test_a_name_goes_before_an_id_and_a_whole_id_before_a_beginning():
     assert versions_named("m@a", [("m", "a")]) == [("m", "a")]
 
 
-@pytest.mark.parametrize("wanted", ["cats@20e9", "20e9", "cats@20e", "cats@"])
-def test_what_fits_several_or_is_too_short_is_refused(wanted):
-    with pytest.raises(UsageError):
+SEVERAL, SHORT = "fits several versions: ", "an id needs at least 4 characters"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"), [("cats@20e9", SEVERAL), ("20e9", SEVERAL), ("cats@20e", SHORT), ("cats@", SHORT)]
+)
+def test_what_fits_several_or_is_too_short_is_refused(wanted, said):
+    with pytest.raises(UsageError, match=said):
         versions_named(wanted, KNOWN)
 
 

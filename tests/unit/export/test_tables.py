@@ -54,12 +54,12 @@ def test_json_lines_have_the_rows_of_csv(tmp_path):
 
 
 def test_hostile_labels_and_paths_are_read_back(tmp_path):
-    image = detected('1,"', CAT._replace(label=HOSTILE), DOG._replace(label=FORMULA), location=HOSTILE_PATH)
+    image = detected('=1,"', CAT._replace(label=HOSTILE), DOG._replace(label=FORMULA), location=HOSTILE_PATH)
     _, row, formula = csv_of(tmp_path / "a.csv", image)
-    assert (row[0], row[1], row[9]) == ('1,"', HOSTILE_PATH.replace("\udcff", "\\udcff"), HOSTILE)
+    assert (row[0], row[1], row[9]) == ("'=1,\"", HOSTILE_PATH.replace("\udcff", "\\udcff"), HOSTILE)
     assert formula[9] == f"'{FORMULA}"
     line, _ = jsonl_of(tmp_path / "a.jsonl", image)
-    assert (line["image_id"], line["location"], line["label"]) == ('1,"', HOSTILE_PATH, HOSTILE)
+    assert (line["image_id"], line["location"], line["label"]) == ('=1,"', HOSTILE_PATH, HOSTILE)
 
 
 def test_a_classification_and_a_regression_are_a_row_for_each_image(tmp_path):

@@ -92,7 +92,8 @@ def test_rejections_books_explanations_and_retries_are_those_of_the_version_that
     assert [one["model_id"] for one in told(verify, str(DAY), OLD, None, True, None)["models"]] == [OLD]
     explained = told(show_image, ExplainOptions(image="1", model=OLD, as_json=True))
     assert [one["model_id"] for one in explained["models"]] == [OLD]
-    assert told(retry_rejected, str(DAY), OLD, [], True, None)["retried"] == 1
+    for reasons, num_retried in ((["empty"], 0), (["empty", "corrupt"], 1)):
+        assert told(retry_rejected, str(DAY), OLD, reasons, True, None)["retried"] == num_retried
     assert [row["model_id"] for row in told(show_rejections, str(DAY), None, True, None)["rejections"]] == [NEW]
 
 

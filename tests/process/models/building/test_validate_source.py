@@ -69,7 +69,7 @@ def loosely(what):
             "runs on 2 at a time but not on 1: 1 image gave an output of",
             "any batch",
         ),
-        (lambda: traced(Flattened(-1)), 20, "can't run on pictures of 20x20", "--size"),
+        (lambda: traced(Flattened(-1)), 20, "can't run on pictures of 20x20", "--size, and --input"),
         (lambda: loosely(lambda x: (x.mean((2, 3)), x)), SIZE, "returns a tuple, not a tensor", "wrap it"),
         (
             lambda: trained(Network(), nn.Dropout(0.5)),
