@@ -1156,3 +1156,6 @@ def test_a_replaced_image_is_one_whose_prediction_is_of_other_bytes(tables, data
     (batch,) = register_files(database, unreadable, at(day), lambda files: [FileFacts()] * len(files))
     assert batch.num_changed == 4
     assert next(register_files(database, unreadable, at(day), look)).num_changed == 4  # compared again
+    hashes = dict.fromkeys(hashes, "ab" * 32)  # the files that were predicted are put back
+    list(register_files(database, [file._replace(modified=4.0) for file in files], at(day), look))
+    assert count_changed(tables.database, tables.source, [ID]) == ChangedCounts()

@@ -52,14 +52,12 @@ def earlier_days_pending(project):
         project.write("INSERT INTO infer_images (location, added_at) VALUES (?, ?)", *row)
 
 
+EARLY = "the last run ended early"
 # (how the night begins, flags of its run, its exit code, what everything says of the day: state, level, code, notes)
 CASES = [
     (all_done, (), 0, ("done", "good", 0, [])),
     (late_images_after_too_many_rejected, (), 0, ("done", "attention", 3, ["too many rejected: exit code 3"])),
-    (
-        *(all_done, ("--max-duration", "0"), 75),
-        ("pending", "attention", 75, ["5 pending", "the last run ended early: exit code 75"]),
-    ),
+    (all_done, ("--max-duration", "0"), 75, ("pending", "attention", 75, ["5 pending", f"{EARLY}: exit code 75"])),
     (storage_gone, (), 14, ("failed", "failed", 14, ["the last run failed: exit code 14", "5 pending"])),
     (earlier_days_pending, (), 0, ("done", "attention", 0, ["141 of earlier days pending"])),
 ]

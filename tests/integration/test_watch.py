@@ -204,6 +204,21 @@ def test_a_photo_of_an_old_day_that_was_replaced_is_predicted_by_the_next_run(pr
     assert project.rows("SELECT label FROM infer_predictions") == [("blue",)]
 
 
+def test_a_photo_that_was_added_by_hand_and_changed_twice_is_not_replaced_for_ever(project):
+    """No run walks over it."""
+    file = put(project, "../by hand/a.jpg", YESTERDAY)
+    add = ("images", "add", str(file.parent), "--date", "yesterday")
+    project.infer(*add)
+    project.infer("run")
+    replace_photo(file, (30, 30, 200))
+    project.infer(*add)
+    replace_photo(file, (30, 200, 30))
+    assert changed(project) == [("a.jpg", "replaced")]
+    assert project.infer_json("retry", "--replaced")["retried"] == 1
+    assert project.infer_json("run")["predicted"] == 1
+    assert changed(project) == []
+
+
 def test_a_photo_is_missing_while_its_file_is_gone(project):
     files = [put(project, f"{name}.jpg", YESTERDAY) for name in "abc"]
     project.infer("run")
