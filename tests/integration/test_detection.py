@@ -43,6 +43,8 @@ def test_the_objects_of_a_day_are_written_with_the_upright_size(project):
     quarters = [("1", number, "red", 0.5, x, y, 0.5, 0.5) for number, (x, y) in enumerate(QUARTERS)]
     assert project.rows(OBJECTS)[:4] == quarters
     assert project.infer_json("verify", "--date", DATE)["balanced"] is True
+    project.infer("explain", "--image", "5", "--draw", "five.svg", exit_code=2)
+    assert "was rejected: unsupported_format" in project.errors
 
 
 QUARTERS = [(0.0, 0.0), (0.0, 0.5), (0.5, 0.0), (0.5, 0.5)]

@@ -70,9 +70,10 @@ def test_a_script_gets_the_numbers(project, capsys):
     assert len((project / "out").read_text().splitlines()) == 5  # two images without an object have a row each
 
 
-def test_a_day_without_predictions_is_an_empty_file(project, capsys):
+def test_a_day_without_predictions_is_an_empty_file_and_a_warning(project, capsys, caplog):
     export(project, date="2026-10-01")
     assert "0 images, 0 objects" in capsys.readouterr().out
+    assert "animals has no predictions for these days" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from infer_app.cli.commands.build_command import BuildOptions
+from infer_app.cli.model.build import parse_share
 from infer_app.cli.model.build_request import make_recipe, make_request, taken_by_default
 from infer_app.errors import UsageError
 from infer_app.models.building.build_arguments import BuildRequest
@@ -125,3 +126,10 @@ def test_what_was_taken_by_default_names_the_size():
     said = {"mean", "std", "labels"}
     assert taken_by_default(request, said) == ["recipe letterbox", "size 640x480"]
     assert taken_by_default(request, said | {"recipe", "size"}) == []
+
+
+def test_the_least_agreement_is_a_share():
+    assert [parse_share(text) for text in ("97%", "0.5", "1", "100%")] == [0.97, 0.5, 1, 1]
+    for text in ("most", "%", "0", "101%", "97", "nan"):
+        with pytest.raises(UsageError, match=f"--min-agreement '{text}' is no share"):
+            parse_share(text)
