@@ -67,10 +67,16 @@ def start(monkeypatch):
     yield start_pool
     for workers, ring, num_slots in started:
         assert ring is None or ring.num_free == num_slots
-        pids = workers.pids()
         with workers:
             pass
-        assert not any(map(psutil.pid_exists, pids))
+    wait_until(lambda: not any(map(is_of_a_server, psutil.Process().children(recursive=True))))
+
+
+def is_of_a_server(process):
+    """Whether it is a worker, also one whose pool has forgotten it."""
+    with suppress(psutil.Error, AttributeError):  # it or its parent has just gone
+        return "multiprocessing.forkserver" in " ".join(process.parent().cmdline())
+    return False
 
 
 def chunk(number, *locations):

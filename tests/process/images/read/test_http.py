@@ -197,6 +197,8 @@ def test_no_redirect_leads_elsewhere(server, canary):
         "file:///etc/passwd",
         "http://169.254.169.254/latest/meta-data/",
         "/photos/../secret.jpg",
+        "/photos/%2e%2e/secret.jpg",
+        f"http://127.0.0.1:{server.port}\\@127.0.0.1:{canary.port}/secret.jpg",
         "",
     ]
     server.serve("/secret.jpg", CONTENT)
