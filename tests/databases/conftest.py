@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import NullPool, create_engine, make_url
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import upgrade
@@ -98,13 +98,12 @@ def roles_of(url):
         execute(added[-1], f"{create} 'canary'", *statements)
         return parsed.set(username=added[-1], password="canary").render_as_string(hide_password=False)
 
-    engine = create_engine(url)
+    engine = create_engine(url, poolclass=NullPool)  # a test may have restarted the server meanwhile
     try:
         yield add
     finally:
         for role in added:
             execute(role, *drop)
-        engine.dispose()
 
 
 @pytest.fixture
