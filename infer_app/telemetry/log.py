@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TextIO
 
 from structlog import contextvars, dev, processors, stdlib
 from structlog.typing import EventDict, Processor
@@ -25,7 +25,7 @@ TEXT_KEYS = ("timestamp", "level", "event", "chunk", "exc_info")  # a run's firs
 SHORT_ID = 8  # characters of a model's id in a line of text
 
 
-class StderrHandler(logging.StreamHandler[Any]):
+class StderrHandler(logging.StreamHandler[TextIO]):
     """The only log handler of this program; `style` is text or json."""
 
     def __init__(self, style: str) -> None:

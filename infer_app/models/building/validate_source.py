@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ BATCH_TOLERANCE = 1e-4  # relative to the largest output: rounding by another or
 _OTHER_BATCHES = (4, 8, 16, 32, 64)  # common batch sizes of traces
 _BATCH_HINT = "trace or script it so that it takes any batch: use x.shape[0] or flatten(1), never a fixed number"
 
-_Run = Callable[[Tensor], object]
+_Run = Callable[[Tensor], Tensor | Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def _joined(batches: Sequence[Tensor]) -> Tensor:
     return torch.cat(list(batches))
 
 
-def _outputs(output: Any) -> Sequence[Tensor]:
+def _outputs(output: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
     return [output] if isinstance(output, Tensor) else list(output)
 
 
