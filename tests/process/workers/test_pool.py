@@ -282,6 +282,7 @@ def test_a_fork_server_that_is_killed_is_started_again(start, after):
     fork_server.start_early()
     server = forkserver._forkserver._forkserver_pid
     os.kill(server, signal.SIGKILL)
+    wait_until(lambda: psutil.Process(server).status() == psutil.STATUS_ZOMBIE)  # else all might be done before it ends
     found += results
     assert forkserver._forkserver._forkserver_pid != server
     assert outcomes(found) == right(some)
