@@ -71,7 +71,7 @@ def of(table, values, where):
 
 
 NUMBERED = "run_id = 'number'"
-OF_NOBODY = of("rejections", "model_id = 'nobody'", NUMBERED)
+OF_UNKNOWN_MODEL = of("rejections", "model_id = 'unknown'", NUMBERED)
 WITH_UNKNOWN_LABEL = "prediction with a label that its model has not"
 OUTSIDE = "prediction with a score outside 0 to 1"
 WITHOUT_SIZE = "prediction of a picture without a width or height"
@@ -93,9 +93,9 @@ OBJECTS_MISCOUNTED = "prediction with another number of objects than it counts"
         (change("number", "width = 0"), f"1 {WITHOUT_SIZE}: image 1"),
         (change("number", "height = NULL"), f"1 {WITHOUT_SIZE}: image 1"),
         (change("number", "location = NULL"), "1 prediction without the location or size of its picture: image 1"),
-        (OF_NOBODY, "1 rejection of a model that is not in infer_models: image 3"),
+        (OF_UNKNOWN_MODEL, "1 rejection of a model that is not in infer_models: image 3"),
         ("DELETE FROM infer_models WHERE name = 'number'", "1 run of a model that is not in infer_models: number"),
-        (change("number", "run_id = 'nobody'"), f"1 {OF_UNKNOWN_RUN}: image 1"),
+        (change("number", "run_id = 'unknown'"), f"1 {OF_UNKNOWN_RUN}: image 1"),
         (change("number", "run_id = 'vectors'"), f"1 {OF_UNKNOWN_RUN}: image 1"),
         (
             of("runs", "predicted = 0, selected = 1", "id = 'vectors'"),

@@ -76,7 +76,7 @@ def test_no_failure_tells_the_password(secret, kind, where, monkeypatch, request
         (2, bare.replace("@/", "@host:port/").replace("@localhost/", "@host:port/")),  # a port that is none
         (2, bare.partition(":")[2]),  # no name of a database system
         (2, "oracle" + bare[bare.index(":") :]),  # an unknown one
-        (10, as_text(elsewhere.set(host="127.0.0.1", port=1, query={}))),  # nobody listens
+        (10, as_text(elsewhere.set(host="127.0.0.1", port=1, query={}))),  # no server listens there
         (10, as_text(elsewhere.set(host="nowhere.invalid", query={}))),
         (10, as_text(elsewhere.set(database="nowhere"))),
         (2, as_text(elsewhere.update_query_dict({"oops": CANARY}))),  # an option that it has not

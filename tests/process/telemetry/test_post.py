@@ -66,7 +66,7 @@ def flood(connection):
         pytest.param(lambda: Raw(hang_up), "RemoteDisconnected", id="hangs up"),
         pytest.param(lambda: Raw(say_canary), "BadStatusLine", id="no HTTP"),
         pytest.param(lambda: Raw(flood), "LineTooLong", id="without end"),
-        pytest.param(Closed, "Connection refused", id="nobody there"),
+        pytest.param(Closed, "Connection refused", id="no server"),
     ],
 )
 def test_what_a_server_does_wrong_is_told_without_its_words(serve, make_server, told):

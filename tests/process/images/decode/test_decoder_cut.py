@@ -89,7 +89,7 @@ PNGS.append(png_of_16_bits(np.arange(91, dtype=np.uint16).reshape(7, 13, 1) * 70
 
 @pytest.mark.parametrize("whole", PNGS, ids=["1", "P", "RGBA", "16 bits"])
 def test_a_png_cut_at_any_byte_of_its_pixels_is_refused(whole: bytes):
-    data = whole[:-4]  # without the checksum of the empty last chunk: nobody misses it
+    data = whole[:-4]  # without the checksum of the empty last chunk, which holds no pixels
     assert outcomes_of_cuts(data) == all_refused(data)
 
 
