@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from infer_app.recipe import Size
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
 
 
 class ReasonFact(Flag):
@@ -141,7 +141,7 @@ class Sample:
     """A loaded image with its pixels, ready for the model."""
 
     ref: ImageRef
-    pixels: Tensor  # (H, W, 3) uint8, channels as the recipe orders them
+    pixels: np.ndarray  # (H, W, 3) uint8, channels as the recipe orders them
     file: FileFacts
 
 
@@ -167,7 +167,7 @@ class Broken:
 class Batch:
     """The collated samples of a chunk. Broken images have no row, so n may be 0."""
 
-    pixels: Tensor  # (n, H, W, 3) uint8; row i belongs to samples[i]
+    pixels: np.ndarray  # (n, H, W, 3) uint8; row i belongs to samples[i]
     samples: tuple[Sample, ...]
     broken: tuple[Broken, ...]
 

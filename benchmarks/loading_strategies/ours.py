@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sized
 
 from infer_app.domain import Chunk, ImageRef
 from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.verification.golden import predict_all
 from infer_app.pipeline.executors import open_executor
 from infer_app.pipeline.planning.execution_plan import plan_run
 from infer_app.workers.pool import Stage, WorkerPool
@@ -51,8 +52,7 @@ def _chunks(workload: Workload) -> Iterator[Chunk]:
 def _predict_in_main_process(workload: Workload, variant: str) -> Iterator[Sized]:
     predict = open_variant(workload.readers.artifact, variant, num_threads=workload.num_workers)
     for batch in dataloaders.fast_collate(workload):
-        for first in range(0, len(batch), predict.batch_size):
-            predict(batch[first : first + predict.batch_size])
+        predict_all(predict, batch.numpy(), predict.batch_size)
         yield batch
 
 

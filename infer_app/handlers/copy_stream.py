@@ -27,6 +27,9 @@ class CopyStream(Protocol):
     def fetch(self, rows: Tensor) -> Tensor:
         """Wait for the model and return its output on the CPU, which is valid until the next call."""
 
+    def free_memory(self) -> None:
+        """Give back what torch keeps of the device's memory for later."""
+
 
 class NullStream:
     """Plain copies on the CPU, without CUDA."""
@@ -41,6 +44,9 @@ class NullStream:
 
     def fetch(self, rows: Tensor) -> Tensor:
         return rows
+
+    def free_memory(self) -> None:
+        return
 
 
 class CudaStream:
@@ -80,6 +86,9 @@ class CudaStream:
         self._fetched.record(torch.cuda.current_stream(self.device))
         self._fetched.synchronize()
         return fetched
+
+    def free_memory(self) -> None:
+        torch.cuda.empty_cache()
 
 
 def open_stream(device: str) -> CopyStream:

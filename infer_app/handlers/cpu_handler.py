@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-import torch
+import numpy as np
 
 from infer_app.domain import Broken, Chunk, ChunkResult, Prediction
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
@@ -26,12 +26,11 @@ class CpuHandler:
         self._networks = Networks(models)
         self._is_traced = is_traced
         batch_size = max(model.batch_size for model in models)
-        self._buffer = torch.empty((batch_size, *loader.recipe.size.shape), dtype=torch.uint8)
+        self._buffer = np.empty((batch_size, *loader.recipe.size.shape), np.uint8)
 
     @classmethod
     def open(cls, spec: HandlerSpec) -> CpuHandler:
         """Open a handler and verify it on the golden images, which also warms it up. Raises ModelError."""
-        torch.set_num_threads(spec.num_threads)
         models = [_open_model(model_index, model, spec.num_threads) for model_index, model in enumerate(spec.models)]
         loader = Loader(spec, models[0].artifact)
         for model in models:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from time import thread_time
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,12 +40,11 @@ class LoadHandler:
     def __init__(self, loader: Loader, ring: Ring, is_traced: bool = False) -> None:
         self._loader = loader
         self._ring = ring
-        self._slots = torch.from_numpy(ring.pixels)
+        self._slots = ring.pixels
         self._is_traced = is_traced
 
     @classmethod
     def open(cls, spec: HandlerSpec, ring: Ring) -> LoadHandler:
-        torch.set_num_threads(1)
         return cls(Loader(spec, spec.models[0].open()), ring, spec.trace)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
@@ -118,7 +119,8 @@ class PredictHandler:
         heartbeat.record(0, "model")
         is_staged = bool(self._staged) and self._staged[0].chunk is chunk  # else it came before the handler was open
         staged = self._staged.popleft() if is_staged else self._stage(chunk)
-        batch = Batch(staged.pixels, tuple(map(Sample, chunk.refs, staged.pixels, chunk.files)), ())
+        pixels: Any = staged.pixels
+        batch = Batch(pixels, tuple(map(Sample, chunk.refs, pixels, chunk.files)), ())
         results = list(self._networks.predict(batch, chunk, 0, heartbeat, staged.clock))
         self._buffers.put(staged.buffer)
         return result_of(chunk, results, staged.clock)
@@ -134,14 +136,19 @@ class PredictHandler:
         return Staged(chunk, buffer, pixels, clock)
 
 
-def _predict_cpu_pixels(model: LoadedModel, stream: CopyStream, pixels: Tensor) -> Tensor:
+def _predict_cpu_pixels(model: LoadedModel, stream: CopyStream, pixels: np.ndarray) -> np.ndarray:
     """Predict pixels that are on the CPU, and copy the result: the model reuses its output buffer."""
-    return model.predict(pixels.to(stream.device)).clone()
+    on_device: Any = torch.from_numpy(pixels).to(stream.device)
+    return model.predict(on_device).copy()
 
 
 def _open_model(number: int, spec: ModelSpec, num_threads: int, batch_size: int, stream: CopyStream) -> LoadedModel:
     artifact = spec.open()
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads, device=stream.device)
-    model = AdaptiveBatch(open_batch, spec.batch_size or batch_size)
-    decode = OutputDecoder(artifact)
-    return LoadedModel(number, artifact, spec.variant, batch_size, lambda pixels: stream.fetch(model(pixels)), decode)
+    model = AdaptiveBatch(open_batch, spec.batch_size or batch_size, free_memory=stream.free_memory)
+
+    def predict(pixels: Any) -> np.ndarray:
+        rows: Any = model(pixels)
+        return stream.fetch(rows).numpy()
+
+    return LoadedModel(number, artifact, spec.variant, batch_size, predict, OutputDecoder(artifact))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torch import Tensor
+import numpy as np
 
 from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.handlers.handler_spec import HandlerSpec
@@ -46,7 +46,7 @@ class Loader:
         self._reads_wait = False  # set once reads have waited: files in the page cache need no reading ahead
 
     def load(
-        self, refs: Sequence[ImageRef], first: int, buffer: Tensor, heartbeat: Heartbeat, clock: StageClock
+        self, refs: Sequence[ImageRef], first: int, buffer: np.ndarray, heartbeat: Heartbeat, clock: StageClock
     ) -> Batch:
         """Load good images into the first rows of `buffer`, (N, H, W, 3) uint8; `first`: index of refs[0] in its chunk.
 
@@ -58,7 +58,7 @@ class Loader:
         with clock.time("collate"):
             return collate(samples, buffer)
 
-    def pixels(self, data: bytes) -> Tensor:
+    def pixels(self, data: bytes) -> np.ndarray:
         """Decode and transform an encoded image to pixels, (H, W, 3) uint8. Raises BadImage."""
         return transform(decode_image(data, self.recipe, self._decode_limits), self.recipe, self._preprocess)
 
@@ -88,7 +88,7 @@ class Loader:
                     step(image)
             except (BadImage, MemoryError) as error:
                 return _broken(image, error, stage)
-            except RuntimeError as error:  # torch has no error of its own for it
+            except RuntimeError as error:  # of the user's function: torch has no error of its own for it
                 if not is_out_of_memory(error):
                     raise
                 return _broken(image, MemoryError(), stage)
@@ -120,14 +120,14 @@ class _Image:
 
     data: bytes
     picture: Picture
-    pixels: Tensor
+    pixels: np.ndarray
 
     def __init__(self, ref: ImageRef) -> None:
         self.ref = ref
         self.facts = FileFacts()
 
 
-def collate(samples: Iterable[Sample | Broken], buffer: Tensor) -> Batch:
+def collate(samples: Iterable[Sample | Broken], buffer: np.ndarray) -> Batch:
     """Copy good pixels into the first rows of `buffer`, (N, H, W, 3) uint8; `pixels` of the batch is a view of it.
 
     If all samples are broken, the batch is valid and has n = 0. Raises ValueError for more good samples than rows.
@@ -158,12 +158,12 @@ def _open_prefetch(limits: ReadLimits) -> Prefetch:
     return Prefetch(limits)
 
 
-def _checked(sample: Sample, buffer: Tensor) -> Tensor:
+def _checked(sample: Sample, buffer: np.ndarray) -> np.ndarray:
     """Return the sample's pixels. Raises ValueError for another shape or dtype, which a copy would silently convert."""
     pixels = sample.pixels
     if pixels.shape != buffer.shape[1:] or pixels.dtype != buffer.dtype:
         raise ValueError(
-            f"image {sample.ref.image_id}: {pixels.dtype} {tuple(pixels.shape)}, "
-            f"the batch takes {buffer.dtype} {tuple(buffer.shape[1:])}"
+            f"image {sample.ref.image_id}: {pixels.dtype} {pixels.shape}, "
+            f"the batch takes {buffer.dtype} {buffer.shape[1:]}"
         )
     return pixels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+import numpy as np
 
 from infer_app.domain import Batch, Broken, Chunk, ChunkResult, Prediction, Reason, Sample
 from infer_app.errors import DeviceLost, lines_of
@@ -25,11 +25,11 @@ class LoadedModel:
     artifact: Artifact
     variant: str
     batch_size: int  # maximum number of images per call
-    predict: Callable[[Tensor], Tensor]  # (n, H, W, 3) uint8 to (n, D) float32 on the CPU
+    predict: Callable[[np.ndarray], np.ndarray]  # (n, H, W, 3) uint8 to (n, D) float32
     decode: OutputDecoder
 
     def verify_golden(
-        self, load_pixels: Callable[[bytes], Tensor], predict: Callable[[Tensor], Tensor] | None = None
+        self, load_pixels: Callable[[bytes], np.ndarray], predict: Callable[[np.ndarray], np.ndarray] | None = None
     ) -> None:
         """Predict the golden images, which also warms the model up. Raises ModelError if the results differ."""
         check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size)

@@ -17,9 +17,8 @@ from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.building.model_source import LibrarySource, find_source
 from infer_app.models.detection.boxes import corners
-from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.source_kinds import load_source
-from infer_app.models.runtimes.torchscript import run_source
+from infer_app.models.runtimes.torchscript import rows_of, run_source
 from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.recipe import Recipe, Size
 
@@ -76,14 +75,14 @@ def _recipe_pipeline(artifact: Artifact) -> Callable[[Path], object]:
     def answer(path: Path) -> object:
         rgb = _open(path, manifest.recipe)
         if preprocess is None:
-            pixels = torch.from_numpy(reference_transform(rgb, manifest.recipe))
+            pixels = reference_transform(rgb, manifest.recipe)
         else:
             pixels = transform(rgb, manifest.recipe, preprocess)
-        outputs = run_source(module, manifest.input_spec, pixels[None])
+        outputs = run_source(module, manifest.input_spec, torch.from_numpy(pixels[None]))
         if manifest.output.kind != "detection":
             return outputs[0]
         picture = Size(rgb.shape[1], rgb.shape[0])
-        (found,) = decode(as_rows(outputs), [picture])
+        (found,) = decode(rows_of(outputs).numpy(), [picture])
         if found is None:
             raise ValueError("the network's output has a NaN or an infinity")
         objects = found.objects or ()

@@ -15,7 +15,8 @@ from infer_app.model_variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.build_model import build_model
-from infer_app.models.runtimes.fixed_batch import AdaptiveBatch, FixedBatch
+from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
+from infer_app.models.runtimes.gpu_variants import DeviceBatch
 from infer_app.pipeline.executors import RingSpec, open_local_executor
 from infer_app.recipe import Recipe, Size
 from infer_app.workers.shared_ring import Ring
@@ -101,7 +102,8 @@ def test_memory_that_is_too_small_halves_the_batch_and_the_memory_is_given_back(
         torch.empty(room * len(pixels) // 4, dtype=torch.uint8, device=device)
         return pixels.float().mean((1, 2))
 
-    model = AdaptiveBatch(lambda batch_size: FixedBatch(hungry, Size.square(SIZE), batch_size, device), 32)
+    open_model = lambda batch_size: DeviceBatch(hungry, Size.square(SIZE), batch_size, device)  # noqa: E731
+    model = AdaptiveBatch(open_model, 32, free_memory=torch.cuda.empty_cache)
     pixels = torch.randint(0, 255, (32, SIZE, SIZE, 3), dtype=torch.uint8, device=device)
     torch.testing.assert_close(model(pixels), pixels.float().mean((1, 2)))
     assert model.batch_size == 8

@@ -9,6 +9,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -88,7 +89,7 @@ def test_a_fresh_process_loads_it_and_answers_as_the_source_does_in_any_batch(bu
     on()
     pixels = random_pixels(9)
     actual = run_in_process(child_calls.predict, built_once.folder, TRT, pixels, batch_size)
-    torch.testing.assert_close(actual, run_artifact(built_once, pixels), rtol=0, atol=5e-3)
+    np.testing.assert_allclose(actual, run_artifact(built_once, pixels), rtol=0, atol=5e-3)
 
 
 def test_a_batch_that_the_plan_was_not_built_for_is_told(built_once, on):
@@ -126,7 +127,7 @@ def test_another_abi_is_embedded_again_from_the_plan(artifact, on):
     assert caught.value.hint == "it is embedded again from engine.plan"
     pixels = random_pixels(3)
     actual = run_in_process(child_calls.predict, artifact.folder, TRT, pixels, 2)
-    torch.testing.assert_close(actual, run_artifact(artifact, pixels), rtol=0, atol=5e-3)
+    np.testing.assert_allclose(actual, run_artifact(artifact, pixels), rtol=0, atol=5e-3)
     artifact.verify()  # in memory: nothing of the model changed
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.building import add_gpu_variants as add_gpu_variants_module
@@ -13,6 +14,7 @@ from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_vari
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
 from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.verification.golden import predict_all
 from tests.support.networks import Network
 
 CPU = torch.device("cpu")  # where the stand-in runs its plans
@@ -39,9 +41,9 @@ def build(folder: Path, variant: str, make=make_network) -> dict:
     ]
 
 
-def predict(folder: Path, variant: str, pixels: Tensor, batch_size: int) -> Tensor:
+def predict(folder: Path, variant: str, pixels: np.ndarray, batch_size: int) -> np.ndarray:
     model = open_variant(open_artifact(folder), variant, batch_size, device=CPU)
-    return torch.cat([model(batch) for batch in torch.split(pixels, batch_size)])
+    return predict_all(model, pixels, batch_size)
 
 
 def load_embedded(module: bytes) -> None:

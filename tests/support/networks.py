@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.build_model import build_model
-from infer_app.models.runtimes.fixed_batch import as_rows
-from infer_app.models.runtimes.torchscript import load_torchscript, run_source
+from infer_app.models.runtimes.torchscript import load_torchscript, source_rows
 from infer_app.recipe import Recipe
 from tests.support.photos import jpeg
 
@@ -159,12 +158,11 @@ def save_photos(folder: Path, num_images: int = 24) -> Path:
     return folder
 
 
-def random_pixels(num_images: int, size: int = SIZE, seed: int = 0) -> Tensor:
-    random = np.random.default_rng(seed)
-    return torch.from_numpy(random.integers(0, 256, (num_images, size, size, 3), dtype=np.uint8))
+def random_pixels(num_images: int, size: int = SIZE, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (num_images, size, size, 3), dtype=np.uint8)
 
 
-def run_artifact(artifact: Artifact, pixels: Tensor) -> Tensor:
+def run_artifact(artifact: Artifact, pixels: np.ndarray) -> np.ndarray:
     """(n, D) float32: the outputs of the model as it was given, neither frozen nor fused."""
     module = load_torchscript(artifact.read(artifact.manifest.model_file))
-    return as_rows(run_source(module, artifact.manifest.input_spec, pixels))
+    return source_rows(module, artifact.manifest.input_spec, pixels)

@@ -6,22 +6,17 @@ from collections.abc import Callable
 from math import ceil
 
 import numpy as np
-import torch
-from PIL import Image
-from torch import Tensor
 
 from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
+from infer_app.images.transform.resize import pillow_resize, resize
 from infer_app.recipe import Recipe
 
 Preprocess = Callable[[Pixels], Pixels]
 
-_MARGIN = 1e-4  # of a pixel, so that rounding down loses none
-_RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
-
-def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
+def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess | None = None) -> Pixels:
     """Return the model's input, (height, width, 3) uint8, contiguous; within 2 levels of `reference_transform`.
 
     An array is a whole picture. In a recipe of kind custom, `preprocess`, the user's own function, does all of this.
@@ -31,17 +26,17 @@ def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess 
     picture = _as_picture(picture)
     if recipe.kind == "custom":
         return _custom(picture.rgb, recipe, preprocess)
-    return torch.from_numpy(_made(picture, recipe, _resize))
+    return _made(picture, recipe, resize)
 
 
 def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
     """Return the model's input by the same geometry and Pillow's resize; golden pixels are made this way."""
-    return _made(_as_picture(picture), recipe, _pillow_resize)
+    return _made(_as_picture(picture), recipe, pillow_resize)
 
 
-def _made(picture: Picture, recipe: Recipe, resize: Callable[[Pixels, Geometry, str], Pixels]) -> Pixels:
+def _made(picture: Picture, recipe: Recipe, resize_to: Callable[[Pixels, Geometry, str], Pixels]) -> Pixels:
     geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
-    resized = resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
+    resized = resize_to(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
     return _ordered(_centre(resized, geometry.lead, recipe), recipe.channels)
 
 
@@ -53,54 +48,13 @@ def _cut(rgb: Pixels, box: Box) -> Pixels:
     return rgb[box.top : ceil(box.top + box.height), box.left : ceil(box.left + box.width)]
 
 
-def _resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
-    width, height = geometry.resized
-    if rgb.shape[:2] == (height, width):
-        return rgb
-    if interpolation == "bicubic" and not starts_horizontally(rgb.shape[1], rgb.shape[0], (width, height)):
-        return _pillow_resize(rgb, geometry, interpolation)
-    # (1, 3, height, width), no copy. unsqueeze gives the first axis the stride by which torch recognises that channels
-    # are last; with another stride it takes twice the time, and its result has the channels first in memory.
-    channels_last = torch.from_numpy(rgb).unsqueeze(0).permute(0, 3, 1, 2)
-    size, factors = _size_or_factors(rgb, geometry)
-    resized = torch.nn.functional.interpolate(
-        channels_last, size, factors, mode=interpolation, align_corners=False, antialias=True
-    )
-    pixels: Pixels = resized.squeeze(0).permute(1, 2, 0).numpy()
-    return pixels[:height, :width]
-
-
-def _size_or_factors(rgb: Pixels, geometry: Geometry) -> tuple[tuple[int, int] | None, list[float] | None]:
-    """Return a size for torch's resize, or factors if the source ends inside a pixel; torch rounds their size down."""
-    source, (width, height), _ = geometry
-    if rgb.shape[:2] == (source.height, source.width):
-        return (height, width), None
-    return None, [(height + _MARGIN) / source.height, (width + _MARGIN) / source.width]
-
-
-def starts_horizontally(width: int, height: int, size: tuple[int, int]) -> bool:
-    """Return whether Pillow does the horizontal pass first, as torch always does.
-
-    Bicubic overshoots and each pass clips to 0-255, so the order matters: up to 30 levels at hard edges. The condition
-    is that of Pillow 13 (ImagingResampleInner in Resample.c); older versions always begin horizontally.
-    """
-    fewer_rows = height - size[1]
-    return fewer_rows <= 0 or fewer_rows <= 2 * (width - size[0])
-
-
-def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
-    image = Image.fromarray(np.ascontiguousarray(rgb))
-    box = (0, 0, min(geometry.source.width, image.width), min(geometry.source.height, image.height))
-    return np.array(image.resize(geometry.resized, _RESAMPLING[interpolation], box))
-
-
 def _centre(rgb: Pixels, lead: tuple[int, int], recipe: Recipe) -> Pixels:
     """Crop the centre to a contiguous array of the recipe's size, with its pad around too short a side."""
     rgb = rgb[lead[1] :, lead[0] :]
     (top, rows), (left, columns) = centre_of(rgb.shape[0], rgb.shape[1], recipe)
     centre = rgb[rows, columns]
     if centre.shape == recipe.size.shape:
-        return np.ascontiguousarray(centre)
+        return np.require(centre, requirements=["C", "W"])
     padded = np.full(recipe.size.shape, recipe.pad, np.uint8)
     padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
     return padded
@@ -132,7 +86,7 @@ def _ordered(rgb: Pixels, channels: str) -> Pixels:
     return reordered
 
 
-def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:
+def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Pixels:
     if preprocess is None:
         raise ValueError("a custom recipe needs its preprocess function")
     try:
@@ -144,7 +98,7 @@ def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Tenso
     shape = recipe.size.shape
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != shape:
         raise BadImage(Reason.MODEL_ERROR, f"preprocess gave {_describe(pixels)}, not a uint8 array of {shape}")
-    return torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
+    return np.require(pixels, requirements=["C", "W"])
 
 
 def _describe(value: object) -> str:

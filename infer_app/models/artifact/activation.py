@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+import numpy as np
 
 from infer_app.domain import MULTI_LABEL
 from infer_app.errors import ModelError
@@ -14,36 +14,41 @@ ROUNDING_8_BITS = 0.02  # of the sum of a softmax that is quantised inside the n
 PROOF = 16
 
 
-def class_scores(raw: Tensor, activation: str) -> Tensor:
+def class_scores(raw: np.ndarray, activation: str) -> np.ndarray:
     """Return scores between 0 and 1 of outputs (…, classes); `none` and `sigmoid-applied` are scores already."""
-    if activation == "softmax":
-        return raw.softmax(dim=-1)
-    return raw.sigmoid() if activation == "sigmoid" else raw
+    if activation not in ("softmax", "sigmoid"):
+        return raw
+    with np.errstate(over="ignore", invalid="ignore"):  # of rows with an infinity, which are rejected
+        shares: np.ndarray = 1 / (1 + np.exp(-raw))
+        if activation == "softmax":
+            exponentials = np.exp(raw - raw.max(-1, keepdims=True))
+            shares = exponentials / exponentials.sum(-1, keepdims=True)
+        return shares
 
 
-def check_scores(raw: Tensor, activation: str) -> None:
+def check_scores(raw: np.ndarray, activation: str) -> None:
     """Raise ValueError if outputs that are scores already have a finite one that is not between 0 and 1."""
     if activation in ("softmax", "sigmoid"):
         return
-    outside = raw[raw.isfinite() & ((raw < -ROUNDING) | (raw > 1 + ROUNDING))]
+    outside = raw[np.isfinite(raw) & ((raw < -ROUNDING) | (raw > 1 + ROUNDING))]
     if len(outside):
         raise ValueError(f"a score of {outside[0]:.4g}: scores are between 0 and 1")
 
 
-def check_activation(raw: Tensor, activation: str) -> None:
+def check_activation(raw: np.ndarray, activation: str) -> None:
     """Raise ModelError, with the right flag, if the golden images' outputs (…, classes) prove that another one is.
 
     Logits may lie between 0 and 1 by chance where they are fewer than PROOF: see `doubt_activation`.
     """
     num_classes = raw.shape[-1]
-    lowest, highest = raw.min().item(), raw.max().item()
+    lowest, highest = raw.min(), raw.max()
     are_scores, are_shares = _are_scores(raw), _are_shares(raw, activation)
     number = ", or with --output regression for a number" if num_classes == 1 else ""
     if are_shares and activation != "none":
         raise ModelError(
             "the outputs are probabilities already: of each golden image they sum to 1", "build with --activation none"
         )
-    is_proof = raw.numel() >= PROOF
+    is_proof = raw.size >= PROOF
     is_wrong = activation == "none" or (activation == "softmax" and num_classes == 1)
     if are_scores and not are_shares and (is_wrong or (activation != "sigmoid-applied" and is_proof)):
         of_logits = "sigmoid" if num_classes == 1 else "softmax or sigmoid"
@@ -65,7 +70,7 @@ def check_activation(raw: Tensor, activation: str) -> None:
         )
 
 
-def doubt_activation(raw: Tensor, activation: str) -> str:
+def doubt_activation(raw: np.ndarray, activation: str) -> str:
     """Return a warning if outputs (…, classes) that are taken for logits could be scores, else nothing."""
     if activation not in ("softmax", "sigmoid") or not _are_scores(raw):
         return ""
@@ -76,11 +81,11 @@ def doubt_activation(raw: Tensor, activation: str) -> str:
     )
 
 
-def _are_scores(raw: Tensor) -> bool:
-    return raw.min().item() >= -ROUNDING and raw.max().item() <= 1 + ROUNDING
+def _are_scores(raw: np.ndarray) -> bool:
+    return bool(raw.min() >= -ROUNDING and raw.max() <= 1 + ROUNDING)
 
 
-def _are_shares(raw: Tensor, activation: str) -> bool:
+def _are_shares(raw: np.ndarray, activation: str) -> bool:
     """Return whether all outputs are probabilities; scores of several labels may sum to about 1 by chance."""
     rounding = ROUNDING if activation in MULTI_LABEL else ROUNDING_8_BITS
-    return _are_scores(raw) and raw.shape[-1] > 1 and bool(((raw.sum(-1) - 1).abs() < rounding).all())
+    return _are_scores(raw) and raw.shape[-1] > 1 and bool((np.abs(raw.sum(-1) - 1) < rounding).all())

@@ -143,7 +143,7 @@ def _build(artifact: Artifact, variant: str, target: BuildTarget) -> BuiltVarian
         source: nn.Module = load_torchscript(artifact.read(manifest.model_file))
     else:
         source = target.make_module()
-    pixels = golden_pixels(artifact)[:2].to(device)
+    pixels = torch.from_numpy(golden_pixels(artifact)[:2]).to(device)
     model = make_half(source.to(device), manifest.input_spec, variant_of(variant).dtype, pixels)
     if is_plan:
         return _build_plan(model, manifest.recipe.size, target)

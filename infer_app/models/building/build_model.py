@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
-from torch import Tensor
 
 import infer_app
 from infer_app.errors import ModelError
@@ -30,10 +30,11 @@ from infer_app.models.building.decoding_agreement import decoding_agreement
 from infer_app.models.building.golden_set import GoldenSet, load_pixels, make_golden_set
 from infer_app.models.building.known_model import KnownModel, replaced_folder
 from infer_app.models.building.model_source import SourceFiles, find_source
-from infer_app.models.building.validate_source import SourceOutputs, check_meaning, source_rows, try_source
+from infer_app.models.building.validate_source import SourceOutputs, check_meaning, try_source
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
 from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.runtimes.source_kinds import make_first_variant, open_source
+from infer_app.models.runtimes.torchscript import source_rows
 from infer_app.models.verification.golden import (
     CHECK_BATCH,
     check_golden,
@@ -63,8 +64,8 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
 
     files |= dict(zip(model_files_of(source.kind), source.files, strict=True))
     files |= dict(zip(golden.names, golden.images, strict=True))
-    files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels.numpy())
-    files[GOLDEN_OUTPUTS_FILE] = save_array(outputs.rows.numpy())
+    files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels)
+    files[GOLDEN_OUTPUTS_FILE] = save_array(outputs.rows)
     manifest = _manifest(request, source, golden, outputs, files)
     if runtime := getattr(module, "runtime", None):
         manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
@@ -145,7 +146,7 @@ def _fill(
     record_variant(artifact, first_variant(manifest), details, variant_files)
 
 
-def _first_variant(artifact: Artifact) -> tuple[Callable[[Tensor], Tensor], dict[str, bytes]]:
+def _first_variant(artifact: Artifact) -> tuple[Callable[[np.ndarray], np.ndarray], dict[str, bytes]]:
     try:
         return make_first_variant(artifact, CHECK_BATCH)
     except ModelError:

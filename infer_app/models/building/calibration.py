@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from infer_app.errors import UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact, Preprocess
 from infer_app.models.building.golden_set import load_pixels
-from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.source_kinds import load_source
-from infer_app.models.runtimes.torchscript import run_source
+from infer_app.models.runtimes.torchscript import source_rows
 from infer_app.models.verification.golden import predict_all
 from infer_app.plurals import counted
 from infer_app.recipe import Recipe
@@ -48,9 +47,9 @@ class Calibration:
 class CalibrationImages:
     """The images that calibrate and those that evaluate: every second one each, so that no image does both."""
 
-    calibration: Tensor  # (n, H, W, 3) uint8
-    evaluation: Tensor  # (n, H, W, 3) uint8
-    expected: Tensor  # (n, D) float32: the source's outputs for `evaluation`
+    calibration: np.ndarray  # (n, H, W, 3) uint8
+    evaluation: np.ndarray  # (n, H, W, 3) uint8
+    expected: np.ndarray  # (n, D) float32: the source's outputs for `evaluation`
 
 
 def load_calibration(artifact: Artifact, calibration: Calibration) -> CalibrationImages:
@@ -67,17 +66,17 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
             f"calibration needs {MIN_IMAGES}",
             "use a few hundred images like those of a daily run",
         )
-    evaluation = torch.stack(pixels[1::2])
-    return CalibrationImages(torch.stack(pixels[::2]), evaluation, expected_outputs(artifact, evaluation))
+    evaluation = np.stack(pixels[1::2])
+    return CalibrationImages(np.stack(pixels[::2]), evaluation, expected_outputs(artifact, evaluation))
 
 
-def expected_outputs(artifact: Artifact, pixels: Tensor) -> Tensor:
+def expected_outputs(artifact: Artifact, pixels: np.ndarray) -> np.ndarray:
     """Return the source's outputs for (n, H, W, 3) uint8: (n, D) float32."""
     source, spec = load_source(artifact), artifact.manifest.input_spec
-    return predict_all(lambda batch: as_rows(run_source(source, spec, batch)), pixels, _REFERENCE_BATCH)
+    return predict_all(partial(source_rows, source, spec), pixels, _REFERENCE_BATCH)
 
 
-def _pixels(path: Path, recipe: Recipe, preprocess: Preprocess | None) -> Tensor | None:
+def _pixels(path: Path, recipe: Recipe, preprocess: Preprocess | None) -> np.ndarray | None:
     try:
         return load_pixels(path.read_bytes(), recipe, preprocess)
     except (BadImage, OSError):

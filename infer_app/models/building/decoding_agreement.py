@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
@@ -24,7 +23,7 @@ from infer_app.recipe import Recipe
 
 
 def decoding_agreement(
-    predict: Callable[[Tensor], Tensor],
+    predict: Callable[[np.ndarray], np.ndarray],
     recipe: Recipe,
     images: Iterable[bytes],
     batch_size: int = CHECK_BATCH,
@@ -46,13 +45,13 @@ def decoding_agreement(
     if not other:
         return None
     return measure_parity(
-        predict_all(predict, torch.stack(exact), batch_size),
-        predict_all(predict, torch.stack(other), batch_size),
+        predict_all(predict, np.stack(exact), batch_size),
+        predict_all(predict, np.stack(other), batch_size),
         artifact,
     )
 
 
-def _scaled_pixels(data: bytes, recipe: Recipe) -> Tensor | None:
+def _scaled_pixels(data: bytes, recipe: Recipe) -> np.ndarray | None:
     picture = decode_image(data, recipe, GOLDEN_LIMITS)
     return transform(picture, recipe) if picture.scale > 1 else None
 

@@ -12,9 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
@@ -112,7 +110,7 @@ class GoldenSet:
 
     names: tuple[str, ...]  # relative paths in the artifact
     images: tuple[bytes, ...]  # encoded
-    pixels: Tensor  # (n, H, W, 3) uint8, decoded by Pillow
+    pixels: np.ndarray  # (n, H, W, 3) uint8, decoded by Pillow
     photos: tuple[bytes, ...]  # the images that were given, not made
 
 
@@ -130,12 +128,12 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
     return GoldenSet(
         names=tuple(f"golden/{number}{_suffix(name)}" for number, name in enumerate(encoded, start=1)),
         images=tuple(encoded.values()),
-        pixels=torch.stack([_pixels_of(name, data, recipe, preprocess) for name, data in encoded.items()]),
+        pixels=np.stack([_pixels_of(name, data, recipe, preprocess) for name, data in encoded.items()]),
         photos=tuple(photos.values()),
     )
 
 
-def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
+def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = None) -> np.ndarray:
     """Decode and transform an encoded image as every run does: (H, W, 3) uint8.
 
     Raises BadImage if that fails.
@@ -175,11 +173,11 @@ def _large_side(recipe: Recipe) -> int:
     return ceil((2 * MIN_SHRINK * max(recipe.resize or recipe.size) + 1) / (recipe.crop or 1))
 
 
-def _pixels_of(name: str, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:
+def _pixels_of(name: str, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> np.ndarray:
     try:
         if recipe.kind == "custom":  # the user's function is its own reference
             return load_pixels(data, recipe, preprocess)
-        return torch.from_numpy(reference_transform(decode_image(data, recipe, GOLDEN_LIMITS), recipe))
+        return reference_transform(decode_image(data, recipe, GOLDEN_LIMITS), recipe)
     except BadImage as bad:
         raise ModelError(f"golden image {name}: {bad.detail}", "check the recipe and the preprocess function") from bad
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.read.bad_image import BadImage
@@ -95,16 +94,16 @@ def try_variants(
     with one_thread():
         models = {variant: open_variant(artifact, variant, size) for variant, size in sizes.items()}
         pixels = _decoded(artifact, limits, locations, time.monotonic() + (end - time.monotonic()) / 2)
-        outputs: dict[str, list[Tensor]] = {variant: [] for variant in models}
+        outputs: dict[str, list[np.ndarray]] = {variant: [] for variant in models}
         spent = dict.fromkeys(models, 0.0)
         for group in [pixels[first : first + GROUP] for first in range(0, len(pixels), GROUP)]:
             for variant, model in models.items():
                 started = time.thread_time()
-                outputs[variant].append(predict_all(model, torch.stack(group), model.batch_size))
+                outputs[variant].append(predict_all(model, np.stack(group), model.batch_size))
                 spent[variant] += time.thread_time() - started
             if time.monotonic() > end:
                 break
-    present, *others = (torch.cat(outputs[variant]) for variant in models) if pixels else (torch.empty(0),)
+    present, *others = (np.concatenate(outputs[variant]) for variant in models) if pixels else (np.empty(0),)
     if len(present) < MIN_IMAGES:
         return {}
     ms = [1e3 * spent[variant] / len(present) for variant in models]
@@ -135,13 +134,13 @@ def _load(artifact: Artifact, limits: ReadLimits, locations: Sequence[str]) -> C
         raise UsageError(
             f"{len(pixels)} of the day's images can be decoded, {MIN_IMAGES} are needed", "name a day with more images"
         )
-    evaluation = torch.stack(pixels)
+    evaluation = np.stack(pixels)
     return CalibrationImages(evaluation[:0], evaluation, expected_outputs(artifact, evaluation))
 
 
 def _decoded(
     artifact: Artifact, limits: ReadLimits, locations: Sequence[str], until: float = float("inf")
-) -> list[Tensor]:
+) -> list[np.ndarray]:
     """Return the pixels of the images that can be decoded before that time of the monotonic clock."""
     recipe, preprocess = artifact.manifest.recipe, artifact.preprocess()
     pixels = []

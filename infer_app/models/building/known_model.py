@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Tensor
+import numpy as np
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.model_names import short_name
@@ -29,7 +29,7 @@ class KnownModel:
     built_now: Manifest
     has_golden: bool  # whether golden images are given
 
-    def find(self, load: Callable[[bytes], Tensor], predict: Callable[[Tensor], Tensor]) -> Artifact | None:
+    def find(self, load: Callable[[bytes], np.ndarray], predict: Callable[[np.ndarray], np.ndarray]) -> Artifact | None:
         """Return the model; None if it is missing or damaged and must be written again.
 
         Raises UsageError if other golden images are given, and ModelError if `predict` gives other outputs for its own.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
+import numpy as np
 
 from infer_app.errors import ModelError
 from infer_app.machine import computes_bf16
@@ -177,7 +177,7 @@ def _add_int8(
 def _quantised(artifact: Artifact, graph: object, images: CalibrationImages) -> Iterator[QuantisedVariant]:
     """Yield int8 graphs, each with more of the first convolutions in floating point than the one before."""
     for keep_float in KEEP_FLOAT:
-        quantised = openvino.quantise(graph, torch.split(images.calibration, 1), keep_float)
+        quantised = openvino.quantise(graph, np.split(images.calibration, len(images.calibration)), keep_float)
         model = openvino.compile_graph(quantised, artifact.manifest.recipe.size)
         yield QuantisedVariant(
             quantised,

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from infer_app.errors import ModelError, first_line
 from infer_app.models.artifact.activation import check_activation
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
-from infer_app.models.runtimes.fixed_batch import as_rows
-from infer_app.models.runtimes.torchscript import run_source
+from infer_app.models.runtimes.torchscript import rows_of, run_source
 from infer_app.plurals import counted
 
 BATCH_TOLERANCE = 1e-4  # relative to the largest output: rounding by another order of additions stays well below
@@ -27,32 +27,31 @@ _Run = Callable[[Tensor], Tensor | Sequence[Tensor]]
 class SourceOutputs:
     """The outputs of a source, unchanged."""
 
-    rows: Tensor  # (n, D) float32: of several outputs one after the other
+    rows: np.ndarray  # (n, D) float32: of several outputs one after the other
     shapes: tuple[tuple[int, ...], ...]  # of one picture's outputs
 
 
-def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor, allow_several: bool = False) -> SourceOutputs:
+def try_source(module: nn.Module, spec: InputSpec, pixels: np.ndarray, allow_several: bool = False) -> SourceOutputs:
     """Return the outputs of the source for (n, H, W, 3) uint8 pixels.
 
     Raises ModelError with what to do if the module can't run on them, supports only one batch size, returns anything
     but one tensor (or several with `allow_several`), gives other outputs when it is repeated or when the batch has
     other images, or gives numbers that are not finite.
     """
-    trial = torch.cat([pixels, pixels.flip(1), 255 - pixels])[:3]
+    pictures = torch.from_numpy(pixels)
+    trial = torch.cat([pictures, pictures.flip(1), 255 - pictures])[:3]
     check_batches(module, spec, trial, allow_several)
-    run = partial(source_rows, module, spec)
+
+    def run(batch: Tensor) -> Tensor:
+        return rows_of(run_source(module, spec, batch))
+
     together = run(trial)
     _check_repeatable(together, run(trial))
     _check_batch_independence(together, _joined([run(trial[:1]), run(trial[1:])]))
-    rows = _joined([run(batch) for batch in torch.split(pixels, 3)])
+    rows = _joined([run(batch) for batch in torch.split(pictures, 3)])
     if not rows.isfinite().all():
         raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
-    return SourceOutputs(rows, tuple(tuple(one.shape[1:]) for one in _outputs(run_source(module, spec, trial))))
-
-
-def source_rows(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
-    """Return the outputs of the source for (n, H, W, 3) uint8 pixels: (n, D) float32."""
-    return as_rows(run_source(module, spec, pixels))
+    return SourceOutputs(rows.numpy(), tuple(tuple(one.shape[1:]) for one in _outputs(run_source(module, spec, trial))))
 
 
 def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor, allow_several: bool = True) -> None:

@@ -8,8 +8,6 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from infer_app.domain import MULTI_LABEL
 from infer_app.models.artifact.activation import class_scores
@@ -18,7 +16,7 @@ from infer_app.recipe import Size
 
 # Raw outputs of a batch, (n, …) each, to an array for each image: (k, 6) x1 y1 x2 y2 in pixels of the model's input,
 # score, class.
-Head = Callable[[Sequence[Tensor]], list[np.ndarray]]
+Head = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 OwnHead = Callable[..., Any]  # takes the outputs as arrays, and the size of the input if it is declared with `*, size`
 
 
@@ -32,7 +30,7 @@ def open_head(spec: DetectionSpec, activation: str, size: Size, own: OwnHead | N
     return lambda outputs: decode(outputs, spec.min_score)
 
 
-def comparable_parts(outputs: Sequence[Tensor], spec: DetectionSpec, activation: str) -> list[Tensor]:
+def comparable_parts(outputs: Sequence[np.ndarray], spec: DetectionSpec, activation: str) -> list[np.ndarray]:
     """Return the parts of a batch's raw outputs in which two variants must agree, each (n, k) in one unit.
 
     Networks with their own selection list objects by score; rounding can swap close scores, so only the sorted scores
@@ -42,14 +40,14 @@ def comparable_parts(outputs: Sequence[Tensor], spec: DetectionSpec, activation:
         parts = list(outputs)
     elif spec.head == "boxes":
         rows = _joined(outputs)
-        parts = [rows[..., 4].where(~(rows[..., 5] < 0), 0.0).sort(1).values]
+        parts = [np.sort(np.where(rows[..., 5] < 0, 0.0, rows[..., 4]), 1)]
     elif spec.head == "detr":
-        parts = [_detr_scores(outputs, activation)[0].amax(-1).sort(1).values]
+        parts = [np.sort(_detr_scores(outputs, activation)[0].max(-1), 1)]
     else:
         (batch,) = outputs
-        rows = batch.transpose(1, 2) if spec.head == "yolo" else batch
+        rows = batch.swapaxes(1, 2) if spec.head == "yolo" else batch
         parts = [rows[..., :4], rows[..., 4:]]
-    return [part.flatten(1) for part in parts]
+    return [part.reshape(len(part), -1) for part in parts]
 
 
 def has_no_object(activation: str) -> bool:
@@ -57,75 +55,74 @@ def has_no_object(activation: str) -> bool:
     return activation not in MULTI_LABEL
 
 
-def class_outputs(outputs: Sequence[Tensor], head: str) -> Tensor:
+def class_outputs(outputs: Sequence[np.ndarray], head: str) -> np.ndarray:
     """Return what the network says of the classes, before an activation: (…, classes) for `detr`, else (k, )."""
     if head == "detr":
         return _detr_scores(outputs, "sigmoid-applied")[0]
     if head == "boxes":
         rows = _joined(outputs)
-        scores = rows[..., 4][rows[..., 5] >= 0]
-        return scores[scores != -1]  # with which some networks fill up their rows
+        scores: np.ndarray = rows[..., 4][rows[..., 5] >= 0]
+        kept: np.ndarray = scores[scores != -1]  # with which some networks fill up their rows
+        return kept
     (batch,) = outputs
     return batch[:, 4:].flatten() if head == "yolo" else batch[..., 4:].flatten()
 
 
-def _boxes(outputs: Sequence[Tensor], min_score: float) -> list[np.ndarray]:
-    return [_over(rows, min_score).numpy() for rows in _joined(outputs)]
+def _boxes(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
+    return [_over(rows, min_score) for rows in _joined(outputs)]
 
 
-def _yolo(outputs: Sequence[Tensor], min_score: float) -> list[np.ndarray]:
+def _yolo(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
     (batch,) = outputs
-    best = batch[:, 4:].amax(1)
+    best = batch[:, 4:].max(1)
     return [
         _of_centres(rows[:4, scores >= min_score].T, rows[4:, scores >= min_score].T)
         for rows, scores in zip(batch, best, strict=True)
     ]
 
 
-def _yolo5(outputs: Sequence[Tensor], min_score: float) -> list[np.ndarray]:
+def _yolo5(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
     (batch,) = outputs
     found = []
     for rows in batch:
         rows = rows[rows[:, 4] >= min_score]  # a class's score is no higher than the objectness
         scores = rows[:, 5:] * rows[:, 4:5]
-        best = scores.amax(1) >= min_score
+        best = scores.max(1) >= min_score
         found.append(_of_centres(rows[best, :4], scores[best]))
     return found
 
 
-def _detr(outputs: Sequence[Tensor], activation: str, size: Size, min_score: float) -> list[np.ndarray]:
+def _detr(outputs: Sequence[np.ndarray], activation: str, size: Size, min_score: float) -> list[np.ndarray]:
     scores, shares = _detr_scores(outputs, activation)
-    boxes = shares * torch.tensor([*size, *size])
-    best = scores.amax(-1) >= min_score
+    boxes = shares * np.array([*size, *size], np.float32)
+    best = scores.max(-1) >= min_score
     return [_of_centres(boxes[i][best[i]], scores[i][best[i]]) for i in range(len(boxes))]
 
 
-def _detr_scores(outputs: Sequence[Tensor], activation: str) -> tuple[Tensor, Tensor]:
+def _detr_scores(outputs: Sequence[np.ndarray], activation: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the scores, (n, k, classes), and the boxes as shares of the input, (n, k, 4)."""
     joined = _joined(sorted(outputs, key=lambda output: output.shape[-1] == 4))
     scores = class_scores(joined[..., :-4], activation)
     return scores[..., :-1] if has_no_object(activation) else scores, joined[..., -4:]
 
 
-def _of_centres(boxes: Tensor, scores: Tensor) -> np.ndarray:
+def _of_centres(boxes: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Return objects of boxes as centre, width and height, (k, 4), and of scores, (k, classes)."""
     if not len(boxes):
         return np.empty((0, 6), np.float32)
-    score, label = scores.max(1)
     half = boxes[:, 2:] / 2
-    corners = torch.cat([boxes[:, :2] - half, boxes[:, :2] + half], 1)
-    found: np.ndarray = torch.cat([corners, score[:, None], label[:, None].float()], 1).numpy()
-    return found
+    labels = scores.argmax(1).astype(np.float32)
+    return np.column_stack([boxes[:, :2] - half, boxes[:, :2] + half, scores.max(1), labels])
 
 
-def _over(rows: Tensor, min_score: float) -> Tensor:
+def _over(rows: np.ndarray, min_score: float) -> np.ndarray:
     """Return rows with at least this score; rows with a negative class are padding."""
     return rows[(rows[:, 4] >= min_score) & (rows[:, 5] >= 0)]
 
 
-def _joined(outputs: Sequence[Tensor]) -> Tensor:
+def _joined(outputs: Sequence[np.ndarray]) -> np.ndarray:
     """Return several outputs, (n, k, …) or (n, k), as one: (n, k, sum of the last dimensions)."""
-    return torch.cat([output if output.dim() == 3 else output.unsqueeze(2) for output in outputs], 2)
+    return np.concatenate([output if output.ndim == 3 else output[..., None] for output in outputs], 2)
 
 
 def _asks_for_size(own: OwnHead) -> bool:
@@ -137,8 +134,8 @@ def _asks_for_size(own: OwnHead) -> bool:
     return size is not None and (size.kind, size.default) == (size.KEYWORD_ONLY, size.empty)
 
 
-def _own_objects(own: OwnHead, outputs: Sequence[Tensor]) -> list[np.ndarray]:
-    arrays = [output.numpy().copy() for output in outputs]  # which the head may change
+def _own_objects(own: OwnHead, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    arrays = [output.copy() for output in outputs]  # which the head may change
     found = [np.asarray(rows) for rows in own(*arrays)]
     if len(found) != len(arrays[0]):
         raise ValueError(f"the head returned {len(found)} results for a batch of {len(arrays[0])}")

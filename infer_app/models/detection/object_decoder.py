@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from torch import Tensor
 
 from infer_app.domain import MAX_CLASS, DetectedObject, Output
 from infer_app.images.transform.to_picture import boxes_in_picture
@@ -33,7 +32,7 @@ class ObjectDecoder:
         self._head = open_head(spec.detection, spec.activation, recipe.size, own_head)
         self._details = json.dumps({"min_score": spec.detection.min_score})
 
-    def decode(self, raw: Tensor, pictures: Sequence[Size]) -> list[Output | None]:
+    def decode(self, raw: np.ndarray, pictures: Sequence[Size]) -> list[Output | None]:
         """Return the objects of each row of `raw`, (n, D) float32, in pictures of these upright sizes.
 
         None stands for a row with a NaN or an infinity. Raises what a head of the user's own raises.
@@ -41,7 +40,7 @@ class ObjectDecoder:
         found = zip(self.find(raw), pictures, strict=True)
         return [None if objects is None else self._output(objects, picture) for objects, picture in found]
 
-    def find(self, raw: Tensor) -> list[np.ndarray | None]:
+    def find(self, raw: np.ndarray) -> list[np.ndarray | None]:
         """Return the objects of each row in pixels of the model's input: (k, 6) x1 y1 x2 y2 score class.
 
         The best is first. None stands for a row with a NaN or an infinity.
@@ -54,7 +53,7 @@ class ObjectDecoder:
             for is_finite, rows in zip(finite, heads, strict=True)
         ]
 
-    def candidates(self, raw: Tensor) -> list[np.ndarray]:
+    def candidates(self, raw: np.ndarray) -> list[np.ndarray]:
         """Return what the head gives for each row, before the minimum score and NMS."""
         return self._head(split_outputs(raw, self._spec.shapes))
 
@@ -102,16 +101,16 @@ def _check_objects(rows: np.ndarray) -> None:
         raise ValueError(f"the class {wrong:.6g}: classes are whole numbers from 0 to {MAX_CLASS:,}")
 
 
-def finite_rows(rows: Tensor) -> list[bool]:
+def finite_rows(rows: np.ndarray) -> list[bool]:
     """Return for each row of (n, D) whether it has neither a NaN nor an infinity.
 
     The smallest and the largest number suffice, since NaN propagates to both, and take a tenth of the time.
     """
-    finite: list[bool] = (rows.amin(1).isfinite() & rows.amax(1).isfinite()).tolist()
+    finite: list[bool] = (np.isfinite(rows.min(1)) & np.isfinite(rows.max(1))).tolist()
     return finite
 
 
-def split_outputs(raw: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+def split_outputs(raw: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
     """Return the outputs that `as_rows` joined to (n, D): (n, *shape) each. Raises ValueError for another length."""
     ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
     if raw.shape[1] != ends[-1]:

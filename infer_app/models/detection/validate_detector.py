@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from torch import Tensor
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.activation import ROUNDING, check_activation
@@ -42,7 +41,7 @@ def complete_detection(spec: OutputSpec, shapes: Shapes, num_labels: int | None)
 
 
 def check_detection(
-    spec: OutputSpec, recipe: Recipe, rows: Tensor, num_labels: int | None, own_head: OwnHead | None
+    spec: OutputSpec, recipe: Recipe, rows: np.ndarray, num_labels: int | None, own_head: OwnHead | None
 ) -> None:
     """Run the head on the golden images' rows, (n, D). Raises ModelError if it fits neither them nor the labels."""
     assert spec.detection is not None
@@ -126,7 +125,7 @@ def check_head(head: str, shapes: Shapes, activation: str) -> int | None:
     return num_classes
 
 
-def _check_scores(classes: Tensor, head: str, activation: str) -> None:
+def _check_scores(classes: np.ndarray, head: str, activation: str) -> None:
     """Raise ModelError if what the network gives for classes needs another activation, or one that the head has not."""
     if head == "detr":
         check_activation(classes, activation)

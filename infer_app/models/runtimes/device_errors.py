@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 from infer_app.errors import DeviceLost
 
 # TorchScript and other runtimes raise every error of an operation as a RuntimeError that quotes it.
@@ -16,10 +14,8 @@ _DEVICE_FAILED = re.compile(r"CUDA error: .*")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether a retry may succeed with a smaller batch or later."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
+    """Return whether a retry may succeed with a smaller batch or later; torch's own error is a RuntimeError."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
 @contextmanager
@@ -29,7 +25,7 @@ def device_loss_raised() -> Iterator[None]:
         yield
     except RuntimeError as error:
         failure = _DEVICE_FAILED.search(str(error))
-        if is_out_of_memory(error) or not (failure or isinstance(error, torch.AcceleratorError)):
+        if is_out_of_memory(error) or not (failure or type(error).__name__ == "AcceleratorError"):
             raise
         cause = failure.group() if failure else str(error)
         raise DeviceLost(f"the GPU failed: {cause}", "see `nvidia-smi` and the kernel's log (Xid)") from error

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from infer_app.models.runtimes.device_errors import is_out_of_memory
 from infer_app.recipe import Size
@@ -22,74 +21,91 @@ class FixedBatch:
 
     def __init__(
         self,
-        run: Callable[[Tensor], Tensor | Sequence[Tensor]],
+        run: Callable[[np.ndarray], np.ndarray | Sequence[np.ndarray]],
         size: Size,
         batch_size: int,
-        device: torch.device | str = "cpu",
     ) -> None:
-        """Wrap `run`, which takes contiguous (batch_size, H, W, 3) uint8 on `device` and returns rows there."""
+        """Wrap `run`, which takes contiguous (batch_size, H, W, 3) uint8."""
         self._run = run
-        self._padded = torch.zeros(batch_size, *size.shape, dtype=torch.uint8, device=device)
-
-    @property
-    def device(self) -> torch.device:
-        return self._padded.device
+        self._padded = self._make_zeros((batch_size, *size.shape))
 
     @property
     def batch_size(self) -> int:
         return len(self._padded)
 
-    def __call__(self, pixels: Tensor) -> Tensor:
-        num_images = pixels.shape[0]
+    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+        num_images = len(pixels)
         if num_images > self.batch_size or pixels.shape[1:] != self._padded.shape[1:]:
-            raise ValueError(f"pixels of {tuple(pixels.shape)} for a model of {tuple(self._padded.shape)}")
+            raise ValueError(f"pixels of {pixels.shape} for a model of {self._padded.shape}")
         if num_images < self.batch_size:
             self._padded[:num_images] = pixels
             self._padded[num_images:] = 0
             pixels = self._padded
-        return as_rows(self._run(pixels.to(self.device).contiguous()))[:num_images]
+        return self._as_rows(self._run(self._contiguous(pixels)))[:num_images]
+
+    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the rows of several calls as one array."""
+        return np.concatenate(parts)
+
+    def _make_zeros(self, shape: tuple[int, ...]) -> np.ndarray:
+        return np.zeros(shape, np.uint8)
+
+    def _contiguous(self, pixels: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(pixels)
+
+    def _as_rows(self, output: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
+        return as_rows(output)
 
     def warm_up(self, num_runs: int = 1) -> None:
         for _ in range(num_runs):
             self(self._padded)
 
 
-def as_rows(output: Tensor | Sequence[Tensor]) -> Tensor:
+def as_rows(output: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
     """Convert an output whose first dimension is the batch, or several, one after the other, to (n, D) float32."""
-    if isinstance(output, Tensor):
-        return output.float().reshape(output.shape[0], -1)
-    return torch.cat([as_rows(one) for one in output], 1)
+    if isinstance(output, np.ndarray):
+        return output.astype(np.float32, copy=False).reshape(len(output), -1)
+    return np.concatenate([as_rows(one) for one in output], 1)
 
 
 class AdaptiveBatch:
     """Predicts (n, H, W, 3) uint8 in batches, and halves the batch size for good when the device is out of memory."""
 
     def __init__(
-        self, open_model: Callable[[int], FixedBatch], batch_size: int, model: FixedBatch | None = None
+        self,
+        open_model: Callable[[int], FixedBatch],
+        batch_size: int,
+        model: FixedBatch | None = None,
+        free_memory: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare the model; it is opened at the first call unless `model`, opened for `batch_size`, is given."""
+        """Prepare the model; it is opened at the first call unless `model`, opened for `batch_size`, is given.
+
+        `free_memory` is called after a model was dropped because the device is out of memory.
+        """
         self._open_model = open_model
         self._model = model
+        self._free_memory = free_memory
         self.batch_size = batch_size
 
-    def __call__(self, pixels: Tensor) -> Tensor:
-        """Return (n, D) float32 on the device. Raises the model's error if not even one image fits."""
+    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+        """Return (n, D) float32 where the model has it. Raises the model's error if not even one image fits."""
         while True:
             rows = self._try(pixels)
             if rows is not None:
                 return rows
-            # Not in the except block: the traceback keeps the tensors of the batch that didn't fit.
+            # Not in the except block: the traceback keeps the arrays of the batch that didn't fit.
             self._model = None
-            if pixels.is_cuda:
-                torch.cuda.empty_cache()
+            self._free_memory()
             self.batch_size //= 2
             log.warning("out of memory: reducing the batch size to %d", self.batch_size)
 
-    def _try(self, pixels: Tensor) -> Tensor | None:
+    def _try(self, pixels: np.ndarray) -> np.ndarray | None:
         try:
             self._model = self._model or self._open_model(self.batch_size)
             step = self.batch_size
-            return torch.cat([self._model(pixels[first : first + step]) for first in range(0, len(pixels), step)])
+            return self._model.join(
+                [self._model(pixels[first : first + step]) for first in range(0, len(pixels), step)]
+            )
         except (RuntimeError, MemoryError) as error:
             if self.batch_size == 1 or not is_out_of_memory(error):
                 raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,10 +16,38 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Details
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.fixed_batch import FixedBatch
-from infer_app.models.runtimes.torchscript import Script, load_frozen
+from infer_app.models.runtimes.torchscript import Script, load_frozen, rows_of
 from infer_app.recipe import Size
 
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
+
+
+class DeviceBatch(FixedBatch):
+    """A model in a device's memory: tensors of pixels may come from any device, and rows stay on the model's own.
+
+    Arrays of pixels give arrays of rows.
+    """
+
+    def __init__(self, run: Callable[[Tensor], Tensor], size: Size, batch_size: int, device: torch.device) -> None:
+        self.device = device
+        super().__init__(run, size, batch_size)  # type: ignore[arg-type]
+
+    def __call__(self, pixels: Any) -> Any:
+        if isinstance(pixels, np.ndarray):
+            return self(torch.from_numpy(pixels)).cpu().numpy()
+        return super().__call__(pixels)
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        return torch.cat(list(parts)) if isinstance(parts[0], Tensor) else super().join(parts)
+
+    def _make_zeros(self, shape: tuple[int, ...]) -> Any:
+        return torch.zeros(shape, dtype=torch.uint8, device=self.device)
+
+    def _contiguous(self, pixels: Any) -> Any:
+        return pixels.to(self.device).contiguous()
+
+    def _as_rows(self, output: Any) -> Any:
+        return rows_of(output)
 
 
 def open_gpu_variant(
@@ -38,7 +68,7 @@ def run_fixed(module: Script, size: Size, batch_size: int, device: torch.device)
     Raises torch.OutOfMemoryError, here and at any later call, if the GPU's memory is too small: the caller may try a
     smaller batch.
     """
-    model = FixedBatch(_runner(module), size, batch_size, device)
+    model = DeviceBatch(_runner(module), size, batch_size, device)
     try:
         model.warm_up(WARM_UP_RUNS)
     except torch.OutOfMemoryError:

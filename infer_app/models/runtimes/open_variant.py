@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import socket
-
-import torch
+from typing import TYPE_CHECKING
 
 from infer_app.errors import ModelError
 from infer_app.model_variants import TORCHSCRIPT, known_variant
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.gpu_probe import missing_for
-from infer_app.models.runtimes.gpu_variants import open_gpu_variant
 from infer_app.models.runtimes.openvino import build_openvino_variant
-from infer_app.models.runtimes.torchscript import build_cpu_variant
+
+if TYPE_CHECKING:
+    import torch
 
 
 def open_variant(
@@ -26,12 +26,16 @@ def open_variant(
     """Open a variant, ready to run (n, H, W, 3) uint8 with n up to its batch size. Raises ModelError.
 
     `num_threads` applies to CPU variants and `device` to GPU variants, which take pixels from any device and leave
-    their outputs on their own.
+    their outputs on their own. Only TorchScript and the GPU variants load torch.
     """
     given = {} if batch_size is None else {"batch_size": batch_size}
     if variant == TORCHSCRIPT:
-        return build_cpu_variant(artifact, **given)
+        from infer_app.models.runtimes.torchscript import build_cpu_variant
+
+        return build_cpu_variant(artifact, num_threads=num_threads, **given)
     if known_variant(variant).device == "cuda":
+        from infer_app.models.runtimes.gpu_variants import open_gpu_variant
+
         return open_gpu_variant(artifact, variant, batch_size, device or "cuda")
     if why := missing_for(variant):  # a node of a cluster may differ from the machine that planned the run
         raise ModelError(f"{variant} can't run on {socket.gethostname()}: {why}", "leave such machines out of the run")

@@ -13,43 +13,22 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from infer_app.errors import ModelError, lines_of
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.fixed_batch import FixedBatch
-from infer_app.models.runtimes.torchscript import trace_normalised
 from infer_app.recipe import Size
 
 Graph: TypeAlias = Any  # an openvino.Model
 Request: TypeAlias = Any  # an openvino.InferRequest
+Run = Callable[[np.ndarray], np.ndarray]  # (n, H, W, 3) uint8 to (n, D) float32
 Library: TypeAlias = Any  # openvino itself, whose functions have hardly any types
 
 MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # in variants/<variant>/
 BATCH_SIZE = 2  # images; tuning may find a faster one
 
 _INSTALL = "pip install --force-reinstall openvino"
-
-
-def convert(artifact: Artifact) -> Graph:
-    """Convert the artifact's TorchScript module to an OpenVINO graph: any number of uint8 NHWC pictures in, fp32 out.
-
-    Raises ModelError if OpenVINO does not support one of its operators.
-    """
-    manifest = artifact.manifest
-    size = manifest.recipe.size
-    traced = trace_normalised(artifact.read(manifest.model_file), manifest.input_spec, size)
-    openvino = load_openvino()
-    try:
-        with restore_logging():
-            graph = openvino.convert_model(traced, input=[openvino.PartialShape([-1, *size.shape])])
-            return join_outputs(graph)
-    except Exception as error:  # the frontend may raise anything for the user's graph
-        raise ModelError(
-            f"OpenVINO can't convert this model: {lines_of(error)[-1][:300]}", "it runs as TorchScript"
-        ) from error
 
 
 def join_outputs(graph: Graph) -> Graph:
@@ -66,7 +45,7 @@ def join_outputs(graph: Graph) -> Graph:
     return openvino.Model([joined], graph.get_parameters(), graph.get_name())
 
 
-def quantise(graph: Graph, calibration: Iterable[Tensor], keep_float: int = 0) -> Graph:
+def quantise(graph: Graph, calibration: Iterable[np.ndarray], keep_float: int = 0) -> Graph:
     """Quantise a graph to int8, except its first `keep_float` convolutions.
 
     `calibration` yields pixels, (1, H, W, 3) uint8.
@@ -81,7 +60,7 @@ def quantise(graph: Graph, calibration: Iterable[Tensor], keep_float: int = 0) -
 
     first = [node.get_friendly_name() for node in graph.get_ordered_ops() if "Convolution" in node.get_type_name()]
     batch = _batch_of(graph) or 1
-    samples = [np.repeat(pixels.numpy(), batch, 0) for pixels in calibration]
+    samples = [np.repeat(pixels, batch, 0) for pixels in calibration]
     return nncf.quantize(
         graph,
         nncf.Dataset(samples),
@@ -146,13 +125,14 @@ def _batch_of(graph: Graph) -> int | None:
     return batch.get_length() if batch.is_static else None
 
 
-def _in_batches(run: Callable[[Tensor], Tensor], batch: int) -> Callable[[Tensor], Tensor]:
+def _in_batches(run: Run, batch: int) -> Run:
     """Run pictures in batches of a network's own size, the last one filled up with black pictures."""
 
-    def run_all(pixels: Tensor) -> Tensor:
+    def run_all(pixels: np.ndarray) -> np.ndarray:
         missing = -len(pixels) % batch
-        filled = torch.cat([pixels, pixels.new_zeros(missing, *pixels.shape[1:])]) if missing else pixels
-        return torch.cat([run(some) for some in torch.split(filled, batch)])[: len(pixels)]
+        filled = np.concatenate([pixels, np.zeros((missing, *pixels.shape[1:]), np.uint8)]) if missing else pixels
+        batches = (filled[first : first + batch] for first in range(0, len(filled), batch))
+        return np.concatenate([run(some) for some in batches])[: len(pixels)]
 
     return run_all
 
@@ -162,10 +142,11 @@ def can_quantise() -> bool:
     return find_spec("nncf") is not None
 
 
-def _runner(request: Request) -> Callable[[Tensor], Tensor]:
-    def run(pixels: Tensor) -> Tensor:
-        outputs = request.infer({0: pixels.numpy()}, share_inputs=True, share_outputs=False)
-        return torch.from_numpy(outputs[0])
+def _runner(request: Request) -> Run:
+    def run(pixels: np.ndarray) -> np.ndarray:
+        outputs = request.infer({0: pixels}, share_inputs=True, share_outputs=False)
+        rows: np.ndarray = outputs[0]
+        return rows
 
     return run
 

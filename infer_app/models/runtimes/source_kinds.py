@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from infer_app.errors import ModelError, lines_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.graph_source import make_graph as read_and_normalise
 from infer_app.models.runtimes.graph_source import open_graph_source
-from infer_app.models.runtimes.torchscript import build_cpu_variant, load_torchscript
+from infer_app.models.runtimes.torchscript import build_cpu_variant, load_torchscript, trace_normalised
 
 
 def open_source(kind: str, files: Sequence[bytes], output_name: str | None) -> nn.Module:
@@ -27,7 +28,26 @@ def load_source(artifact: Artifact) -> nn.Module:
 
 def make_graph(artifact: Artifact) -> openvino.Graph:
     """Make the graph of a model for OpenVINO: any number of uint8 NHWC pictures in, fp32 out. Raises ModelError."""
-    return openvino.convert(artifact) if artifact.manifest.has_torchscript else read_and_normalise(artifact)
+    return _convert(artifact) if artifact.manifest.has_torchscript else read_and_normalise(artifact)
+
+
+def _convert(artifact: Artifact) -> openvino.Graph:
+    """Convert the artifact's TorchScript module to an OpenVINO graph: any number of uint8 NHWC pictures in, fp32 out.
+
+    Raises ModelError if OpenVINO does not support one of its operators.
+    """
+    manifest = artifact.manifest
+    size = manifest.recipe.size
+    traced = trace_normalised(artifact.read(manifest.model_file), manifest.input_spec, size)
+    library = openvino.load_openvino()
+    try:
+        with openvino.restore_logging():
+            graph = library.convert_model(traced, input=[library.PartialShape([-1, *size.shape])])
+            return openvino.join_outputs(graph)
+    except Exception as error:  # the frontend may raise anything for the user's graph
+        raise ModelError(
+            f"OpenVINO can't convert this model: {lines_of(error)[-1][:300]}", "it runs as TorchScript"
+        ) from error
 
 
 def make_first_variant(artifact: Artifact, batch_size: int) -> tuple[FixedBatch, dict[str, bytes]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -99,11 +100,24 @@ def run_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Any:
         return _Normalised(module, spec, channels_last=False)(pixels)
 
 
-def build_cpu_variant(artifact: Artifact, batch_size: int = BATCH_SIZE) -> FixedBatch:
+def source_rows(module: nn.Module, spec: InputSpec, pixels: np.ndarray) -> np.ndarray:
+    """Return the outputs of a source for (n, H, W, 3) uint8 pixels: (n, D) float32."""
+    return rows_of(run_source(module, spec, torch.from_numpy(pixels))).numpy()
+
+
+def rows_of(output: Tensor | Sequence[Tensor]) -> Tensor:
+    """Convert an output whose first dimension is the batch, or several, one after the other, to (n, D) float32."""
+    if isinstance(output, Tensor):
+        return output.float().reshape(output.shape[0], -1)
+    return torch.cat([rows_of(one) for one in output], 1)
+
+
+def build_cpu_variant(artifact: Artifact, batch_size: int = BATCH_SIZE, num_threads: int = 1) -> FixedBatch:
     """Make the variant cpu-torchscript, warmed up, so that the first call is fast already.
 
-    It is made at every load; none of it is stored.
+    It is made at every load; none of it is stored. `num_threads` is from then on that of the whole process.
     """
+    torch.set_num_threads(num_threads)
     manifest = artifact.manifest
     return make_cpu_variant(
         artifact.read(manifest.model_file), manifest.input_spec, manifest.recipe.size, batch_size=batch_size
@@ -171,10 +185,9 @@ def _compile(traced: Script, size: Size, batch_size: int, is_fused: bool) -> Fix
     with _no_deprecations(), torch.no_grad():
         module = _freeze(traced)
 
-    def run(pixels: Tensor) -> Tensor:
+    def run(pixels: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            rows: Tensor = module(pixels)
-            return rows
+            return rows_of(module(torch.from_numpy(pixels))).numpy()
 
     model = FixedBatch(run, size, batch_size)
     with _no_deprecations(), _onednn_fusion() if is_fused else nullcontext():

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact, open_artifact
@@ -40,7 +39,7 @@ def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZE
         return measure_models(models, golden_pixels(artifact))
 
 
-def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: Tensor) -> dict[str, Speed]:
+def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: np.ndarray) -> dict[str, Speed]:
     """Return the fastest of each name's models, by its best round, with the cost of a call shared by its images.
 
     Other programs on the machine only ever add time, so the best round is the most accurate.
@@ -73,6 +72,8 @@ def one_thread() -> Iterator[None]:
 
     torch compiles for the number of threads it has, and the clock measures only one of them.
     """
+    import torch  # here, because a run that measures nothing may have no torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -81,7 +82,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _ms_per_image(model: FixedBatch, batch: Tensor) -> float:
+def _ms_per_image(model: FixedBatch, batch: np.ndarray) -> float:
     """Return CPU milliseconds, which are more accurate than wall time on a busy machine."""
     started, runs = time.thread_time(), 0
     while runs == 0 or time.thread_time() - started < ROUND_S:
@@ -90,6 +91,5 @@ def _ms_per_image(model: FixedBatch, batch: Tensor) -> float:
     return 1e3 * (time.thread_time() - started) / (runs * len(batch))
 
 
-def _fill(pixels: Tensor, num_images: int) -> Tensor:
-    times = -(-num_images // len(pixels))
-    return pixels.repeat(times, 1, 1, 1)[:num_images].contiguous()
+def _fill(pixels: np.ndarray, num_images: int) -> np.ndarray:
+    return pixels[np.arange(num_images) % len(pixels)]

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from infer_app.domain import Broken, Prediction
 from infer_app.models.artifact.activation import class_scores
@@ -68,7 +67,7 @@ def _compare_scores(pairs: Sequence[tuple[np.ndarray, float]], activation: str, 
     """Compare the best of their scores, (D,) for each image, with ours."""
     is_activated = not are_outputs and all(_are_probabilities(theirs, activation) for theirs, _ in pairs)
     to_scores = partial(class_scores, activation="none" if is_activated else activation)
-    best = [to_scores(torch.from_numpy(theirs)[None]).max().item() for theirs, _ in pairs]
+    best = [to_scores(theirs[None]).max() for theirs, _ in pairs]
     differences = np.abs(np.array(best) - [score for _, score in pairs])
     return ScoreComparison(len(pairs), *map(float, (differences.mean(), np.median(differences), differences.max())))
 
@@ -141,7 +140,14 @@ def answered_label(answer: object, labels: Sequence[str] = ()) -> str:
 
 
 def _values(answer: object) -> np.ndarray:
-    return answer.detach().cpu().numpy() if isinstance(answer, torch.Tensor) else np.asarray(answer)
+    return np.asarray(as_array(answer))
+
+
+def as_array(answer: object) -> object:
+    """Return the array of a tensor of torch, which is known by its methods, and anything else as it is."""
+    if hasattr(answer, "detach") and hasattr(answer, "cpu"):
+        return answer.detach().cpu().numpy()
+    return answer
 
 
 def _scores(answer: object) -> np.ndarray | None:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.images.read.bad_image import BadImage
@@ -42,7 +40,7 @@ LOWEST_SCORE = 1e-3  # of these; rows with less fill up the outputs
 _HINT = "nothing was written; try `infer model verify`, then rebuild the model or the variant on this machine"
 
 
-def golden_parity(artifact: Artifact, actual: Tensor, min_iou: float = SAME_OBJECT) -> Parity:
+def golden_parity(artifact: Artifact, actual: np.ndarray, min_iou: float = SAME_OBJECT) -> Parity:
     """Compare a variant's outputs for the golden pixels with the source's; the best objects with what runs require."""
     expected = golden_outputs(artifact)
     parity = measure_parity(expected, actual, artifact, min_iou)
@@ -54,8 +52,8 @@ def golden_parity(artifact: Artifact, actual: Tensor, min_iou: float = SAME_OBJE
 
 def check_golden(
     artifact: Artifact,
-    load_pixels: Callable[[bytes], Tensor],
-    predict: Callable[[Tensor], Tensor],
+    load_pixels: Callable[[bytes], np.ndarray],
+    predict: Callable[[np.ndarray], np.ndarray],
     variant: str | None = None,
     batch_size: int = CHECK_BATCH,
 ) -> None:
@@ -81,7 +79,7 @@ def check_golden(
         _check_objects(artifact, expected, actual, OBJECT_SCORE, ModelChanged, is_exact=True)
     if _compares_best_objects(output):
         _check_best_objects(artifact, expected, actual, variant, is_exact=is_exact)
-    actual = predict_all(predict, torch.stack(loaded), batch_size)
+    actual = predict_all(predict, np.stack(loaded), batch_size)
     margin = max(LABEL_MARGIN, tolerance.relative)
     if output.detection:
         _check_objects(artifact, expected, actual, margin, PixelsChanged)
@@ -89,22 +87,22 @@ def check_golden(
         _check_labels(expected, actual, output, artifact.labels, margin)
 
 
-def predict_all(predict: Callable[[Tensor], Tensor], pixels: Tensor, batch_size: int) -> Tensor:
+def predict_all(predict: Callable[[np.ndarray], np.ndarray], pixels: np.ndarray, batch_size: int) -> np.ndarray:
     """Compute the outputs for any number of pictures with a model that takes at most `batch_size`: (n, D)."""
-    return torch.cat([predict(batch) for batch in torch.split(pixels, batch_size)]).cpu()
+    return np.concatenate([predict(pixels[first : first + batch_size]) for first in range(0, len(pixels), batch_size)])
 
 
-def golden_pixels(artifact: Artifact) -> Tensor:
+def golden_pixels(artifact: Artifact) -> np.ndarray:
     """Return the pixels of the golden images as Pillow decodes them, (n, H, W, 3) uint8."""
-    return torch.from_numpy(load_array(artifact.read(GOLDEN_PIXELS_FILE)))
+    return load_array(artifact.read(GOLDEN_PIXELS_FILE))
 
 
-def golden_outputs(artifact: Artifact) -> Tensor:
+def golden_outputs(artifact: Artifact) -> np.ndarray:
     """Return the source's outputs for the golden pixels, (n, num_outputs) float32."""
-    return torch.from_numpy(load_array(artifact.read(GOLDEN_OUTPUTS_FILE)))
+    return load_array(artifact.read(GOLDEN_OUTPUTS_FILE))
 
 
-def golden_classes(artifact: Artifact) -> Tensor | None:
+def golden_classes(artifact: Artifact) -> np.ndarray | None:
     """Return the golden outputs that the model's activation is for, (…, classes); None if it is for none."""
     output = artifact.manifest.output
     if output.kind == "classification":
@@ -127,7 +125,9 @@ def load_array(data: bytes) -> np.ndarray:
     return array
 
 
-def _load(load_pixels: Callable[[bytes], Tensor], data: bytes, expected: Tensor, levels: int, number: int) -> Tensor:
+def _load(
+    load_pixels: Callable[[bytes], np.ndarray], data: bytes, expected: np.ndarray, levels: int, number: int
+) -> np.ndarray:
     """Load a golden image. Raises PixelsChanged for other pixels, or if a decoder or the preprocess function fails."""
     try:
         actual = load_pixels(data)
@@ -135,19 +135,19 @@ def _load(load_pixels: Callable[[bytes], Tensor], data: bytes, expected: Tensor,
         raise _failed(number, bad.detail or str(bad.reason), PixelsChanged) from bad
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise _failed(number, f"pixels are {_describe(actual)} instead of {_describe(expected)}", PixelsChanged)
-    differs = int((actual.short() - expected.short()).abs().max())
+    differs = int(np.abs(actual.astype(np.int16) - expected).max())
     if differs > levels:
         raise _failed(number, f"a pixel differs by {differs} levels, {levels} are allowed", PixelsChanged)
     return actual
 
 
-def _check_outputs(expected: Tensor, actual: Tensor, output: OutputSpec, tolerance: Tolerance) -> None:
+def _check_outputs(expected: np.ndarray, actual: np.ndarray, output: OutputSpec, tolerance: Tolerance) -> None:
     if actual.shape != expected.shape:
         raise ModelChanged(
             f"golden check failed: outputs are {_describe(actual)} instead of {_describe(expected)}", _HINT
         )
     expected, actual, scale = comparable(expected, actual, output)
-    relative = ((actual - expected).abs().amax(1) / max(scale, 1e-12)).tolist()
+    relative = (np.abs(actual - expected).max(1) / max(scale, 1e-12)).tolist()
     for number, (difference, cosine) in enumerate(zip(relative, cosines(expected, actual).tolist(), strict=True)):
         if not difference <= tolerance.relative:  # written so that NaN fails
             what = f"outputs differ by {difference:.2g} of the largest, not {tolerance.relative:g} at most"
@@ -158,9 +158,9 @@ def _check_outputs(expected: Tensor, actual: Tensor, output: OutputSpec, toleran
 
 
 def _check_labels(
-    expected: Tensor, actual: Tensor, spec: OutputSpec, labels: tuple[str, ...], margin_share: float
+    expected: np.ndarray, actual: np.ndarray, spec: OutputSpec, labels: tuple[str, ...], margin_share: float
 ) -> None:
-    margin = margin_share * expected.abs().max()
+    margin = margin_share * np.abs(expected).max()
     rows = zip(decode_outputs(expected, spec, labels), decode_outputs(actual, spec, labels), strict=True)
     for number, (theirs, ours) in enumerate(rows):
         if theirs is None or ours is None:
@@ -172,8 +172,8 @@ def _check_labels(
 
 def _check_objects(
     artifact: Artifact,
-    expected: Tensor,
-    actual: Tensor,
+    expected: np.ndarray,
+    actual: np.ndarray,
     margin: float,
     error: type[ModelError],
     *,
@@ -192,7 +192,7 @@ def _check_objects(
 
 
 def _object_pairs(
-    artifact: Artifact, expected: Tensor, actual: Tensor, error: type[ModelError], min_score: float = 1.0
+    artifact: Artifact, expected: np.ndarray, actual: np.ndarray, error: type[ModelError], min_score: float = 1.0
 ) -> Iterator[tuple[int, Objects, Objects]]:
     """Yield the number of each image and its objects in both outputs. Raises `error` for outputs that have none."""
     pairs = zip(*(find_objects(artifact, rows, min_score) for rows in (expected, actual)), strict=True)
@@ -208,7 +208,7 @@ def _compares_best_objects(output: OutputSpec) -> bool:
 
 
 def _check_best_objects(
-    artifact: Artifact, expected: Tensor, actual: Tensor, variant: str | None, *, is_exact: bool
+    artifact: Artifact, expected: np.ndarray, actual: np.ndarray, variant: str | None, *, is_exact: bool
 ) -> None:
     """Raise ModelChanged if fewer of the golden images' best objects are found again than at the build.
 
@@ -226,7 +226,9 @@ def _check_best_objects(
         )
 
 
-def _count_best_objects(artifact: Artifact, expected: Tensor, actual: Tensor, *, is_exact: bool) -> tuple[int, int]:
+def _count_best_objects(
+    artifact: Artifact, expected: np.ndarray, actual: np.ndarray, *, is_exact: bool
+) -> tuple[int, int]:
     """Return how many of the best objects are found again, whatever their scores, and how many there are.
 
     Raises ModelChanged for outputs without a finite value.
@@ -239,8 +241,8 @@ def _count_best_objects(artifact: Artifact, expected: Tensor, actual: Tensor, *,
     return num_found, num_best
 
 
-def _describe(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+def _describe(array: np.ndarray) -> str:
+    return f"{array.shape} {array.dtype}"
 
 
 def _failed(number: int, what: str, error: type[ModelError]) -> ModelError:

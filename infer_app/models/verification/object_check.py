@@ -8,13 +8,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from infer_app.domain import Broken, Prediction
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.detection.boxes import corners, intersection_over_union, match_rows
 from infer_app.models.verification.check_report import CheckReport, DifferentObject, ObjectComparison, TimedBlock
-from infer_app.models.verification.function_check import label_of_class, match_answers
+from infer_app.models.verification.function_check import as_array, label_of_class, match_answers
 from infer_app.models.verification.object_parity import (
     EXACT_OBJECT,
     SAME_OBJECT,
@@ -105,7 +104,7 @@ def answered_objects(answer: object, labels: Sequence[str] = ()) -> list[FoundOb
     A row is x1 y1 x2 y2 in pixels of the upright picture, score, class index or label. Raises ValueError if the answer
     is not valid.
     """
-    rows = answer.detach().cpu().numpy() if isinstance(answer, torch.Tensor) else answer
+    rows = as_array(answer)
     if isinstance(rows, np.ndarray):
         if rows.size and (rows.ndim != 2 or rows.shape[1] != 6 or rows.dtype.kind not in "iuf"):
             raise ValueError(f"{rows.dtype} of shape {rows.shape} is not objects: rows of {_ROW}")

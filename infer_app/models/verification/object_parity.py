@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import DetectionSpec
@@ -45,7 +43,7 @@ def compared_score(detection: DetectionSpec) -> float:
     return max(COMPARED_SCORE, detection.min_score)
 
 
-def find_objects(artifact: Artifact, raw: Tensor, min_score: float = 1.0) -> list[Objects | None]:
+def find_objects(artifact: Artifact, raw: np.ndarray, min_score: float = 1.0) -> list[Objects | None]:
     """Return the objects in rows of a detector, (n, D), in pixels of its input; None: the image would be rejected.
 
     Objects from `min_score` on are found, and at least those far below the score from which objects are compared, so
@@ -57,7 +55,7 @@ def find_objects(artifact: Artifact, raw: Tensor, min_score: float = 1.0) -> lis
     spec = replace(manifest.output, detection=replace(manifest.output.detection, min_score=lowest))
     decoder = ObjectDecoder(spec, manifest.recipe, (), artifact.head())
     found: list[Objects | None] = []
-    for row in torch.split(raw, 1):
+    for row in (raw[number : number + 1] for number in range(len(raw))):
         try:
             found += decoder.find(row)
         except (Exception, SystemExit):  # a head of the user's own may raise anything, which rejects the image in a run

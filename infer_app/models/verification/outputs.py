@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from infer_app.domain import Output
 from infer_app.models.artifact.activation import check_scores, class_scores
@@ -26,13 +25,12 @@ class OutputDecoder:
         if manifest.output.detection:
             self._objects = ObjectDecoder(manifest.output, manifest.recipe, artifact.labels, artifact.head())
 
-    def __call__(self, raw: Tensor, pictures: Sequence[Size | None]) -> list[Output | None]:
+    def __call__(self, raw: np.ndarray, pictures: Sequence[Size | None]) -> list[Output | None]:
         """Return one Output for each row of `raw`, (n, D); None for a row with a NaN or an infinity.
 
         `pictures` are the sizes of the upright pictures, which only a detector needs. Raises ValueError for a score
         that is not between 0 and 1, and what the user's own head raises.
         """
-        raw = raw.detach().to("cpu", torch.float32)
         if self._objects is None:
             if self._spec.kind == "classification":
                 check_scores(raw, self._spec.activation)
@@ -42,7 +40,7 @@ class OutputDecoder:
         return self._objects.decode(raw, sizes)
 
 
-def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) -> list[Output | None]:
+def decode_outputs(raw: np.ndarray, spec: OutputSpec, labels: Sequence[str] = ()) -> list[Output | None]:
     """Return one Output for each row of `raw`, (n, D) float32; None for a row with a NaN or an infinity.
 
     Without labels a class is named by its index; a score that rounding has moved outside 0 to 1 is clamped. Operations
@@ -50,7 +48,6 @@ def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) ->
     """
     if raw.shape[0] == 0:
         return []
-    raw = raw.detach().to("cpu", torch.float32)
     if spec.kind == "classification":
         return _classification(raw, spec, labels)
     if spec.kind == "regression":
@@ -58,10 +55,11 @@ def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) ->
     return _vectors(raw, spec)
 
 
-def _classification(raw: Tensor, spec: OutputSpec, labels: Sequence[str]) -> list[Output | None]:
+def _classification(raw: np.ndarray, spec: OutputSpec, labels: Sequence[str]) -> list[Output | None]:
     scores = class_scores(raw, spec.activation)
-    best = scores.topk(1 if spec.is_multi_label else min(spec.top_k, raw.shape[1]), dim=1)
-    rows = zip(finite_rows(raw), best.values.clamp(0, 1).tolist(), best.indices.tolist(), scores, strict=True)
+    best = _best_classes(scores, 1 if spec.is_multi_label else min(spec.top_k, raw.shape[1]))
+    values = np.take_along_axis(scores, best, 1).clip(0, 1)
+    rows = zip(finite_rows(raw), values.tolist(), best.tolist(), scores, strict=True)
     outputs: list[Output | None] = []
     for finite, values, indices, row in rows:
         if not finite:
@@ -73,10 +71,18 @@ def _classification(raw: Tensor, spec: OutputSpec, labels: Sequence[str]) -> lis
     return outputs
 
 
-def _over_threshold(scores: Tensor, spec: OutputSpec, labels: Sequence[str]) -> dict[str, object]:
-    over = (scores >= spec.threshold).nonzero().flatten()
-    values, order = scores[over].sort(descending=True, stable=True)
-    return {"labels": _entries(over[order].tolist(), values.clamp(0, 1).tolist(), labels), "threshold": spec.threshold}
+def _best_classes(scores: np.ndarray, count: int) -> np.ndarray:
+    """Return the indices of the highest scores of each row, the best first and of equal ones the first: (n, count)."""
+    found = np.sort(np.argpartition(-scores, count - 1, axis=1)[:, :count], 1)
+    order = np.argsort(-np.take_along_axis(scores, found, 1), axis=1, kind="stable")
+    best: np.ndarray = np.take_along_axis(found, order, 1)
+    return best
+
+
+def _over_threshold(scores: np.ndarray, spec: OutputSpec, labels: Sequence[str]) -> dict[str, object]:
+    over = np.flatnonzero(scores >= spec.threshold)
+    over = over[np.argsort(-scores[over], kind="stable")]
+    return {"labels": _entries(over.tolist(), scores[over].clip(0, 1).tolist(), labels), "threshold": spec.threshold}
 
 
 def _entries(indices: list[int], scores: list[float], labels: Sequence[str]) -> list[dict[str, object]]:
@@ -90,7 +96,7 @@ def _label(index: int, labels: Sequence[str]) -> str:
     return labels[index] if labels else str(index)
 
 
-def _regression(raw: Tensor) -> list[Output | None]:
+def _regression(raw: np.ndarray) -> list[Output | None]:
     rows = zip(finite_rows(raw), raw.tolist(), strict=True)
     return [_numbers(values) if finite else None for finite, values in rows]
 
@@ -101,11 +107,11 @@ def _numbers(values: list[float]) -> Output:
     return Output(details=json.dumps({"values": values}))
 
 
-def _vectors(raw: Tensor, spec: OutputSpec) -> list[Output | None]:
-    vectors = raw.to(torch.float16) if spec.vector_dtype == "float16" else raw
-    little_endian = vectors.numpy().astype("<f2" if spec.vector_dtype == "float16" else "<f4", order="C", copy=False)
+def _vectors(raw: np.ndarray, spec: OutputSpec) -> list[Output | None]:
+    with np.errstate(over="ignore"):  # float16 overflows to infinity
+        vectors = raw.astype("<f2" if spec.vector_dtype == "float16" else "<f4", order="C", copy=False)
     details = json.dumps({"shape": list(spec.shape or (raw.shape[1],))} if spec.kind == "raw" else {})
-    rows = zip(finite_rows(vectors), little_endian, strict=True)  # after the cast: float16 overflows to infinity
+    rows = zip(finite_rows(vectors), vectors, strict=True)
     return [
         Output(details=details, vector=row.tobytes(), vector_dtype=spec.vector_dtype, vector_dim=raw.shape[1])
         if finite

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -174,8 +175,8 @@ def test_a_device_that_fails_is_no_failure_of_an_image(error, photos):
     def predict(pixels):
         raise error
 
-    samples = tuple(Sample(photos[name], torch.zeros(SIZE, SIZE, 3), FileFacts()) for name in "01")
-    batch = Batch(torch.zeros(2, SIZE, SIZE, 3, dtype=torch.uint8), samples, ())
+    samples = tuple(Sample(photos[name], np.zeros((SIZE, SIZE, 3)), FileFacts()) for name in "01")
+    batch = Batch(np.zeros((2, SIZE, SIZE, 3), np.uint8), samples, ())
     with pytest.raises(DeviceLost, match="the GPU failed: .*an illegal memory access"):
         list(LoadedModel(0, None, TORCHSCRIPT, 4, predict, None).infer(batch, StageClock(False)))  # type: ignore[arg-type]
 

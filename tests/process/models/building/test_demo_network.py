@@ -3,13 +3,14 @@
 import csv
 from functools import partial
 
+import numpy as np
 import pytest
-import torch
 
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.build_model import build_model
 from infer_app.models.building.golden_set import load_pixels
 from infer_app.models.runtimes.torchscript import BATCH_SIZE, build_cpu_variant
+from infer_app.models.verification.golden import predict_all
 from infer_app.models.verification.outputs import decode_outputs
 from infer_app.recipe import Recipe
 from tests.support.photos import DATA
@@ -39,8 +40,8 @@ def test_labels_of_real_photos_are_the_reference_s(tmp_path, monkeypatch):
     asked = BuildRequest("demo_network:make", "demo", RECIPE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
     artifact = build_model(asked, tmp_path / "models")
     predict, load = build_cpu_variant(artifact), partial(load_pixels, recipe=RECIPE)
-    pixels = torch.stack([load((DATA / "photos" / row["file"]).read_bytes()) for row in photos])
-    raw = torch.cat([predict(batch) for batch in torch.split(pixels, BATCH_SIZE)])
+    pixels = np.stack([load((DATA / "photos" / row["file"]).read_bytes()) for row in photos])
+    raw = predict_all(predict, pixels, BATCH_SIZE)
     outputs = decode_outputs(raw, artifact.manifest.output, artifact.labels)
     same = [row["predicted_class"] == output.label for row, output in zip(photos, outputs, strict=True)]
     assert len(same) == 200

@@ -2,8 +2,8 @@ import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 
+import numpy as np
 import pytest
-import torch
 
 from infer_app.errors import DayHeld, ModelError, UsageError
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
@@ -17,7 +17,7 @@ from infer_app.models.building.openvino_variants import add_variants, agreement_
 from infer_app.models.runtimes import gpu_probe, openvino
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection import measure
-from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels
+from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, predict_all
 from infer_app.models.verification.parity import Parity, measure_parity
 from tests.conftest import need
 from tests.support.networks import Network, NoSuchOperator, built, save_photos
@@ -62,7 +62,7 @@ def calibrated(tmp_path_factory, photos):
 
 def parity_of(artifact, variant):
     model, pixels = open_variant(artifact, variant), golden_pixels(artifact)
-    actual = torch.cat([model(batch) for batch in torch.split(pixels, model.batch_size)])
+    actual = predict_all(model, pixels, model.batch_size)
     return measure_parity(golden_outputs(artifact), actual, artifact)
 
 
@@ -188,8 +188,8 @@ def test_a_model_that_openvino_lacks_an_operator_of_is_torchscript_and_that_is_t
 def test_the_photos_that_judge_are_not_those_that_int8_was_fitted_to(network, photos):
     images = load_calibration(network, Calibration(photos))
     assert (len(images.calibration), len(images.evaluation)) == (NUM_PHOTOS // 2, NUM_PHOTOS // 2)
-    every = torch.cat([images.calibration, images.evaluation])
-    assert len(torch.unique(every, dim=0)) == NUM_PHOTOS
+    every = np.concatenate([images.calibration, images.evaluation])
+    assert len(np.unique(every, axis=0)) == NUM_PHOTOS
     assert images.expected.shape == (NUM_PHOTOS // 2, 5)
 
 

@@ -72,9 +72,9 @@ def detect(data, recipe):
     decoded = decode_image(data, recipe, LIMITS)
     size = Size(decoded.width, decoded.height)
     pixels = transform(decoded, recipe)
-    rows = RedSquare()(pixels[None].permute(0, 3, 1, 2) / 255).flatten(1)
+    rows = RedSquare()(torch.from_numpy(pixels[None]).permute(0, 3, 1, 2) / 255).flatten(1).numpy()
     spec = OutputSpec("detection", "none", detection=DetectionSpec("boxes", shapes=((1, 6),)))
-    (output,) = ObjectDecoder(spec, recipe).decode(rows.detach(), [size])
+    (output,) = ObjectDecoder(spec, recipe).decode(rows, [size])
     (found,) = output.objects
     ends = np.array([found.x, found.y, found.x + found.width, found.y + found.height])
     return ends * [*size, *size], size

@@ -1,6 +1,7 @@
 import logging
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -36,7 +37,7 @@ def busy(cpu_ms_per_batch, batch_size):
         until = time.thread_time() + cpu_ms_per_batch / 1e3
         while time.thread_time() < until:
             pass
-        return torch.zeros(len(pixels), 1)
+        return np.zeros((len(pixels), 1), np.float32)
 
     return FixedBatch(run, Size.square(SIZE), batch_size)
 
@@ -58,7 +59,7 @@ def test_neither_a_noisy_moment_nor_waiting_counts():
         time.sleep(0.005)
         if not first:
             first.append(slow(pixels))
-        return torch.zeros(len(pixels), 1)
+        return np.zeros((len(pixels), 1), np.float32)
 
     speed = measure_models({"quick": [FixedBatch(run, Size.square(SIZE), 1)]}, random_pixels(1))["quick"]
     assert speed.ms_per_image < 2

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from infer_app.domain import Reason
@@ -52,7 +51,7 @@ def raise_bad_image(data):
     ("change", "message"),
     [
         (lambda load: raise_bad_image, "image 1: preprocess: FileNotFoundError: /srv/table.npy"),
-        (lambda load: lambda data: load(data).flip(2), r"image 1: a pixel differs by \d+ levels, 2 are allowed"),
+        (lambda load: lambda data: load(data)[..., ::-1], r"image 1: a pixel differs by \d+ levels, 2 are allowed"),
         (
             lambda load: partial(load, recipe=replace(load.keywords["recipe"], exif="ignore")),
             "image 2: a pixel differs",
@@ -92,7 +91,7 @@ def test_two_levels_of_a_pixel_are_allowed_and_three_are_not(artifact, predict):
     expected = iter([*golden_pixels(artifact), *golden_pixels(artifact)])
 
     def off_by(levels):
-        pixels = next(expected).clone()
+        pixels = next(expected).copy()
         pixels[0, 0, 0] = pixels[0, 0, 0] - levels if pixels[0, 0, 0] > 100 else pixels[0, 0, 0] + levels
         return pixels
 
@@ -105,8 +104,8 @@ def test_two_levels_of_a_pixel_are_allowed_and_three_are_not(artifact, predict):
     ("spoil", "message"),
     [
         (lambda rows: rows[:, :2], r"outputs are \(4, 2\) float32 instead of \(4, 3\)"),
-        (lambda rows: rows * torch.nan, "image 1: outputs differ by nan"),
-        (lambda rows: rows.flip(0), "outputs differ"),
+        (lambda rows: rows * np.nan, "image 1: outputs differ by nan"),
+        (lambda rows: rows[::-1], "outputs differ"),
         (lambda rows: rows + 0.05, "outputs differ"),
     ],
 )
@@ -116,7 +115,7 @@ def test_other_outputs_are_noticed(artifact, load, predict, spoil, message):
 
 
 def test_a_label_that_changes_with_the_loaded_pixels_is_noticed(artifact, load, predict):
-    answers = iter([golden_outputs(artifact), golden_outputs(artifact).flip(1)])
+    answers = iter([golden_outputs(artifact), golden_outputs(artifact)[:, ::-1]])
     with pytest.raises(PixelsChanged, match=r"image \d: labelled '\w+' instead of '\w+'"):
         check_golden(artifact, load, lambda pixels: next(answers))
 
@@ -150,11 +149,11 @@ ROWS = [[1.0, -2.0], [3.0, 4.0]]
         (ROWS, ROWS, 1.0, 1.0, 0.0, 0.0),
         ([[1.0, 0.0], [0.0, 2.0]], [[1.0, 0.0], [2.0, 0.0]], 0.0, 0.5, 2.0, 1.0),
         ([[1e-9]], [[-1e-9]], 1.0, 1.0, 2e-9, 2.0),  # one number has no direction
-        (ROWS, [[torch.nan] * 2] * 2, torch.nan, None, torch.nan, torch.nan),  # which passes no tolerance
+        (ROWS, [[np.nan] * 2] * 2, np.nan, None, np.nan, np.nan),  # which passes no tolerance
     ],
 )
 def test_parity_tells_the_worst(expected, actual, cosine, agreement, worst, relative):
-    parity = measure_parity(torch.tensor(expected), torch.tensor(actual))
+    parity = measure_parity(np.array(expected), np.array(actual))
     figures = [parity.cosine, parity.worst_difference, parity.relative_difference]
     assert figures == pytest.approx([cosine, worst, relative], rel=1e-3, nan_ok=True)
     assert agreement in (None, parity.label_agreement)
@@ -166,7 +165,7 @@ def test_a_folder_of_golden_images_is_used(tmp_path):
     folder.mkdir()
     (folder / "README.txt").write_text("not an image")
     for number in range(10):
-        pixels = random_pixels(1, size=20 + number, seed=number)[0].numpy()
+        pixels = random_pixels(1, size=20 + number, seed=number)[0]
         Image.fromarray(np.asarray(pixels)).save(folder / f"{number}.PNG")
     artifact = built(tmp_path / "in", Means(), golden=folder)
     assert artifact.manifest.golden == tuple(f"golden/{number}.png" for number in range(1, 9))

@@ -1,7 +1,7 @@
 from functools import cache
 
+import numpy as np
 import pytest
-import torch
 
 from infer_app.domain import Broken, FileFacts, ImageRef, Reason, Sample
 from infer_app.handlers.loader import collate
@@ -16,20 +16,20 @@ def ref(number: int) -> ImageRef:
 @cache
 def sample(number: int) -> Sample:
     """Its pixels are all its number."""
-    return Sample(ref(number), torch.full((SIDE, SIDE, 3), number, dtype=torch.uint8), FileFacts(size=number))
+    return Sample(ref(number), np.full((SIDE, SIDE, 3), number, np.uint8), FileFacts(size=number))
 
 
 def broken(number: int) -> Broken:
     return Broken(ref(number), Reason.CORRUPT, "bad", "decode")
 
 
-def buffer(rows: int) -> torch.Tensor:
-    return torch.full((rows, SIDE, SIDE, 3), 255, dtype=torch.uint8)
+def buffer(rows: int) -> np.ndarray:
+    return np.full((rows, SIDE, SIDE, 3), 255, np.uint8)
 
 
-def levels(pixels: torch.Tensor) -> list[int]:
+def levels(pixels: np.ndarray) -> list[int]:
     """The one level of each row."""
-    assert all(torch.equal(row, row[0, 0, 0].expand_as(row)) for row in pixels)
+    assert all((row == row[0, 0, 0]).all() for row in pixels)
     return [int(row[0, 0, 0]) for row in pixels]
 
 
@@ -55,11 +55,11 @@ def test_more_good_samples_than_rows_is_an_error_and_broken_ones_take_none():
 @pytest.mark.parametrize(
     "pixels",
     [
-        torch.zeros((1, SIDE, 3), dtype=torch.uint8),  # would be broadcast
-        torch.zeros((SIDE + 1, SIDE, 3), dtype=torch.uint8),
-        torch.zeros((SIDE, SIDE, 3), dtype=torch.float32),  # would be cast
+        np.zeros((1, SIDE, 3), np.uint8),  # would be broadcast
+        np.zeros((SIDE + 1, SIDE, 3), np.uint8),
+        np.zeros((SIDE, SIDE, 3), np.float32),  # would be cast
     ],
 )
-def test_pixels_of_another_shape_or_dtype_are_an_error_that_names_the_image(pixels: torch.Tensor):
+def test_pixels_of_another_shape_or_dtype_are_an_error_that_names_the_image(pixels: np.ndarray):
     with pytest.raises(ValueError, match="image 42"):
         collate([Sample(ref(42), pixels, FileFacts())], buffer(2))

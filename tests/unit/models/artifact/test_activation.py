@@ -2,24 +2,28 @@
 
 import json
 
+import numpy as np
 import pytest
-import torch
 
 from infer_app.errors import ModelError
-from infer_app.models.artifact.activation import check_scores, doubt_activation
+from infer_app.models.artifact.activation import check_scores, class_scores, doubt_activation
 from infer_app.models.artifact.specs import ACTIVATIONS, DetectionSpec, OutputSpec
 from infer_app.models.building.validate_source import SourceOutputs, check_meaning
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
 from infer_app.models.verification.outputs import decode_outputs
 from infer_app.recipe import Recipe
 
-ENDS = {"nothing": lambda raw: raw, "softmax": lambda raw: raw.softmax(-1), "sigmoid": torch.sigmoid}
+ENDS = {
+    "nothing": lambda raw: raw,
+    "softmax": lambda raw: class_scores(raw, "softmax"),
+    "sigmoid": lambda raw: class_scores(raw, "sigmoid"),
+}
 LABELS = ("a", "b", "c")
 RIGHT = {"nothing": ("softmax", "sigmoid"), "softmax": ("none",), "sigmoid": ("sigmoid-applied",)}
 
 
 def logits(*shape):
-    return 4 * torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    return 4 * np.random.default_rng(0).standard_normal(shape, np.float32)
 
 
 def of_classifier(raw, activation):
@@ -27,13 +31,13 @@ def of_classifier(raw, activation):
 
 
 def of_detr(raw, activation):
-    check_detector("detr", torch.cat([raw.reshape(4, 2, -1), torch.full((4, 2, 4), 0.5)], 2), activation)
+    check_detector("detr", np.concatenate([raw.reshape(4, 2, -1), np.full((4, 2, 4), 0.5)], 2), activation)
 
 
 def check_detector(head, rows, activation="softmax"):
     output = OutputSpec("detection", activation, detection=DetectionSpec(head))
     output = complete_detection(output, [tuple(rows.shape[1:])], None)
-    check_detection(output, Recipe("stretch", 64), rows.flatten(1), None, None)
+    check_detection(output, Recipe("stretch", 64), rows.reshape(len(rows), -1), None, None)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -67,13 +71,13 @@ def test_one_output_is_a_yes_or_no(end, right, activation):
     ("raw", "activation"), [([[0.31], [0.72], [0.15], [0.55]], "sigmoid"), ([[0.31, 0.2], [0.72, 0.4]], "softmax")]
 )
 def test_few_logits_may_be_between_0_and_1(raw, activation):
-    of_classifier(torch.tensor(raw), activation)
-    assert "--golden FOLDER" in doubt_activation(torch.tensor(raw), activation)
-    assert doubt_activation(torch.tensor(raw) - 1, activation) == ""
+    of_classifier(np.float32(raw), activation)
+    assert "--golden FOLDER" in doubt_activation(np.float32(raw), activation)
+    assert doubt_activation(np.float32(raw) - 1, activation) == ""
 
 
 def test_a_softmax_that_is_quantised_inside_sums_to_about_1():
-    raw = torch.tensor([[0.703125, 0.30078125], [0.5, 0.49609375]])
+    raw = np.float32([[0.703125, 0.30078125], [0.5, 0.49609375]])
     of_classifier(raw, "none")
     with pytest.raises(ModelError) as caught:
         of_classifier(raw, "softmax")
@@ -82,20 +86,20 @@ def test_a_softmax_that_is_quantised_inside_sums_to_about_1():
 
 @pytest.mark.parametrize("activation", ["none", "sigmoid-applied"])
 def test_a_score_that_rounding_has_moved_is_clamped_and_another_is_none(activation):
-    near = torch.tensor([[1.0004, 1.0002, -0.0004], [-0.0004, -0.0002, -0.0003]])
+    near = np.float32([[1.0004, 1.0002, -0.0004], [-0.0004, -0.0002, -0.0003]])
     check_scores(near, activation)
     first, second = decode_outputs(near, OutputSpec(activation=activation), LABELS)
     assert [(one.label, one.score) for one in (first, second)] == [("a", 1.0), ("b", 0.0)]
     assert {one["score"] for one in next(iter(json.loads(first.details).values()))} <= {1.0, 0.0}
-    check_scores(torch.tensor([[torch.nan, torch.inf]]), activation)  # no scores at all, which is told otherwise
+    check_scores(np.float32([[np.nan, np.inf]]), activation)  # no scores at all, which is told otherwise
     for outside in (1.3, -0.2):
         with pytest.raises(ValueError, match=f"a score of {outside}: scores are between 0 and 1"):
-            check_scores(torch.tensor([[0.5, outside]]), activation)
+            check_scores(np.float32([[0.5, outside]]), activation)
 
 
 @pytest.mark.parametrize(("head", "shape"), [("boxes", (4, 6)), ("yolo", (7, 4)), ("yolo5", (4, 8))])
 def test_logits_are_no_scores_of_a_head_without_an_activation(head, shape):
-    rows = torch.full((2, *shape), -3.0)
+    rows = np.full((2, *shape), -3.0)
     if head == "boxes":
         rows[..., 5] = 0
     with pytest.raises(ModelError, match="gives a score of -3: scores are between 0 and 1") as caught:
@@ -104,5 +108,5 @@ def test_logits_are_no_scores_of_a_head_without_an_activation(head, shape):
 
 
 def test_rows_that_fill_up_may_have_a_score_of_minus_one():
-    rows = torch.tensor([[[0.0, 0, 9, 9, 0.5, 0], [0, 0, 0, 0, -1, 0], [0, 0, 0, 0, -7, -1]]])
+    rows = np.float32([[[0.0, 0, 9, 9, 0.5, 0], [0, 0, 0, 0, -1, 0], [0, 0, 0, 0, -7, -1]]])
     check_detector("boxes", rows)

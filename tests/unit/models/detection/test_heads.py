@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.detection.heads import comparable_parts, open_head
@@ -32,21 +31,21 @@ BOX, CENTRE = [1.0, 2, 3, 4], [50.0, 60, 20, 10]
     ],
 )
 def test_objects_of_each_head_by_hand(head, outputs, found):
-    assert decode(head, *map(torch.tensor, outputs)) == found
+    assert decode(head, *map(np.float32, outputs)) == found
 
 
 def test_detr_is_scaled_to_the_input_and_its_last_class_is_no_object():
-    logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]]))
-    boxes = torch.tensor([[[0.5, 0.5, 0.25, 0.5], [0.5, 0.5, 1.0, 1.0]]])
+    logits = np.log(np.float32([[[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]]))
+    boxes = np.float32([[[0.5, 0.5, 0.25, 0.5], [0.5, 0.5, 1.0, 1.0]]])
     expected = [[[75, 25, 125, 75, 0.5, 0]]]
-    for outputs in ((logits, boxes), (boxes, logits), (torch.cat([logits, boxes], 2),)):
+    for outputs in ((logits, boxes), (boxes, logits), (np.concatenate([logits, boxes], 2),)):
         (found,) = decode("detr", *outputs, activation="softmax")
         np.testing.assert_allclose(found, expected[0], atol=1e-4)
 
 
 def test_detr_with_a_sigmoid_has_no_class_for_no_object():
-    logits = torch.logit(torch.tensor([[[0.125, 0.5]]]))
-    (found,) = decode("detr", logits, torch.tensor([[[0.5, 0.5, 1.0, 1.0]]]), activation="sigmoid")
+    logits = -np.log(1 / np.float32([[[0.125, 0.5]]]) - 1)
+    (found,) = decode("detr", logits, np.float32([[[0.5, 0.5, 1.0, 1.0]]]), activation="sigmoid")
     np.testing.assert_allclose(found, [[0, 0, 200, 100, 0.5, 1]], atol=1e-4)
 
 
@@ -59,7 +58,7 @@ def test_a_head_of_ones_own_takes_each_output_as_an_array():
         assert isinstance(boxes, np.ndarray)
         return [np.array([[*box, score, 0]]) for box, score in zip(boxes, scores, strict=True)]
 
-    found = own(head, torch.tensor([[1.0, 2, 3, 4]]), torch.tensor([0.5]))
+    found = own(head, np.float32([[1.0, 2, 3, 4]]), np.float32([0.5]))
     assert [rows.tolist() for rows in found] == [[[1, 2, 3, 4, 0.5, 0]]]
 
 
@@ -75,14 +74,14 @@ def test_a_head_of_ones_own_gets_the_size_of_the_input_if_it_needs_it():
     def takes_output(size):
         return asks(None, size=size[0])
 
-    outputs = torch.tensor([[5.0, 6.0]])
+    outputs = np.float32([[5.0, 6.0]])
     found = [own(head, outputs)[0][0, 2:4].tolist() for head in (asks, has_default, takes_output)]
     assert found == [[*SIZE], [3, 4], [5, 6]]
 
 
-@pytest.mark.parametrize("empty", [[], np.empty((0, 6)), torch.empty(0, 6)])
+@pytest.mark.parametrize("empty", [[], np.empty((0, 6))])
 def test_a_head_of_ones_own_may_find_nothing(empty):
-    assert own(lambda outputs: [empty], torch.zeros(1, 4))[0].shape == (0, 6)
+    assert own(lambda outputs: [empty], np.zeros((1, 4)))[0].shape == (0, 6)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_a_head_of_ones_own_may_find_nothing(empty):
 )
 def test_what_is_no_list_of_objects_is_an_error(answer, message):
     with pytest.raises(ValueError, match=message):
-        own(lambda outputs: answer, torch.zeros(1, 4))
+        own(lambda outputs: answer, np.zeros((1, 4)))
 
 
 def parts(head, *outputs, activation="none"):
@@ -99,18 +98,18 @@ def parts(head, *outputs, activation="none"):
 
 
 def test_pixels_and_scores_of_a_grid_are_compared_apart():
-    columns = torch.tensor([[50.0, 60, 20, 10, 0.5, 0.75]]).T
+    columns = np.float32([[50.0, 60, 20, 10, 0.5, 0.75]]).T
     assert parts("yolo", columns[None]) == [[[50, 60, 20, 10]], [[0.5, 0.75]]]
     assert parts("yolo5", columns.T[None]) == [[[50, 60, 20, 10]], [[0.5, 0.75]]]
 
 
 def test_of_networks_that_choose_only_the_scores_are_compared_whatever_their_order():
     one, other, filling = [1.0, 2, 3, 4, 0.5, 0], [5.0, 6, 7, 8, 0.25, 1], [0.0, 0, 0, 0, 0.75, -1]
-    assert parts("boxes", torch.tensor([[one, other, filling]])) == [[[0, 0.25, 0.5]]]
-    assert parts("boxes", torch.tensor([[filling, other, one]])) == [[[0, 0.25, 0.5]]]
-    logits, boxes = torch.logit(torch.tensor([[[0.5, 0.125], [0.25, 0.125]]])), torch.rand(1, 2, 4)
+    assert parts("boxes", np.float32([[one, other, filling]])) == [[[0, 0.25, 0.5]]]
+    assert parts("boxes", np.float32([[filling, other, one]])) == [[[0, 0.25, 0.5]]]
+    logits, boxes = -np.log(1 / np.float32([[[0.5, 0.125], [0.25, 0.125]]]) - 1), np.zeros((1, 2, 4), np.float32)
     assert parts("detr", logits, boxes, activation="sigmoid") == [[[0.25, 0.5]]]
 
 
 def test_outputs_of_a_head_of_ones_own_are_compared_each_by_itself():
-    assert parts("my:head", torch.ones(1, 2, 2), torch.zeros(1, 1)) == [[[1, 1, 1, 1]], [[0]]]
+    assert parts("my:head", np.ones((1, 2, 2)), np.zeros((1, 1))) == [[[1, 1, 1, 1]], [[0]]]

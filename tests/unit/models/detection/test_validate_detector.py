@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
@@ -47,7 +46,7 @@ def test_a_shape_that_does_not_tell_is_refused_with_what_to_do(shapes, num_label
 
 def complete(head, shape, num_labels=None, rows=None, own=None, activation="softmax"):
     if rows is None:
-        rows = torch.zeros(2, int(np.prod(shape)))
+        rows = np.zeros((2, int(np.prod(shape))), np.float32)
         if head == "detr":
             rows -= 3  # logits
     spec = OutputSpec("detection", activation, detection=DetectionSpec(head))
@@ -103,7 +102,7 @@ def raise_key_error(outputs):
 )
 def test_what_is_no_score_or_class_is_refused(head, row, own, message):
     with pytest.raises(ModelError, match=message):
-        complete(head, (1, 6), None if head == "yolo5" else 3, rows=torch.tensor([row]), own=own)
+        complete(head, (1, 6), None if head == "yolo5" else 3, rows=np.float32([row]), own=own)
 
 
 def test_outputs_that_could_both_be_boxes_are_refused():

@@ -1,0 +1,78 @@
+"""Resize pixels as Pillow does, within 2 levels; no other module imports cykooz_resizer."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from cykooz_resizer import CropBox, FilterType, ImageData, PixelType, ResizeAlg, ResizeOptions, Resizer
+from PIL import Image
+
+from infer_app.images.transform.geometry import Geometry, Pixels
+
+_FILTERS = {"bicubic": FilterType.catmull_rom, "bilinear": FilterType.bilinear}
+_RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+
+
+def resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
+    """Resize the geometry's source, of which `rgb` are the pixels, to (height, width, 3).
+
+    Raises MemoryError.
+    """
+    (width, height), (rows, columns) = geometry.resized, rgb.shape[:2]
+    if (rows, columns) == (height, width):
+        return rgb
+    if interpolation == "bicubic" and not starts_horizontally(columns, rows, (width, height)):
+        return pillow_resize(rgb, geometry, interpolation)
+    _check_memory(rgb.nbytes, width * rows, width * height)
+    image = ImageData(columns, rows, PixelType.U8x3, rgb.tobytes())
+    # Two calls, because in one call the library begins with the rows.
+    box_width, box_height = _box(rgb, geometry)
+    if (box_width, columns) != (width, width):
+        image = _resized(image, (width, rows), (box_width, rows), interpolation)
+    if (box_height, rows) != (height, height):
+        image = _resized(image, (width, height), (width, box_height), interpolation)
+    return np.frombuffer(image.get_buffer(), np.uint8).reshape(height, width, 3)
+
+
+def pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
+    """Resize by Pillow itself."""
+    image = Image.fromarray(np.ascontiguousarray(rgb))
+    return np.array(image.resize(geometry.resized, _RESAMPLING[interpolation], (0, 0, *_box(rgb, geometry))))
+
+
+def starts_horizontally(width: int, height: int, size: tuple[int, int]) -> bool:
+    """Return whether Pillow does the horizontal pass first, as `resize` always does.
+
+    Bicubic overshoots and each pass clips to 0-255, so the order matters: up to 30 levels at hard edges. The condition
+    is that of Pillow 13 (ImagingResampleInner in Resample.c); older versions always begin horizontally.
+    """
+    fewer_rows = height - size[1]
+    return fewer_rows <= 0 or fewer_rows <= 2 * (width - size[0])
+
+
+def _box(rgb: Pixels, geometry: Geometry) -> tuple[float, float]:
+    """Return the width and the height of what is resized: the source may end inside the last pixels."""
+    return min(geometry.source.width, rgb.shape[1]), min(geometry.source.height, rgb.shape[0])
+
+
+def _resized(image: ImageData, size: tuple[int, int], box: tuple[float, float], interpolation: str) -> ImageData:
+    options = ResizeOptions(_algorithm(interpolation), crop_box=CropBox(0, 0, *box), use_alpha=False)
+    resized = ImageData(*size, PixelType.U8x3)
+    _resizer().resize(image, resized, options)
+    return resized
+
+
+@cache
+def _resizer() -> Resizer:
+    return Resizer()
+
+
+@cache
+def _algorithm(interpolation: str) -> ResizeAlg:
+    return ResizeAlg.convolution(_FILTERS[interpolation])
+
+
+def _check_memory(num_bytes: int, *num_pixels: int) -> None:
+    """Raise MemoryError if there is no memory for these buffers: the library would end the process instead."""
+    np.empty(num_bytes + sum(3 * count for count in num_pixels), np.uint8)
