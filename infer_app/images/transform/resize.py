@@ -59,13 +59,8 @@ def _box(rgb: Pixels, geometry: Geometry) -> tuple[float, float]:
 def _resized(image: ImageData, size: tuple[int, int], box: tuple[float, float], interpolation: str) -> ImageData:
     options = ResizeOptions(_algorithm(interpolation), crop_box=CropBox(0, 0, *box), use_alpha=False)
     resized = ImageData(*size, PixelType.U8x3)
-    _resizer().resize(image, resized, options)
+    Resizer().resize(image, resized, options)  # one of its own, since it must not be used by two threads at a time
     return resized
-
-
-@cache
-def _resizer() -> Resizer:
-    return Resizer()
 
 
 @cache

@@ -81,6 +81,7 @@ def _yolo(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
     ]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of rows that are not finite, which are rejected
 def _yolo5(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
     (batch,) = outputs
     found = []
@@ -92,6 +93,7 @@ def _yolo5(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
     return found
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _detr(outputs: Sequence[np.ndarray], activation: str, size: Size, min_score: float) -> list[np.ndarray]:
     scores, shares = _detr_scores(outputs, activation)
     boxes = shares * np.array([*size, *size], np.float32)
@@ -106,6 +108,7 @@ def _detr_scores(outputs: Sequence[np.ndarray], activation: str) -> tuple[np.nda
     return scores[..., :-1] if has_no_object(activation) else scores, joined[..., -4:]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _of_centres(boxes: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Return objects of boxes as centre, width and height, (k, 4), and of scores, (k, classes)."""
     if not len(boxes):

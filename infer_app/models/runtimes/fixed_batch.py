@@ -64,7 +64,8 @@ class FixedBatch:
 def as_rows(output: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
     """Convert an output whose first dimension is the batch, or several, one after the other, to (n, D) float32."""
     if isinstance(output, np.ndarray):
-        return output.astype(np.float32, copy=False).reshape(len(output), -1)
+        with np.errstate(over="ignore"):  # float64 overflows to infinity
+            return output.astype(np.float32, copy=False).reshape(len(output), -1)
     return np.concatenate([as_rows(one) for one in output], 1)
 
 

@@ -42,6 +42,7 @@ class Parity:
         return cls(**{"label_agreement": None, **values})
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of numbers that are not finite
 def measure_parity(
     expected: np.ndarray, actual: np.ndarray, artifact: Artifact | None = None, min_iou: float = SAME_OBJECT
 ) -> Parity:
@@ -74,6 +75,7 @@ def measure_parity(
     )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def comparable(
     expected: np.ndarray, actual: np.ndarray, output: OutputSpec | None
 ) -> tuple[np.ndarray, np.ndarray, float]:
@@ -96,6 +98,7 @@ def comparable(
     return first, second, 1.0
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def cosines(expected: np.ndarray, actual: np.ndarray) -> np.ndarray:
     """Return the cosine of each row, (n,); 1 for rows of a single number, which have no direction."""
     if expected.shape[1] == 1:

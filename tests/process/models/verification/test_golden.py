@@ -105,6 +105,7 @@ def test_two_levels_of_a_pixel_are_allowed_and_three_are_not(artifact, predict):
     [
         (lambda rows: rows[:, :2], r"outputs are \(4, 2\) float32 instead of \(4, 3\)"),
         (lambda rows: rows * np.nan, "image 1: outputs differ by nan"),
+        (lambda rows: rows * np.inf, "image 1: outputs differ by (inf|nan)"),
         (lambda rows: rows[::-1], "outputs differ"),
         (lambda rows: rows + 0.05, "outputs differ"),
     ],
@@ -150,6 +151,7 @@ ROWS = [[1.0, -2.0], [3.0, 4.0]]
         ([[1.0, 0.0], [0.0, 2.0]], [[1.0, 0.0], [2.0, 0.0]], 0.0, 0.5, 2.0, 1.0),
         ([[1e-9]], [[-1e-9]], 1.0, 1.0, 2e-9, 2.0),  # one number has no direction
         (ROWS, [[np.nan] * 2] * 2, np.nan, None, np.nan, np.nan),  # which passes no tolerance
+        (ROWS, [[np.inf] * 2] * 2, np.nan, None, np.inf, np.inf),
     ],
 )
 def test_parity_tells_the_worst(expected, actual, cosine, agreement, worst, relative):

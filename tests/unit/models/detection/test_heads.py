@@ -113,3 +113,13 @@ def test_of_networks_that_choose_only_the_scores_are_compared_whatever_their_ord
 
 def test_outputs_of_a_head_of_ones_own_are_compared_each_by_itself():
     assert parts("my:head", np.ones((1, 2, 2)), np.zeros((1, 1))) == [[[1, 1, 1, 1]], [[0]]]
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 3e38])
+def test_numbers_that_are_not_finite_or_nearly_so_give_no_warning(number):
+    for shape in ((1, 7, 9), (1, 9, 7)):
+        rows = np.full(shape, 0.5, np.float32)
+        rows[:, ::2] = number
+        for head in ("yolo", "yolo5"):
+            decode(head, rows)
+        decode("detr", rows[..., :-4], rows[..., -4:], activation="softmax")

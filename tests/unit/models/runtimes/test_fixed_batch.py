@@ -56,6 +56,7 @@ def test_rows_are_flat_float32_whatever_comes_after_the_batch():
     rows = as_rows(np.arange(12.0).reshape(2, 3, 2, 1))
     assert (rows.dtype, rows.tolist()) == (np.float32, np.arange(12).reshape(2, 6).tolist())
     assert as_rows(np.zeros(4)).shape == (4, 1)
+    assert as_rows(np.array([1e300])).tolist() == [[np.inf]]
 
 
 CPU_MESSAGE = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to"
