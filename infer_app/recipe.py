@@ -64,13 +64,14 @@ class Recipe:
     size: Size  # of the model's input
     resize: Size | None = None  # before the crop; resize-crop: what the picture covers; stretch: its size
     crop: float | None = None  # crop-resize: the square's share of the shorter side, 0-1
-    interpolation: str = "bicubic"  # bicubic or bilinear, antialiased
+    interpolation: str = "bicubic"  # bicubic or bilinear
     exif: str = "apply"  # apply or ignore the EXIF orientation
     decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size; gpu: no longer run
     depth: str = "full"  # of 16 bits the upper 8; or window:LOW,HIGH; or percentile:LOW,HIGH of each image
     channels: str = "rgb"  # the order in which the network takes them: rgb or bgr
     crop_rounding: str = "nearest"  # or down: where a crop of an odd remainder begins
     pad: int = 0  # letterbox: the level of the pixels around the picture, 0-255
+    antialias: bool = True  # as Pillow; False: as OpenCV
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", Size.of(self.size))
@@ -83,7 +84,7 @@ class Recipe:
             one_of(name.replace("_", "-"), getattr(self, name), allowed)
         for field, kinds, hint in _BELONGS_TO:
             if self.kind not in kinds and getattr(self, field) != _DEFAULTS[field]:
-                flag, given = field.replace("_", "-"), getattr(self, field)
+                flag, given = field.replace("_", "-"), getattr(self, field) or "no"
                 raise UsageError(f"--{flag} {given} does not belong to the recipe {self.kind}", hint)
         if self.kind == "crop-resize" and not self.size.is_square:
             raise UsageError(
@@ -100,6 +101,11 @@ class Recipe:
                 f"--crop-rounding {self.crop_rounding}, but nothing is resized and then cropped",
                 "it is for --recipe resize-crop, and for stretch with --resize or --crop-pct",
             )
+        if self.decode == "scaled" and not self.antialias:
+            raise UsageError(
+                "--decode scaled averages pixels, as antialiasing does, and --antialias no does not",
+                "leave one of them out",
+            )
 
     def to_json(self) -> dict[str, object]:
         """Return its fields; those that older recipes lack only if they are set, so that models keep their ids."""
@@ -108,7 +114,7 @@ class Recipe:
 
 
 # Fields of a recipe that were added after the first release, with their defaults.
-_LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0}
+_LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0, "antialias": True}
 _DEFAULTS = {"resize": None, "crop": None, "decode": "exact", **_LATER}
 _CHOICES = {
     "kind": ("resize-crop", "crop-resize", "stretch", "letterbox", "custom"),
@@ -126,6 +132,7 @@ _BELONGS_TO = (
     ("crop", ("crop-resize",), "for other recipes give --resize or --crop-pct"),
     ("resize", ("resize-crop", "stretch"), "leave --resize and --crop-pct out; for crop-resize give --crop"),
     ("pad", ("letterbox",), "leave --pad out"),
+    ("antialias", NAMED, "leave --antialias out: your function resizes"),
 )
 
 

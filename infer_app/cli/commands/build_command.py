@@ -77,6 +77,12 @@ class BuildOptions:
         default="bicubic",
         show_default=False,
     )
+    antialias: str = option(
+        "yes|no",
+        "Whether a pixel of a shrunk picture is made of all that it stands for; no: of the nearest, as OpenCV and YOLO's "
+        "own programs do.",
+        default="yes",
+    )
     exif: str = option("apply|ignore", "What is done with the EXIF orientation.", default="apply")
     decode: str = option(
         "exact|scaled", "How JPEGs are decoded; scaled: large ones at a fraction of their size.", default="exact"

@@ -46,7 +46,8 @@ def make_recipe(options: BuildOptions) -> Recipe:
         raise UsageError(f"{DECODE_GPU} was removed", REMOVED[DECODE_GPU])
     kind, is_own = options.recipe, options.preprocess is not None
     common = {name: getattr(options, name) for name in ("size", "interpolation", "exif", "decode", "channels")}
-    common["depth"] = parse_depth(options.depth)
+    one_of("antialias", options.antialias, ("yes", "no"))
+    common |= {"depth": parse_depth(options.depth), "antialias": options.antialias == "yes"}
     if is_own:
         recipe = Recipe("custom", **common)
     else:

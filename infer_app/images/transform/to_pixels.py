@@ -1,4 +1,4 @@
-"""Transform decoded pixels to the model's input, within 2 levels of Pillow."""
+"""Transform decoded pixels to the model's input, within 2 levels of Pillow, or without antialiasing 1 of OpenCV."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
+from infer_app.images.transform.interpolate import interpolate, interpolate_by_matrices
 from infer_app.images.transform.resize import pillow_resize, resize
 from infer_app.recipe import Recipe
 
@@ -26,12 +27,15 @@ def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess 
     picture = _as_picture(picture)
     if recipe.kind == "custom":
         return _custom(picture.rgb, recipe, preprocess)
-    return _made(picture, recipe, resize)
+    return _made(picture, recipe, resize if recipe.antialias else interpolate)
 
 
 def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
-    """Return the model's input by the same geometry and Pillow's resize; golden pixels are made this way."""
-    return _made(_as_picture(picture), recipe, pillow_resize)
+    """Return the model's input by the same geometry and Pillow's resize; golden pixels are made this way.
+
+    Pillow always antialiases: without it, the interpolation is computed by its definition.
+    """
+    return _made(_as_picture(picture), recipe, pillow_resize if recipe.antialias else interpolate_by_matrices)
 
 
 def _made(picture: Picture, recipe: Recipe, resize_to: Callable[[Pixels, Geometry, str], Pixels]) -> Pixels:

@@ -64,10 +64,11 @@ def decoding_ms(
 ) -> dict[str, float] | None:
     """Return the CPU milliseconds per image of decoding and transforming, `exact` and `scaled`, the better of two.
 
-    Return None if the model does not decode exactly, has its own preprocessing, or if no image is large enough.
+    Return None if the model does not decode exactly, has its own preprocessing or no antialiasing, or if no image is
+    large enough.
     """
     manifest = open_artifact(artifact_folder).manifest
-    if manifest.recipe.decode != "exact" or manifest.preprocess:
+    if manifest.recipe.decode != "exact" or manifest.preprocess or not manifest.recipe.antialias:
         return None
     recipes = {decode: replace(manifest.recipe, decode=decode) for decode in ("exact", "scaled")}
     decode_limits = DecodeLimits(max_pixels)

@@ -76,6 +76,8 @@ class SourceFacts:
         replaced = set(given)
         if GEOMETRY & replaced:
             replaced |= GEOMETRY | {"crop_rounding", "pad"}
+        if "preprocess" in replaced:
+            replaced.add("antialias")
         output = given.get("output", self.facts["output"].value if "output" in self.facts else "classification")
         if output != "classification":
             replaced |= {"threshold"} | (set() if output == "detection" else {"labels", "activation", *DETECTION})

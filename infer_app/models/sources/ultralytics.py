@@ -51,7 +51,7 @@ def ultralytics_facts(props: Mapping[str, str], origin: str) -> SourceFacts:
         geometry = {"recipe": "resize-crop", "crop_pct": 1.0} if is_square else {"recipe": "stretch"}  # to its size
         said.take("task", **geometry, interpolation="bilinear", activation="none")
         return said.collected()
-    said.take("task", recipe="letterbox", pad=114, interpolation="bilinear")
+    said.take("task", recipe="letterbox", pad=114, interpolation="bilinear", antialias="no")  # OpenCV's
     if task == "detect":
         said.take("task", output="detection")
     else:

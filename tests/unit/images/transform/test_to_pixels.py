@@ -1,7 +1,8 @@
-"""Against Pillow and the formulas that torchvision and EfficientNet publish, written out here once more."""
+"""Against Pillow, OpenCV and the formulas that torchvision and EfficientNet publish, written out here once more."""
 
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -14,6 +15,7 @@ from infer_app.images.transform.to_pixels import Preprocess, reference_transform
 from infer_app.recipe import Recipe
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+CV2_FILTERS = {"bicubic": cv2.INTER_CUBIC, "bilinear": cv2.INTER_LINEAR}
 ODD_SIZES = [(1, 1), (1, 40), (40, 1), (7, 5), (31, 33), (33, 31), (64, 64), (63, 64), (100, 75), (75, 100)]
 ODD_SIZES += [(101, 37), (37, 101), (17, 300), (300, 17), (200, 3), (3, 200), (251, 249), (2, 3), (127, 255)]
 RECIPES = [
@@ -45,6 +47,14 @@ RECIPES = [
     Recipe("letterbox", size="41x24", pad=114),
 ]
 
+ALIASED = [
+    Recipe("resize-crop", size=24, resize=27, antialias=False),
+    Recipe("crop-resize", size=25, crop=0.8, interpolation="bilinear", antialias=False),
+    Recipe("stretch", size="40x23", antialias=False),
+    Recipe("stretch", size=150, interpolation="bilinear", antialias=False),  # of more rows than are computed at a time
+    Recipe("letterbox", size="41x24", interpolation="bilinear", pad=114, antialias=False),
+]
+
 
 def photo(width: int, height: int) -> np.ndarray:
     """Edges of full contrast over a gradient: where two resizers differ most."""
@@ -55,20 +65,20 @@ def photo(width: int, height: int) -> np.ndarray:
 
 
 def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
-    """The recipe with nothing but Pillow."""
+    """The recipe with nothing but Pillow, and without antialiasing OpenCV's resize."""
     height, width = rgb.shape[:2]
-    image, resample, (wide, high) = Image.fromarray(rgb), FILTERS[recipe.interpolation], recipe.size
+    image, (wide, high) = Image.fromarray(rgb), recipe.size
     if recipe.kind == "stretch" and recipe.resize is None:
-        return np.asarray(image.resize((wide, high), resample))
+        return np.asarray(resized(image, (wide, high), recipe))
     if recipe.kind == "crop-resize":
         square = max(1, int((recipe.crop or 1) * min(width, height)))
         left, top = (width - square + 1) // 2, (height - square + 1) // 2
-        return np.asarray(image.crop((left, top, left + square, top + square)).resize((wide, high), resample))
+        return np.asarray(resized(image.crop((left, top, left + square, top + square)), (wide, high), recipe))
     if recipe.kind == "letterbox":
         ratio = min(wide / width, high / height)
         inner = max(1, round(width * ratio)), max(1, round(height * ratio))
         padded = Image.new("RGB", (wide, high), (recipe.pad,) * 3)
-        padded.paste(image.resize(inner, resample), ((wide - inner[0]) // 2, (high - inner[1]) // 2))
+        padded.paste(resized(image, inner, recipe), ((wide - inner[0]) // 2, (high - inner[1]) // 2))
         return np.asarray(padded)
     short, other = recipe.resize or recipe.size
     if recipe.kind == "stretch":  # timm's squash
@@ -80,7 +90,7 @@ def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
         width, height = short, int(short * height / width)
     else:
         width, height = int(short * width / height), short
-    image = image.resize((width, height), resample)
+    image = resized(image, (width, height), recipe)
     if width < wide or height < high:  # torchvision pads first: the smaller half goes left and above
         padded = Image.new("RGB", (max(width, wide), max(height, high)))
         padded.paste(image, ((padded.width - width) // 2, (padded.height - height) // 2))
@@ -90,6 +100,12 @@ def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
     else:
         left, top = round((width - wide) / 2), round((height - high) / 2)
     return np.asarray(image.crop((left, top, left + wide, top + high)))
+
+
+def resized(image: Image.Image, size: tuple[int, int], recipe: Recipe) -> Image.Image:
+    if recipe.antialias:
+        return image.resize(size, FILTERS[recipe.interpolation])
+    return Image.fromarray(cv2.resize(np.asarray(image), size, interpolation=CV2_FILTERS[recipe.interpolation]))
 
 
 def largest_difference(one: np.ndarray, other: np.ndarray) -> int:
@@ -106,6 +122,16 @@ def test_every_size_is_within_two_levels_of_pillow(recipe: Recipe):
         assert largest_difference(pixels, wanted) <= 2, (width, height)
         assert (pixels.shape, pixels.dtype, pixels.flags.c_contiguous) == (recipe.size.shape, np.uint8, True)
         assert np.array_equal(rgb, photo(width, height))  # the image stays as it was
+
+
+@pytest.mark.parametrize("recipe", ALIASED, ids=str)
+def test_without_antialiasing_every_size_is_within_a_level_of_opencv(recipe: Recipe):
+    for width, height in ODD_SIZES:
+        rgb = photo(width, height)
+        wanted = by_hand(rgb, recipe)
+        assert largest_difference(reference_transform(rgb, recipe), wanted) <= 1, (width, height)
+        assert largest_difference(transform(rgb, recipe), wanted) <= 1, (width, height)
+        assert np.array_equal(rgb, photo(width, height))
 
 
 @settings(max_examples=150)

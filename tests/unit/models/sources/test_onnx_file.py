@@ -53,7 +53,8 @@ def test_external_data_that_is_too_short_is_refused():
 
 
 PLAIN = {"mean": "0,0,0", "std": "1,1,1"}
-PADDED = PLAIN | {"recipe": "letterbox", "pad": 114, "interpolation": "bilinear", "size": Size.square(640)}
+LETTERBOX = {"recipe": "letterbox", "pad": 114, "interpolation": "bilinear", "antialias": "no"}
+PADDED = PLAIN | LETTERBOX | {"size": Size.square(640)}
 CLASSES, ONE_CLASS = {"imgsz": "[64, 64]", "names": "{0: 'cat', 1: 'big dog'}"}, {"imgsz": "640", "names": "['cat']"}
 WIDE = PLAIN | {"size": Size(width=640, height=480), "recipe": "stretch", "interpolation": "bilinear"}
 
