@@ -79,8 +79,8 @@ class BuildOptions:
     )
     antialias: str = option(
         "yes|no",
-        "Whether a pixel of a shrunk picture is made of all that it stands for; no: of the nearest, as OpenCV and YOLO's "
-        "own programs do.",
+        "Whether a pixel of a shrunk picture is made of all that it stands for; no: of the nearest, as OpenCV and "
+        "YOLO's own programs do.",
         default="yes",
     )
     exif: str = option("apply|ignore", "What is done with the EXIF orientation.", default="apply")
