@@ -129,10 +129,17 @@ _HINTS |= {
 }
 
 
+NO_TORCH = "torch is not installed"
+INSTALL_TORCH = "pip install 'infer_app[torch]'"
+
+
 def as_known(error: BaseException) -> InferError | None:
-    """Return the error of a run, or what the machine did to the program as one; None for a bug."""
+    """Return the error of a run, or what the machine did to the program or lacks as one; None for a bug."""
     if isinstance(error, InferError):
         return error
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        hint = f"{INSTALL_TORCH}; docs/how-to/install.md says how to get it without CUDA"
+        return UsageError(f"{NO_TORCH}, and this needs it", hint)
     if isinstance(error, MemoryError):
         error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
     elif isinstance(error, RuntimeError) and "can't start new thread" in str(error):

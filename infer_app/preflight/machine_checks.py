@@ -37,7 +37,7 @@ def check_versions(_: LoadedSettings) -> Iterator[Finding]:
         named = ", ".join(f"{name} {known[name]}" for name in ("torch", "openvino", "pillow") if name in known)
         yield Finding("versions", f"{named}: as required")
     try:
-        if find_spec("torchvision"):
+        if find_spec("torch") and find_spec("torchvision"):
             require_library("torchvision")
     except InferError as error:  # a build may need it, a run does not
         yield Finding("versions", error.message, error.hint)

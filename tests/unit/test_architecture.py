@@ -113,6 +113,7 @@ OWNERS = {
     "psycopg": {"database/engine/postgres_connection.py"},
     "pymysql": {"database/engine/mysql_connection.py"},
     "turbojpeg": {"images"},
+    "cykooz_resizer": {"images/transform/resize.py"},
     "http": {"images/read/http.py", "telemetry/notify.py"},
     "urllib3": {"images/read/http.py", "images/read/connection.py"},
     "fsspec": {"images/read/buckets.py"},

@@ -13,7 +13,6 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact, Preprocess
 from infer_app.models.building.golden_set import load_pixels
 from infer_app.models.runtimes.source_kinds import load_source
-from infer_app.models.runtimes.torchscript import source_rows
 from infer_app.models.verification.golden import predict_all
 from infer_app.plurals import counted
 from infer_app.recipe import Recipe
@@ -71,7 +70,9 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
 
 
 def expected_outputs(artifact: Artifact, pixels: np.ndarray) -> np.ndarray:
-    """Return the source's outputs for (n, H, W, 3) uint8: (n, D) float32."""
+    """Return the source's outputs for (n, H, W, 3) uint8: (n, D) float32. It loads torch."""
+    from infer_app.models.runtimes.torchscript import source_rows
+
     source, spec = load_source(artifact), artifact.manifest.input_spec
     return predict_all(partial(source_rows, source, spec), pixels, _REFERENCE_BATCH)
 

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infer_app.errors import INSTALL_TORCH, NO_TORCH
 from infer_app.machine import computes_bf16
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT, variant_of
 from infer_app.packages import TENSORRT, installed_version
@@ -120,6 +121,8 @@ def missing_for(variant: str, requires: Mapping[str, object] | None = None, host
         host = host or describe_host()
         other = _other_machine(requires or {}, host) if wanted.runtime == "tensorrt" else None
         return missing_here(variant, host) or other
+    if variant == TORCHSCRIPT and find_spec("torch") is None:
+        return f"{NO_TORCH}: {INSTALL_TORCH}"
     if wanted.dtype == "bf16" and not computes_bf16():
         return "this CPU does not compute bf16: that takes AMX, AVX512-BF16 or ARM's bf16"
     return None
@@ -129,6 +132,8 @@ def missing_here(variant: str, host: Host) -> str | None:
     """Return what a machine lacks for any GPU variant of this kind, wherever it was built; None if it lacks nothing."""
     if host.gpu is None:
         return "no NVIDIA GPU is found: nvidia-smi must show one, and a container be started with it"
+    if host.torch is None:
+        return f"{NO_TORCH}: {INSTALL_TORCH}"
     if host.cuda is None:
         return f"torch {host.torch} is built without CUDA: install torch's CUDA build"
     if variant_of(variant).runtime == "tensorrt" and host.torch_tensorrt is None:

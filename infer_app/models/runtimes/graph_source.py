@@ -13,16 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.errors import ModelError
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.runtimes.graph_input import (
-    GraphInput,
-    describe_input,
-    normalise,
-    output_names,
-    read_graph,
-    run_graph,
-)
-from infer_app.models.runtimes.openvino import Graph
+from infer_app.models.runtimes.graph_input import GraphInput, describe_input, output_names, read_graph, run_graph
 from infer_app.recipe import Size
 
 Run = Callable[[np.ndarray], list[np.ndarray]]  # a batch of pictures to all outputs
@@ -112,14 +103,6 @@ def open_graph_source(files: Sequence[bytes], output_name: str | None) -> GraphM
         return Reference(run_graph(graph, batch, size), f"openvino {version('openvino')}, plain fp32")
 
     return GraphModule(describe_input(graph), open_reference)
-
-
-def make_graph(artifact: Artifact) -> Graph:
-    """Return the graph of an artifact that was built from a network's file: uint8 NHWC pictures in, fp32 out."""
-    manifest = artifact.manifest
-    files = [artifact.read(name) for name in manifest.model_files]
-    graph = read_graph(files, manifest.output_name)
-    return normalise(graph, manifest.input_spec, manifest.recipe.size)
 
 
 def _open_onnxruntime(model: bytes, output_name: str | None) -> Reference:

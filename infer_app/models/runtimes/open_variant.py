@@ -29,14 +29,15 @@ def open_variant(
     their outputs on their own. Only TorchScript and the GPU variants load torch.
     """
     given = {} if batch_size is None else {"batch_size": batch_size}
+    is_on_gpu = known_variant(variant).device == "cuda"
+    if not is_on_gpu and (why := missing_for(variant)):  # a node of a cluster may differ from what planned the run
+        raise ModelError(f"{variant} can't run on {socket.gethostname()}: {why}", "leave such machines out of the run")
     if variant == TORCHSCRIPT:
         from infer_app.models.runtimes.torchscript import build_cpu_variant
 
         return build_cpu_variant(artifact, num_threads=num_threads, **given)
-    if known_variant(variant).device == "cuda":
+    if is_on_gpu:
         from infer_app.models.runtimes.gpu_variants import open_gpu_variant
 
         return open_gpu_variant(artifact, variant, batch_size, device or "cuda")
-    if why := missing_for(variant):  # a node of a cluster may differ from the machine that planned the run
-        raise ModelError(f"{variant} can't run on {socket.gethostname()}: {why}", "leave such machines out of the run")
     return build_openvino_variant(artifact, variant, num_threads=num_threads, **given)

@@ -1,22 +1,28 @@
-"""Decide by the kind of a model's source how it is run as it is, and how its graph for OpenVINO is made."""
+"""Decide by the kind of a model's source how it is run as it is, and how its graph for OpenVINO is made.
+
+Torch is loaded by what runs or converts a source.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from infer_app.errors import ModelError, lines_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.fixed_batch import FixedBatch
-from infer_app.models.runtimes.graph_source import make_graph as read_and_normalise
-from infer_app.models.runtimes.graph_source import open_graph_source
-from infer_app.models.runtimes.torchscript import build_cpu_variant, load_torchscript, trace_normalised
+from infer_app.models.runtimes.graph_input import normalise, read_graph
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def open_source(kind: str, files: Sequence[bytes], output_name: str | None) -> nn.Module:
     """Open a source of this kind as it was given, in fp32: it is the reference of all variants."""
+    from infer_app.models.runtimes.graph_source import open_graph_source
+    from infer_app.models.runtimes.torchscript import load_torchscript
+
     return open_graph_source(files, output_name) if kind in ("onnx", "openvino") else load_torchscript(files[0])
 
 
@@ -28,7 +34,7 @@ def load_source(artifact: Artifact) -> nn.Module:
 
 def make_graph(artifact: Artifact) -> openvino.Graph:
     """Make the graph of a model for OpenVINO: any number of uint8 NHWC pictures in, fp32 out. Raises ModelError."""
-    return _convert(artifact) if artifact.manifest.has_torchscript else read_and_normalise(artifact)
+    return _convert(artifact) if artifact.manifest.has_torchscript else _read_and_normalise(artifact)
 
 
 def _convert(artifact: Artifact) -> openvino.Graph:
@@ -36,6 +42,8 @@ def _convert(artifact: Artifact) -> openvino.Graph:
 
     Raises ModelError if OpenVINO does not support one of its operators.
     """
+    from infer_app.models.runtimes.torchscript import trace_normalised
+
     manifest = artifact.manifest
     size = manifest.recipe.size
     traced = trace_normalised(artifact.read(manifest.model_file), manifest.input_spec, size)
@@ -50,9 +58,17 @@ def _convert(artifact: Artifact) -> openvino.Graph:
         ) from error
 
 
+def _read_and_normalise(artifact: Artifact) -> openvino.Graph:
+    manifest = artifact.manifest
+    graph = read_graph([*map(artifact.read, manifest.model_files)], manifest.output_name)
+    return normalise(graph, manifest.input_spec, manifest.recipe.size)
+
+
 def make_first_variant(artifact: Artifact, batch_size: int) -> tuple[FixedBatch, dict[str, bytes]]:
     """Make the variant that every model of this kind has (`first_variant`), and the files that are stored of it."""
     if artifact.manifest.has_torchscript:
+        from infer_app.models.runtimes.torchscript import build_cpu_variant
+
         return build_cpu_variant(artifact, batch_size), {}
-    graph = read_and_normalise(artifact)
+    graph = _read_and_normalise(artifact)
     return openvino.compile_graph(graph, artifact.manifest.recipe.size, batch_size), openvino.serialise(graph)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -68,12 +69,15 @@ def measure_in_worker(folder: Path, is_quick: bool) -> dict[str, Speed]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run torch on one thread meanwhile, for opening models and for measuring.
+    """Run torch, if this process has loaded it, on one thread meanwhile, for opening models and for measuring.
 
-    torch compiles for the number of threads it has, and the clock measures only one of them.
+    torch compiles for the number of threads it has, and the clock measures only one of them. A model that loads torch
+    itself sets one thread when it is opened.
     """
-    import torch  # here, because a run that measures nothing may have no torch
-
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from infer_app.atomic_file import replace_file
 from infer_app.models.artifact.artifact import TUNING_FOLDER
+from infer_app.packages import installed_version
 from infer_app.plurals import counted
 
 _LIBRARIES = ("torch", "openvino")
@@ -114,8 +114,8 @@ def host_name(num_cores: int) -> str:
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of the libraries that run models, without importing them."""
-    return {name: version(name) for name in _LIBRARIES}
+    """Return the versions of the installed libraries that run models, without importing them."""
+    return {name: found for name in _LIBRARIES if (found := installed_version(name))}
 
 
 def _path(artifact_folder: Path, num_cores: int) -> Path:

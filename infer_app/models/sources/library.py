@@ -7,20 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from infer_app.errors import ModelError, UsageError, first_line
 from infer_app.models.sources.source_facts import SourceFacts
 from infer_app.packages import installed_version
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
 CONFIG = "config.json"
 
-Transform = Callable[[object], Tensor]  # of an RGB PIL.Image, to (3, H, W)
+Transform: TypeAlias = "Callable[[object], Tensor]"  # of an RGB PIL.Image, to (3, H, W)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,14 @@ def require_library(name: str) -> None:
             if find_spec(one):
                 import_module(one)
         except Exception as error:  # torchvision beside another torch raises a RuntimeError
-            found = f"{one} {installed_version(one)} can't be imported beside torch {torch.__version__}"
+            found = f"{one} {installed_version(one)} can't be imported beside torch {version('torch')}"
             hint = _torchvision_hint() if one == "torchvision" else f"pip install -U {one}"
             raise ModelError(f"{found}: {first_line(error)}", hint) from error
 
 
 def _torchvision_hint() -> str:
     """Return which torchvision fits: 0.15 was made for torch 2.0, and one with each torch since."""
-    major, minor = map(int, torch.__version__.split(".")[:2])
+    major, minor = map(int, version("torch").split(".")[:2])
     return (
         f"torch {major}.{minor} needs torchvision 0.{minor + 15} from the same index, for the CPU or for CUDA: "
         "PyTorch's install page says how"

@@ -1,4 +1,4 @@
-"""Measures, on images of the day, cheaper ways through a stage that a run could take. It loads torch."""
+"""Measures, on images of the day, cheaper ways through a stage that a run could take."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 import pytest
-import torch
 
 from infer_app.errors import ModelError
 from infer_app.models.sources import library
@@ -19,7 +18,7 @@ def imports(monkeypatch, *broken):
 @pytest.mark.parametrize("name", ["torchvision", "timm", "transformers"])
 def test_a_torchvision_that_can_not_be_imported_is_named_with_the_one_that_fits(monkeypatch, name):
     imports(monkeypatch, "torchvision")
-    monkeypatch.setattr(torch, "__version__", "2.12.1+cpu")
+    monkeypatch.setattr(library, "version", {"torch": "2.12.1+cpu"}.get)
     with pytest.raises(ModelError, match=r"^torchvision .* beside torch 2\.12\.1\+cpu: operator torchvision") as caught:
         library.require_library(name)
     assert caught.value.hint.startswith("torch 2.12 needs torchvision 0.27")

@@ -1,0 +1,74 @@
+"""Runs of OpenVINO variants load no torch, and a machine that has none does all but build models."""
+
+import pytest
+
+from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
+from tests.support.projects import DATE
+
+RECORDS = """import pathlib, traceback
+pathlib.Path(__file__).with_name("imported").write_text("".join(traceback.format_stack()))
+raise RuntimeError("torch was imported")
+"""
+HIDES = """from importlib.machinery import PathFinder
+find_spec, find_distributions = PathFinder.find_spec, PathFinder.find_distributions
+PathFinder.find_spec = lambda name, *more: None if name == "torch" else find_spec(name, *more)
+PathFinder.find_distributions = lambda *given: (one for one in find_distributions(*given) if one.name != "torch")
+"""
+
+
+@pytest.fixture
+def day(project):
+    project.add_photos(6)
+    return project
+
+
+@pytest.mark.always
+def test_no_process_of_a_run_imports_torch(day, tmp_path):
+    (tmp_path / "torch.py").write_text(RECORDS)
+    imported, environ = tmp_path / "imported", {"PYTHONPATH": str(tmp_path)}
+    assert day.run_day("--variant", OPENVINO_FP32, **environ)["predicted"] == 6
+    assert not imported.exists(), imported.read_text()
+    day.write("DELETE FROM infer_predictions")
+    day.run_day("--variant", TORCHSCRIPT, exit_code=1, **environ)
+    assert "worker" in imported.read_text()
+
+
+@pytest.fixture
+def bare(day, tmp_path, built_models):
+    """`infer` on a machine without torch, with models that were built elsewhere."""
+    day.use_models(built_models, copied=True)
+    path = tmp_path / "hides"
+    path.mkdir()
+    (path / "sitecustomize.py").write_text(HIDES)
+
+    def infer(*command: str, **given: int) -> str:
+        return day.infer(*command, PYTHONPATH=str(path), **given)
+
+    return infer
+
+
+def test_a_machine_without_torch_runs_models_that_were_built_elsewhere(bare, day):
+    run = ("run", "--date", DATE, "--lookback", "0")
+    bare(*run, "--dry-run")  # the first run on a machine measures the model's variants
+    bare(*run, "--report")
+    assert "cpu-torchscript was passed over: torch is not installed: pip install" in day.errors
+    assert len(day.results()) == 6
+    assert "the same" in bare("explain", "--image", "1", "--replay")
+    bare("model", "verify", "colors")
+    assert "torch is not" not in bare("doctor")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["model", "build", "colors.ts", "--name", "other"],
+        ["model", "check", "colors", "--images", "photos"],
+        ["model", "judge", "colors", "--date", DATE],
+        ["quickstart", "demo"],
+    ],
+)
+def test_what_needs_torch_says_so_with_what_installs_it(bare, day, command):
+    bare(*command, exit_code=2)
+    assert day.errors.startswith(
+        "infer: torch is not installed, and this needs it\n  hint: pip install 'infer_app[torch]'"
+    )
