@@ -28,6 +28,7 @@ RECORDED = {
     "numpy": ("numpy",),
     "pillow": ("Pillow",),
     "pyturbojpeg": ("PyTurboJPEG",),
+    "cykooz_resizer": ("cykooz-resizer",),
     "pi_heif": ("pi-heif",),
     "torch_tensorrt": ("torch-tensorrt",),
     "tensorrt": TENSORRT,

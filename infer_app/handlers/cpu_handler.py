@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 
@@ -35,6 +36,8 @@ class CpuHandler:
         loader = Loader(spec, models[0].artifact)
         for model in models:
             model.verify_golden(loader.pixels)
+        if torch := sys.modules.get("torch"):  # which a preprocess function or a head of the user's own may have loaded
+            torch.set_num_threads(spec.num_threads)
         return cls(loader, models, spec.trace)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:

@@ -45,6 +45,7 @@ class LoadHandler:
 
     @classmethod
     def open(cls, spec: HandlerSpec, ring: Ring) -> LoadHandler:
+        torch.set_num_threads(1)  # for a preprocess function of the user's own
         return cls(Loader(spec, spec.models[0].open()), ring, spec.trace)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:

@@ -18,6 +18,7 @@ def test_a_run_records_what_it_ran_on_and_leaves_out_what_the_machine_lacks(tmp_
     assert found["torch"] == version("torch")
     assert found["pillow"] == version("Pillow")
     assert found["pyturbojpeg"] == version("PyTurboJPEG")
+    assert found["cykooz_resizer"] == version("cykooz-resizer")
     assert found["cpu"] == "AMD EPYC 7B13"
     assert "nvidia_driver" not in found
 

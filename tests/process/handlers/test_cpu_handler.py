@@ -21,6 +21,7 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.runtimes.torchscript import BATCH_SIZE
+from infer_app.recipe import Recipe
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.workers.heartbeat import Heartbeat
@@ -237,3 +238,13 @@ def test_a_picture_that_needs_more_memory_than_is_left_is_rejected_and_ends_no_w
     found = {key: one for result in results for key, one in outcomes(result).items()}
     assert found == {"0": "red", "large": expected, "1": "green", "2": "blue"}
     assert len({result.worker for result in results}) == 1
+
+
+def test_a_preprocess_function_that_loads_torch_gets_the_threads_of_its_worker(tmp_path, monkeypatch):
+    """torch has a thread for each core when it is loaded, here after the model was opened."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = "import torch\ntorch.set_num_threads(5)\ndef corner(rgb):\n    return rgb[:16, :16].copy()\n"
+    (tmp_path / "loads_torch.py").write_text(code)
+    custom = {"recipe": Recipe("custom", SIZE), "preprocess": "loads_torch:corner"}
+    open_handler(built_colors(tmp_path / "model", **custom))
+    assert torch.get_num_threads() == 1
