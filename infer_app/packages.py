@@ -58,6 +58,7 @@ def recorded_packages() -> dict[str, str]:
     return found | _named("nvidia_driver", _nvidia_driver()) | _named("cpu", _cpu_model())
 
 
+@cache
 def installed_version(distribution: str) -> str | None:
     with suppress(PackageNotFoundError):
         return version(distribution)

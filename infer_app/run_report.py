@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any
 
 from infer_app.model_variants import VariantTrial, variant_facts
+
+MIN_IMAGES = 20  # a run of fewer is mostly start-up: its speed is judged nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +113,36 @@ class RunReport:
 
     def to_json(self) -> dict[str, object]:
         return asdict(self) | {"date": self.date.isoformat()} | variant_facts(self.variant)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOutcome:
+    """Result of a run for one model; without reports if the model was not run."""
+
+    model: str
+    exit_code: int
+    reports: Sequence[RunReport] = ()  # one for each day
+    older_pending: int = 0  # pending images of earlier days
+    day_state: DayState | None = None  # of the last day
+
+    @property
+    def selected(self) -> int:
+        return sum(report.selected for report in self.reports)
+
+    @property
+    def predicted(self) -> int:
+        return sum(report.predicted for report in self.reports)
+
+    @property
+    def reasons(self) -> Counter[str]:
+        return sum((Counter(report.reasons) for report in self.reports), Counter())
+
+    @property
+    def pending(self) -> int:
+        return sum(report.day.pending for report in self.reports) + self.older_pending
+
+    @property
+    def longest(self) -> RunReport | None:
+        """Return the report of the day with most images, whose rate is the most reliable; None if all had too few."""
+        enough = (report for report in self.reports if report.selected >= MIN_IMAGES)
+        return max(enough, key=lambda one: one.selected, default=None)

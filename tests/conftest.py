@@ -20,7 +20,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import insert
-from structlog.contextvars import clear_contextvars
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
@@ -31,7 +30,7 @@ from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import images
 from infer_app.day import Day
 from infer_app.settings.sections import SourceSettings
-from infer_app.telemetry.log import StderrHandler
+from infer_app.telemetry.log import StderrHandler, unbind_all
 from tests.databases import servers
 from tests.support.s3_server import S3Server
 from tests.support.s3_server import s3_server as run_s3_server
@@ -111,7 +110,7 @@ def no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_values_of_another_tests_log_lines() -> None:
     """Unbind what a run of an earlier test in this process has bound to the lines that it logs."""
-    clear_contextvars()
+    unbind_all()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from typing import Any
 
-from infer_app.run_report import DayCounts, DayState, RunReport
-from infer_app.telemetry.bottleneck import MIN_IMAGES, judged
+from infer_app.run_report import MIN_IMAGES, DayCounts, DayState, RunReport
+from infer_app.telemetry.bottleneck import judged
 from infer_app.telemetry.summary_line import balance, short_date, summary_line
 
 

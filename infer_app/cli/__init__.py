@@ -10,6 +10,7 @@ import sys
 
 def main() -> None:
     """Run the `infer` command; every failure becomes an exit code here."""
+    gc.disable()  # until the command's modules are imported, of which a tenth would be spent looking for garbage
     import typer  # here, because each worker process imports this module
 
     from infer_app.cli.terminal.failures import fail, tolerate_closed_stream

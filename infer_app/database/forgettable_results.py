@@ -19,7 +19,6 @@ from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.cross_database_source import as_relation
 from infer_app.database.listing.recorded_sources import SourceIdentity, read_sources
 from infer_app.database.listing.source import PAGE_SIZE, Source
-from infer_app.database.listing.watched_images import is_among
 from infer_app.database.results.conditions import ListedPicture, join_results
 from infer_app.database.results.forget_results import delete_results
 from infer_app.database.results.runs import refuse_during_runs
@@ -89,7 +88,7 @@ def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
         model_ids = connection.scalars(select(models.c.id).distinct()).all()
     for model_id in sorted(model_ids):
         for results, _ in _every_result(database, model_id, runs.c.source_id.in_(own)):
-            is_listed = is_among([hash(one.image_id) for one in results], listed)
+            is_listed = _is_among([hash(one.image_id) for one in results], listed)
             yield Forgettable([one for one, known in zip(results, is_listed, strict=True) if not known])
 
 
@@ -213,3 +212,10 @@ def _hashes_of_ids(source: Source) -> np.ndarray:
         connection.execution_options(yield_per=PAGE_SIZE).execute(source.with_id()) as rows,
     ):
         return np.sort(np.fromiter((hash(row.infer_image_id) for row in rows), np.int64))
+
+
+def _is_among(values: Sequence[int], known: np.ndarray) -> Sequence[bool]:
+    """Return for each value whether it is one of the known ones, which are sorted."""
+    wanted = np.asarray(values, known.dtype)
+    is_known: list[bool] = (np.searchsorted(known, wanted) < np.searchsorted(known, wanted, "right")).tolist()
+    return is_known

@@ -1,4 +1,4 @@
-"""How a worker process opens its handler: functions that can be pickled, so that the coordinator loads no torch.
+"""How a worker process opens its handler: functions that can be pickled: the coordinator loads no libraries for it.
 
 Each raises ModelError unless the handler gives the expected outputs for the golden images.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.workers.shared_ring import Ring
 
 if TYPE_CHECKING:
     from infer_app.handlers.cpu_handler import CpuHandler
     from infer_app.handlers.gpu_handlers import LoadHandler, PredictHandler
+    from infer_app.workers.shared_ring import Ring
 
 
 def open_cpu_handler(spec: HandlerSpec) -> CpuHandler:

@@ -29,7 +29,6 @@ from infer_app.pipeline.planning.run_plan import RunPlan
 from infer_app.recipe import Size
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
-from infer_app.workers.shared_ring import Ring
 
 if TYPE_CHECKING:
     from infer_app.cluster.ray_cluster import ClusterSpec
@@ -88,6 +87,8 @@ def open_cpu_pool(handler: HandlerSpec, num_workers: int, timeout_s: float) -> W
 
 def open_cuda_pool(handler: HandlerSpec, num_workers: int, timeout_s: float, ring_spec: RingSpec) -> WorkerPool:
     """Open a pool of loaders and a process for each device, for chunks of at most `ring_spec.batch_size` images."""
+    from infer_app.workers.shared_ring import Ring  # loads numpy
+
     ring = Ring(slots_for(num_workers, len(ring_spec.devices)), ring_spec.batch_size, ring_spec.size)
     stages = [
         Stage("load", [partial(open_load_handler, handler, ring)] * num_workers),

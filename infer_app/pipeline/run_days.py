@@ -35,10 +35,9 @@ from infer_app.pipeline.planning.choose_models import group_by_pixels
 from infer_app.pipeline.run_day import run_day
 from infer_app.pipeline.run_result import FailedModel, ModelResult, RunSummary
 from infer_app.pipeline.stop import Stop, seconds_until
-from infer_app.run_report import RunReport
+from infer_app.run_report import ModelOutcome, RunReport
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.log import bind_models
-from infer_app.telemetry.metrics import ModelOutcome
 from infer_app.telemetry.summary_line import Forecast, forecast
 
 log = logging.getLogger(__name__)

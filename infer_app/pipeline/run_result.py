@@ -13,10 +13,9 @@ from infer_app.errors import EXIT_TOO_MANY_REJECTED, InferError, most_severe
 from infer_app.pipeline.executors import Executor
 from infer_app.pipeline.flow.model_run import ModelRun
 from infer_app.pipeline.group_run import GroupRun
-from infer_app.run_report import Alternative, DayState, RunReport
+from infer_app.run_report import Alternative, DayState, ModelOutcome, RunReport
 from infer_app.settings.sections import rejection_budget
 from infer_app.telemetry.bottleneck import Cost, advise, find_bottleneck, judged, rank, rate_limits
-from infer_app.telemetry.metrics import ModelOutcome
 from infer_app.telemetry.summary_line import Forecast
 from infer_app.telemetry.tally import Tally
 

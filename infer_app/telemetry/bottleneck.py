@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from infer_app.run_report import Alternative, RunReport, Speedup
+from infer_app.run_report import MIN_IMAGES, Alternative, RunReport, Speedup
 from infer_app.telemetry.stage_clock import WAITING_STAGES
 
 COORDINATOR = frozenset({"select", "write"})
 MIN_SPEEDUP = 1.05  # a smaller one is within the measurement's own variation
-MIN_IMAGES = 20  # a run of fewer is mostly start-up: its speed is judged nowhere
 MAX_SHARE = 1.2  # of the limit; a larger one comes from chunks that were committed at once after a short run
 MIN_TAKEN = 0.1  # share of the cores' time from which on other programs are named
 MIN_MISSING = 0.05  # of the limit; less is within the measurement's own variation

@@ -1,28 +1,31 @@
 """Logging to standard error, as text or as JSON lines; standard output is for results.
 
 Modules log by `logging.getLogger(__name__)` and pass searchable values as `extra`; values that are `bound` are added to
-every line. structlog only renders, so that the lines of libraries look the same.
+every line.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TextIO
-
-from structlog import contextvars, dev, processors, stdlib
-from structlog.typing import EventDict, Processor
 
 from infer_app.telemetry.closed_streams import discard_pending_output
 from infer_app.telemetry.printable import one_line, printable
 
 JSON = "json"
 FIRST_JSON_KEYS = ("timestamp", "level", "event", "date", "model", "model_id", "run_id", "chunk")
-FORMATTER_ATTRIBUTES = ("message", "asctime")  # set on a record by any formatter
-TEXT_KEYS = ("timestamp", "level", "event", "chunk", "exc_info")  # a run's first and last line name the date
+NOT_EXTRA = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}  # set on a record by any formatter
 SHORT_ID = 8  # characters of a model's id in a line of text
+COLOURS = {"ERROR": "\x1b[31m", "CRITICAL": "\x1b[31m", "WARNING": "\x1b[33m"}  # of a level, on a terminal
+RESET = "\x1b[0m"
+_bound: ContextVar[Mapping[str, object]] = ContextVar("bound", default=MappingProxyType({}))
 
 
 class StderrHandler(logging.StreamHandler[TextIO]):
@@ -31,7 +34,7 @@ class StderrHandler(logging.StreamHandler[TextIO]):
     def __init__(self, style: str) -> None:
         super().__init__(sys.stderr)
         self.style = style
-        self.setFormatter(_formatter(style, is_terminal=self.stream.isatty()))
+        self.setFormatter(JsonFormatter() if style == JSON else TextFormatter(has_colours=self.stream.isatty()))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in logging
         if isinstance(sys.exc_info()[1], OSError):
@@ -55,14 +58,24 @@ def logs_json() -> bool:
     return any(handler.style == JSON for handler in _own_handlers())
 
 
-def bound(**context: str) -> AbstractContextManager[None]:
+@contextmanager
+def bound(**context: object) -> Iterator[None]:
     """Add these keys to every line logged within the `with` block."""
-    return contextvars.bound_contextvars(**context)
+    token = _bound.set({**_bound.get(), **context})
+    try:
+        yield
+    finally:
+        _bound.reset(token)
 
 
-def bind(**context: str) -> None:
+def bind(**context: object) -> None:
     """Add these keys to every line logged from now on."""
-    contextvars.bind_contextvars(**context)
+    _bound.set({**_bound.get(), **context})
+
+
+def unbind_all() -> None:
+    """Add no more keys."""
+    _bound.set({})
 
 
 def bind_models(models: Iterable[tuple[str, str]]) -> None:
@@ -80,41 +93,51 @@ def _own_handlers() -> list[StderrHandler]:
     return [handler for handler in logging.getLogger().handlers if isinstance(handler, StderrHandler)]
 
 
-def _formatter(style: str, is_terminal: bool) -> logging.Formatter:
-    is_json = style == JSON
-    time = (
-        processors.TimeStamper(fmt="iso", utc=True) if is_json else processors.TimeStamper("%Y-%m-%d %H:%M:%S", False)
-    )
-    gather: list[Processor] = [_add_extra, contextvars.merge_contextvars, stdlib.add_log_level, time]
-    # Plain tracebacks: tracebacks with the values of variables would show passwords.
-    if is_json:
-        gather.append(stdlib.add_logger_name)
-        render: list[Processor] = [_first_keys_first, processors.format_exc_info, processors.JSONRenderer(default=str)]
-    else:
-        console = dev.ConsoleRenderer(colors=is_terminal, pad_event_to=0, pad_level=False, sort_keys=False)
-        render = [_only_text_keys, processors.format_exc_info, _escape, console]
-    return stdlib.ProcessorFormatter(
-        foreign_pre_chain=gather, processors=[stdlib.ProcessorFormatter.remove_processors_meta, *render]
-    )
+class JsonFormatter(logging.Formatter):
+    """A record as a JSON object on one line, with all that is bound or passed as `extra`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        timestamp = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+        line: dict[str, object] = {
+            "timestamp": timestamp,
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        line |= _context_of(record) | {"logger": record.name}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps({**{key: line[key] for key in FIRST_JSON_KEYS if key in line}, **line}, default=str)
 
 
-def _add_extra(_: object, __: str, line: EventDict) -> EventDict:
-    """Add what was passed as `extra`, but not what a record factory or another handler's formatter adds."""
-    not_extra = {*logging.makeLogRecord({}).__dict__, *FORMATTER_ATTRIBUTES}
-    return {**line, **{name: value for name, value in line["_record"].__dict__.items() if name not in not_extra}}
+class TextFormatter(logging.Formatter):
+    """A record for people: of what is bound, only the models and the chunk; a run's first and last line name the date.
+
+    No name of a file ends the line or reaches the terminal as a command.
+    """
+
+    def __init__(self, *, has_colours: bool) -> None:
+        super().__init__()
+        self._colours = COLOURS if has_colours else {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        context = _context_of(record)
+        if ids := str(context.get("model_id", "")):
+            models = zip(str(context.get("model", "")).split(", "), ids.split(", "), strict=False)
+            context["model"] = ", ".join(f"{name}@{model_id[:SHORT_ID]}" for name, model_id in models)
+        shown = {key: context[key] for key in ("chunk", "model") if key in context and (ids or key != "model")}
+        time = datetime.fromtimestamp(record.created).strftime("%Y-%m-%d %H:%M:%S")
+        colour = self._colours.get(record.levelname, "")
+        level = f"{colour}[{record.levelname.lower()}]{RESET if colour else ''}"
+        line = " ".join([time, level, one_line(record.getMessage()), *map(_pair, shown.items())])
+        return f"{line}\n{printable(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
-def _only_text_keys(_: object, __: str, line: EventDict) -> EventDict:
-    ids = line.get("model_id", "")
-    models = zip(line.get("model", "").split(", "), ids.split(", "), strict=False)
-    named = {"model": ", ".join(f"{name}@{model_id[:SHORT_ID]}" for name, model_id in models)} if ids else {}
-    return {key: line[key] for key in TEXT_KEYS if key in line} | named
+def _context_of(record: logging.LogRecord) -> dict[str, object]:
+    """Return what is bound, and what was passed as `extra`."""
+    not_extra = NOT_EXTRA | logging.makeLogRecord({}).__dict__.keys()  # with what a record factory adds
+    return {**_bound.get(), **{name: value for name, value in record.__dict__.items() if name not in not_extra}}
 
 
-def _first_keys_first(_: object, __: str, line: EventDict) -> EventDict:
-    return {**{key: line[key] for key in FIRST_JSON_KEYS if key in line}, **line}
-
-
-def _escape(_: object, __: str, line: EventDict) -> EventDict:
-    traceback = {"exception": printable(line["exception"])} if "exception" in line else {}
-    return {key: one_line(value) if isinstance(value, str) else value for key, value in line.items()} | traceback
+def _pair(item: tuple[str, object]) -> str:
+    key, value = item[0], one_line(str(item[1]))
+    return f"{key}={value!r}" if " " in value else f"{key}={value}"

@@ -8,17 +8,14 @@ that contain the same sample twice.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from infer_app.run_report import DayState, RunReport
-from infer_app.telemetry.bottleneck import MIN_IMAGES
+from infer_app.run_report import ModelOutcome
 
 LAST_SUCCESS = "infer_last_success_timestamp_seconds"
 HELP = {
@@ -37,39 +34,6 @@ HELP = {
 }
 LEVELS = ("good", "attention", "failed")  # of a day, as numbers
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]  # (name, labels): value
-
-
-@dataclass(frozen=True, slots=True)
-class ModelOutcome:
-    """Result of a run for one model; without reports if the model was not run."""
-
-    model: str
-    exit_code: int
-    reports: Sequence[RunReport] = ()  # one for each day
-    older_pending: int = 0  # pending images of earlier days
-    day_state: DayState | None = None  # of the last day
-
-    @property
-    def selected(self) -> int:
-        return sum(report.selected for report in self.reports)
-
-    @property
-    def predicted(self) -> int:
-        return sum(report.predicted for report in self.reports)
-
-    @property
-    def reasons(self) -> Counter[str]:
-        return sum((Counter(report.reasons) for report in self.reports), Counter())
-
-    @property
-    def pending(self) -> int:
-        return sum(report.day.pending for report in self.reports) + self.older_pending
-
-    @property
-    def longest(self) -> RunReport | None:
-        """Return the report of the day with most images, whose rate is the most reliable; None if all had too few."""
-        enough = (report for report in self.reports if report.selected >= MIN_IMAGES)
-        return max(enough, key=lambda one: one.selected, default=None)
 
 
 def read_samples(text: str) -> Samples:

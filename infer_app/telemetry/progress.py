@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
+from typing import TextIO
 
 from infer_app.day import Day
 from infer_app.domain import ChunkResult
@@ -24,9 +22,10 @@ Advance = Callable[[ChunkResult], None]
 class Progress:
     """Progress display of one command; `of_day` yields a function to call after each commit."""
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
+        """Make it; `stream` is by default standard error."""
         self._quiet = quiet
-        self._console = Console(stderr=True)
+        self._stream = stream or sys.stderr
 
     @contextmanager
     def of_day(self, day: Day, count: Callable[[], int], limit: int | None) -> Iterator[Advance]:
@@ -35,14 +34,22 @@ class Progress:
             yield lambda _: None
             return
         total = min(count(), limit) if limit else count()
-        if total and self._console.is_terminal and not logs_json():
+        if total and self._stream.isatty() and not logs_json():
             yield from self._bar(day, total)
         else:
             yield _log_every_minute(day, total)
 
     def _bar(self, day: Day, total: int) -> Iterator[Advance]:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with RichProgress(*columns, console=self._console, transient=True) as bar:
+        from rich import progress  # takes a while, which a run under cron saves
+        from rich.console import Console
+
+        columns = (
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
+        )
+        with progress.Progress(*columns, console=Console(file=self._stream), transient=True) as bar:
             task = bar.add_task(str(day), total=total)
             yield lambda result: bar.advance(task, result.num_images)
 

@@ -17,14 +17,17 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection as mp_connection
+from typing import TYPE_CHECKING
 
 from infer_app.domain import Chunk, ChunkResult, Loaded
 from infer_app.errors import ModelError
 from infer_app.workers.fork_server import SERVER_GONE, end_process
 from infer_app.workers.retry_policy import Decision, ExitLimit, Task, WorkerExit, decide
-from infer_app.workers.shared_ring import Ring
 from infer_app.workers.worker import Worker
 from infer_app.workers.worker_process import Copied, Done, Failed, Logged, OpenHandler
+
+if TYPE_CHECKING:
+    from infer_app.workers.shared_ring import Ring
 
 log = logging.getLogger(__name__)
 

@@ -135,7 +135,6 @@ OWNERS = {
     "multiprocessing": {"workers"},
     "jinja2": {"reporting"},
     "rich": {"cli", "telemetry"},
-    "structlog": {"telemetry/log.py"},
     "prometheus_client": {"telemetry/metrics.py"},
     "urllib.request": {"telemetry/notify.py"},
     "ray": {"cluster/ray_cluster.py"},

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from infer_app import __version__
 from infer_app.atomic_file import replace_file
@@ -19,12 +20,14 @@ from infer_app.errors import EXIT_BUG, SIGNALLED, Interrupted, as_known
 from infer_app.model_names import plain_name
 from infer_app.pipeline.stop import Stop
 from infer_app.plurals import counted
+from infer_app.run_report import ModelOutcome
 from infer_app.settings.load import LoadedSettings
 from infer_app.settings.masks import mask_address
 from infer_app.telemetry.log import bind, bind_models
-from infer_app.telemetry.metrics import ModelOutcome, read_samples, render_metrics
-from infer_app.telemetry.notify import BackgroundTask, Ping, post, wait_for
 from infer_app.telemetry.summary_line import describe_state, duration
+
+if TYPE_CHECKING:
+    from infer_app.telemetry.notify import BackgroundTask, Ping
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +91,7 @@ class RunSession:
 def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
     """Log the end of a run and, if `notify`, send its notifications, also when the run can't start."""
     session = RunSession()
-    url = loaded.ping.url
-    ping = Ping(url.get_secret_value()) if url and notify else None
+    ping = _start_ping(loaded) if notify else None
     try:
         session.models = list(map(plain_name, loaded.model_names))
         yield session
@@ -101,6 +103,14 @@ def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
         if notify:
             _notify(loaded, session, ping)
         session.log_end()
+
+
+def _start_ping(loaded: LoadedSettings) -> Ping | None:
+    if not loaded.ping.url:
+        return None
+    from infer_app.telemetry.notify import Ping  # loads an HTTP client
+
+    return Ping(loaded.ping.url.get_secret_value())
 
 
 def _notify(loaded: LoadedSettings, session: RunSession, ping: Ping | None) -> None:
@@ -119,6 +129,10 @@ def _send_notifications(loaded: LoadedSettings, session: RunSession, ping: Ping 
     with Stop() as stop:  # a signal ends the waiting, not the program, whose work is done
         if loaded.metrics.textfile:
             _write_metrics(loaded.resolve(loaded.metrics.textfile), loaded.folder, session, exit_code)
+        if not (ping or loaded.webhook.url):
+            return
+        from infer_app.telemetry.notify import BackgroundTask, post, wait_for
+
         tasks: list[tuple[str, BackgroundTask]] = []
         if ping and loaded.ping.url:
             tasks.append((loaded.ping.url.get_secret_value(), ping.end(exit_code, session.line)))
@@ -132,6 +146,8 @@ def _send_notifications(loaded: LoadedSettings, session: RunSession, ping: Ping 
 
 
 def _write_metrics(file: Path, project: Path, session: RunSession, exit_code: int) -> None:
+    from infer_app.telemetry.metrics import read_samples, render_metrics  # loads what few runs need
+
     try:
         with _lock(file.parent):
             earlier = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
@@ -52,6 +53,7 @@ def command(
             given = {name: _given_options(context) for name in _unlisted(record)}
             module, _, attribute = function.partition(":")
             run = getattr(import_module(f"infer_app.cli.{module}"), attribute)
+            gc.enable()
             exit_code = run(record(**values, **given)) if as_record else run(**values)
             if exit_code is not None:
                 raise typer.Exit(exit_code)

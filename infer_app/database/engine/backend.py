@@ -21,7 +21,6 @@ HINT_SERVER = "is the server running, and are host, port, database, user and pas
 class Backend:
     """A kind of database; its errors are told apart by their codes."""
 
-    names: tuple[str, ...]  # of SQLAlchemy's dialects
     drivers: Mapping[str, str]  # by the first part of a URL: SQLAlchemy's default drivers change between its versions
     extras: Mapping[str, str] = MappingProxyType({})  # of this package, by the driver that it brings
     insert: Callable[[Table], Any]  # SQLAlchemy's, with the clauses of this database

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,8 +22,6 @@ from sqlalchemy.exc import (
 )
 
 from infer_app.database.engine.backend import Backend
-from infer_app.database.engine.mysql import MySQL
-from infer_app.database.engine.postgresql import PostgreSQL
 from infer_app.database.engine.reconnect import (
     BUSY_TIMEOUT_S,
     Backoff,
@@ -31,15 +30,20 @@ from infer_app.database.engine.reconnect import (
     Forbidden,
     with_reconnect,
 )
-from infer_app.database.engine.sqlite import SQLite
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings.masks import mask_text, mask_url
 
 T = TypeVar("T")
-# A further one is a file of its own and a place here.
-BACKENDS: tuple[Backend, ...] = (SQLite(), PostgreSQL(), MySQL())
-_BY_NAME = {name: backend for backend in BACKENDS for name in backend.names}
-_BY_DRIVER = {name: backend for backend in BACKENDS for name in backend.drivers}
+# The class in a file of this package, by the first part of a URL. Each is imported once it is used: a run saves what
+# SQLAlchemy has for the other databases. A further one is a file of its own and a line here.
+_CLASSES = {
+    "sqlite": "sqlite:SQLite",
+    "postgres": "postgresql:PostgreSQL",
+    "postgresql": "postgresql:PostgreSQL",
+    "mysql": "mysql:MySQL",
+    "mariadb": "mysql:MySQL",
+}
+_in_use: dict[str, Backend] = {}  # by its class
 
 
 class Database:
@@ -190,15 +194,22 @@ class Database:
 
 
 def backend_of(connection: Connection) -> Backend:
-    return _BY_NAME[connection.dialect.name]
+    return _backend(_CLASSES[connection.dialect.name])
 
 
 def backend_named(url: URL) -> Backend:
     """Return the backend of a URL. Raises UsageError if there is none."""
-    known = _BY_DRIVER.get(url.get_backend_name())
+    known = _CLASSES.get(url.get_backend_name())
     if known is None:
         raise UsageError(*no_driver(url))
-    return known
+    return _backend(known)
+
+
+def _backend(place: str) -> Backend:
+    if place not in _in_use:
+        module, _, name = place.partition(":")
+        _in_use[place] = getattr(import_module(f"infer_app.database.engine.{module}"), name)()
+    return _in_use[place]
 
 
 def no_driver(url: URL) -> tuple[str, str]:
@@ -219,4 +230,4 @@ def is_file(url: str) -> bool:
 
 def _is_row_error(error: DBAPIError) -> bool:
     """Return whether an error is about a row, in any database: a source's passes through the database of results."""
-    return any(backend.code_of(error) in backend.row_errors for backend in BACKENDS)
+    return any(backend.code_of(error) in backend.row_errors for backend in _in_use.values())

@@ -34,7 +34,6 @@ UNKNOWN_COLUMN = 1054  # for which PyMySQL raises OperationalError
 
 
 class MySQL(Backend):
-    names = FAMILY
     drivers = MappingProxyType({"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"})
     extras = MappingProxyType({"pymysql": "mariadb"})
     integer_bits = 64  # unsigned

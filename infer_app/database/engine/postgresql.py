@@ -34,7 +34,6 @@ KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count
 
 
 class PostgreSQL(Backend):
-    names = ("postgresql",)
     drivers = MappingProxyType({"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"})
     extras = MappingProxyType({"psycopg": "postgres"})
     insert = staticmethod(postgresql.insert)

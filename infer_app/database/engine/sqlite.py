@@ -28,7 +28,6 @@ from infer_app.errors import UsageError
 
 
 class SQLite(Backend):
-    names = ("sqlite",)
     drivers = MappingProxyType({"sqlite": "sqlite"})
     insert = staticmethod(sqlite.insert)
     restarts = False

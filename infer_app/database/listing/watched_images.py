@@ -7,13 +7,13 @@ than before. An image is replaced as long as a prediction is of other bytes; thi
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -38,6 +38,7 @@ from infer_app.domain import ImageFile
 
 ROWS_AT_ONCE = 5000  # in memory
 ROWS_PER_UPDATE = 500
+IDS_PER_PAGE = 1 << 15
 
 
 def is_below(folders: Iterable[str]) -> ColumnElement[bool]:
@@ -54,40 +55,38 @@ def has_images_in(database: Database, folder: str) -> bool:
 
 
 class SeenImages:
-    """Which of the images below some folders a walk has seen, of those registered before it: 8 bytes for each."""
+    """Which of the images below some folders a walk has seen, of those registered before it: a bit for each."""
 
     def __init__(self, database: Database, folders: Sequence[str]) -> None:
         self._database = database
         self._last = _read_first(database, select(func.max(images.c.id))) or 0
-        self._seen = array("q")
+        self._pages: defaultdict[int, bytearray] = defaultdict(lambda: bytearray(IDS_PER_PAGE // 8))
         self._wanted = and_(is_below(folders), images.c.missing_since.is_(None), images.c.id <= self._last)
 
     def add(self, ids: Iterable[int]) -> None:
-        self._seen.extend(row_id for row_id in ids if row_id <= self._last)
+        for row_id in ids:
+            if row_id <= self._last:
+                page, place = divmod(row_id, IDS_PER_PAGE)
+                self._pages[page][place >> 3] |= 1 << (place & 7)
+
+    def __contains__(self, row_id: int) -> bool:
+        page, place = divmod(row_id, IDS_PER_PAGE)
+        return page in self._pages and bool(self._pages[page][place >> 3] & 1 << (place & 7))
+
+    def __len__(self) -> int:
+        return sum(int.from_bytes(page).bit_count() for page in self._pages.values())
 
     def read_others(self) -> list[tuple[int, str]]:
         """Return (id, location) of the images not seen that were there before; one count shows that there are none."""
-        seen = np.unique(np.asarray(self._seen))
-        return self._database.with_reconnect(partial(self._read_others, seen))
+        return self._database.with_reconnect(self._read_others)
 
-    def _read_others(self, seen: np.ndarray) -> list[tuple[int, str]]:
+    def _read_others(self) -> list[tuple[int, str]]:
         with self._database.read() as connection:
-            if connection.scalar(select(func.count()).select_from(images).where(self._wanted)) == len(seen):
+            if connection.scalar(select(func.count()).select_from(images).where(self._wanted)) == len(self):
                 return []
             wanted = select(images.c.id, images.c.location).where(self._wanted)
             rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
-            others: list[tuple[int, str]] = []
-            for page in rows.partitions():
-                known = is_among([row.id for row in page], seen)
-                others += [(row.id, row.location) for row, is_known in zip(page, known, strict=True) if not is_known]
-            return others
-
-
-def is_among(values: Sequence[int], known: np.ndarray) -> Sequence[bool]:
-    """Return for each value whether it is one of the known ones, which are sorted."""
-    wanted = np.asarray(values, known.dtype)
-    is_known: list[bool] = (np.searchsorted(known, wanted) < np.searchsorted(known, wanted, "right")).tolist()
-    return is_known
+            return [(row.id, row.location) for row in rows if row.id not in self]
 
 
 def _read_first(database: Database, statement: Query) -> int | None:

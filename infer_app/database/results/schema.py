@@ -45,7 +45,8 @@ images = Table(
     Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
     UniqueConstraint("location", name="uq_infer_images_location"),
     Index("ix_infer_images_added_at_id", "added_at", "id"),  # the key that a day's pages are read by
-    Index("ix_infer_images_queued_at", "queued_at", sqlite_where=_IS_QUEUED, postgresql_where=_IS_QUEUED),
+    # The migration makes it so in PostgreSQL too; said here, it would load all of SQLAlchemy's PostgreSQL in every run.
+    Index("ix_infer_images_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
     sqlite_autoincrement=True,  # no id is used again: results are kept by it
 )
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_app.run_report import DayCounts
-from infer_app.telemetry.metrics import LAST_SUCCESS, ModelOutcome, read_samples, render_metrics
+from infer_app.run_report import DayCounts, ModelOutcome
+from infer_app.telemetry.metrics import LAST_SUCCESS, read_samples, render_metrics
 from tests.support.run_reports import REPORT
 
 PROJECT = Path("/srv/photos")

@@ -2,7 +2,6 @@ import io
 import logging
 
 import pytest
-from rich.console import Console
 
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.telemetry.progress import Progress
@@ -22,9 +21,9 @@ def _log_everything(caplog):
 
 
 def on_terminal(is_terminal):
-    progress = Progress()
-    progress._console = Console(file=io.StringIO(), force_terminal=is_terminal, width=80)
-    return progress, progress._console.file
+    stream = io.StringIO()
+    stream.isatty = lambda: is_terminal
+    return Progress(stream=stream), stream
 
 
 def test_quiet_counts_nothing_and_says_nothing(caplog, capsys):
