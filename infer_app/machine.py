@@ -42,14 +42,19 @@ def cap_by_memory(num_workers: int, worker_bytes: int | None) -> int:
     return max(1, min(num_workers, fits))
 
 
+def left_in_group() -> int | None:
+    """Return the bytes that this process's control group has left, or None without a limit. It takes 0.2 ms."""
+    return _left_in_groups("inactive_file", "active_file")
+
+
 @contextmanager
-def kept_within_memory() -> Iterator[None]:
-    """Let this process allocate only what its control group has left, until the `with` block ends.
+def kept_within_memory(left: int | None) -> Iterator[None]:
+    """Let this process allocate only what its control group has `left`, until the `with` block ends.
 
     What needs more fails alone, by MemoryError. The kernel would end a process instead, or all of the group where
     memory.oom.group is set, as by Kubernetes. Where no group limits memory, nothing is limited.
     """
-    left, allocated = _left_in_groups("inactive_file", "active_file"), _allocated()
+    allocated = None if left is None else _allocated()
     if left is None or allocated is None:
         yield
         return

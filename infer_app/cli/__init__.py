@@ -25,7 +25,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be undecodable
     try:
-        from infer_app.cli.app import app
+        if sys.argv[1:2] == ["run"]:  # the other commands' options take a moment to load
+            from infer_app.cli.commands import run_commands  # noqa: F401
+            from infer_app.cli.terminal.groups import app
+        else:
+            from infer_app.cli.app import app
 
         try:
             app()

@@ -1,8 +1,14 @@
-"""The groups of commands: `infer` itself, and those below it."""
+"""The groups of commands: `infer` itself with its own options, and those below it."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from infer_app import __version__
 from infer_app.cli.terminal.help import INSPECT, MAINTAIN, MODELS, App, GroupedHelp
+from infer_app.cli.terminal.options import LogFormat
 
 app = App(
     name="infer",
@@ -27,3 +33,21 @@ threshold_app = _below("threshold", INSPECT, "Set the score from which objects a
 images_app = _below("images", MAINTAIN, "Register images in infer_app's own table, list changed ones.")
 db_app = _below("db", MAINTAIN, "Create or upgrade infer_app's tables.")
 config_app = _below("config", MAINTAIN, "Show the settings in force.")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"infer_app {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    log_format: LogFormat = None,
+) -> None:
+    if log_format:  # the default of the commands' own --log-format
+        context.default_map = {command: {"log_format": log_format} for command in ("run", "backfill")}

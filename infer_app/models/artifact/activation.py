@@ -19,10 +19,11 @@ def class_scores(raw: np.ndarray, activation: str) -> np.ndarray:
     if activation not in ("softmax", "sigmoid"):
         return raw
     with np.errstate(over="ignore", invalid="ignore"):  # of rows with an infinity, which are rejected
-        shares: np.ndarray = 1 / (1 + np.exp(-raw))
-        if activation == "softmax":
-            exponentials = np.exp(raw - raw.max(-1, keepdims=True))
-            shares = exponentials / exponentials.sum(-1, keepdims=True)
+        if activation == "sigmoid":
+            scores: np.ndarray = 1 / (1 + np.exp(-raw))
+            return scores
+        exponentials = np.exp(raw - raw.max(-1, keepdims=True))
+        shares: np.ndarray = exponentials / exponentials.sum(-1, keepdims=True)
         return shares
 
 
