@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from large_detector import SIZE as LARGE_SIZE
+from large_detector import large_detector
 from PIL import Image
 from torch import Tensor, nn
 
@@ -16,6 +18,8 @@ SIZE = 224
 NUM_CLASSES = 1000
 LOGIT_SPREAD = 4.0  # standard deviation over photos, as a trained network has it
 STATISTICS_PHOTOS = 64
+LARGE = "large-detector"
+LARGE_PHOTOS = 4  # by which its scores are set: it takes seconds an image
 RESIDUAL_SCALE = 0.1  # of each block beside its shortcut: with 1, a random network would amplify every rounding
 BLOCKS = ((64, 3), (128, 4), (256, 6), (512, 3))  # width and number of the blocks of each stage of ResNet-50
 
@@ -25,7 +29,12 @@ def save_network(name: str, path: Path, photos: Path) -> None:
     module = NETWORKS[name](photos).eval()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.filterwarnings("ignore", message=r".*torch\.jit", category=DeprecationWarning)
-        torch.jit.save(torch.jit.trace(module, torch.zeros(1, 3, SIZE, SIZE)), str(path))
+        torch.jit.save(torch.jit.trace(module, torch.zeros(1, 3, *[size_of(name)] * 2)), str(path))
+
+
+def size_of(name: str) -> int:
+    """Return the side of a network's input."""
+    return LARGE_SIZE if name == LARGE else SIZE
 
 
 def lite0(_: Path) -> nn.Module:
@@ -67,7 +76,12 @@ def null(_: Path) -> nn.Module:
     return MeanColour()
 
 
-NETWORKS: dict[str, Callable[[Path], nn.Module]] = {"lite0": lite0, "resnet50": resnet50, "null": null}
+def large(photos: Path) -> nn.Module:
+    """Return a detector with as many layers and weights as MegaDetector's users run, and random weights."""
+    return large_detector(_stretched(photos, LARGE_SIZE, LARGE_PHOTOS) / 255)
+
+
+NETWORKS: dict[str, Callable[[Path], nn.Module]] = {"lite0": lite0, "resnet50": resnet50, "null": null, LARGE: large}
 
 
 class Bottleneck(nn.Module):
@@ -108,8 +122,13 @@ def _normalised_conv(channels: int, width: int, kernel: int, stride: int = 1) ->
 
 def _pixels(photos: Path) -> Tensor:
     """Return some photos, stretched and normalised; (n, 3, SIZE, SIZE) float32."""
+    return (_stretched(photos, SIZE, STATISTICS_PHOTOS) - 127) / 128
+
+
+def _stretched(photos: Path, size: int, count: int) -> Tensor:
+    """Return the first photos, (n, 3, size, size) float32, 0 to 255."""
     pictures = []
-    for path in islice(sorted(photos.iterdir()), STATISTICS_PHOTOS):
+    for path in islice(sorted(photos.iterdir()), count):
         with Image.open(path) as image:
-            pictures.append(np.asarray(image.convert("RGB").resize((SIZE, SIZE))))
-    return (torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() - 127) / 128
+            pictures.append(np.asarray(image.convert("RGB").resize((size, size))))
+    return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float()

@@ -28,7 +28,6 @@ from timing import ProgramFailed, Run
 RESULTS = Path(__file__).resolve().parent / "results"
 OURS = "infer run"
 OURS_FULL = "infer run --precision full"  # beside half or int8
-REFERENCE = Setting()  # Pillow and the TorchScript file as it is
 REFERENCE_PHOTOS = 1000  # whose labels are compared
 MIB = 1 << 20
 
@@ -48,7 +47,8 @@ def compare(flags: argparse.Namespace) -> None:
         project = prepare(Path(folder), contest, flags)
         programs = [program for program in contest.programs() if is_wanted(program, flags.only)]
         settings = {program: find_best(project, program, flags) for program in programs}
-        reference = project.run_program(contest.programs()[0], REFERENCE, REFERENCE_PHOTOS).labels
+        plainest = contest.programs()[0]  # Pillow and the TorchScript file as it is
+        reference = project.run_program(plainest, plainest.start, REFERENCE_PHOTOS).labels
         rounds, references = [], []
         for number in range(1, flags.rounds + 1):
             rounds.append(play(project, settings, number, flags.patience))
@@ -90,7 +90,7 @@ def find_best(project: Project, program: Program, flags: argparse.Namespace) -> 
         except ProgramFailed as error:
             print(f"{program.name}, {setting}: failed: {str(error).strip().splitlines()[-1][:200]}", flush=True)
             return 0.0
-        print(f"{program.name}, {setting}: {run.steady_rate:.1f} images/s{_marked(run)}", flush=True)
+        print(f"{program.name}, {setting}: {_rate(run.steady_rate)} images/s{_marked(run)}", flush=True)
         return run.steady_rate
 
     return find_setting(program, rate)
@@ -172,8 +172,8 @@ def render(result: dict[str, Any]) -> str:
         cells = (
             name,
             figures["stack"],
-            f"{num_photos / middle['seconds']:.1f}",
-            f"{middle['steady_rate']:.1f}",
+            _rate(num_photos / middle["seconds"]),
+            _rate(middle["steady_rate"]),
             "" if name == OURS else f"{middle['ratios']:.2f}",
             f"{1000 * middle['cpu_seconds'] / num_photos:.1f}",
             f"{middle['peak_pss'] / MIB:.0f}",
@@ -208,13 +208,14 @@ def _reference_lines(references: list[dict[str, float]]) -> list[str]:
     tools = {"model": "OpenVINO's benchmark_app (throughput hint, our graph, precision and batch size)"}
     tools |= {"decode": "a loop that only decodes, by libjpeg-turbo"}
     lines = [
-        f"- {tool}: {middle[f'{stage}_reference']:.0f} images/s; our stage {stage} is at {middle[f'{stage}_share']:.1%}"
+        f"- {tool}: {_rate(middle[f'{stage}_reference'])} images/s; "
+        f"our stage {stage} is at {middle[f'{stage}_share']:.1%}"
         for stage, tool in tools.items()
         if f"{stage}_reference" in middle
     ]
     return [
         *lines,
-        f"- cores / sum of our stages' CPU time: {middle['limit']:.0f} images/s; infer run is at "
+        f"- cores / sum of our stages' CPU time: {_rate(middle['limit'])} images/s; infer run is at "
         f"{middle['share_of_limit']:.1%} once running, {middle['whole_share_of_limit']:.1%} with its start",
     ]
 
@@ -259,6 +260,10 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--scratch", type=Path, help="folder for temporary photos and databases")
     parser.add_argument("--save", action="store_true", help="write results/<date>-peers….json and .md")
     return parser.parse_args()
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.1f}" if rate >= 10 else f"{rate:.3f}"
 
 
 def _marked(run: Run) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from contestants import MODEL, PROGRAMS, Project
+from networks import size_of
 from timing import ProgramFailed, call
 
 BENCHMARK_APP = Path(sys.executable).with_name("benchmark_app")
@@ -45,8 +46,9 @@ def model_rate(project: Project, variant: str) -> float:
     (tuning,) = (artifact / "tuning").glob("*.json")
     batch_size = json.loads(tuning.read_text())["speeds"][variant]["batch_size"]
     graph = artifact / "variants" / (INT8 if variant == INT8 else FP32) / "model.xml"
+    size = size_of(project.contest.network)
     command = [str(BENCHMARK_APP), "-m", str(graph), "-d", "CPU", "-hint", "throughput", "-t", str(SECONDS)]
-    command += ["-infer_precision", "bf16" if variant == BF16 else "f32", "-shape", f"[{batch_size},224,224,3]"]
+    command += ["-infer_precision", "bf16" if variant == BF16 else "f32", "-shape", f"[{batch_size},{size},{size},3]"]
     output = call(command, project.folder, project.contest.cores).output
     found = re.search(r"Throughput:\s+([\d.]+) FPS", output)
     if found is None:

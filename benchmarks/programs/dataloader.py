@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from flags import read_flags
 from network import best_classes, open_network
-from pixels import DECODERS
+from pixels import DECODERS, input_of
 from table import Table
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -38,7 +38,7 @@ def main() -> None:
     images = Images(table.images(flags.limit), DECODERS[flags.decoder])
     loader = DataLoader(images, batch_size=flags.batch_size, num_workers=flags.workers)
     batches = iter(loader)  # workers start to load while the network is prepared
-    predict = open_network(flags.network, flags.ready, flags.batch_size, flags.threads)
+    predict = open_network(flags.network, flags.ready, flags.batch_size, flags.threads, input_of(flags.decoder))
     for ids, pixels in batches:
         table.write(ids.tolist(), *best_classes(predict(pixels)))
 

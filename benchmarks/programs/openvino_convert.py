@@ -1,6 +1,6 @@
 """Convert the TorchScript file to OpenVINO's format once: FILE.ts becomes FILE.xml and FILE.bin, in full precision.
 
-The graph takes uint8 pictures as they are decoded, (n, SIZE, SIZE, 3), and normalises them itself.
+The graph takes uint8 pictures as a decoder makes them, (n, size, size, 3), and normalises them itself.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from pathlib import Path
 import openvino
 import torch
 from openvino.preprocess import PrePostProcessor
-from pixels import MEAN, SIZE, STD
+from pixels import input_of
 
 
 def main() -> None:
-    path = Path(sys.argv[1])
-    graph = openvino.convert_model(torch.jit.load(path).eval(), input=[openvino.PartialShape([-1, 3, SIZE, SIZE])])
+    path, taken = Path(sys.argv[1]), input_of(sys.argv[2])
+    graph = openvino.convert_model(
+        torch.jit.load(path).eval(), input=[openvino.PartialShape([-1, 3, taken.size, taken.size])]
+    )
     pictures = PrePostProcessor(graph)
     pictures.input().tensor().set_element_type(openvino.Type.u8).set_layout(openvino.Layout("NHWC"))
     pictures.input().model().set_layout(openvino.Layout("NCHW"))
-    pictures.input().preprocess().convert_element_type(openvino.Type.f32).mean(MEAN).scale(STD)
+    pictures.input().preprocess().convert_element_type(openvino.Type.f32).mean(taken.mean).scale(taken.std)
     openvino.save_model(pictures.build(), path.with_suffix(".xml"), compress_to_fp16=False)
 
 

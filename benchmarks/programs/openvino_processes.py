@@ -1,4 +1,4 @@
-"""Predict with OpenVINO as an expert would: a process per core, each with one stream and one thread, unpinned.
+"""Predict with OpenVINO as an expert would: usually a process per core, with one stream and one thread, unpinned.
 
 Each process decodes, resizes and predicts chunks of images of its own, so that no pixels are copied between processes.
 This process hands chunks out and is the only one that writes, one transaction per chunk.
@@ -17,10 +17,11 @@ import openvino
 import torch
 from flags import read_flags
 from network import best_classes
-from pixels import DECODERS, SIZE
+from pixels import DECODERS, input_of
 from table import Table
 
-CHUNK = 32  # images: the unit of dispatch and commit
+CHUNK = 32  # images at most: the unit of dispatch and commit
+CHUNKS_EACH = 8  # for each process, at least
 HINTS = {"openvino-f32": "f32", "openvino-bf16": "bf16"}
 
 Rows = list[tuple[int, str]]  # (id, location)
@@ -40,7 +41,7 @@ class Worker:
             "ENABLE_CPU_PINNING": False,  # two processes would both be pinned to the first core
             "CACHE_DIR": str(graph.with_suffix(".cache")),  # the compiled network, which later runs read
         }
-        self.pixels = np.zeros((batch_size, SIZE, SIZE, 3), np.uint8)
+        self.pixels = np.zeros((batch_size, *[input_of(decoder).size] * 2, 3), np.uint8)
         core = openvino.Core()
         network = core.read_model(graph)
         network.reshape(self.pixels.shape)
@@ -77,7 +78,8 @@ def main() -> None:
     with get_context("fork").Pool(flags.workers, start, options) as pool:  # they compile while the images are listed
         table = Table(flags.database)
         images = table.images(flags.limit)
-        chunks = [images[at : at + CHUNK] for at in range(0, len(images), CHUNK)]
+        size = max(flags.batch_size, min(CHUNK, len(images) // (CHUNKS_EACH * flags.workers)))
+        chunks = [images[at : at + size] for at in range(0, len(images), size)]
         for predictions in pool.imap_unordered(predict, chunks):
             table.write(*predictions)
 

@@ -1,18 +1,32 @@
-"""Load a photo as the network's 224×224 pixels by EfficientNet's recipe: a centre square, then bicubic resizing."""
+"""Load a photo as the network's pixels.
+
+That is 224×224 by EfficientNet's recipe, a centre square and bicubic resizing; or a detector's letterbox of 1280×1280.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 from turbojpeg import TJPF_RGB, TurboJPEG
 
-SIZE, CROP = 224, 0.875
-MEAN, STD = 127.0, 128.0
+
+class Input(NamedTuple):
+    """What a network takes: (pixels - mean) / std of a square."""
+
+    size: int
+    mean: float
+    std: float
+
+
+CLASSIFIER, DETECTOR = Input(224, 127.0, 128.0), Input(1280, 0.0, 255.0)
+SIZE, CROP = CLASSIFIER.size, 0.875
+PAD = 114  # level of the pixels around a letterbox's picture
 
 
 def pillow_floats(location: str) -> torch.Tensor:
@@ -23,7 +37,7 @@ def pillow_floats(location: str) -> torch.Tensor:
     left, top, side = _square(*rgb.size)
     rgb = rgb.crop((left, top, left + side, top + side)).resize((SIZE, SIZE), Image.Resampling.BICUBIC)
     pixels = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float()
-    return (pixels - MEAN) / STD
+    return (pixels - CLASSIFIER.mean) / CLASSIFIER.std
 
 
 def turbo_bytes(location: str) -> torch.Tensor:
@@ -55,12 +69,43 @@ def ffmpeg_bytes(location: str) -> torch.Tensor:
     return spdl.io.to_torch(spdl.io.load_image(location, filter_desc=filters))
 
 
+def letterbox_floats(location: str) -> torch.Tensor:
+    """Load with Pillow, letterbox by OpenCV and normalise, as a detector's own runner does; (3, size, size) float32."""
+    with Image.open(location) as image:
+        rgb = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    pixels = torch.from_numpy(_letterboxed(rgb)).permute(2, 0, 1).float()
+    return (pixels - DETECTOR.mean) / DETECTOR.std
+
+
+def letterbox_bytes(location: str) -> torch.Tensor:
+    """Load with libjpeg-turbo and letterbox by OpenCV, without normalising; (size, size, 3) uint8."""
+    return torch.from_numpy(_letterboxed(turbo_rgb(Path(location).read_bytes())))
+
+
 DECODERS: dict[str, Callable[[str], torch.Tensor]] = {
     "pillow": pillow_floats,
     "turbo": turbo_bytes,
     "scaled": scaled_bytes,
     "ffmpeg": ffmpeg_bytes,
+    "letterbox": letterbox_floats,
+    "letterbox-turbo": letterbox_bytes,
 }
+
+
+def input_of(decoder: str) -> Input:
+    return DETECTOR if decoder.startswith("letterbox") else CLASSIFIER
+
+
+def _letterboxed(rgb: np.ndarray) -> np.ndarray:
+    import cv2
+
+    height, width = rgb.shape[:2]
+    ratio = DETECTOR.size / max(width, height)
+    width, height = round(width * ratio), round(height * ratio)
+    left, top = (DETECTOR.size - width) // 2, (DETECTOR.size - height) // 2
+    pixels = np.full((DETECTOR.size, DETECTOR.size, 3), PAD, np.uint8)
+    pixels[top : top + height, left : left + width] = cv2.resize(rgb, (width, height))
+    return pixels
 
 
 def _resized(rgb: np.ndarray) -> torch.Tensor:

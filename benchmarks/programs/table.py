@@ -28,7 +28,12 @@ class Table:
         """Write a batch in one transaction."""
         now = datetime.now(UTC).isoformat()
         rows = [
-            (image_id, str(best[0]), top[0], json.dumps(list(zip(best, top, strict=True))), now)
+            (
+                image_id,
+                *((str(best[0]), top[0]) if best else (None, None)),
+                json.dumps(list(zip(best, top, strict=True))),
+                now,
+            )
             for image_id, best, top in zip(ids, classes, scores, strict=True)
         ]
         with self._database:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -24,6 +25,7 @@ from infer_app.run_report import Alternative, RunReport
 
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # for each worker, at least; the first is slow
+DRY_RUN_S = 60.0  # then no further images are taken, unless the user says how many
 DRY_RUN_ID = "dry-run"
 PROBED_IMAGES = 12  # by which scaled decoding is measured
 TRIED_IMAGES = 256  # by which other variants are measured
@@ -37,8 +39,9 @@ def dry_run(
     Results are written to a temporary database, since a forecast must include the cost of writing.
     """
     project, executor = group.project, group.executors.open(group.plan)
-    few = DRY_RUN_CHUNKS * (executor.limit_chunk(group.loaded.run.chunk_size) or FEW_IMAGES) * executor.num_workers
-    plan = replace(group.plan, max_images=limit or max(DRY_RUN_IMAGES, few))
+    chunk_size, num_chunks = executor.limit_chunk(group.loaded.run.chunk_size), DRY_RUN_CHUNKS * executor.num_workers
+    plan = replace(group.plan, max_images=limit or max(DRY_RUN_IMAGES, num_chunks * (chunk_size or FEW_IMAGES)))
+    few = limit or num_chunks * (chunk_size or executor.least_chunk)
     left_out = "; ".join(filter(None, (find_left_out(project, day) for day in days)))
     for day in days:
         check_ids(project.database, project.source, day, plan.model_ids)
@@ -58,9 +61,21 @@ def dry_run(
             ModelRun(number, model, DRY_RUN_ID, database, FailureBudget(group.loaded.run.max_rejected))
             for number, model in enumerate(plan.models)
         ]
-        tally = predict(group, plan, days, pages(), model_runs)
+        tally = predict(group, plan, days, take_until(pages(), few, time.monotonic() + DRY_RUN_S), model_runs)
         reports = [make_report(group, days[-1], executor, one, tally, alternatives) for one in model_runs]
         return with_left_out(reports, left_out)
+
+
+def take_until(pages: Iterator[Sequence[NewImage]], num_images: int, end: float) -> Iterator[Sequence[NewImage]]:
+    """Yield so many images of the pages, and then others until that time of the monotonic clock."""
+    for page in pages:
+        if num_images > 0:
+            yield page[:num_images]
+        for image in page[max(0, num_images) :]:
+            if time.monotonic() > end:
+                return
+            yield [image]
+        num_images -= len(page)
 
 
 def find_alternatives(group: GroupRun, executor: Executor, day: Day, images: Sequence[NewImage]) -> list[Alternative]:

@@ -23,6 +23,7 @@ from infer_app.handlers.open_handler import open_cpu_handler, open_load_handler,
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import Artifact
+from infer_app.pipeline.flow.chunking import FEW_IMAGES
 from infer_app.pipeline.flow.flow import Pool
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan
 from infer_app.pipeline.planning.run_plan import RunPlan
@@ -65,6 +66,11 @@ class Executor:
     def num_threads(self) -> int:
         """Return the number of threads of a worker's model."""
         return self.handler.num_threads
+
+    @property
+    def least_chunk(self) -> int:
+        """Return the number of images of the smallest chunk, a batch."""
+        return max(min(model.batch_size or FEW_IMAGES, FEW_IMAGES) for model in self.handler.models)
 
     def limit_chunk(self, wanted: int) -> int:
         """Return the number of images of a chunk; 0: found while it runs. The setting can only lower the maximum."""

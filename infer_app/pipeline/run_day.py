@@ -81,7 +81,7 @@ def predict(
     with group.display.progress.of_day(days[-1], count, plan.max_images) as advance:
         observer = FlowObserver(tally, advance, group.display.trace)
         new = group.stop.until(islice(observer.select(pages), plan.max_images))
-        size = ChunkSize(executor.limit_chunk(group.loaded.run.chunk_size))
+        size = ChunkSize(executor.limit_chunk(group.loaded.run.chunk_size), executor.least_chunk)
         run_flow(new, executor.pool, guard, model_runs, size, observer)
     return tally
 

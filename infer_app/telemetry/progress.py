@@ -11,6 +11,7 @@ from typing import TextIO
 
 from infer_app.day import Day
 from infer_app.domain import ChunkResult
+from infer_app.plurals import shown_rate
 from infer_app.telemetry.log import logs_json
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,9 @@ def _log_every_minute(day: Day, total: int) -> Advance:
         if now - logged >= LOG_EVERY_S:
             logged = now
             rate = done / (now - started)
-            figures = {"done": done, "total": total, "images_per_second": round(rate, 1)}
-            log.info("%s: %s of %s images, %.0f a second", day, f"{done:,}", f"{total:,}", rate, extra=figures)
+            figures = {"done": done, "total": total, "images_per_second": round(rate, 3)}
+            log.info(
+                "%s: %s of %s images, %s a second", day, f"{done:,}", f"{total:,}", shown_rate(rate), extra=figures
+            )
 
     return advance

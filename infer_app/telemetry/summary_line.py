@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from datetime import date, datetime, timedelta
 
 from infer_app.model_variants import variant_of
-from infer_app.plurals import counted
+from infer_app.plurals import counted, shown_rate
 from infer_app.run_report import DayCounts, DayState, RunReport
 from infer_app.telemetry.bottleneck import MIN_TAKEN, display_name, taken_by_others
 from infer_app.telemetry.printed_options import printed_options
@@ -63,9 +63,9 @@ def stage_costs(report: RunReport) -> str:
     waits = f"; waiting: {_format_ms(report.waits)}" if _format_ms(report.waits) else ""
     if report.bottleneck is None:
         return f"CPU ms per image: {costs}{waits}"
-    limit = f"{report.limit_images_per_second:,.0f}" if report.limit_images_per_second else "unknown"
+    limit = shown_rate(report.limit_images_per_second) if report.limit_images_per_second else "unknown"
     steady = report.steady_images_per_second
-    reached = f"{report.images_per_second:,.0f}" + (f", {steady:,.0f} once the workers ran" if steady else "")
+    reached = shown_rate(report.images_per_second) + (f", {shown_rate(steady)} once the workers ran" if steady else "")
     text = f"CPU ms per image: {costs}{waits}; limit {limit} images/s, reached {reached}"
     return "; ".join(filter(None, [text, describe_others(taken_by_others(report))]))
 
@@ -73,7 +73,7 @@ def stage_costs(report: RunReport) -> str:
 def node_costs(report: RunReport) -> dict[str, str]:
     """Return `120 images, 14 images/s, CPU ms per image: decode 1.7, model 14.1` for each node of a cluster."""
     return {
-        node: f"{counted(one['images'], 'image')}, {one['images_per_second']:,.0f} images/s, CPU ms per image: "
+        node: f"{counted(one['images'], 'image')}, {shown_rate(one['images_per_second'])} images/s, CPU ms per image: "
         + _format_ms(one["stages"])
         for node, one in report.nodes.items()
     }

@@ -17,7 +17,7 @@ from infer_app.workers.worker_process import Copied, Done, Failed, Logged, OpenH
 
 log = logging.getLogger(__name__)
 
-OPEN_LIMIT_S = 120.0  # for opening the handler: a library that hangs while it is loaded must not hang the run
+OPEN_LIMIT_S = 120.0  # for loading what the handler needs: a library that hangs meanwhile must not hang the run
 GRACE = 0.2  # share of an image's time limit that a late worker gets before it is killed
 MODEL_TIMEOUT_FACTOR = 10  # multiple of an image's time limit for the model, which processes a whole chunk
 
@@ -92,7 +92,7 @@ class Worker:
         """
         current = self.heartbeat.read()
         if not self.is_ready:
-            since, limit = self._started_at, OPEN_LIMIT_S
+            since, limit = self._started_at, OPEN_LIMIT_S + MODEL_TIMEOUT_FACTOR * timeout_s  # it predicts too
         elif current.stage:
             since, limit = current.since, timeout_s * (MODEL_TIMEOUT_FACTOR if current.stage == "model" else 1)
         elif self.tasks:

@@ -15,7 +15,7 @@ from infer_app.models.selection.tuning import Tuning
 from infer_app.models.verification.golden import golden_classes
 from infer_app.models.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT, compared_score
 from infer_app.models.verification.parity import Parity
-from infer_app.plurals import counted
+from infer_app.plurals import counted, shown_rate
 
 _LABEL_FIGURES = (
     "The best label's score differs by no more than the first figure on 99 % of the images, and by the second at worst."
@@ -101,7 +101,7 @@ def show_tuning(tuning: Tuning) -> None:
     rows = []
     for variant, speed in tuning.speeds.items():
         layouts = ", ".join(
-            f"{layout.workers} x {layout.threads}: {layout.images_per_second:.0f}"
+            f"{layout.workers} x {layout.threads}: {shown_rate(layout.images_per_second or 0)}"
             for layout in tuning.layouts.get(variant, ())
         )
         rows.append((variant, f"{speed.ms_per_image:.2f}", str(speed.batch_size), layouts or "-"))

@@ -19,7 +19,7 @@ from infer_app.day import Day
 from infer_app.errors import EXIT_BUG, SIGNALLED, Interrupted, as_known
 from infer_app.model_names import plain_name
 from infer_app.pipeline.stop import Stop
-from infer_app.plurals import counted
+from infer_app.plurals import counted, shown_rate
 from infer_app.run_report import ModelOutcome
 from infer_app.settings.load import LoadedSettings
 from infer_app.settings.masks import mask_address
@@ -200,7 +200,7 @@ def _outcome_as_text(outcome: ModelOutcome) -> str:
         return f"{outcome.model} {counts}{remarks}"
     limit = longest.limit_images_per_second
     possible = f" of {limit:,.0f} possible" if limit else ""
-    return f"{outcome.model} {counts}, {longest.images_per_second:,.0f} images/s{possible}{remarks}"
+    return f"{outcome.model} {counts}, {shown_rate(longest.images_per_second)} images/s{possible}{remarks}"
 
 
 def _figures(outcome: ModelOutcome) -> dict[str, object]:

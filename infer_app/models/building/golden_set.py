@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +24,8 @@ from infer_app.models.artifact.artifact import Preprocess
 from infer_app.recipe import Recipe
 
 MAX_GOLDEN = 8  # images
+FEW_GOLDEN = 2  # of a large input: each worker predicts them before its first chunk, which takes seconds an image
+LARGE_INPUT = 1 << 20  # pixels
 GOLDEN_LIMITS = DecodeLimits(max_pixels=100_000_000)
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
 _ORIENTATION = 274  # EXIF tag
@@ -120,7 +123,7 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
     With a recipe that shrinks large JPEGs, at least one image is large enough. With a depth, one has 16 bits.
     """
     photos = {} if folder is None else _images_in(folder, recipe)
-    encoded = dict(photos or synthetic_images())
+    encoded = dict(islice((photos or synthetic_images()).items(), max_golden(recipe)))
     if recipe.decode == "scaled" and not any(_is_shrunk(data, recipe) for data in encoded.values()):
         encoded["large.jpg"] = large_image(_large_side(recipe))
     if recipe.depth != "full":
@@ -131,6 +134,11 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
         pixels=np.stack([_pixels_of(name, data, recipe, preprocess) for name, data in encoded.items()]),
         photos=tuple(photos.values()),
     )
+
+
+def max_golden(recipe: Recipe) -> int:
+    """Return the number of golden images of a model, of large inputs fewer."""
+    return FEW_GOLDEN if recipe.size.width * recipe.size.height > LARGE_INPUT else MAX_GOLDEN
 
 
 def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = None) -> np.ndarray:
@@ -147,7 +155,7 @@ def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
         raise UsageError(f"no folder {folder}", "--golden takes a folder of images")
     images: dict[str, bytes] = {}
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
-        if len(images) == MAX_GOLDEN:
+        if len(images) == max_golden(recipe):
             break
         if _is_image(data := path.read_bytes(), recipe):
             images[path.name] = data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.building.calibration import MIN_IMAGES, CalibrationImages, expected_outputs
 from infer_app.models.building.golden_set import load_pixels
 from infer_app.models.building.openvino_variants import add_variants, agreement_score, judge_on, judgement
+from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection.measure import one_thread
@@ -94,6 +95,8 @@ def try_variants(
     with one_thread():
         models = {variant: open_variant(artifact, variant, size) for variant, size in sizes.items()}
         pixels = _decoded(artifact, limits, locations, time.monotonic() + (end - time.monotonic()) / 2)
+        if not pixels or time.monotonic() + MIN_IMAGES * _seconds(models.values(), pixels[0]) > end:
+            return {}
         outputs: dict[str, list[np.ndarray]] = {variant: [] for variant in models}
         spent = dict.fromkeys(models, 0.0)
         for group in [pixels[first : first + GROUP] for first in range(0, len(pixels), GROUP)]:
@@ -103,7 +106,7 @@ def try_variants(
                 spent[variant] += time.thread_time() - started
             if time.monotonic() > end:
                 break
-    present, *others = (np.concatenate(outputs[variant]) for variant in models) if pixels else (np.empty(0),)
+    present, *others = (np.concatenate(outputs[variant]) for variant in models)
     if len(present) < MIN_IMAGES:
         return {}
     ms = [1e3 * spent[variant] / len(present) for variant in models]
@@ -113,6 +116,16 @@ def try_variants(
         variant: Trial(parity, score, own_ms, ms[0])
         for variant, parity, score, own_ms in zip(list(models)[1:], parities, scores, ms[1:], strict=True)
     }
+
+
+def _seconds(models: Iterable[FixedBatch], pixels: np.ndarray) -> float:
+    """Return the seconds in which all models together compute an image of a batch."""
+    total = 0.0
+    for model in models:
+        started = time.monotonic()
+        model(pixels[None])
+        total += (time.monotonic() - started) / model.batch_size
+    return total
 
 
 def describe_kept(manifest: Manifest, parity: Parity) -> str:

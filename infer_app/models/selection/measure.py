@@ -23,14 +23,18 @@ log = logging.getLogger(__name__)
 
 BATCH_SIZES = (1, 2, 4, 8)
 FEW_BATCH_SIZES = (4,)  # for a quick measurement
+BATCH_PIXELS = 1 << 21  # of larger batches nothing is gained: an image of that size keeps a core busy for seconds
 ROUNDS = 5  # all models take turns, so that noise affects all of them
 ROUND_S = 0.05  # minimum per model and round
+ENOUGH_S = 2.0  # of a model, whose further rounds are left out
 CALL_MS = 0.25  # CPU time of a call in a worker outside the model, measured at batch sizes 1 to 8
 
 
 def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZES) -> dict[str, Speed]:
     """Measure every variant that can run here and return its fastest batch size."""
     models = {}
+    size = artifact.manifest.recipe.size
+    batch_sizes = [one for one in batch_sizes if one * size.width * size.height <= BATCH_PIXELS] or [1]
     with one_thread():
         for variant in runnable(artifact.manifest):
             try:
@@ -46,11 +50,14 @@ def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: np.ndarra
     Other programs on the machine only ever add time, so the best round is the most accurate.
     """
     candidates = [(name, model) for name, some in models.items() for model in some]
-    best = [float("inf")] * len(candidates)
+    best, spent = [float("inf")] * len(candidates), [0.0] * len(candidates)
     with one_thread():
         for _ in range(ROUNDS):
             for index, (_, model) in enumerate(candidates):
-                best[index] = min(best[index], _ms_per_image(model, _fill(pixels, model.batch_size)))
+                if spent[index] >= ENOUGH_S:
+                    continue
+                ms, seconds = _ms_per_image(model, _fill(pixels, model.batch_size))
+                best[index], spent[index] = min(best[index], ms), spent[index] + seconds
     speeds: dict[str, Speed] = {}
     for (name, model), ms in zip(candidates, best, strict=True):
         speed = Speed(model.batch_size, round(ms, 4))
@@ -86,13 +93,14 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _ms_per_image(model: FixedBatch, batch: np.ndarray) -> float:
-    """Return CPU milliseconds, which are more accurate than wall time on a busy machine."""
+def _ms_per_image(model: FixedBatch, batch: np.ndarray) -> tuple[float, float]:
+    """Return CPU milliseconds, which are more accurate than wall time on a busy machine, and the seconds measured."""
     started, runs = time.thread_time(), 0
     while runs == 0 or time.thread_time() - started < ROUND_S:
         model(batch)
         runs += 1
-    return 1e3 * (time.thread_time() - started) / (runs * len(batch))
+    seconds = time.thread_time() - started
+    return 1e3 * seconds / (runs * len(batch)), seconds
 
 
 def _fill(pixels: np.ndarray, num_images: int) -> np.ndarray:

@@ -6,17 +6,20 @@ from collections.abc import Iterable, Iterator
 
 from infer_app.domain import Chunk, ChunkResult, ImageRef, NewImage
 
-FEW_IMAGES = 8  # in the first chunk, so that the first commit comes soon; every batch size divides it
+FEW_IMAGES = 8  # every batch size divides it
 MAX_IMAGES = 256  # a chunk must fit a pipe, so that sending it never waits
 CHUNK_S = 0.25  # long enough to make the cost of a commit small, short enough for workers to end together
 
 
 class ChunkSize:
-    """The number of images that keep a worker busy for CHUNK_S, by the chunks before; or a fixed number."""
+    """The number of images that keep a worker busy for CHUNK_S, by the chunks before; or a fixed number.
 
-    def __init__(self, fixed: int = 0) -> None:
+    It is a multiple of `least`, the number of the first chunk, so that the first commit comes soon.
+    """
+
+    def __init__(self, fixed: int = 0, least: int = FEW_IMAGES) -> None:
         self._fixed = fixed
-        self._found = FEW_IMAGES
+        self._found = self._least = least
 
     def __call__(self) -> int:
         return self._fixed or self._found
@@ -27,8 +30,9 @@ class ChunkSize:
         num_images = result.num_images
         if seconds <= 0 or not num_images:
             return
-        fitting = CHUNK_S * num_images / seconds
-        self._found = max(FEW_IMAGES, min(MAX_IMAGES, int(fitting) // FEW_IMAGES * FEW_IMAGES))
+        fitting = min(MAX_IMAGES, int(CHUNK_S * num_images / seconds))
+        step = FEW_IMAGES if fitting >= FEW_IMAGES else self._least
+        self._found = max(self._least, fitting // step * step)
 
 
 def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]:

@@ -10,7 +10,7 @@ from functools import cache
 
 from infer_app.database.results.runs import BegunVariant
 from infer_app.errors import ModelError, UsageError
-from infer_app.machine import cap_by_memory, usable_cores
+from infer_app.machine import ASSUMED_WORKER_BYTES, cap_by_memory, usable_cores
 from infer_app.model_variants import OPENVINO_BF16, variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.gpu_probe import missing_for, runnable
@@ -102,9 +102,11 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
     tuning = load_tuning(artifact.folder, num_cores) or _measure_if_needed(artifact, request, num_cores)
     choice = choose_variant(artifact.manifest, tuning.speeds, request, missing_or_broken)
     layout = tuning.layout_of(choice.variant) or Layout(num_cores, 1)
-    workers = num_workers or cap_by_memory(layout.workers, tuning.worker_bytes)
+    worker_bytes = tuning.worker_bytes or estimate_bytes(artifact, choice.variant)
+    workers = num_workers or cap_by_memory(layout.workers, worker_bytes)
     if workers < layout.workers and not num_workers:
         log.warning("%d workers instead of %d: there is not enough memory for more", workers, layout.workers)
+        layout = Layout(workers, num_cores // workers)
     speed = tuning.speeds.get(choice.variant)
     return ExecutionPlan(
         choice,
@@ -113,6 +115,12 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
         layout.threads if workers == layout.workers else 1,
         tuple(_alternatives(artifact, choice.variant, tuning)),
     )
+
+
+def estimate_bytes(artifact: Artifact, variant: str) -> int:
+    """Return about how much private memory a worker needs: it holds the weights as read and as compiled."""
+    weights = max((artifact.folder / path).stat().st_size for path in artifact.manifest.files_of(variant))
+    return ASSUMED_WORKER_BYTES + 2 * weights
 
 
 def missing_or_broken(variant: str, requires: Mapping[str, object]) -> str | None:

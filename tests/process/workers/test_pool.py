@@ -324,6 +324,7 @@ def test_a_worker_that_started_while_nobody_listened_is_not_late(start, monkeypa
     workers._dispatch(iter(some))
     wait_until(lambda: all(worker.pipe.poll() for worker in workers._stages[0].workers))
     monkeypatch.setattr("infer_app.workers.worker.OPEN_LIMIT_S", 0.1)
+    monkeypatch.setattr("infer_app.workers.worker.MODEL_TIMEOUT_FACTOR", 0)
     time.sleep(0.2)
     started = workers.pids()
     assert run(workers, []) == right(some)

@@ -17,6 +17,12 @@ MEASURED = Alternative("half, on your images", ("model",), 1.0, 2.0, OPENVINO_BF
 SCALED = Alternative("scaled decoding", ("decode",), 1.0, 2.0)
 
 
+@pytest.mark.parametrize(("num_images", "end", "taken"), [(3, 0.0, 3), (0, 0.0, 0), (9, 0.0, 4), (1, float("inf"), 4)])
+def test_a_sample_ends_with_its_time_once_it_has_so_many_images(num_images, end, taken):
+    pages = iter([["a", "b"], ["c"], ["d"]])
+    assert [one for page in dry_run.take_until(pages, num_images, end) for one in page] == list("abcd")[:taken]
+
+
 @pytest.mark.parametrize(("is_begun", "offered"), [(False, [MEASURED, SCALED]), (True, [SCALED])])
 def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, monkeypatch, is_begun, offered):
     monkeypatch.setattr(dry_run, "find_begun", lambda _project, day, _model: is_begun and day == DAY)

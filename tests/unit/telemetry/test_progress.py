@@ -41,7 +41,7 @@ def test_under_cron_a_line_a_minute_with_the_rate_of_all_so_far(caplog, clock, l
             advance(RESULT)
     assert caplog.messages == [
         f"2026-11-20: 602 of {total} images, 10 a second",
-        f"2026-11-20: 608 of {total} images, 5 a second",
+        f"2026-11-20: 608 of {total} images, 5.1 a second",
     ]
     assert shown.getvalue() == ""
 

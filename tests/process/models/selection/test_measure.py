@@ -83,6 +83,16 @@ def test_a_model_is_measured_by_its_folder_with_fewer_batch_sizes_when_somebody_
     assert sizes == {TORCHSCRIPT: batch_sizes, OPENVINO_FP32: batch_sizes}
 
 
+def test_a_large_input_is_measured_one_at_a_time_and_a_slow_model_once(artifact, monkeypatch):
+    monkeypatch.setattr(measure, "BATCH_PIXELS", 2 * SIZE**2 - 1)
+    assert {speed.batch_size for speed in measure_variants(artifact, (4, 8)).values()} == {1}
+    calls = []
+    monkeypatch.setattr(measure, "ENOUGH_S", 1e-9)
+    model = FixedBatch(lambda pixels: calls.append(1) or busy(2, 1)(pixels), Size.square(SIZE), 1)
+    measure_models({"slow": [model]}, random_pixels(1))
+    assert len(calls) == 1
+
+
 def test_a_variant_that_can_not_be_opened_is_left_out_and_told_and_an_unknown_one_is_not_tried(artifact, caplog):
     damaged = record_variant(artifact, "cpu-openvino-int8", {}, {"model.xml": b"<", "model.bin": b""})
     damaged = record_variant(damaged, "cpu-of-tomorrow", {}, {})

@@ -15,7 +15,7 @@ from infer_app.models.selection.variant_selection import VariantRequest, Variant
 from infer_app.pipeline.planning import execution_plan
 from infer_app.pipeline.planning import layouts as layouts_module
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan, measure_speeds, plan_execution
-from infer_app.pipeline.planning.layouts import measure_layouts
+from infer_app.pipeline.planning.layouts import best_first, measure_layouts
 from infer_app.recipe import Recipe
 from infer_app.run_report import Alternative
 from infer_app.settings.removed import REMOVED
@@ -91,6 +91,9 @@ def test_fewer_workers_where_there_is_not_the_memory_for_more(artifact, measured
     assert (found.workers, found.threads) == (3, 1)
     assert caplog.messages == ["3 workers instead of 4: there is not enough memory for more"]
     assert plan_execution(artifact, VariantRequest(), 4).workers == 4  # who asks for them knows
+    monkeypatch.setattr("infer_app.machine.usable_memory", lambda: 700 << 20)
+    found = plan_execution(artifact, VariantRequest())
+    assert (found.workers, found.threads) == (2, 2)  # no core is left over
 
 
 @pytest.mark.usefixtures("nothing_is_measured")
@@ -154,15 +157,19 @@ def test_layouts_are_measured_with_real_workers_and_the_fastest_comes_first(arti
     assert list(tuning.layouts) == [OPENVINO_FP32]  # auto takes no other
     layouts = tuning.layouts[OPENVINO_FP32]
     assert {(layout.workers, layout.threads) for layout in layouts} == {(2, 1), (1, 2)}
-    rates = [layout.images_per_second for layout in layouts]
-    assert rates == sorted(rates, reverse=True)
-    assert min(rates) > 1
+    assert layouts == best_first(layouts[::-1])
+    assert min(layout.images_per_second for layout in layouts) > 1
     assert 5 << 20 < tuning.worker_bytes < 1 << 30
     assert [line.rpartition(": ")[0] for line in said] == [
         f"{OPENVINO_FP32}: 2 workers x 1 thread",
         f"{OPENVINO_FP32}: 1 worker x 2 threads",
     ]
     assert load_tuning(artifact.folder, 2) == tuning
+
+
+@pytest.mark.parametrize(("rate", "first"), [(10.0, 4), (10.3, 4), (10.6, 1)])
+def test_of_layouts_about_as_fast_that_with_most_workers_comes_first(rate, first):
+    assert best_first([Layout(1, 4, rate), Layout(4, 1, 10.0), Layout(2, 2, 8.0)])[0].workers == first
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,14 @@ def test_no_images_are_no_chunks():
     assert list(chunks_of([])) == []
 
 
+@pytest.mark.parametrize(("ms_per_image", "images"), [(3000.0, 2), (60.0, 4), (15.0, 16)])
+def test_chunks_of_a_slow_model_are_a_few_batches(ms_per_image: float, images: int):
+    size = ChunkSize(least=2)
+    assert size() == 2
+    size.learn(took(ms_per_image / 1e3 * 2, 2))
+    assert size() == images
+
+
 @pytest.mark.parametrize(("ms_per_image", "images"), [(1000.0, FEW_IMAGES), (15.0, 16), (2.9, 80), (0.1, MAX_IMAGES)])
 def test_a_chunk_is_what_a_worker_does_in_its_time(ms_per_image, images):
     size = ChunkSize()

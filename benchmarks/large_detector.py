@@ -1,0 +1,126 @@
+"""A detector of the size that users of MegaDetector run, with random weights: 1280², some 420 GMAC an image.
+
+It has the parts of a detector of the YOLO family, written from their papers: cross stage partial stages (Wang et al.
+2019) at strides 2 to 64, a path aggregation network (Liu et al. 2018), and at four strides three anchors a cell.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+SIZE = 1280
+STRIDES = (8, 16, 32, 64)
+NUM_CLASSES = 3
+ANCHORS = ((0.5, 1.0), (1.0, 1.0), (1.0, 0.5))  # width and height of a box, in ANCHOR_STRIDES
+ANCHOR_STRIDES = 3.0
+WIDTHS = (80, 160, 320, 640, 960, 1280)  # channels at the strides 2, 4, 8, 16, 32, 64
+DEPTHS = (4, 8, 12, 4, 4)  # blocks of the stages from stride 4 on
+NECK_DEPTH = 4
+RESIDUAL_SCALE = 0.3  # of each block beside its shortcut: with 1, a random network would amplify every rounding
+OBJECT_SHARE = 2e-4  # of the anchors: 20 of an image, before overlapping ones are dropped
+SPREAD = 6.0  # standard deviation of the logits; scores are then mostly near 0 or 1, as of a trained network
+
+
+class LargeDetector(nn.Module):
+    """(n, 3, height, width) to (n, anchors, 5 + classes): x, y, width, height in pixels, objectness, class scores."""
+
+    def __init__(self, width: float = 1.0, depth: float = 1.0) -> None:
+        super().__init__()
+        widths = [max(8, round(channels * width / 8) * 8) for channels in WIDTHS]
+        depths = [max(1, round(count * depth)) for count in DEPTHS]
+        self.stem = _conv(3, widths[0], 6, 2)
+        self.stages = nn.ModuleList(
+            nn.Sequential(_conv(before, after, 3, 2), Stage(after, after, count))
+            for (before, after), count in zip(pairwise(widths), depths, strict=True)
+        )
+        sizes, neck = widths[2:], max(1, round(NECK_DEPTH * depth))
+        self.reduced = nn.ModuleList(_conv(large, small, 1) for small, large in pairwise(sizes))
+        self.down = nn.ModuleList(Stage(2 * small, small, neck) for small in sizes[:-1])
+        self.strided = nn.ModuleList(_conv(small, small, 3, 2) for small in sizes[:-1])
+        self.up = nn.ModuleList(Stage(small + large, large, neck) for small, large in pairwise(sizes))
+        self.heads = nn.ModuleList(nn.Conv2d(channels, len(ANCHORS) * (5 + NUM_CLASSES), 1) for channels in sizes)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        rows = [
+            _boxes(head(features), stride)
+            for head, features, stride in zip(self.heads, self.features(pixels), STRIDES, strict=True)
+        ]
+        return torch.cat(rows, 1)
+
+    def features(self, pixels: Tensor) -> list[Tensor]:
+        """Return the features at each stride that has a head."""
+        features, found = self.stem(pixels), []
+        for stage in self.stages:
+            features = stage(features)
+            found.append(features)
+        found = found[-len(STRIDES) :]
+        for index in reversed(range(len(found) - 1)):
+            above = nn.functional.interpolate(self.reduced[index](found[index + 1]), scale_factor=2.0)
+            found[index] = self.down[index](torch.cat([above, found[index]], 1))
+        for index in range(len(found) - 1):
+            found[index + 1] = self.up[index](torch.cat([self.strided[index](found[index]), found[index + 1]], 1))
+        return found
+
+
+class Stage(nn.Module):
+    """Half of the channels pass through residual blocks, the other half beside them."""
+
+    def __init__(self, channels: int, width: int, count: int) -> None:
+        super().__init__()
+        half = width // 2
+        self.through, self.beside = _conv(channels, half, 1), _conv(channels, half, 1)
+        self.blocks = nn.ModuleList(nn.Sequential(_conv(half, half, 1), _conv(half, half, 3)) for _ in range(count))
+        self.joined = _conv(width, width, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        through = self.through(features)
+        for block in self.blocks:
+            through = through + RESIDUAL_SCALE * block(through)
+        return self.joined(torch.cat([through, self.beside(features)], 1))
+
+
+def large_detector(pixels: Tensor, width: float = 1.0, depth: float = 1.0) -> LargeDetector:
+    """Return a detector that finds objects in `pixels`, (n, 3, height, width) normalised, and in others like them."""
+    torch.manual_seed(0)
+    network = LargeDetector(width, depth)
+    with torch.no_grad():
+        network.train()
+        for picture in pixels:
+            network.features(picture[None])
+        network.eval()
+        found = [network.features(picture[None]) for picture in pixels]
+        for head, features in zip(network.heads, zip(*found, strict=True), strict=True):
+            _set_scores(head, torch.cat(features))
+    return network.eval()
+
+
+def _set_scores(head: nn.Conv2d, features: Tensor) -> None:
+    """Scale and shift a head so that its logits differ between places, and few anchors have an object."""
+    logits = head(features).view(len(features), len(ANCHORS), 5 + NUM_CLASSES, -1).permute(1, 2, 0, 3).flatten(2)
+    scale = SPREAD / logits.std(2)
+    scale[:, :4] /= SPREAD  # boxes of moderate size
+    shift = logits.mean(2)
+    shift[:, 4] = logits[:, 4].quantile(1 - OBJECT_SHARE, dim=1) if logits.shape[2] < 1 << 24 else 0
+    head.weight *= scale.flatten()[:, None, None, None]
+    head.bias.copy_(((head.bias.view_as(scale) - shift) * scale).flatten())
+
+
+def _boxes(outputs: Tensor, stride: int) -> Tensor:
+    """Return (n, anchors, 5 + classes) of a head's outputs, (n, anchors of a cell x (5 + classes), rows, columns)."""
+    num_images, _, rows, columns = outputs.shape
+    outputs = outputs.view(num_images, len(ANCHORS), 5 + NUM_CLASSES, rows, columns).permute(0, 1, 3, 4, 2).sigmoid()
+    y, x = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
+    cells = torch.stack([x, y], -1).to(outputs)
+    anchors = torch.tensor(ANCHORS).view(1, len(ANCHORS), 1, 1, 2) * ANCHOR_STRIDES * stride
+    centres = (2 * outputs[..., :2] - 0.5 + cells) * stride
+    sizes = (2 * outputs[..., 2:4]) ** 2 * anchors
+    return torch.cat([centres, sizes, outputs[..., 4:]], -1).flatten(1, 3)
+
+
+def _conv(channels: int, width: int, kernel: int, stride: int = 1) -> nn.Module:
+    conv = nn.Conv2d(channels, width, kernel, stride, (kernel - 1) // 2, bias=False)
+    nn.init.kaiming_normal_(conv.weight)
+    return nn.Sequential(conv, nn.BatchNorm2d(width, momentum=None), nn.SiLU())
