@@ -1,16 +1,25 @@
-"""Resize pixels as Pillow does, within 2 levels; no other module imports cykooz_resizer."""
+"""Resize pixels as Pillow does, within 2 levels; no other module imports cykooz_resizer.
+
+Where that is not installed, as on aarch64, for which it has no wheels, Pillow itself resizes, which takes longer.
+"""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
-from cykooz_resizer import CropBox, FilterType, ImageData, PixelType, ResizeAlg, ResizeOptions, Resizer
 from PIL import Image
 
 from infer_app.images.transform.geometry import Geometry, Pixels
 
-_FILTERS = {"bicubic": FilterType.catmull_rom, "bilinear": FilterType.bilinear}
+try:
+    import cykooz_resizer
+except ModuleNotFoundError:
+    cykooz_resizer = None
+
+_MARGIN = 1e-4  # of a resized pixel, which torch needed where a source ends inside a pixel: so bytes stay as they were
+_FILTERS = {"bicubic": "catmull_rom", "bilinear": "bilinear"}
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
@@ -22,12 +31,15 @@ def resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
     (width, height), (rows, columns) = geometry.resized, rgb.shape[:2]
     if (rows, columns) == (height, width):
         return rgb
-    if interpolation == "bicubic" and not starts_horizontally(columns, rows, (width, height)):
+    is_other_order = interpolation == "bicubic" and not starts_horizontally(columns, rows, (width, height))
+    if is_other_order or cykooz_resizer is None:
         return pillow_resize(rgb, geometry, interpolation)
     _check_memory(rgb.nbytes, width * rows, width * height)
-    image = ImageData(columns, rows, PixelType.U8x3, rgb.tobytes())
+    image = cykooz_resizer.ImageData(columns, rows, cykooz_resizer.PixelType.U8x3, rgb.tobytes())
     # Two calls, because in one call the library begins with the rows.
     box_width, box_height = _box(rgb, geometry)
+    if (box_height, box_width) != (rows, columns):
+        box_width, box_height = box_width * width / (width + _MARGIN), box_height * height / (height + _MARGIN)
     if (box_width, columns) != (width, width):
         image = _resized(image, (width, rows), (box_width, rows), interpolation)
     if (box_height, rows) != (height, height):
@@ -56,16 +68,19 @@ def _box(rgb: Pixels, geometry: Geometry) -> tuple[float, float]:
     return min(geometry.source.width, rgb.shape[1]), min(geometry.source.height, rgb.shape[0])
 
 
-def _resized(image: ImageData, size: tuple[int, int], box: tuple[float, float], interpolation: str) -> ImageData:
-    options = ResizeOptions(_algorithm(interpolation), crop_box=CropBox(0, 0, *box), use_alpha=False)
-    resized = ImageData(*size, PixelType.U8x3)
-    Resizer().resize(image, resized, options)  # one of its own, since it must not be used by two threads at a time
+def _resized(image: object, size: tuple[int, int], box: tuple[float, float], interpolation: str) -> Any:
+    """Return an ImageData of this size, resized from the box at the origin of another one."""
+    options = cykooz_resizer.ResizeOptions(
+        _algorithm(interpolation), crop_box=cykooz_resizer.CropBox(0, 0, *box), use_alpha=False
+    )
+    resized = cykooz_resizer.ImageData(*size, cykooz_resizer.PixelType.U8x3)
+    cykooz_resizer.Resizer().resize(image, resized, options)  # no two threads may use the same one
     return resized
 
 
 @cache
-def _algorithm(interpolation: str) -> ResizeAlg:
-    return ResizeAlg.convolution(_FILTERS[interpolation])
+def _algorithm(interpolation: str) -> object:
+    return cykooz_resizer.ResizeAlg.convolution(getattr(cykooz_resizer.FilterType, _FILTERS[interpolation]))
 
 
 def _check_memory(num_bytes: int, *num_pixels: int) -> None:

@@ -5,12 +5,15 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
+from infer_app.images.transform import resize
+from infer_app.images.transform.geometry import Picture
 from infer_app.images.transform.to_pixels import Preprocess, reference_transform, transform
 from infer_app.recipe import Recipe
 
@@ -230,3 +233,27 @@ def test_a_preprocess_that_fails_on_an_image_rejects_that_image(preprocess: Prep
         transform(photo(9, 7), CUSTOM, preprocess)
     reason = Reason.OUT_OF_MEMORY if preprocess is raise_memory_error else Reason.MODEL_ERROR
     assert caught.value.args == (reason, detail, None)
+
+
+def test_pillow_resizes_where_there_is_no_faster_library(monkeypatch):
+    recipe, rgb = RECIPES[0], photo(251, 249)
+    assert not np.array_equal(transform(rgb, recipe), reference_transform(rgb, recipe))
+    monkeypatch.setattr(resize, "cykooz_resizer", None)
+    assert np.array_equal(transform(rgb, recipe), reference_transform(rgb, recipe))
+
+
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
+@pytest.mark.parametrize("scale", [1, 2])
+def test_pixels_are_those_of_torchs_resize_by_which_earlier_results_were_made(interpolation: str, scale: int):
+    """A picture that was decoded smaller ends inside a pixel; torch takes factors for it, a little over the size."""
+    width, height = 241, 199
+    rgb, size = photo(width, height), (56, 48)
+    picture = Picture(rgb, scale * width - scale // 2, scale * height - scale // 2, scale)
+    source = picture.height / scale, picture.width / scale
+    factors = [(wanted + 1e-4) / length for wanted, length in zip(size, source, strict=True)]
+    given = {"size": size} if scale == 1 else {"scale_factor": factors}
+    channels_last = torch.from_numpy(rgb)[None].permute(0, 3, 1, 2)
+    resized = torch.nn.functional.interpolate(channels_last, **given, mode=interpolation, antialias=True)
+    wanted = resized[0, :, : size[0], : size[1]].permute(1, 2, 0).numpy()
+    recipe = Recipe("stretch", size=f"{size[1]}x{size[0]}", interpolation=interpolation)
+    assert np.array_equal(transform(picture, recipe), wanted)
