@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,8 @@ class CopyStream(Protocol):
     def send(self, pixels: Tensor, target: Tensor) -> None:
         """Copy to the device while the model runs, and return when `pixels` is no longer needed."""
 
-    def fetch(self, rows: Tensor) -> Tensor:
-        """Wait for the model and return its output on the CPU, which is valid until the next call."""
+    def predict(self, model: Callable[[Any], Any], pixels: Tensor) -> np.ndarray:
+        """Run the model on pixels that were sent, and return its output on the CPU, which the next call overwrites."""
 
     def free_memory(self) -> None:
         """Give back what torch keeps of the device's memory for later."""
@@ -42,7 +43,8 @@ class NullStream:
     def send(self, pixels: Tensor, target: Tensor) -> None:
         target.copy_(pixels)
 
-    def fetch(self, rows: Tensor) -> Tensor:
+    def predict(self, model: Callable[[Any], Any], pixels: Tensor) -> np.ndarray:
+        rows: np.ndarray = model(pixels.numpy())
         return rows
 
     def free_memory(self) -> None:
@@ -71,21 +73,23 @@ class CudaStream:
             log.warning("the ring can't be page-locked (CUDA error %s): copies will be slower", int(error))
 
     def send(self, pixels: Tensor, target: Tensor) -> None:
-        # The target is free: it held the batch before the last one, and `fetch` has waited for the model on that batch.
-        # So the copy need not wait for the model's stream. The model sees the copy because this thread waits for it.
+        # The target is free: it held the batch before the last one, and `predict` has waited for the model on it. So
+        # the copy need not wait for the model's stream. The model sees the copy because this thread waits for it.
         with torch.cuda.stream(self._copies):
             target.copy_(pixels, non_blocking=True)
             self._copied.record(self._copies)
         self._copied.synchronize()
 
-    def fetch(self, rows: Tensor) -> Tensor:
+    def predict(self, model: Callable[[Any], Any], pixels: Tensor) -> np.ndarray:
+        rows: Tensor = model(pixels)
         if self._rows is None or self._rows.shape[1:] != rows.shape[1:] or len(self._rows) < len(rows):
             self._rows = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
         fetched = self._rows[: len(rows)]
         fetched.copy_(rows, non_blocking=True)
         self._fetched.record(torch.cuda.current_stream(self.device))
         self._fetched.synchronize()
-        return fetched
+        on_cpu: np.ndarray = fetched.numpy()
+        return on_cpu
 
     def free_memory(self) -> None:
         torch.cuda.empty_cache()

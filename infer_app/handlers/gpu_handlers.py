@@ -147,9 +147,5 @@ def _open_model(number: int, spec: ModelSpec, num_threads: int, batch_size: int,
     artifact = spec.open()
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads, device=stream.device)
     model = AdaptiveBatch(open_batch, spec.batch_size or batch_size, free_memory=stream.free_memory)
-
-    def predict(pixels: Any) -> np.ndarray:
-        rows: Any = model(pixels)
-        return stream.fetch(rows).numpy()
-
+    predict: Any = partial(stream.predict, model)
     return LoadedModel(number, artifact, spec.variant, batch_size, predict, OutputDecoder(artifact))

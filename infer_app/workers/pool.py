@@ -130,6 +130,9 @@ class WorkerPool:
 
     def close(self) -> None:
         """End every worker; a later run starts others."""
+        workers = [worker for stage in self._stages for worker in stage.workers]
+        for worker in workers:
+            worker.process.kill()  # all at once: the kernel takes a while to free the memory of each
         for stage in self._stages:
             while stage.workers:
                 stage.workers.pop().end()

@@ -53,6 +53,7 @@ def command(
             given = {name: _given_options(context) for name in _unlisted(record)}
             module, _, attribute = function.partition(":")
             run = getattr(import_module(f"infer_app.cli.{module}"), attribute)
+            gc.freeze()  # what was imported is no garbage
             gc.enable()
             exit_code = run(record(**values, **given)) if as_record else run(**values)
             if exit_code is not None:

@@ -56,7 +56,7 @@ class FixedBatch:
     def _as_rows(self, output: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
         return as_rows(output)
 
-    def warm_up(self, num_runs: int = 1) -> None:
+    def warm_up(self, num_runs: int) -> None:
         for _ in range(num_runs):
             self(self._padded)
 

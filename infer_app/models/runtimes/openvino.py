@@ -114,9 +114,7 @@ def compile_graph(
     }
     request = openvino_core().compile_model(graph, "CPU", options).create_infer_request()
     run = _runner(request)
-    model = FixedBatch(run if own_batch is None else _in_batches(run, own_batch), size, batch_size)
-    model.warm_up()
-    return model
+    return FixedBatch(run if own_batch is None else _in_batches(run, own_batch), size, batch_size)
 
 
 def _batch_of(graph: Graph) -> int | None:
