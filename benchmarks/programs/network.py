@@ -62,10 +62,14 @@ def best_classes(scores: Tensor) -> tuple[list[list[int]], list[list[float]]]:
 
 def _objects(rows: Tensor) -> tuple[list[int], list[float]]:
     """Return the objects of an image after non-maximum suppression; rows: (n, 5 + classes), centre x, y, width …."""
-    from torchvision.ops import batched_nms
+    import cv2
 
     scores, classes = (rows[:, 4:5] * rows[:, 5:]).max(1)
-    rows, scores, classes = (values[scores >= MIN_SCORE] for values in (rows, scores, classes))
-    corners = torch.cat([rows[:, :2] - rows[:, 2:4] / 2, rows[:, :2] + rows[:, 2:4] / 2], 1)
-    kept = batched_nms(corners, scores, classes, NMS)[:MAX_OBJECTS]
+    likely = scores >= MIN_SCORE
+    boxes, scores, classes = rows[likely, :4], scores[likely], classes[likely]
+    boxes[:, :2] -= boxes[:, 2:] / 2
+    if not len(boxes):
+        return [], []
+    found = cv2.dnn.NMSBoxesBatched(boxes.numpy(), scores.numpy(), classes.int().numpy(), MIN_SCORE, NMS)
+    kept = torch.as_tensor(found).flatten()[:MAX_OBJECTS]
     return classes[kept].tolist(), scores[kept].tolist()

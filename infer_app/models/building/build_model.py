@@ -32,6 +32,7 @@ from infer_app.models.building.known_model import KnownModel, replaced_folder
 from infer_app.models.building.model_source import SourceFiles, find_source
 from infer_app.models.building.validate_source import SourceOutputs, check_meaning, try_source
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
+from infer_app.models.runtimes.fixed_batch import largest_batch
 from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.runtimes.source_kinds import make_first_variant, open_source
 from infer_app.models.runtimes.torchscript import source_rows
@@ -136,19 +137,21 @@ def _fill(
         write_file(folder, relative, data)
     save_manifest(folder, manifest)
     artifact = open_artifact(folder)
-    predict, variant_files = _first_variant(artifact)
-    check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
-    actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
+    batch_size = largest_batch(manifest.recipe.size, CHECK_BATCH)
+    predict, variant_files = _first_variant(artifact, batch_size)
+    load = partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess)
+    check_golden(artifact, load, predict, batch_size=batch_size)
+    actual = predict_all(predict, golden_pixels(artifact), batch_size)
     details: dict[str, object] = {"parity": golden_parity(artifact, actual, EXACT_OBJECT).to_json()}
     if manifest.recipe.decode == "scaled":
-        agreement = decoding_agreement(predict, manifest.recipe, photos, artifact=artifact)
+        agreement = decoding_agreement(predict, manifest.recipe, photos, batch_size, artifact)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None
     record_variant(artifact, first_variant(manifest), details, variant_files)
 
 
-def _first_variant(artifact: Artifact) -> tuple[Callable[[np.ndarray], np.ndarray], dict[str, bytes]]:
+def _first_variant(artifact: Artifact, batch_size: int) -> tuple[Callable[[np.ndarray], np.ndarray], dict[str, bytes]]:
     try:
-        return make_first_variant(artifact, CHECK_BATCH)
+        return make_first_variant(artifact, batch_size)
     except ModelError:
         raise
     except Exception as error:  # the module is the user's code, and torch.jit.Error is not a RuntimeError

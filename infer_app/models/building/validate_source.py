@@ -51,7 +51,8 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: np.ndarray, allow_sev
     rows = _joined([run(batch) for batch in torch.split(pictures, 3)])
     if not rows.isfinite().all():
         raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
-    return SourceOutputs(rows.numpy(), tuple(tuple(one.shape[1:]) for one in _outputs(run_source(module, spec, trial))))
+    outputs = _outputs(run_source(module, spec, trial[:1]))
+    return SourceOutputs(rows.numpy(), tuple(tuple(one.shape[1:]) for one in outputs))
 
 
 def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor, allow_several: bool = True) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact, open_artifact
-from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.fixed_batch import FixedBatch, largest_batch
 from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection.tuning import Speed
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 BATCH_SIZES = (1, 2, 4, 8)
 FEW_BATCH_SIZES = (4,)  # for a quick measurement
-BATCH_PIXELS = 1 << 21  # of larger batches nothing is gained: an image of that size keeps a core busy for seconds
 ROUNDS = 5  # all models take turns, so that noise affects all of them
 ROUND_S = 0.05  # minimum per model and round
 ENOUGH_S = 2.0  # of a model, whose further rounds are left out
@@ -34,7 +33,7 @@ def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZE
     """Measure every variant that can run here and return its fastest batch size."""
     models = {}
     size = artifact.manifest.recipe.size
-    batch_sizes = [one for one in batch_sizes if one * size.width * size.height <= BATCH_PIXELS] or [1]
+    batch_sizes = sorted({largest_batch(size, one) for one in batch_sizes})
     with one_thread():
         for variant in runnable(artifact.manifest):
             try:

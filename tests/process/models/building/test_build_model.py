@@ -106,7 +106,7 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
     class Fragile(Exception):
         pass
 
-    def fail(*_):
+    def fail(*_, **__):
         raise Fragile
 
     monkeypatch.setattr("infer_app.models.building.build_model.check_golden", fail)
