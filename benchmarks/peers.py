@@ -47,13 +47,16 @@ def compare(flags: argparse.Namespace) -> None:
         project = prepare(Path(folder), contest, flags)
         programs = [program for program in contest.programs() if is_wanted(program, flags.only)]
         settings = {program: find_best(project, program, flags) for program in programs}
-        plainest = contest.programs()[0]  # Pillow and the TorchScript file as it is
-        reference = project.run_program(plainest, plainest.start, REFERENCE_PHOTOS).labels
         rounds, references = [], []
         for number in range(1, flags.rounds + 1):
             rounds.append(play(project, settings, number, flags.patience))
             ours = rounds[-1][OURS]
             references.append(shares(project, infer_report(ours), ours.seconds))
+        plainest = contest.programs()[0]  # Pillow and the TorchScript file as it is
+        if plainest in settings:
+            reference = rounds[-1][plainest.name].labels
+        else:
+            reference = project.run_program(plainest, plainest.start, REFERENCE_PHOTOS).labels
     result = summarise(rounds, references, settings, reference, flags)
     table = render(result)
     print(table)
