@@ -83,7 +83,7 @@ def find_alternatives(group: GroupRun, executor: Executor, day: Day, images: Seq
 
     Another variant is offered by what it changes in these images, unless the day was begun in one already.
     """
-    from infer_app.pipeline.planning.alternatives import probe_decoding, probe_variants  # it loads torch
+    from infer_app.pipeline.planning.alternatives import probe_decoding, probe_variants  # for this alone
 
     plan, locations = group.plan, [new.ref.location for new in images]
     found = list(plan.alternatives)
