@@ -74,7 +74,7 @@ def _resized(image: object, size: tuple[int, int], box: tuple[float, float], int
         _algorithm(interpolation), crop_box=cykooz_resizer.CropBox(0, 0, *box), use_alpha=False
     )
     resized = cykooz_resizer.ImageData(*size, cykooz_resizer.PixelType.U8x3)
-    cykooz_resizer.Resizer().resize(image, resized, options)  # no two threads may use the same one
+    cykooz_resizer.Resizer().resize(image, resized, options)  # threads would wait for a shared one
     return resized
 
 
