@@ -58,6 +58,7 @@ def time_process(command: Sequence[str], folder: Path, database: Path, table: st
 def call(command: Sequence[str], folder: Path, cores: Collection[int] | None = None) -> ProcessCost:
     """Run the command. Raises ProgramFailed with its output if it exits with an error."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("INFER_")}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # users' modules are compiled once
     cost = run_measured(command, folder=folder, environ=environ, cores=cores)
     if cost.exit_code:
         raise ProgramFailed(f"{' '.join(command)} exited with {cost.exit_code}\n{cost.output}{cost.errors}")
