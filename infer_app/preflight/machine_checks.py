@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from infer_app import __version__
 from infer_app.domain import INSTALL_DECODER
-from infer_app.errors import InferError
+from infer_app.errors import INSTALL_TORCH, NO_TORCH, InferError
 from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.machine import usable_cores
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
@@ -56,6 +56,8 @@ def check_gpu(_: LoadedSettings) -> Iterator[Finding]:
     host = describe_host()
     if host.gpu is None:
         yield Finding("gpu", "none is found: models run on the CPU")
+    elif host.torch is None:
+        yield Finding("gpu", f"{host.gpu.name}, but {NO_TORCH}", INSTALL_TORCH)
     elif host.cuda is None:
         yield Finding("gpu", f"{host.gpu.name}, but torch {host.torch} has no CUDA", "install torch's CUDA build")
     else:

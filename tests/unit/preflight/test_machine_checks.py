@@ -2,7 +2,9 @@
 
 import pytest
 
-from infer_app.errors import ModelError
+from infer_app.errors import INSTALL_TORCH, NO_TORCH, ModelError
+from infer_app.model_variants import CUDA_FP16
+from infer_app.models.runtimes.gpu_probe import Gpu, Host, missing_here
 from infer_app.packages import Mismatch
 from infer_app.preflight import machine_checks
 
@@ -39,3 +41,11 @@ def test_versions_that_fit_are_one_line_and_a_torchvision_of_another_torch_is_no
     assert (found.startswith("torch "), found.endswith(": as required"), fix) == (True, True, "")
     assert findings(torchvision=BROKEN)[1:] == [(BROKEN.message, BROKEN.hint)]
     assert len(findings(torchvision=BROKEN, is_installed=False)) == 1
+
+
+def test_a_gpu_without_torch_is_told_with_what_installs_it(monkeypatch):
+    host = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"))
+    monkeypatch.setattr(machine_checks, "describe_host", lambda: host)
+    found, _ = machine_checks.check_gpu(None)
+    assert (found.found, found.fix) == (f"NVIDIA H200, but {NO_TORCH}", INSTALL_TORCH)
+    assert missing_here(CUDA_FP16, host) == f"{NO_TORCH}: {INSTALL_TORCH}"
