@@ -17,6 +17,7 @@ PROC = Path("/proc")
 ASSUMED_WORKER_BYTES = 400 << 20  # until one is measured: torch, OpenVINO and a model of average size
 KEPT_FREE = 0.1  # share of the memory for the coordinator, the page cache and other programs
 BF16_FLAGS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})  # as in /proc/cpuinfo
+VNNI_FLAGS = frozenset({"amx_int8", "avx512_vnni", "avx_vnni", "asimddp"})
 LEAST_LEFT = 64 << 20  # bytes that may be allocated in any case: the kernel may still find room for them
 _UNLIMITED = 1 << 30
 _NO_LIMIT = 1 << 60  # bytes: version 1 has a number for it
@@ -75,13 +76,12 @@ def allocatable() -> int | None:
 
 def computes_bf16() -> bool:
     """Return whether the CPU has instructions for bfloat16: Intel's AMX or AVX-512, or ARM's. Nothing is emulated."""
-    flags = {
-        flag
-        for key, _, values in (line.partition(":") for line in _read(PROC / "cpuinfo").splitlines())
-        if key.strip() in ("flags", "Features")
-        for flag in values.split()
-    }
-    return bool(BF16_FLAGS & flags)
+    return bool(BF16_FLAGS & _cpu_flags())
+
+
+def has_vnni() -> bool:
+    """Return whether the CPU sums products of int8 in 32 bits: VNNI, AMX, or ARM's dot products. Others overflow."""
+    return bool(VNNI_FLAGS & _cpu_flags())
 
 
 def process_identity(pid: int) -> str:
@@ -118,6 +118,15 @@ def pid_namespace() -> str:
         return f"{boot[:8]}-{Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:
         return "?"
+
+
+def _cpu_flags() -> set[str]:
+    return {
+        flag
+        for key, _, values in (line.partition(":") for line in _read(PROC / "cpuinfo").splitlines())
+        if key.strip() in ("flags", "Features")
+        for flag in values.split()
+    }
 
 
 def _cpu_quota() -> int:

@@ -209,17 +209,19 @@ def test_this_machine_has_a_core_and_some_memory():
 
 
 @pytest.mark.parametrize(
-    ("line", "computes"),
+    ("line", "bf16", "vnni"),
     [
-        ("flags\t\t: fpu avx512f avx512_bf16 avx2", True),
-        ("flags\t\t: fpu amx_bf16 amx_tile", True),
-        ("Features\t: fp asimd bf16", True),
-        ("flags\t\t: fpu avx512f avx512_vnni", False),
-        ("model name\t: amx_bf16 in a name", False),
-        ("", False),
+        ("flags\t\t: fpu avx512f avx512_bf16 avx2", True, False),
+        ("flags\t\t: fpu amx_bf16 amx_tile", True, False),
+        ("Features\t: fp asimd bf16", True, False),
+        ("Features\t: fp asimd asimddp", False, True),
+        ("flags\t\t: fpu avx512f avx512_vnni", False, True),
+        ("flags\t\t: fpu avx2 avx_vnni", False, True),
+        ("model name\t: amx_bf16 avx_vnni in a name", False, False),
+        ("", False, False),
     ],
 )
-def test_bf16_is_read_from_the_flags_of_the_cpu(line, computes, tmp_path, monkeypatch):
+def test_bf16_and_vnni_are_read_from_the_flags_of_the_cpu(line, bf16, vnni, tmp_path, monkeypatch):
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
     monkeypatch.setattr(machine, "PROC", tmp_path)
-    assert machine.computes_bf16() is computes
+    assert (machine.computes_bf16(), machine.has_vnni()) == (bf16, vnni)

@@ -153,7 +153,7 @@ class BuildOptions:
     calibrate: Path | None = option(
         "PATH", "Folder of images like those to predict: also build int8, and judge half precision too."
     )
-    min_agreement: str = option("SHARE", MIN_AGREEMENT, default="97%")
+    min_agreement: str | None = option("SHARE", MIN_AGREEMENT)
     variant: list[str] | None = option(
         "trt|cuda|trt-bf16|cuda-bf16", "GPU variant to build on this machine; may be repeated.  [default: none]"
     )

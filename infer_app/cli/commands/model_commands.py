@@ -44,7 +44,7 @@ class JudgeOptions:
         default=256,
         min=1,
     )
-    min_agreement: str = option("SHARE", MIN_AGREEMENT, default="97%")
+    min_agreement: str | None = option("SHARE", MIN_AGREEMENT)
     as_json: Json = False
     config: Config = None
     given: frozenset[str] = frozenset()  # names of the options that the user gave

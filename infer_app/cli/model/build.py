@@ -124,14 +124,16 @@ def _calibration(options: BuildOptions) -> Calibration | None:
     return Calibration(options.calibrate, share)
 
 
-def parse_share(text: str) -> float:
-    """Return the share of --min-agreement, 0-1. Raises UsageError."""
+def parse_share(text: str | None) -> float | None:
+    """Return the share of --min-agreement, 0-1, None if it is not given. Raises UsageError."""
+    if text is None:
+        return None
     try:
         share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
-        raise UsageError(f"--min-agreement {text!r} is no share", "for example 97%") from None
+        raise UsageError(f"--min-agreement {text!r} is no share", "for example 99%") from None
     if not 0 < share <= 1:
-        raise UsageError(f"--min-agreement {text!r} is no share", "for example 0.97, or 97%")
+        raise UsageError(f"--min-agreement {text!r} is no share", "for example 0.99, or 99%")
     return share
 
 

@@ -15,6 +15,7 @@ from infer_app.day import Day
 from infer_app.errors import UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.building.judge_variants import judge_variants
+from infer_app.models.verification.agreement import find_min_agreement
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.workers.isolated_call import run_in_process
@@ -26,7 +27,7 @@ def judge(options: JudgeOptions) -> None:
     """Judge every variant that can run here, record the result with the model, and print it."""
     loaded = load_settings(options.config)
     artifact = find_model(options.name, options.config)
-    min_agreement = parse_share(options.min_agreement)
+    min_agreement = find_min_agreement(artifact.manifest.output, parse_share(options.min_agreement))
     day = loaded.day(options.date)
     locations = _sample(loaded, day, options.count)
     if not locations:

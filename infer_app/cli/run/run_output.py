@@ -14,13 +14,14 @@ from infer_app.day import Day
 from infer_app.pipeline.files.registration import Registration
 from infer_app.pipeline.run_result import ModelResult, RunSummary
 from infer_app.plurals import counted
-from infer_app.run_report import RunReport
+from infer_app.run_report import RunReport, Speedup
 from infer_app.telemetry.printed_options import printed_options, with_config
 from infer_app.telemetry.summary_line import (
     Forecast,
     describe_nearly_black,
     describe_replaced,
     describe_state,
+    duration,
     late_line,
     node_costs,
     speed,
@@ -164,19 +165,25 @@ def print_dry_run_summary(
         if len(measured) > 1:
             print(f"{' and '.join(report.model for report in reports)}:")
         if reports[0].selected:
-            _print_measured(reports)
+            _print_measured(reports, rest)
         print(rest.describe(_now()))
 
 
-def _print_measured(reports: Sequence[RunReport]) -> None:
+def _print_measured(reports: Sequence[RunReport], rest: Forecast) -> None:
     """Print what a dry run measured of models that share their images: the costs, what is advised, and the rates."""
     _print_costs(replace(reports[0], advice=None))
     for one in reports[0].alternatives:
         if one.is_advised:
-            print(f"measured here: {one}")
+            print(f"measured here: {one}{_gain(one, rest)}")
         elif one.trial and not one.trial.meets_min_agreement:
             print(f"not advised, since {one.trial.min_agreement:.1%} must be kept: {one}")
     for report in reports:
         name = f"{report.model}: " if len(reports) > 1 else ""
         counts = f"{report.predicted:,} would be predicted, {report.rejected:,} rejected"
         print(f"dry run, nothing written: {name}{counts} · {speed(report)}")
+
+
+def _gain(one: Speedup, rest: Forecast) -> str:
+    """Return by how much the forecast would be shorter, and the setting that makes a precision that of every run."""
+    saved = f", {duration(rest.saved_s(one.speedup))} less" if rest.pending else ""
+    return saved + (f'; for every run: [run] precision = "{one.trial.precision}"' if one.trial else "")

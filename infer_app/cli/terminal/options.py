@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 DAY = "The day: today, yesterday or a date such as 2026-11-20."
-MIN_AGREEMENT = "Share of the labels or objects that half precision and int8 must keep."
+MIN_AGREEMENT = (
+    "Share of the labels or objects that half precision and int8 must keep.  [default: 99% of labels, 97% of objects]"
+)
 MODEL_HELP = "Name of a model, which means its version in use, or name@id for one version."
 SEVERAL = "May be repeated: models of one recipe share reading and decoding."
 

@@ -117,7 +117,7 @@ class Manifest:
 
     def requires(self, variant: str) -> Details:
         """Return what a variant requires of the machine that runs it."""
-        return self.variants[variant].get("requires") or {}
+        return self.variants.get(variant, {}).get("requires") or {}
 
     def tolerance_of(self, variant: str | None) -> Tolerance:
         """Return a variant's own tolerance if it has one, else the model's."""

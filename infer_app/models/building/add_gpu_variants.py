@@ -14,12 +14,12 @@ from infer_app.errors import ModelError, UsageError, lines_of
 from infer_app.model_variants import GPU_VARIANTS, full_name, variant_of
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.models.artifact.specs import InputSpec, Tolerance
-from infer_app.models.building.calibration import Calibration, load_calibration
-from infer_app.models.building.openvino_variants import judge_on, judgement
+from infer_app.models.building.calibration import Calibration, judge_on, load_calibration
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.gpu_probe import Host, describe_host, missing_here
 from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
 from infer_app.models.runtimes.torchscript import load_torchscript, trace_module
+from infer_app.models.verification.agreement import Report, find_min_agreement, judgement
 from infer_app.models.verification.golden import golden_parity, golden_pixels, predict_all
 from infer_app.models.verification.parity import Parity
 from infer_app.plurals import counted
@@ -32,7 +32,6 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 SOURCES_WITHOUT_GPU = ("onnx", "openvino")
 PARITY_BATCH = 3  # images: not a size that a plan is tuned for, and it leaves a smaller last batch
 
-Report = Callable[[str], None]
 MakeModule = Callable[[], nn.Module]
 
 
@@ -114,7 +113,8 @@ def add_gpu_variants(
         _check_parity(variant, parity)
         details = {"parity": parity.to_json(), "tolerance": asdict(_tolerance(parity)), **built.details}
         if calibration is not None and judged is not None:
-            details |= judgement(artifact, variant, judged, calibration.min_agreement, report)
+            min_agreement = find_min_agreement(artifact.manifest.output, calibration.min_agreement)
+            details |= judgement(artifact, variant, judged, min_agreement, report)
         check()
         artifact = record_variant(artifact, variant, details, built.files)
         report(f"{variant}: worst cosine {parity.cosine:.6f} on {counted(parity.num_images, 'golden image')}")

@@ -12,39 +12,43 @@ from infer_app.errors import UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact, Preprocess
 from infer_app.models.building.golden_set import load_pixels
+from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.source_kinds import load_source
 from infer_app.models.verification.golden import predict_all
+from infer_app.models.verification.object_parity import SAME_OBJECT
+from infer_app.models.verification.parity import Parity, measure_parity
 from infer_app.plurals import counted
 from infer_app.recipe import Recipe
 
-MIN_AGREEMENT = 0.97
 MIN_IMAGES = 20
-MAX_IMAGES = 400  # of which half calibrate
+MAX_IMAGES = 600
+MAX_CALIBRATING = 200  # the others evaluate: what is kept of 400 images is known to half a percent
 _REFERENCE_BATCH = 8  # images
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A folder of representative images, and the share of their labels that int8 must keep, 0-1."""
+    """A folder of representative images, and the share of labels or objects to keep, 0-1; None: by the output."""
 
     folder: Path
-    min_agreement: float = MIN_AGREEMENT
+    min_agreement: float | None = None
 
     def __post_init__(self) -> None:
         if not self.folder.is_dir():
             raise UsageError(f"no folder {self.folder}", "--calibrate takes a folder of images like those to come")
-        if not 0 < self.min_agreement <= 1:
-            raise UsageError(f"an agreement of {self.min_agreement} is not a share", "for example 0.97, or 97%")
+        if self.min_agreement is not None and not 0 < self.min_agreement <= 1:
+            raise UsageError(f"an agreement of {self.min_agreement} is not a share", "for example 0.99, or 99%")
 
     def files(self) -> list[Path]:
         """Return up to MAX_IMAGES files, evenly spaced by name, so that a folder sorted by class gives all classes."""
         found = sorted(path for path in self.folder.rglob("*") if path.is_file())
-        return found[:: max(1, len(found) // MAX_IMAGES)][:MAX_IMAGES]
+        count = min(len(found), MAX_IMAGES)
+        return [found[number * len(found) // count] for number in range(count)]
 
 
 @dataclass(frozen=True)
 class CalibrationImages:
-    """The images that calibrate and those that evaluate: every second one each, so that no image does both."""
+    """The images that calibrate, and those that evaluate: no image does both."""
 
     calibration: np.ndarray  # (n, H, W, 3) uint8
     evaluation: np.ndarray  # (n, H, W, 3) uint8
@@ -65,8 +69,9 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
             f"calibration needs {MIN_IMAGES}",
             "use a few hundred images like those of a daily run",
         )
-    evaluation = np.stack(pixels[1::2])
-    return CalibrationImages(np.stack(pixels[::2]), evaluation, expected_outputs(artifact, evaluation))
+    step = max(2, -(-len(pixels) // MAX_CALIBRATING))
+    evaluation = np.stack([one for number, one in enumerate(pixels) if number % step])
+    return CalibrationImages(np.stack(pixels[::step]), evaluation, expected_outputs(artifact, evaluation))
 
 
 def expected_outputs(artifact: Artifact, pixels: np.ndarray) -> np.ndarray:
@@ -75,6 +80,12 @@ def expected_outputs(artifact: Artifact, pixels: np.ndarray) -> np.ndarray:
 
     source, spec = load_source(artifact), artifact.manifest.input_spec
     return predict_all(partial(source_rows, source, spec), pixels, _REFERENCE_BATCH)
+
+
+def judge_on(artifact: Artifact, model: FixedBatch, images: CalibrationImages, min_iou: float = SAME_OBJECT) -> Parity:
+    """Compare a model's outputs with the source's, on images that it was not fitted to."""
+    actual = predict_all(model, images.evaluation, model.batch_size)
+    return measure_parity(images.expected, actual, artifact, min_iou)
 
 
 def _pixels(path: Path, recipe: Recipe, preprocess: Preprocess | None) -> np.ndarray | None:

@@ -16,17 +16,16 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.read_image import read_image
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
-from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.building.calibration import MIN_IMAGES, CalibrationImages, expected_outputs
+from infer_app.models.building.calibration import MIN_IMAGES, CalibrationImages, expected_outputs, judge_on
 from infer_app.models.building.golden_set import load_pixels
-from infer_app.models.building.openvino_variants import add_variants, agreement_score, judge_on, judgement
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection.measure import one_thread
+from infer_app.models.verification.agreement import agreement_score, judgement
 from infer_app.models.verification.golden import predict_all
 from infer_app.models.verification.parity import Parity, measure_parity
-from infer_app.plurals import counted
 
 GROUP = 8  # images that each variant computes in its turn; every batch size that is tried divides it
 
@@ -126,19 +125,6 @@ def _seconds(models: Iterable[FixedBatch], pixels: np.ndarray) -> float:
         model(pixels[None])
         total += (time.monotonic() - started) / model.batch_size
     return total
-
-
-def describe_kept(manifest: Manifest, parity: Parity) -> str:
-    """Describe how much of the outputs another variant keeps."""
-    if manifest.output.kind == "classification":
-        return f"keeps {parity.label_agreement:.1%} of the labels"
-    if manifest.output.kind == "detection":
-        if parity.object_agreement is None:
-            return "no objects were found"
-        return f"keeps {parity.object_agreement:.1%} of {counted(parity.num_objects or 0, 'object')}"
-    if manifest.num_outputs == 1:
-        return f"differs by {parity.worst_difference:.2g} at worst"
-    return f"cosine {parity.cosine:.4f} at worst"
 
 
 def _load(artifact: Artifact, limits: ReadLimits, locations: Sequence[str]) -> CalibrationImages:

@@ -9,28 +9,37 @@ from typing import Any
 import numpy as np
 
 from infer_app.errors import ModelError
-from infer_app.machine import computes_bf16
+from infer_app.machine import computes_bf16, has_vnni
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
 from infer_app.models.artifact.artifact import Artifact, record_variant
 from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.building.calibration import MIN_AGREEMENT, Calibration, CalibrationImages, load_calibration
+from infer_app.models.building.calibration import Calibration, CalibrationImages, judge_on, load_calibration
 from infer_app.models.building.decoding_agreement import decoding_agreement
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.fixed_batch import FixedBatch
-from infer_app.models.runtimes.gpu_probe import first_variant
+from infer_app.models.runtimes.gpu_probe import VNNI, first_variant
 from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.runtimes.openvino import Int8Settings
 from infer_app.models.runtimes.source_kinds import make_graph
 from infer_app.models.selection.measure import measure_models, one_thread
+from infer_app.models.verification.agreement import (
+    Report,
+    agreement_score,
+    describe_kept,
+    find_min_agreement,
+    judgement,
+)
 from infer_app.models.verification.golden import golden_parity, golden_pixels, predict_all
 from infer_app.models.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
-from infer_app.models.verification.parity import Parity, measure_parity
-from infer_app.plurals import counted
+from infer_app.models.verification.parity import Parity
 
-# How many of the first convolutions stay in floating point; tried in this order until enough labels or objects are
-# kept. The first layers cost little and cause most of the loss.
-KEEP_FLOAT = (0, 1, 3, 6, 12)
-
-Report = Callable[[str], None]
+# Tried in this order, the fastest first, until enough labels or objects are kept.
+INT8_SETTINGS = (
+    Int8Settings("everything in int8"),
+    Int8Settings("the first 3 convolutions and sums in fp32", 3, sums_in_fp32=True, is_thorough=True),
+    Int8Settings("the first 3 and last 7 convolutions and sums in fp32", 3, 7, sums_in_fp32=True, is_thorough=True),
+    Int8Settings("the first and last 12 convolutions and sums in fp32", 12, 12, sums_in_fp32=True),
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class QuantisedVariant:
 
     graph: object
     model: FixedBatch
-    keep_float: int
+    settings: Int8Settings
     parity: Parity
 
 
@@ -65,7 +74,7 @@ def add_variants(
         return artifact
     images = load_calibration(artifact, calibration) if calibration else None
     artifact = _record_fp32(artifact, graph, images)
-    min_agreement = calibration.min_agreement if calibration else MIN_AGREEMENT
+    min_agreement = find_min_agreement(artifact.manifest.output, calibration.min_agreement if calibration else None)
     if computes_bf16():
         artifact = _add_bf16(artifact, graph, images, min_agreement, report)
     if images is None:
@@ -134,22 +143,6 @@ def _judged_details(
     }
 
 
-def judgement(artifact: Artifact, variant: str, judged: Parity, min_agreement: float, report: Report) -> dict[str, Any]:
-    """Return the part of a variant's entry that tells how much it keeps on the user's images, and whether enough."""
-    kept = agreement_score(artifact, judged)
-    if judged.num_objects == 0 and judged.object_agreement is None:
-        report(
-            f"{variant}: no object was found on {counted(judged.num_images, 'image')}, so nothing tells what it keeps: "
-            f"no run will take it by itself; judge it on images that show objects"
-        )
-    elif not kept >= min_agreement:  # written so that NaN fails
-        report(
-            f"{variant}: {kept:.1%} kept, {min_agreement:.1%} are needed: no run will take it by itself; --variant "
-            f"{variant} still does"
-        )
-    return {"calibration": judged.to_json(), "min_agreement": min_agreement, "meets_bar": kept >= min_agreement}
-
-
 def _add_int8(
     artifact: Artifact,
     graph: object,
@@ -162,48 +155,26 @@ def _add_int8(
         raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
     best = None
     for candidate in _quantised(artifact, graph, images):
+        report(f"{OPENVINO_INT8}: {candidate.settings.name}: {describe_kept(artifact.manifest, candidate.parity)}")
         if best is None or agreement_score(artifact, candidate.parity) > agreement_score(artifact, best.parity):
             best = candidate
         is_enough = agreement_score(artifact, candidate.parity) >= min_agreement
         if is_enough or candidate.parity.num_objects == 0:  # without objects the next one would tell no more
             break
-    assert best is not None  # because KEEP_FLOAT is not empty
+    assert best is not None  # because INT8_SETTINGS is not empty
     details = _judged_details(artifact, best.model, OPENVINO_INT8, best.parity, min_agreement, report)
-    details["first_convolutions_in_fp32"] = best.keep_float
+    details |= {"settings": asdict(best.settings), "requires": {"instructions": VNNI} if has_vnni() else {}}
     check()
     return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph))
 
 
 def _quantised(artifact: Artifact, graph: object, images: CalibrationImages) -> Iterator[QuantisedVariant]:
-    """Yield int8 graphs, each with more of the first convolutions in floating point than the one before."""
-    for keep_float in KEEP_FLOAT:
-        quantised = openvino.quantise(graph, np.split(images.calibration, len(images.calibration)), keep_float)
+    """Yield int8 graphs, each slower and nearer to the source than the one before."""
+    calibration = np.split(images.calibration, len(images.calibration))
+    for settings in INT8_SETTINGS:
+        quantised = openvino.quantise(graph, calibration, settings, overflow_fix=not has_vnni())
         model = openvino.compile_graph(quantised, artifact.manifest.recipe.size)
-        yield QuantisedVariant(
-            quantised,
-            model,
-            keep_float,
-            judge_on(artifact, model, images),
-        )
-
-
-def judge_on(artifact: Artifact, model: FixedBatch, images: CalibrationImages, min_iou: float = SAME_OBJECT) -> Parity:
-    """Compare a model's outputs with the source's, on images that it was not fitted to."""
-    actual = predict_all(model, images.evaluation, model.batch_size)
-    return measure_parity(images.expected, actual, artifact, min_iou)
-
-
-def agreement_score(artifact: Artifact, parity: Parity) -> float:
-    """Return what must reach the minimum: the share of kept labels or objects, or the worst cosine without classes.
-
-    Images without any object tell nothing, and give 0. A single number has no direction: of it, the worst difference
-    relative to the largest output is taken from 1.
-    """
-    if artifact.manifest.output.kind == "classification":
-        return parity.label_agreement or 0.0
-    if artifact.manifest.output.kind == "detection":
-        return parity.object_agreement or 0.0
-    return parity.cosine if artifact.manifest.num_outputs > 1 else 1 - parity.relative_difference
+        yield QuantisedVariant(quantised, model, settings, judge_on(artifact, model, images))
 
 
 def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:

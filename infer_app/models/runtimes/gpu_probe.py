@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infer_app.errors import INSTALL_TORCH, NO_TORCH
-from infer_app.machine import computes_bf16
+from infer_app.machine import computes_bf16, has_vnni
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT, variant_of
 from infer_app.packages import TENSORRT, installed_version
 
 if TYPE_CHECKING:
     from infer_app.models.artifact.manifest import Manifest
 
+VNNI = "vnni"  # of `requires`
 UNKNOWN = "this version of infer_app does not know it"
 
 _REBUILD = "build it here: `infer model build SOURCE --name NAME --variant trt`"
@@ -112,7 +113,7 @@ def _cuda_of_torch() -> str | None:
 def missing_for(variant: str, requires: Mapping[str, object] | None = None, host: Host | None = None) -> str | None:
     """Return what this machine lacks to run a variant, as text; None if it lacks nothing. It loads no large library.
 
-    `requires` is the manifest's entry about the machine that a plan was built on.
+    `requires` is the manifest's entry about the machine: that a plan was built on, or that int8 was built for.
     """
     wanted = variant_of(variant)
     if not wanted.is_known:
@@ -125,6 +126,8 @@ def missing_for(variant: str, requires: Mapping[str, object] | None = None, host
         return f"{NO_TORCH}: {INSTALL_TORCH}"
     if wanted.dtype == "bf16" and not computes_bf16():
         return "this CPU does not compute bf16: that takes AMX, AVX512-BF16 or ARM's bf16"
+    if (requires or {}).get("instructions") == VNNI and not has_vnni():
+        return "this CPU has no VNNI, and without it its sums overflow: build it with --calibrate on such a CPU"
     return None
 
 

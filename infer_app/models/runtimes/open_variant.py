@@ -30,7 +30,8 @@ def open_variant(
     """
     given = {} if batch_size is None else {"batch_size": batch_size}
     is_on_gpu = known_variant(variant).device == "cuda"
-    if not is_on_gpu and (why := missing_for(variant)):  # a node of a cluster may differ from what planned the run
+    # A node of a cluster may differ from the machine that planned the run.
+    if not is_on_gpu and (why := missing_for(variant, artifact.manifest.requires(variant))):
         raise ModelError(f"{variant} can't run on {socket.gethostname()}: {why}", "leave such machines out of the run")
     if variant == TORCHSCRIPT:
         from infer_app.models.runtimes.torchscript import build_cpu_variant

@@ -12,11 +12,11 @@ from infer_app.machine import usable_cores
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_INT8, VariantTrial, variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.building.calibration import MIN_AGREEMENT
 from infer_app.models.building.decoding_agreement import decoding_ms
-from infer_app.models.building.judge_variants import Trial, describe_kept, try_variants
+from infer_app.models.building.judge_variants import Trial, try_variants
 from infer_app.models.runtimes.gpu_probe import missing_for
 from infer_app.models.selection.tuning import load_tuning
+from infer_app.models.verification.agreement import describe_kept, find_min_agreement
 from infer_app.run_report import Alternative
 from infer_app.workers.isolated_call import run_in_process
 
@@ -69,14 +69,14 @@ def _others(manifest: Manifest, variant: str) -> list[str]:
         other
         for other in (OPENVINO_BF16, OPENVINO_INT8)
         if variant_of(other).stored_as in manifest.variants
-        and missing_for(other) is None
+        and missing_for(other, manifest.requires(other)) is None
         and manifest.variants.get(other, {}).get("meets_bar", True)
     ]
 
 
 def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
     parity, known = trial.parity, manifest.variants.get(variant)
-    min_agreement = (known or {}).get("min_agreement", MIN_AGREEMENT)
+    min_agreement = find_min_agreement(manifest.output, (known or {}).get("min_agreement"))
     found = VariantTrial(
         variant,
         parity.num_images,

@@ -13,11 +13,11 @@ from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.build_model import build_model
-from infer_app.models.building.calibration import CalibrationImages
+from infer_app.models.building.calibration import CalibrationImages, judge_on
 from infer_app.models.building.decoding_agreement import decoding_agreement, describe_agreement
-from infer_app.models.building.judge_variants import describe_kept
-from infer_app.models.building.openvino_variants import add_variants, agreement_score, judge_on, judgement
+from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.verification.agreement import agreement_score, describe_kept, judgement
 from infer_app.models.verification.golden import predict_all
 from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.models.verification.parity import Parity

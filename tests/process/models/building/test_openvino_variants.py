@@ -1,6 +1,6 @@
 import shutil
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -10,13 +10,16 @@ from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.bundle import pack, unpack
 from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.building import calibration as calibration_module
 from infer_app.models.building import openvino_variants as add_variants_module
 from infer_app.models.building.calibration import Calibration, load_calibration
 from infer_app.models.building.golden_set import load_pixels
-from infer_app.models.building.openvino_variants import add_variants, agreement_score
+from infer_app.models.building.openvino_variants import INT8_SETTINGS, add_variants
 from infer_app.models.runtimes import gpu_probe, openvino
 from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.runtimes.openvino import Int8Settings
 from infer_app.models.selection import measure
+from infer_app.models.verification.agreement import agreement_score, find_min_agreement
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, predict_all
 from infer_app.models.verification.parity import Parity, measure_parity
 from tests.conftest import need
@@ -52,11 +55,12 @@ def network(tmp_path):
 
 @pytest.fixture(scope="module")
 def calibrated(tmp_path_factory, photos):
-    """With all variants; int8 had to keep half of the labels, and nothing was said. For tests that change nothing."""
+    """With all variants; int8 had to keep half of the labels. For tests that change nothing."""
     artifact = built(tmp_path_factory.mktemp("calibrated"), Network(), labels=None)
     said = []
     artifact = add_variants(artifact, Calibration(photos, 0.5), said.append)
-    assert said == []
+    (told,) = said
+    assert told.startswith(f"{OPENVINO_INT8}: everything in int8: keeps ")
     return artifact
 
 
@@ -94,18 +98,21 @@ def test_every_variant_is_held_against_the_source(calibrated):
     assert fp32["calibration"]["num_images"] == int8["calibration"]["num_images"] == NUM_PHOTOS // 2
     assert fp32["calibration"]["relative_difference"] < 1e-5 < int8["calibration"]["relative_difference"]
     assert (int8["min_agreement"], int8["meets_bar"]) == (0.5, True)
-    assert int8["first_convolutions_in_fp32"] == 0  # the first attempt is good enough
+    assert int8["settings"] == asdict(INT8_SETTINGS[0])  # the first attempt is good enough
     assert int8["is_faster"] == (int8["ms_when_built"]["int8"] < int8["ms_when_built"]["fp32"])
 
 
 def test_an_int8_that_misses_its_bar_is_recorded_with_its_best_attempt_and_told(tmp_path, photos, said, monkeypatch):
     """Of an embedding the bar is the worst cosine, and int8 never keeps it to the sixth digit."""
-    monkeypatch.setattr(add_variants_module, "KEEP_FLOAT", (0, 1))
+    monkeypatch.setattr(
+        add_variants_module, "INT8_SETTINGS", (Int8Settings("all"), Int8Settings("most", first_in_fp32=1))
+    )
     artifact = built(tmp_path, Network(), labels=None, output=OutputSpec("embedding"))
     artifact = add_variants(artifact, Calibration(photos, 1.0), said.append)
     details = artifact.manifest.variants[OPENVINO_INT8]
     assert details["meets_bar"] is False
-    (told,) = said
+    *attempts, told = said
+    assert [told.split(": ")[1] for told in attempts] == ["all", "most"]
     assert told.startswith(f"{OPENVINO_INT8}: {details['calibration']['cosine']:.1%} kept, 100.0% are needed")
     assert f"--variant {OPENVINO_INT8}" in told
     check(artifact, OPENVINO_INT8)
@@ -140,6 +147,25 @@ def test_a_model_that_was_built_before_gains_a_variant_which_is_left_as_it_is(tm
     before = {path: path.stat().st_mtime_ns for path in artifact.folder.rglob("*")}
     assert add_variants(artifact, None, said.append) is artifact
     assert {path: path.stat().st_mtime_ns for path in artifact.folder.rglob("*")} == before
+
+
+def test_int8_without_the_overflow_fix_is_for_cpus_with_vnni_and_those_without_build_their_own(
+    calibrated, photos, tmp_path, said, monkeypatch
+):
+    artifact = open_artifact(shutil.copytree(calibrated.folder, tmp_path / "copy"))
+    variants = []
+    for is_here in (True, False):
+        for module in (add_variants_module, gpu_probe):
+            monkeypatch.setattr(module, "has_vnni", lambda is_here=is_here: is_here)
+        if variants:  # that was built for another CPU
+            with pytest.raises(ModelError, match=r"cpu-openvino-int8 can't run on .*: this CPU has no VNNI"):
+                open_variant(artifact, OPENVINO_INT8)
+        artifact = add_variants(artifact, Calibration(photos, 0.5), said.append)
+        check(artifact, OPENVINO_INT8)
+        variants.append(artifact.manifest.requires(OPENVINO_INT8))
+    assert variants == [{"instructions": "vnni"}, {}]
+    monkeypatch.setattr(gpu_probe, "has_vnni", lambda: True)
+    check(artifact, OPENVINO_INT8)  # it runs on every CPU
 
 
 @pytest.mark.parametrize("is_running", [False, True])
@@ -193,10 +219,25 @@ def test_the_photos_that_judge_are_not_those_that_int8_was_fitted_to(network, ph
     assert images.expected.shape == (NUM_PHOTOS // 2, 5)
 
 
+def test_of_many_photos_most_judge_and_of_too_many_some_are_taken_from_all_over_the_folder(
+    network, photos, monkeypatch
+):
+    monkeypatch.setattr(calibration_module, "MAX_CALIBRATING", NUM_PHOTOS // 4)
+    images = load_calibration(network, Calibration(photos))
+    assert (len(images.calibration), len(images.evaluation)) == (NUM_PHOTOS // 4, NUM_PHOTOS * 3 // 4)
+    monkeypatch.setattr(calibration_module, "MAX_IMAGES", NUM_PHOTOS * 2 // 3)
+    assert Calibration(photos).files()[:3] == [photos / name for name in ("00.jpg", "01.jpg", "03.jpg")]
+
+
 def test_a_bar_that_is_no_share_and_a_folder_that_is_none_are_wrong_flags(photos):
     for folder, share in ((photos, 0.0), (photos, 1.5), (photos, float("nan")), (photos.with_name("gone"), 0.5)):
         with pytest.raises(UsageError, match="is not a share|no folder .*gone"):
             Calibration(folder, share)
+
+
+def test_more_must_be_kept_of_labels_than_of_anything_else():
+    assert [find_min_agreement(OutputSpec(kind), None) for kind in ("classification", "embedding")] == [0.99, 0.97]
+    assert find_min_agreement(OutputSpec(), 0.5) == 0.5
 
 
 PARITY = Parity(20, cosine=0.9, label_agreement=0.8, worst_difference=1.0, relative_difference=0.25)

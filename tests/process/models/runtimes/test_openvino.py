@@ -8,6 +8,7 @@ import pytest
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.runtimes import openvino
+from infer_app.models.runtimes.openvino import Int8Settings
 from infer_app.models.runtimes.source_kinds import make_graph
 from infer_app.models.verification.golden import predict_all
 from infer_app.models.verification.parity import cosines
@@ -62,15 +63,19 @@ def test_a_graph_is_stored_in_full_fp32(network):
 def test_no_telemetry_is_loaded(network):
     """Its package comes with OpenVINO and reports every conversion to the maker."""
     graph = make_graph(network)
-    openvino.quantise(graph, np.split(random_pixels(4), 4))
+    openvino.quantise(graph, np.split(random_pixels(4), 4), Int8Settings("all"))
     loaded = {name: module for name, module in sys.modules.items() if name.startswith("openvino_telemetry")}
     assert loaded == {"openvino_telemetry": None}
 
 
-@pytest.mark.parametrize("keep_float", [0, 1])
-def test_int8_answers_as_the_source_does(network, keep_float):
+THOROUGH = Int8Settings("most", first_in_fp32=1, sums_in_fp32=True, is_thorough=True)
+
+
+@pytest.mark.parametrize("settings", [Int8Settings("all"), THOROUGH])
+@pytest.mark.parametrize("overflow_fix", [False, True])
+def test_int8_answers_as_the_source_does(network, settings, overflow_fix):
     graph = make_graph(network)
-    fitted = openvino.quantise(graph, np.split(random_pixels(20, seed=1), 20), keep_float)
+    fitted = openvino.quantise(graph, np.split(random_pixels(20, seed=1), 20), settings, overflow_fix)
     pixels = random_pixels(6)
     actual, expected = run(openvino.compile_graph(fitted, Size.square(SIZE)), pixels), run_artifact(network, pixels)
     assert not np.array_equal(actual, expected)
@@ -81,7 +86,7 @@ def test_quantising_leaves_the_graph_in_fp32(network):
     """It is quantised several times, with more and more of it kept in floating point. NNCF changes its names only."""
     graph, pixels = make_graph(network), random_pixels(2)
     before = openvino.serialise(graph)["model.bin"], openvino.compile_graph(graph, Size.square(SIZE))(pixels)
-    openvino.quantise(graph, np.split(random_pixels(4), 4))
+    openvino.quantise(graph, np.split(random_pixels(4), 4), Int8Settings("all"))
     after = openvino.serialise(graph)["model.bin"], openvino.compile_graph(graph, Size.square(SIZE))(pixels)
     assert after[0] == before[0]
     np.testing.assert_array_equal(after[1], before[1])

@@ -133,7 +133,7 @@ def test_what_was_taken_by_default_names_the_size():
 
 
 def test_the_least_agreement_is_a_share():
-    assert [parse_share(text) for text in ("97%", "0.5", "1", "100%")] == [0.97, 0.5, 1, 1]
+    assert [parse_share(text) for text in ("97%", "0.5", "1", "100%", None)] == [0.97, 0.5, 1, 1, None]
     for text in ("most", "%", "0", "101%", "97", "nan"):
         with pytest.raises(UsageError, match=f"--min-agreement '{text}' is no share"):
             parse_share(text)
