@@ -71,6 +71,7 @@ def quantise(
     from nncf.quantization.advanced_parameters import OverflowFix
     from nncf.quantization.range_estimator import RangeEstimatorParameters, RangeEstimatorParametersSet
 
+    nncf.set_log_level(logging.ERROR)  # it lists every operator that stays in fp32
     ranges = RangeEstimatorParametersSet.HISTOGRAM if settings.is_thorough else RangeEstimatorParameters()
     batch = _batch_of(graph) or 1
     samples = [np.repeat(pixels, batch, 0) for pixels in calibration]
