@@ -7,7 +7,7 @@ import pytest
 
 from infer_app.errors import ModelError, NoAnswer
 from infer_app.workers.isolated_call import iterate_in_process, run_in_process
-from tests.process.workers.toy_calls import count_up, die, loaded, refuse
+from tests.process.workers.toy_calls import count_threads_of_parent, count_up, die, loaded, refuse
 
 
 def test_a_function_runs_in_another_process_of_which_nothing_stays_behind():
@@ -77,3 +77,8 @@ def test_what_workers_need_is_there_already_and_torch_is_not():
         "infer_app.handlers.cpu_handler",
         "openvino",
     ]
+
+
+def test_what_processes_are_forked_from_has_one_thread():
+    """Others would not survive the fork, and what they hold would stay locked."""
+    assert run_in_process(count_threads_of_parent) == 1

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from infer_app.errors import ModelError
 
 
@@ -43,3 +45,7 @@ def hold_the_interpreter(pid_file):
     """C code that hangs and lets no other thread of this process run."""
     Path(pid_file).write_text(str(os.getpid()))
     ctypes.PyDLL(None).sleep(60)
+
+
+def count_threads_of_parent():
+    return psutil.Process(os.getppid()).num_threads()
