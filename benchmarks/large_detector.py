@@ -20,8 +20,12 @@ WIDTHS = (80, 160, 320, 640, 960, 1280)  # channels at the strides 2, 4, 8, 16, 
 DEPTHS = (4, 8, 12, 4, 4)  # blocks of the stages from stride 4 on
 NECK_DEPTH = 4
 RESIDUAL_SCALE = 0.3  # of each block beside its shortcut: with 1, a random network would amplify every rounding
-OBJECT_SHARE = 2e-4  # of the anchors: 20 of an image, before overlapping ones are dropped
+OBJECT_SHARE = 1e-4  # of the anchors of each kind: 10 of an image, before overlapping ones are dropped
 SPREAD = 6.0  # standard deviation of the logits; scores are then mostly near 0 or 1, as of a trained network
+BOX_SPREAD = 0.5  # of those that move and size a box
+DEEP_SHARE = (
+    0.1  # of the logits, beside those of a cell's mean colour: random layers amplify rounding, trained ones don't
+)
 
 
 class LargeDetector(nn.Module):
@@ -41,14 +45,11 @@ class LargeDetector(nn.Module):
         self.down = nn.ModuleList(Stage(2 * small, small, neck) for small in sizes[:-1])
         self.strided = nn.ModuleList(_conv(small, small, 3, 2) for small in sizes[:-1])
         self.up = nn.ModuleList(Stage(small + large, large, neck) for small, large in pairwise(sizes))
-        self.heads = nn.ModuleList(nn.Conv2d(channels, len(ANCHORS) * (5 + NUM_CLASSES), 1) for channels in sizes)
+        self.heads = nn.ModuleList(Head(channels, stride) for channels, stride in zip(sizes, STRIDES, strict=True))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        rows = [
-            _boxes(head(features), stride)
-            for head, features, stride in zip(self.heads, self.features(pixels), STRIDES, strict=True)
-        ]
-        return torch.cat(rows, 1)
+        heads = zip(self.heads, self.features(pixels), STRIDES, strict=True)
+        return torch.cat([_boxes(head(features, pixels), stride) for head, features, stride in heads], 1)
 
     def features(self, pixels: Tensor) -> list[Tensor]:
         """Return the features at each stride that has a head."""
@@ -82,6 +83,30 @@ class Stage(nn.Module):
         return self.joined(torch.cat([through, self.beside(features)], 1))
 
 
+class Head(nn.Module):
+    """The logits of each cell: (n, anchors of a cell x (5 + classes), rows, columns)."""
+
+    def __init__(self, channels: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.deep = nn.Conv2d(channels, len(ANCHORS) * (5 + NUM_CLASSES), 1)
+        self.colour = nn.Conv2d(3, len(ANCHORS) * (5 + NUM_CLASSES), 1)
+
+    def forward(self, features: Tensor, pixels: Tensor) -> Tensor:
+        return self.deep(features) + self.colour(nn.functional.avg_pool2d(pixels, self.stride))
+
+    def set_scores(self, features: Tensor, pixels: Tensor) -> None:
+        """Scale and shift the logits so that they differ between places, and few anchors have an object."""
+        colours, weight = nn.functional.avg_pool2d(pixels, self.stride), self.colour.weight
+        weight.copy_(weight.abs() * weight[:, :1].sign())  # differences of colours would amplify rounding
+        for conv, inputs, share in ((self.deep, features, DEEP_SHARE), (self.colour, colours, 1.0)):
+            _rescale(conv, inputs, share)
+        logits = _by_anchor(self(features, pixels))
+        shift = torch.zeros(logits.shape[:2])
+        shift[:, 4] = logits[:, 4].sort(1).values[:, round((1 - OBJECT_SHARE) * (logits.shape[2] - 1))]
+        self.colour.bias -= shift.flatten()
+
+
 def large_detector(pixels: Tensor, width: float = 1.0, depth: float = 1.0) -> LargeDetector:
     """Return a detector that finds objects in `pixels`, (n, 3, height, width) normalised, and in others like them."""
     torch.manual_seed(0)
@@ -93,19 +118,22 @@ def large_detector(pixels: Tensor, width: float = 1.0, depth: float = 1.0) -> La
         network.eval()
         found = [network.features(picture[None]) for picture in pixels]
         for head, features in zip(network.heads, zip(*found, strict=True), strict=True):
-            _set_scores(head, torch.cat(features))
+            head.set_scores(torch.cat(features), pixels)
     return network.eval()
 
 
-def _set_scores(head: nn.Conv2d, features: Tensor) -> None:
-    """Scale and shift a head so that its logits differ between places, and few anchors have an object."""
-    logits = head(features).view(len(features), len(ANCHORS), 5 + NUM_CLASSES, -1).permute(1, 2, 0, 3).flatten(2)
-    scale = SPREAD / logits.std(2)
-    scale[:, :4] /= SPREAD  # boxes of moderate size
-    shift = logits.mean(2)
-    shift[:, 4] = logits[:, 4].quantile(1 - OBJECT_SHARE, dim=1) if logits.shape[2] < 1 << 24 else 0
-    head.weight *= scale.flatten()[:, None, None, None]
-    head.bias.copy_(((head.bias.view_as(scale) - shift) * scale).flatten())
+def _rescale(conv: nn.Conv2d, inputs: Tensor, share: float) -> None:
+    """Give the logits a mean of 0 and their share of the spread."""
+    logits = _by_anchor(conv(inputs))
+    scale = share * SPREAD / logits.std(2)
+    scale[:, :4] *= BOX_SPREAD / SPREAD
+    conv.weight *= scale.flatten()[:, None, None, None]
+    conv.bias.copy_(((conv.bias.view_as(scale) - logits.mean(2)) * scale).flatten())
+
+
+def _by_anchor(logits: Tensor) -> Tensor:
+    """Return (anchors of a cell, 5 + classes, all cells of all images)."""
+    return logits.view(len(logits), len(ANCHORS), 5 + NUM_CLASSES, -1).permute(1, 2, 0, 3).flatten(2)
 
 
 def _boxes(outputs: Tensor, stride: int) -> Tensor:
