@@ -177,6 +177,7 @@ class Project:
             options += ["--decode", "scaled"]
         if self.contest.precision == "int8":
             options += ["--calibrate", str(originals)]
+            options += ["--min-agreement", "10%"] if self.contest.is_detector else []  # its weights are random
         self._infer("model", "build", str(self.torchscript), "--name", MODEL, *options)
         (self.folder / "infer.db").rename(self._registered)
 
