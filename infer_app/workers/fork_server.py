@@ -1,8 +1,7 @@
 """The fork server from which worker processes are started, its temporary folder, and the end of processes.
 
-Importing torch takes about two seconds of a core. Forked from a process that has imported it, a worker is ready at once
-and shares memory with the others. The server runs no threads and no model, so forking it is safe. It does not load
-OpenVINO, whose threads don't survive a fork.
+Importing what a worker needs takes a fifth of a second. Forked from a process that has imported it, a worker is ready
+at once and shares memory with the others. The server runs no threads and no model, so forking it is safe.
 """
 
 from __future__ import annotations

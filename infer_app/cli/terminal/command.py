@@ -40,7 +40,7 @@ def command(
 
     The function's module, below infer_app.cli, is imported when the command is called: `infer --help` loads neither
     torch nor a database. It gets each option by name or, with `as_record`, the instance; an exit code may be returned.
-    With `starts_workers`, the process that forks workers loads torch while this one loads the database.
+    With `starts_workers`, the process that forks workers loads what they need while this one loads the database.
     The class's own options are listed before those that it inherits.
     """
 
