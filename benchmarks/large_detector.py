@@ -23,9 +23,7 @@ RESIDUAL_SCALE = 0.3  # of each block beside its shortcut: with 1, a random netw
 OBJECT_SHARE = 1e-4  # of the anchors of each kind: 10 of an image, before overlapping ones are dropped
 SPREAD = 6.0  # standard deviation of the logits; scores are then mostly near 0 or 1, as of a trained network
 BOX_SPREAD = 0.5  # of those that move and size a box
-DEEP_SHARE = (
-    0.1  # of the logits, beside those of a cell's mean colour: random layers amplify rounding, trained ones don't
-)
+DEEP_SHARE = 0.1  # of the logits, beside those of a cell's contrast: random layers amplify rounding, trained ones don't
 
 
 class LargeDetector(nn.Module):
@@ -93,11 +91,11 @@ class Head(nn.Module):
         self.colour = nn.Conv2d(3, len(ANCHORS) * (5 + NUM_CLASSES), 1)
 
     def forward(self, features: Tensor, pixels: Tensor) -> Tensor:
-        return self.deep(features) + self.colour(nn.functional.avg_pool2d(pixels, self.stride))
+        return self.deep(features) + self.colour(_contrast(pixels, self.stride))
 
     def set_scores(self, features: Tensor, pixels: Tensor) -> None:
         """Scale and shift the logits so that they differ between places, and few anchors have an object."""
-        colours, weight = nn.functional.avg_pool2d(pixels, self.stride), self.colour.weight
+        colours, weight = _contrast(pixels, self.stride), self.colour.weight
         weight.copy_(weight.abs() * weight[:, :1].sign())  # differences of colours would amplify rounding
         for conv, inputs, share in ((self.deep, features, DEEP_SHARE), (self.colour, colours, 1.0)):
             _rescale(conv, inputs, share)
@@ -120,6 +118,12 @@ def large_detector(pixels: Tensor, width: float = 1.0, depth: float = 1.0) -> La
         for head, features in zip(network.heads, zip(*found, strict=True), strict=True):
             head.set_scores(torch.cat(features), pixels)
     return network.eval()
+
+
+def _contrast(pixels: Tensor, stride: int) -> Tensor:
+    """Return how far the mean colour of each cell is from that of the cells around it."""
+    cells = nn.functional.avg_pool2d(pixels, stride)
+    return cells - nn.functional.avg_pool2d(cells, 3, 1, 1, count_include_pad=False)
 
 
 def _rescale(conv: nn.Conv2d, inputs: Tensor, share: float) -> None:
