@@ -127,7 +127,7 @@ def missing_for(variant: str, requires: Mapping[str, object] | None = None, host
     if wanted.dtype == "bf16" and not computes_bf16():
         return "this CPU does not compute bf16: that takes AMX, AVX512-BF16 or ARM's bf16"
     if (requires or {}).get("instructions") == VNNI and not has_vnni():
-        return "this CPU has no VNNI, and without it its sums overflow: build it with --calibrate on such a CPU"
+        return "this CPU has no VNNI, and without it its sums overflow: build it here with --calibrate"
     return None
 
 
