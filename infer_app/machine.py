@@ -43,24 +43,29 @@ def cap_by_memory(num_workers: int, worker_bytes: int | None) -> int:
     return max(1, min(num_workers, fits))
 
 
-def left_in_group() -> int | None:
-    """Return the bytes that this process's control group has left, or None without a limit. It takes 0.2 ms."""
-    return _left_in_groups("inactive_file", "active_file")
+def find_memory_limit() -> int | None:
+    """Return the bytes of private memory that this process may have, by what its control group has left now.
+
+    None where no group limits memory. It takes 0.2 ms.
+    """
+    left, allocated = _left_in_groups("inactive_file", "active_file"), _allocated()
+    if left is None or allocated is None:
+        return None
+    return allocated + max(LEAST_LEFT, int(left * (1 - KEPT_FREE)))
 
 
 @contextmanager
-def kept_within_memory(left: int | None) -> Iterator[None]:
-    """Let this process allocate only what its control group has `left`, until the `with` block ends.
+def kept_within_memory(limit: int | None) -> Iterator[None]:
+    """Let this process have only so many bytes of private memory until the `with` block ends; None: no limit.
 
     What needs more fails alone, by MemoryError. The kernel would end a process instead, or all of the group where
-    memory.oom.group is set, as by Kubernetes. Where no group limits memory, nothing is limited.
+    memory.oom.group is set, as by Kubernetes.
     """
-    allocated = None if left is None else _allocated()
-    if left is None or allocated is None:
+    if limit is None:
         yield
         return
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limits = [allocated + max(LEAST_LEFT, int(left * (1 - KEPT_FREE))), before, hard]
+    limits = [limit, before, hard]
     resource.setrlimit(resource.RLIMIT_DATA, (min(one for one in limits if one != resource.RLIM_INFINITY), hard))
     try:
         yield

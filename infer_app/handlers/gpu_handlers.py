@@ -1,6 +1,6 @@
-"""The two handlers of the `cuda` executor: one fills slots of the ring, the other copies and predicts them.
+"""The handler of a device in the `cuda` executor: it copies the slots of the ring and predicts them.
 
-The device handler has two buffers on the device. While the model runs on one of them, the thread that receives tasks
+It has two buffers on the device. While the model runs on one of them, the thread that receives tasks
 copies the next slot into the other. A worker has at most two tasks (TASKS_AHEAD), so one buffer is always free.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from time import thread_time
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import Batch, Chunk, ChunkResult, Loaded, Sample
+from infer_app.domain import Batch, Chunk, ChunkResult, Sample
 from infer_app.handlers.copy_stream import CopyStream, open_stream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
@@ -32,41 +32,6 @@ from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 from infer_app.workers.pool import TASKS_AHEAD
 from infer_app.workers.shared_ring import Ring
-
-
-class LoadHandler:
-    """Decodes the images of a chunk into its slot."""
-
-    def __init__(self, loader: Loader, ring: Ring, is_traced: bool = False) -> None:
-        self._loader = loader
-        self._ring = ring
-        self._slots = ring.pixels
-        self._is_traced = is_traced
-
-    @classmethod
-    def open(cls, spec: HandlerSpec, ring: Ring) -> LoadHandler:
-        torch.set_num_threads(1)  # for a preprocess function of the user's own
-        return cls(Loader(spec, spec.models[0].open()), ring, spec.trace)
-
-    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
-        assert chunk.slot is not None
-        clock = StageClock(self._is_traced)
-        self._loader.begin(chunk)
-        batch = self._loader.load(chunk.refs, 0, self._slots[chunk.slot], heartbeat, clock)
-        self._loader.learn(clock)
-        result = ChunkResult(chunk.number, (), batch.broken, chunk.model_indices, num_loaded=len(batch.samples))
-        good = replace(
-            chunk,
-            refs=tuple(sample.ref for sample in batch.samples),
-            files=tuple(sample.file for sample in batch.samples),
-        )
-        return Loaded(good, clock.stamp(result))
-
-    def copy_slot(self, chunk: Chunk) -> bool:
-        return False
-
-    def prefetch(self, chunk: Chunk) -> None:
-        self._loader.prefetch(chunk)
 
 
 @dataclass(frozen=True, slots=True)

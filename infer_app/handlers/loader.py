@@ -18,7 +18,7 @@ from infer_app.images.read.roots import check_root
 from infer_app.images.transform.geometry import Picture
 from infer_app.images.transform.to_pixels import transform
 from infer_app.locations import is_local, is_remote
-from infer_app.machine import kept_within_memory, left_in_group
+from infer_app.machine import find_memory_limit, kept_within_memory
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.device_errors import is_out_of_memory
 from infer_app.recipe import Size
@@ -43,7 +43,7 @@ class Loader:
         self._read_limits = spec.read
         self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
         self._decode_limits = DecodeLimits(spec.max_pixels)
-        self._memory_left: int | None = None  # for a chunk
+        self._memory_limit: int | None = None  # for a chunk
         self._reads_wait = False  # set once reads have waited: files in the page cache need no reading ahead
 
     def load(
@@ -53,7 +53,7 @@ class Loader:
 
         `heartbeat` records each step before a broken file could crash it or make it hang.
         """
-        with kept_within_memory(self._memory_left):
+        with kept_within_memory(self._memory_limit):
             samples = [self._load(ref, first + i, heartbeat, clock) for i, ref in enumerate(refs)]
         clock.refs = refs
         with clock.time("collate"):
@@ -65,7 +65,7 @@ class Loader:
 
     def begin(self, chunk: Chunk) -> None:
         """Begin a chunk, before its first image is loaded."""
-        self._memory_left = left_in_group()
+        self._memory_limit = find_memory_limit()
         if self._prefetch is not None:  # the first chunk, and those whose `prefetch` comes late
             self._prefetch.expect(chunk)
 

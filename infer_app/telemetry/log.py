@@ -61,11 +61,13 @@ def logs_json() -> bool:
 @contextmanager
 def bound(**context: object) -> Iterator[None]:
     """Add these keys to every line logged within the `with` block."""
-    token = _bound.set({**_bound.get(), **context})
+    before = _bound.get()
+    bind(**context)
     try:
         yield
     finally:
-        _bound.reset(token)
+        now = {key: value for key, value in _bound.get().items() if key not in context}
+        _bound.set(now | {key: before[key] for key in context if key in before})
 
 
 def bind(**context: object) -> None:
@@ -98,12 +100,12 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         timestamp = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
-        line: dict[str, object] = {
+        line = _context_of(record) | {
             "timestamp": timestamp,
             "level": record.levelname.lower(),
             "event": record.getMessage(),
+            "logger": record.name,
         }
-        line |= _context_of(record) | {"logger": record.name}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps({**{key: line[key] for key in FIRST_JSON_KEYS if key in line}, **line}, default=str)

@@ -8,8 +8,8 @@ from infer_app import machine
 from infer_app.machine import (
     allocatable,
     cap_by_memory,
+    find_memory_limit,
     kept_within_memory,
-    left_in_group,
     usable_cores,
     usable_memory,
 )
@@ -176,7 +176,7 @@ def test_a_process_is_kept_within_what_its_group_has_left(box, monkeypatch, befo
     box.belongs_to("0::/app")
     box.group("app", memory_max=1000 * MIB, memory_current=800 * MIB)
     box.group("app", memory_stat=f"inactive_file {150 * MIB}\nactive_file {50 * MIB}")
-    with kept_within_memory(left_in_group()):
+    with kept_within_memory(find_memory_limit()):
         assert limits[1:] == [(expected * MIB, before[1])]
         assert allocatable() == (expected - 100) * MIB
     assert limits[2:] == [before]
@@ -188,7 +188,7 @@ def test_where_a_group_has_nothing_left_the_kernel_decides_about_small_images(bo
     (box.proc / "self/statm").write_text("9 9 9 9 0 0 0\n")
     box.belongs_to("0::/app")
     box.group("app", memory_max=1000 * MIB, memory_current=1000 * MIB)
-    with kept_within_memory(left_in_group()):
+    with kept_within_memory(find_memory_limit()):
         assert limits[1][0] == machine.LEAST_LEFT
 
 
@@ -199,7 +199,7 @@ def test_without_a_limit_of_a_group_a_process_has_none(box, monkeypatch, files):
     box.belongs_to("0::/app")
     box.group("app", **files, memory_current=5, memory_usage_in_bytes=5)
     (box.proc / "self/statm").write_text("9 9 9 9 0 9 0\n")
-    with kept_within_memory(left_in_group()):
+    with kept_within_memory(find_memory_limit()):
         assert allocatable() is None
 
 

@@ -34,7 +34,7 @@ def resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
     is_other_order = interpolation == "bicubic" and not starts_horizontally(columns, rows, (width, height))
     if is_other_order or cykooz_resizer is None:
         return pillow_resize(rgb, geometry, interpolation)
-    _check_memory(rgb.nbytes, width * rows, width * height)
+    _check_memory(2 * rgb.nbytes, width * rows, width * height)  # the source as bytes, and the library's copy of them
     image = cykooz_resizer.ImageData(columns, rows, cykooz_resizer.PixelType.U8x3, rgb.tobytes())
     # Two calls, because in one call the library begins with the rows.
     box_width, box_height = _box(rgb, geometry)

@@ -18,10 +18,11 @@ from infer_app.models.verification.golden import predict_all
 from infer_app.models.verification.object_parity import SAME_OBJECT
 from infer_app.models.verification.parity import Parity, measure_parity
 from infer_app.plurals import counted
-from infer_app.recipe import Recipe
+from infer_app.recipe import Recipe, Size
 
 MIN_IMAGES = 20
 MAX_IMAGES = 600
+MAX_BYTES = 1 << 30  # of their pixels: large inputs are fewer
 MAX_CALIBRATING = 200  # the others evaluate: what is kept of 400 images is known to half a percent
 _REFERENCE_BATCH = 8  # images
 
@@ -39,10 +40,13 @@ class Calibration:
         if self.min_agreement is not None and not 0 < self.min_agreement <= 1:
             raise UsageError(f"an agreement of {self.min_agreement} is not a share", "for example 0.99, or 99%")
 
-    def files(self) -> list[Path]:
-        """Return up to MAX_IMAGES files, evenly spaced by name, so that a folder sorted by class gives all classes."""
+    def files(self, size: Size) -> list[Path]:
+        """Return up to MAX_IMAGES files, evenly spaced by name, so that a folder sorted by class gives all classes.
+
+        There are fewer if their pixels, of this size, would take more than MAX_BYTES.
+        """
         found = sorted(path for path in self.folder.rglob("*") if path.is_file())
-        count = min(len(found), MAX_IMAGES)
+        count = min(len(found), MAX_IMAGES, max(MIN_IMAGES, MAX_BYTES // size.num_bytes))
         return [found[number * len(found) // count] for number in range(count)]
 
 
@@ -61,7 +65,7 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
     Raises UsageError if fewer than MIN_IMAGES can be decoded.
     """
     manifest, preprocess = artifact.manifest, artifact.preprocess()
-    files = calibration.files()
+    files = calibration.files(manifest.recipe.size)
     pixels = [found for path in files if (found := _pixels(path, manifest.recipe, preprocess)) is not None]
     if len(pixels) < MIN_IMAGES:
         raise UsageError(

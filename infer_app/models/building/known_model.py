@@ -65,7 +65,7 @@ class KnownModel:
 
     def _check_same_golden_images(self, existing: Manifest) -> None:
         theirs, ours = ([one.files[path] for path in one.golden] for one in (existing, self.built_now))
-        if self.has_golden and theirs != ours:
+        if self.has_golden and theirs[: len(ours)] != ours:  # of a large input an earlier release took more
             version = short_name(existing.name, existing.model_id)
             raise UsageError(
                 f"{version} is there already, with other golden images, which its variants were compared on",

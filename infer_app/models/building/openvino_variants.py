@@ -86,8 +86,8 @@ def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
     """Measure on the user's own photos, not on the golden images, what inexact decoding changes, and record it."""
     variant = first_variant(artifact.manifest)
     model = open_variant(artifact, variant)
-    photos = (path.read_bytes() for path in calibration.files())
     recipe = artifact.manifest.recipe
+    photos = (path.read_bytes() for path in calibration.files(recipe.size))
     agreement = decoding_agreement(model, recipe, photos, model.batch_size, artifact)
     details = artifact.manifest.variants[variant] | {recipe.decode: agreement.to_json() if agreement else None}
     return record_variant(artifact, variant, details)

@@ -16,8 +16,9 @@ BATCH_PIXELS = 1 << 21  # larger batches only take more memory: such an input ke
 
 
 def largest_batch(size: Size, num_images: int) -> int:
-    """Return the number of images that a batch of at most `num_images` should have."""
-    return max(1, min(num_images, BATCH_PIXELS // (size.width * size.height)))
+    """Return the number of images that a batch of at most `num_images` should have: a power of two, as chunks take."""
+    most = max(1, min(num_images, BATCH_PIXELS // (size.width * size.height)))
+    return 1 << (most.bit_length() - 1)
 
 
 class FixedBatch:

@@ -71,22 +71,23 @@ def quantise(
     from nncf.quantization.advanced_parameters import OverflowFix
     from nncf.quantization.range_estimator import RangeEstimatorParameters, RangeEstimatorParametersSet
 
-    nncf.set_log_level(logging.ERROR)  # it lists every operator that stays in fp32
     ranges = RangeEstimatorParametersSet.HISTOGRAM if settings.is_thorough else RangeEstimatorParameters()
     batch = _batch_of(graph) or 1
     samples = [np.repeat(pixels, batch, 0) for pixels in calibration]
-    return nncf.quantize(
-        graph,
-        nncf.Dataset(samples),
-        preset=nncf.QuantizationPreset.PERFORMANCE,
-        subset_size=len(samples),
-        fast_bias_correction=not settings.is_thorough,
-        ignored_scope=nncf.IgnoredScope(names=_in_fp32(graph, settings)),
-        advanced_parameters=nncf.AdvancedQuantizationParameters(
-            overflow_fix=OverflowFix.ENABLE if overflow_fix else OverflowFix.DISABLE,
-            activations_range_estimator_params=ranges,
-        ),
-    )
+    with restore_logging():
+        nncf.set_log_level(logging.ERROR)  # it lists every operator that stays in fp32
+        return nncf.quantize(
+            graph,
+            nncf.Dataset(samples),
+            preset=nncf.QuantizationPreset.PERFORMANCE,
+            subset_size=len(samples),
+            fast_bias_correction=not settings.is_thorough,
+            ignored_scope=nncf.IgnoredScope(names=_in_fp32(graph, settings)),
+            advanced_parameters=nncf.AdvancedQuantizationParameters(
+                overflow_fix=OverflowFix.ENABLE if overflow_fix else OverflowFix.DISABLE,
+                activations_range_estimator_params=ranges,
+            ),
+        )
 
 
 def _in_fp32(graph: Graph, settings: Int8Settings) -> list[str]:
@@ -196,11 +197,13 @@ def load_openvino() -> Library:
 
 @contextmanager
 def restore_logging() -> Iterator[None]:
-    """Restore the logging configuration afterwards: a failed conversion leaves all of it at errors only."""
+    """Restore the logging configuration afterwards: a failed conversion, or NNCF, leaves all of it at errors only."""
     root = logging.getLogger()
-    level, filters, handlers = root.level, list(root.filters), list(root.handlers)
+    level, filters, handlers = root.level, list(root.filters), [(one, one.level) for one in root.handlers]
     try:
         yield
     finally:
         root.setLevel(level)
-        root.filters[:], root.handlers[:] = filters, handlers
+        root.filters[:], root.handlers[:] = filters, [one for one, _ in handlers]
+        for one, its_level in handlers:
+            one.setLevel(its_level)

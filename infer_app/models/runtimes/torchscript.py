@@ -112,12 +112,13 @@ def rows_of(output: Tensor | Sequence[Tensor]) -> Tensor:
     return torch.cat([rows_of(one) for one in output], 1)
 
 
-def build_cpu_variant(artifact: Artifact, batch_size: int = BATCH_SIZE, num_threads: int = 1) -> FixedBatch:
+def build_cpu_variant(artifact: Artifact, batch_size: int = BATCH_SIZE, num_threads: int | None = None) -> FixedBatch:
     """Make the variant cpu-torchscript, warmed up, so that the first call is fast already.
 
-    It is made at every load; none of it is stored. `num_threads` is from then on that of the whole process.
+    It is made at every load; none of it is stored. `num_threads`, if given, is from then on that of the whole process.
     """
-    torch.set_num_threads(num_threads)
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
     manifest = artifact.manifest
     return make_cpu_variant(
         artifact.read(manifest.model_file), manifest.input_spec, manifest.recipe.size, batch_size=batch_size

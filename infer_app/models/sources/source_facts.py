@@ -76,7 +76,7 @@ class SourceFacts:
         replaced = set(given)
         if GEOMETRY & replaced:
             replaced |= GEOMETRY | {"crop_rounding", "pad"}
-        if "preprocess" in replaced:
+        if "preprocess" in replaced or given.get("decode") == "scaled":
             replaced.add("antialias")
         output = given.get("output", self.facts["output"].value if "output" in self.facts else "classification")
         if output != "classification":

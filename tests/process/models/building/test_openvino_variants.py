@@ -22,6 +22,7 @@ from infer_app.models.selection import measure
 from infer_app.models.verification.agreement import agreement_score, find_min_agreement
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, predict_all
 from infer_app.models.verification.parity import Parity, measure_parity
+from infer_app.recipe import Size
 from tests.conftest import need
 from tests.support.networks import Network, NoSuchOperator, built, save_photos
 
@@ -226,7 +227,10 @@ def test_of_many_photos_most_judge_and_of_too_many_some_are_taken_from_all_over_
     images = load_calibration(network, Calibration(photos))
     assert (len(images.calibration), len(images.evaluation)) == (NUM_PHOTOS // 4, NUM_PHOTOS * 3 // 4)
     monkeypatch.setattr(calibration_module, "MAX_IMAGES", NUM_PHOTOS * 2 // 3)
-    assert Calibration(photos).files()[:3] == [photos / name for name in ("00.jpg", "01.jpg", "03.jpg")]
+    found = Calibration(photos).files(Size.square(224))
+    assert found[:3] == [photos / name for name in ("00.jpg", "01.jpg", "03.jpg")]
+    monkeypatch.setattr(calibration_module, "MIN_IMAGES", 4)
+    assert len(Calibration(photos).files(Size.square(8_000))) == 5  # a GiB of pixels
 
 
 def test_a_bar_that_is_no_share_and_a_folder_that_is_none_are_wrong_flags(photos):
