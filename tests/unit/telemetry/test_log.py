@@ -45,6 +45,19 @@ def test_a_json_line_has_the_context_and_the_figures_and_no_fields_of_other_prog
     assert logs_json()
 
 
+def test_what_is_bound_within_a_block_stays_and_extra_values_replace_nothing_of_a_line(capsys):
+    log_to_stderr("json")
+    with bound(run_id="r", model="a"):
+        bind_models([("cats", "0123456789abcdef")])
+        with bound(run_id="s"):
+            log.info("in")
+    log.warning("out", extra={"level": "mine", "event": "other", "done": {1}})
+    first, second = map(json.loads, lines(capsys))
+    assert (first["run_id"], first["model"]) == ("s", "cats")
+    assert (second["level"], second["event"], second["done"]) == ("warning", "out", "{1}")
+    assert (second["model_id"], "run_id" in second, "model" in second) == ("0123456789abcdef", False, False)
+
+
 def test_for_people_a_line_is_the_text_alone(capsys):
     log_to_stderr()
     with bound(run_id="r", date="2026-11-20"):

@@ -73,6 +73,11 @@ WIDE = PLAIN | {"size": Size(width=640, height=480), "recipe": "stretch", "inter
         (ONE_CLASS | {"task": "detect"}, {}, PADDED | {"output": "detection", "labels": ("cat",)}),
         (ONE_CLASS | {"task": "detect"}, {"output": "raw"}, PADDED),
         (ONE_CLASS | {"task": "segment"}, {"output": "raw"}, PADDED),
+        (  # which averages pixels, as antialiasing does
+            ONE_CLASS | {"task": "segment"},
+            {"output": "raw", "decode": "scaled"},
+            {option: value for option, value in PADDED.items() if option != "antialias"},
+        ),
     ],
 )
 def test_an_export_of_ultralytics_says_what_a_build_needs(props, given, taken):
