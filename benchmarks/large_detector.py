@@ -20,9 +20,11 @@ WIDTHS = (80, 160, 320, 640, 960, 1280)  # channels at the strides 2, 4, 8, 16, 
 DEPTHS = (4, 8, 12, 4, 4)  # blocks of the stages from stride 4 on
 NECK_DEPTH = 4
 RESIDUAL_SCALE = 0.3  # of each block beside its shortcut: with 1, a random network would amplify every rounding
-OBJECT_SHARE = 1e-4  # of the anchors of each kind: 10 of an image, before overlapping ones are dropped
-SPREAD = 6.0  # standard deviation of the logits; scores are then mostly near 0 or 1, as of a trained network
-BOX_SPREAD = 0.5  # of those that move and size a box
+OBJECT_SHARE = 3e-5  # of the anchors of each kind: 3 of an image, beside others that score nearly as much
+# Standard deviations of the logits that move and size a box, of objectness and of the classes. None of them saturates:
+# of scores that are 1 but for rounding, chance would choose the best.
+SPREADS = (0.5,) * 4 + (3.0,) + (0.2,) * NUM_CLASSES
+CLASS_MARGIN = 3.0  # between the logit of an anchor's own class and those of the others
 DEEP_SHARE = 0.1  # of the logits, beside those of a cell's contrast: random layers amplify rounding, trained ones don't
 
 
@@ -102,6 +104,7 @@ class Head(nn.Module):
         logits = _by_anchor(self(features, pixels))
         shift = torch.zeros(logits.shape[:2])
         shift[:, 4] = logits[:, 4].sort(1).values[:, round((1 - OBJECT_SHARE) * (logits.shape[2] - 1))]
+        shift[:, 5:] = CLASS_MARGIN * (0.5 - torch.eye(len(ANCHORS), NUM_CLASSES))
         self.colour.bias -= shift.flatten()
 
 
@@ -129,8 +132,7 @@ def _contrast(pixels: Tensor, stride: int) -> Tensor:
 def _rescale(conv: nn.Conv2d, inputs: Tensor, share: float) -> None:
     """Give the logits a mean of 0 and their share of the spread."""
     logits = _by_anchor(conv(inputs))
-    scale = share * SPREAD / logits.std(2)
-    scale[:, :4] *= BOX_SPREAD / SPREAD
+    scale = share * torch.tensor(SPREADS) / logits.std(2)
     conv.weight *= scale.flatten()[:, None, None, None]
     conv.bias.copy_(((conv.bias.view_as(scale) - logits.mean(2)) * scale).flatten())
 
