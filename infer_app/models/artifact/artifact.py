@@ -1,6 +1,7 @@
 """Read and write a model on disk: <models folder>/<name>/<model id>/manifest.json and the files it has checksums of.
 
-Loading a model runs code, so files are only used through `Artifact.read`, which verifies the bytes that it returns.
+Loading a model runs code, so files are only used through `Artifact.read`, which verifies the bytes that it returns, or
+`Artifact.opened`, which verifies the file that it opens.
 """
 
 from __future__ import annotations
@@ -47,9 +48,7 @@ class Artifact:
 
     def read(self, relative: str) -> bytes:
         """Return a file's bytes, read once and verified. Raises ModelError if they are not those of the build."""
-        expected = self.manifest.files.get(relative)
-        if expected is None:
-            raise ModelChanged(f"{self.folder}: {relative} is not a file of this model", REBUILD)
+        expected = self._sha256_of(relative)
         try:
             data = (self.folder / relative).read_bytes()
         except OSError as error:
@@ -57,6 +56,28 @@ class Artifact:
         if hashlib.sha256(data).hexdigest() != expected:
             raise ModelChanged(f"{self.folder / relative}: changed since it was built", REBUILD)
         return data
+
+    @contextlib.contextmanager
+    def opened(self, relative: str) -> Iterator[str]:
+        """Yield a path of a verified file, for a library that maps it into memory, which processes share.
+
+        The path leads to the file that was verified, even if another takes its place. Raises ModelError as `read` does.
+        """
+        expected = self._sha256_of(relative)
+        try:
+            file = (self.folder / relative).open("rb")
+        except OSError as error:
+            raise _unreadable(self.folder / relative, error) from error
+        with file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != expected:
+                raise ModelChanged(f"{self.folder / relative}: changed since it was built", REBUILD)
+            yield f"/proc/self/fd/{file.fileno()}"
+
+    def _sha256_of(self, relative: str) -> str:
+        expected = self.manifest.files.get(relative)
+        if expected is None:
+            raise ModelChanged(f"{self.folder}: {relative} is not a file of this model", REBUILD)
+        return expected
 
     def verify(self) -> None:
         """Raise ModelError that names every file that was changed, is missing or does not belong to this model."""

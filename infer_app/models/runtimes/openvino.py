@@ -111,10 +111,11 @@ def build_openvino_variant(
     artifact: Artifact, variant: str, batch_size: int = BATCH_SIZE, num_threads: int = 1
 ) -> FixedBatch:
     """Compile a stored variant for this processor. Raises ModelError if OpenVINO can't be loaded or can't read it."""
-    xml, weights = (artifact.read(artifact.manifest.find_file(variant, name)) for name in (MODEL_XML, MODEL_BIN))
+    xml, weights = (artifact.manifest.find_file(variant, name) for name in (MODEL_XML, MODEL_BIN))
     openvino = load_openvino()
     try:
-        graph = openvino_core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
+        with artifact.opened(xml) as xml_path, artifact.opened(weights) as weights_path:
+            graph = openvino_core().read_model(xml_path, weights_path)
     except RuntimeError as error:
         raise ModelError(
             f"{variant}: OpenVINO {openvino.__version__} can't read it: {lines_of(error)[-1][:300]}"
