@@ -118,9 +118,12 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
 
 
 def estimate_bytes(artifact: Artifact, variant: str) -> int:
-    """Return about how much private memory a worker needs: it holds the weights as read and as compiled."""
+    """Return about how much private memory a worker needs: for the weights as compiled, and by TorchScript as read too.
+
+    OpenVINO maps the file that it reads them from, which workers share.
+    """
     weights = max((artifact.folder / path).stat().st_size for path in artifact.manifest.files_of(variant))
-    return ASSUMED_WORKER_BYTES + 2 * weights
+    return ASSUMED_WORKER_BYTES + (1 if variant_of(variant).runtime == "openvino" else 2) * weights
 
 
 def missing_or_broken(variant: str, requires: Mapping[str, object]) -> str | None:
