@@ -27,7 +27,8 @@ from infer_app.telemetry.stage_clock import queued_seconds
 
 WHAT_DIFFERS = (
     "the recipe differs in channels (--channels bgr), scale (pixels of 0 to 255 are --mean 0 --std 0.00392157), mean, "
-    "std, size, resize (--recipe, --resize) or interpolation, or the order of the labels does"
+    "std, size, resize (--recipe, --resize), interpolation or antialiasing (--antialias), or the order of the labels "
+    "does"
 )
 FIRST_CHUNKS = 2  # for each worker, which both sides start with
 BLOCK_CHUNKS = 8  # for each worker, in a block, if there are as many images

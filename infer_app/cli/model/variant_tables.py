@@ -49,15 +49,15 @@ def show_variants(manifest: Manifest) -> None:
     show_table(("variant", "precision", "against the source on", *differences), rows)
     if any("calibration" in details for details in manifest.variants.values()):
         print(
-            "Judged images are your own; no variant was fitted to them. Golden images are few and may be synthetic. "
-            + (_OBJECT_FIGURES if is_detector else _LABEL_FIGURES)
+            "Judged images are your own; those of --calibrate may be among them. Golden images are few and may be "
+            "synthetic. " + (_OBJECT_FIGURES if is_detector else _LABEL_FIGURES)
         )
     for variant, details in manifest.variants.items():
         if not details.get("meets_bar", True):
             kept = f"keeps less than {details.get('min_agreement', 1.0):.1%}"
             if details.get("calibration", {}).get("num_objects") == 0:
                 kept = "was judged on images without an object"
-            print(f"{variant} {kept}: no run takes it by itself")
+            print(f"{variant} {kept}: no run takes it unless --variant names it")
 
 
 def unproven_boxes(manifest: Manifest) -> str:

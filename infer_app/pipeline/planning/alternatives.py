@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import shlex
 from collections.abc import Sequence
 
@@ -13,13 +12,11 @@ from infer_app.machine import usable_cores
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_INT8, VariantTrial, variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.building.decoding_agreement import decoding_ms
 from infer_app.models.building.judge_variants import Trial, try_variants
 from infer_app.models.runtimes.gpu_probe import missing_for
 from infer_app.models.selection.tuning import load_tuning
 from infer_app.models.verification.agreement import describe_kept, find_min_agreement
-from infer_app.models.verification.parity import Parity
 from infer_app.run_report import Alternative
 from infer_app.workers.isolated_call import run_in_process
 
@@ -77,12 +74,6 @@ def _others(manifest: Manifest, variant: str) -> list[str]:
     ]
 
 
-def _standard_error(share: float, parity: Parity, output: OutputSpec) -> float:
-    """Return by how much a share of so few labels or objects varies from sample to sample; cosines are no share."""
-    count = parity.num_objects if output.detection else parity.num_images if output.kind == "classification" else 0
-    return math.sqrt(share * (1 - share) / count) if count else 0.0
-
-
 def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
     parity, known = trial.parity, manifest.variants.get(variant)
     min_agreement = find_min_agreement(manifest.output, (known or {}).get("min_agreement"))
@@ -94,7 +85,7 @@ def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
         parity.p99_score_difference,
         parity.worst_score_difference,
         min_agreement,
-        trial.score >= min_agreement - _standard_error(min_agreement, parity, manifest.output),
+        trial.score >= min_agreement,
         parity.object_agreement,
     )
     measured = f"{describe_kept(manifest, parity)}, measured on {parity.num_images:,} of your images"

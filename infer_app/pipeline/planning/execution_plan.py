@@ -11,6 +11,7 @@ from functools import cache
 from infer_app.database.results.runs import BegunVariant
 from infer_app.errors import ModelError, UsageError
 from infer_app.machine import ASSUMED_WORKER_BYTES, cap_by_memory, usable_cores
+from infer_app.model_names import short_name
 from infer_app.model_variants import OPENVINO_BF16, variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.gpu_probe import missing_for, runnable
@@ -67,9 +68,9 @@ def plan_run(
     request = VariantRequest(run.variant, run.precision, resume[0], device or run.device, resume[1])
     plan = plan_execution(artifact, request, 0 if run.executor == "ray" else run.workers)
     if plan.variant == OPENVINO_BF16 and "calibration" not in artifact.manifest.variants[OPENVINO_BF16]:
-        name = shlex.quote(artifact.manifest.name)
+        version = shlex.quote(short_name(artifact.manifest.name, artifact.manifest.model_id))
         words = variant_of(plan.variant).words
-        log.warning("%s was never compared on your images: `infer model judge %s` does that", words, name)
+        log.warning("%s was never compared on your images: `infer model judge %s --date DATE` does", words, version)
     return replace(plan, workers=run.workers) if run.executor == "ray" else plan  # each node has its own cores
 
 

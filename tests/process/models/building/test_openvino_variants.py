@@ -114,7 +114,7 @@ def test_an_int8_that_misses_its_bar_is_recorded_with_its_best_attempt_and_told(
     assert details["meets_bar"] is False
     *attempts, told = said
     assert [told.split(": ")[1] for told in attempts] == ["all", "most"]
-    assert told.startswith(f"{OPENVINO_INT8}: {details['calibration']['cosine']:.1%} kept, 100.0% are needed")
+    assert told.startswith(f"{OPENVINO_INT8}: {details['calibration']['cosine']:.2%} kept, 100.0% are needed")
     assert f"--variant {OPENVINO_INT8}" in told
     check(artifact, OPENVINO_INT8)
 

@@ -98,8 +98,8 @@ def test_a_judgement_on_the_images_of_a_day_is_recorded_and_one_on_more_images_m
         judge_variants(artifact.folder, limits, locations[:5], 0.9)
 
 
-@pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (0.96, True), (0.97, False)])
-def test_the_minimum_is_that_of_the_model_within_the_error_of_a_sample(tmp_path, photos, monkeypatch, minimum, meets):
+@pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (0.97, False)])
+def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch, minimum, meets):
     artifact = make(tmp_path)
     artifact.manifest.variants[OPENVINO_BF16]["min_agreement"] = minimum
     trial = offers(artifact, photos, monkeypatch, TRIAL).trial
