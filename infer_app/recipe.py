@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from infer_app.errors import UsageError
 
+BATCH_PIXELS = 1 << 21  # larger batches only take more memory: such an input keeps a core busy by itself
+
 
 class Size(NamedTuple):
     """A width and a height in pixels, written as `640x480`, and those of a square as one number."""
@@ -39,6 +41,11 @@ class Size(NamedTuple):
     def shape(self) -> tuple[int, int, int]:
         """Return the shape of the pixels of an image: (height, width, 3)."""
         return self.height, self.width, 3
+
+    def largest_batch(self, num_images: int) -> int:
+        """Return how many images a batch of at most `num_images` should have: a power of two, as chunks take."""
+        most = max(1, min(num_images, BATCH_PIXELS // (self.width * self.height)))
+        return 1 << (most.bit_length() - 1)
 
     @property
     def num_bytes(self) -> int:

@@ -48,3 +48,9 @@ def test_a_rectangle_is_a_text_in_json():
     written = json.loads(json.dumps(recipe.to_json()))
     assert (written["size"], written["resize"]) == ("640x480", "731x548")
     assert Recipe(**written) == replace(recipe) == recipe
+
+
+@pytest.mark.parametrize(("side", "batches"), [(224, [1, 2, 4, 8]), (640, [1, 2, 4]), (768, [1, 2]), (1280, [1])])
+def test_a_batch_of_large_inputs_is_smaller_and_fills_chunks(side, batches):
+    """A chunk has a multiple of 8 images: a batch of 3 would compute 9."""
+    assert sorted({Size.square(side).largest_batch(most) for most in (1, 2, 4, 8)}) == batches

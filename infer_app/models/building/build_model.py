@@ -32,7 +32,6 @@ from infer_app.models.building.known_model import KnownModel, replaced_folder
 from infer_app.models.building.model_source import SourceFiles, find_source
 from infer_app.models.building.validate_source import SourceOutputs, check_meaning, try_source
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
-from infer_app.models.runtimes.fixed_batch import largest_batch
 from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.runtimes.source_kinds import make_first_variant, open_source
 from infer_app.models.runtimes.torchscript import source_rows
@@ -137,7 +136,7 @@ def _fill(
         write_file(folder, relative, data)
     save_manifest(folder, manifest)
     artifact = open_artifact(folder)
-    batch_size = largest_batch(manifest.recipe.size, CHECK_BATCH)
+    batch_size = manifest.recipe.size.largest_batch(CHECK_BATCH)
     predict, variant_files = _first_variant(artifact, batch_size)
     load = partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess)
     check_golden(artifact, load, predict, batch_size=batch_size)

@@ -12,14 +12,6 @@ from infer_app.recipe import Size
 
 log = logging.getLogger(__name__)
 
-BATCH_PIXELS = 1 << 21  # larger batches only take more memory: such an input keeps a core busy by itself
-
-
-def largest_batch(size: Size, num_images: int) -> int:
-    """Return the number of images that a batch of at most `num_images` should have: a power of two, as chunks take."""
-    most = max(1, min(num_images, BATCH_PIXELS // (size.width * size.height)))
-    return 1 << (most.bit_length() - 1)
-
 
 class FixedBatch:
     """A model for (n, H, W, 3) uint8 with n up to `batch_size`, which always runs `batch_size`: (n, D) float32.

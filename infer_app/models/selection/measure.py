@@ -13,7 +13,7 @@ import numpy as np
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact, open_artifact
-from infer_app.models.runtimes.fixed_batch import FixedBatch, largest_batch
+from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection.tuning import Speed
@@ -33,7 +33,7 @@ def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZE
     """Measure every variant that can run here and return its fastest batch size."""
     models = {}
     size = artifact.manifest.recipe.size
-    batch_sizes = sorted({largest_batch(size, one) for one in batch_sizes})
+    batch_sizes = sorted({size.largest_batch(one) for one in batch_sizes})
     with one_thread():
         for variant in runnable(artifact.manifest):
             try:

@@ -24,12 +24,15 @@ from infer_app.models.selection.variant_selection import (
     requested_dtype,
 )
 from infer_app.plurals import counted
+from infer_app.recipe import Size
 from infer_app.run_report import Alternative
 from infer_app.settings.load import LoadedSettings
 from infer_app.settings.removed import DECODE_GPU, REMOVED
 from infer_app.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)
+
+OWN_BATCH = 4  # images, at most, of a variant by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +114,17 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
     speed = tuning.speeds.get(choice.variant)
     return ExecutionPlan(
         choice,
-        speed.batch_size if speed else None,
+        speed.batch_size if speed else _untuned_batch(artifact.manifest.recipe.size),
         workers,
         layout.threads if workers == layout.workers else 1,
         tuple(_alternatives(artifact, choice.variant, tuning)),
     )
+
+
+def _untuned_batch(size: Size) -> int | None:
+    """Return the batch size of a variant that was not measured; None: its own, which suits all but large inputs."""
+    most = size.largest_batch(OWN_BATCH)
+    return most if most < OWN_BATCH else None
 
 
 def estimate_bytes(artifact: Artifact, variant: str) -> int:

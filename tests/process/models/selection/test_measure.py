@@ -84,7 +84,7 @@ def test_a_model_is_measured_by_its_folder_with_fewer_batch_sizes_when_somebody_
 
 
 def test_a_large_input_is_measured_one_at_a_time_and_a_slow_model_once(artifact, monkeypatch):
-    monkeypatch.setattr("infer_app.models.runtimes.fixed_batch.BATCH_PIXELS", 2 * SIZE**2 - 1)
+    monkeypatch.setattr("infer_app.recipe.BATCH_PIXELS", 2 * SIZE**2 - 1)
     assert {speed.batch_size for speed in measure_variants(artifact, (4, 8)).values()} == {1}
     calls = []
     monkeypatch.setattr(measure, "ENOUGH_S", 1e-9)

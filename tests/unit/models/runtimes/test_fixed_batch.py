@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.models.runtimes.fixed_batch import AdaptiveBatch, FixedBatch, as_rows, largest_batch
+from infer_app.models.runtimes.fixed_batch import AdaptiveBatch, FixedBatch, as_rows
 from infer_app.recipe import Size
 from tests.support.networks import SIZE, random_pixels
 
@@ -83,9 +83,3 @@ def test_a_batch_that_does_not_fit_is_halved_and_stays_so(error):
         pixels = random_pixels(num_images)
         np.testing.assert_allclose(model(pixels), means(pixels))
     assert (model.batch_size, opened) == (2, [16, 8, 4, 2])
-
-
-@pytest.mark.parametrize(("side", "batches"), [(224, [1, 2, 4, 8]), (640, [1, 2, 4]), (768, [1, 2]), (1280, [1])])
-def test_a_batch_of_large_inputs_is_smaller_and_fills_chunks(side, batches):
-    """A chunk has a multiple of 8 images: a batch of 3 would compute 9."""
-    assert sorted({largest_batch(Size.square(side), most) for most in (1, 2, 4, 8)}) == batches
