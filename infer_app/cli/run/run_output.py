@@ -186,4 +186,4 @@ def _print_measured(reports: Sequence[RunReport], rest: Forecast) -> None:
 def _gain(one: Speedup, rest: Forecast) -> str:
     """Return by how much the forecast would be shorter, and the setting that makes a precision that of every run."""
     saved = f", {duration(rest.saved_s(one.speedup))} less" if rest.pending else ""
-    return saved + (f'; for every run: [run] precision = "{one.trial.precision}"' if one.trial else "")
+    return saved + (f'; for every run, of all models: [run] precision = "{one.trial.precision}"' if one.trial else "")

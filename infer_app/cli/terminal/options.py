@@ -60,8 +60,8 @@ Executor = Annotated[
     str | None,
     _option(
         "auto|cpu|cuda|ray",
-        "What runs the model; auto: by the device; cuda: the GPU pipeline, which needs no GPU; ray: a cluster.  "
-        "[default: [run] executor, else auto]",
+        "What runs the model; auto: by the device; cuda: the GPU pipeline, which needs torch and no GPU; ray: a "
+        "cluster.  [default: [run] executor, else auto]",
     ),
 ]
 RayAddress = Annotated[

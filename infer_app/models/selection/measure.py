@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from infer_app.errors import ModelError
+from infer_app.errors import first_line
 from infer_app.models.artifact.artifact import Artifact, open_artifact
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.gpu_probe import runnable
@@ -38,8 +38,8 @@ def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZE
         for variant in runnable(artifact.manifest):
             try:
                 models[variant] = [open_variant(artifact, variant, batch_size) for batch_size in batch_sizes]
-            except ModelError as error:
-                log.warning("%s can't be measured: %s", variant, error)
+            except Exception as error:  # of a library that is damaged, or of the user's own network
+                log.warning("%s can't be measured: %s", variant, first_line(error))
         return measure_models(models, golden_pixels(artifact))
 
 

@@ -15,7 +15,7 @@ from infer_app.day import Day, find_zone
 from infer_app.domain import ImageRef
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings
-from infer_app.telemetry.printable import printable
+from infer_app.telemetry.printable import one_line
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Registration:
         zone, end = find_zone(days[0].zone), days[-1].end.replace(tzinfo=None)
         self.num_changed += batch.num_changed
         self.num_unstorable += len(batch.refused)
-        self.unstorable = self.unstorable or list(map(printable, batch.refused[:1]))
+        self.unstorable = self.unstorable or list(map(one_line, batch.refused[:1]))
         self.added += len(batch.new)
         self.later += sum(image.added_at >= end for image in batch.new)
         if late := [at for image in batch.new if (at := image.added_at.replace(tzinfo=UTC)) < days[0].start]:
@@ -98,7 +98,7 @@ class Registration:
 
     def describe(self) -> Iterator[str]:
         """Yield what somebody should look at."""
-        yield from map(printable, self.moved)
+        yield from map(one_line, self.moved)
         if self.num_wrong_clocks:
             images, have = counted(self.num_wrong_clocks, "new image"), "has" if self.num_wrong_clocks == 1 else "have"
             yield (
@@ -106,7 +106,7 @@ class Registration:
                 " is the camera's clock right?"
             )
         for problem in self.unreadable[:SHOWN_PROBLEMS]:
-            yield f"not registered, since it can't be read: {printable(problem)}"
+            yield f"not registered, since it can't be read: {one_line(problem)}"
         if len(self.unreadable) > SHOWN_PROBLEMS:
             yield f"and {len(self.unreadable) - SHOWN_PROBLEMS:,} more files and folders can't be read"
         if self.num_unstorable:

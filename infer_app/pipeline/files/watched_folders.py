@@ -24,7 +24,7 @@ from infer_app.pipeline.files.moved_folders import find_moved
 from infer_app.pipeline.files.registration import FEW_SUFFIXES, SETTLED_S, Registration
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings
-from infer_app.telemetry.printable import printable
+from infer_app.telemetry.printable import one_line
 from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class WatchedFolders:
                     found.unsettled += 1
                 elif not file.location.isascii() and not is_utf8(file.location):
                     found.num_unstorable += 1
-                    found.unstorable = found.unstorable or [f"{printable(file.location)}: not UTF-8"]
+                    found.unstorable = found.unstorable or [f"{one_line(file.location)}: not UTF-8"]
                 else:
                     found.num_files += 1
                     yield file._replace(location=path_map.recorded(file.location)) if path_map.folders else file
@@ -176,7 +176,7 @@ class WatchedFolders:
         possible = [seconds for seconds in stated if FIRST_DIGITAL <= seconds <= now + A_DAY_S]
         if len(possible) < len(stated):
             self.found.num_wrong_clocks += 1
-            self.found.wrong_clock = self.found.wrong_clock or [printable(file.location)]
+            self.found.wrong_clock = self.found.wrong_clock or [one_line(file.location)]
         seconds = (possible or stated[-1:] or [now])[0]
         return datetime.fromtimestamp(min(max(seconds, FIRST_TIME), now), UTC).replace(tzinfo=None)
 
