@@ -18,7 +18,8 @@ NIGHT = Forecast(412_000, 7_202.0, 2.0)
         (
             TRIAL,
             NIGHT,
-            'measured here: 2.0 × faster overall with W, 60 min less; for every run, of all models: [run] precision = "int8"',
+            "measured here: 2.0 × faster overall with W, 60 min less; for every run, of all models: "
+            '[run] precision = "int8"',
         ),
         (
             TRIAL,
