@@ -199,7 +199,7 @@ def _outcome_as_text(outcome: ModelOutcome) -> str:
     if longest is None:
         return f"{outcome.model} {counts}{remarks}"
     limit = longest.limit_images_per_second
-    possible = f" of {limit:,.0f} possible" if limit else ""
+    possible = f" of {shown_rate(limit)} possible" if limit else ""
     return f"{outcome.model} {counts}, {shown_rate(longest.images_per_second)} images/s{possible}{remarks}"
 
 
