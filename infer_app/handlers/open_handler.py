@@ -1,4 +1,4 @@
-"""How a worker process opens its handler: functions that can be pickled: the coordinator loads no libraries for it.
+"""Open the handler of a worker process, by functions that can be pickled: the coordinator loads no libraries for it.
 
 Each raises ModelError unless the handler gives the expected outputs for the golden images.
 """

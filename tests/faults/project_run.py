@@ -152,7 +152,7 @@ class ProjectRun:
         return sorted([*((*row[:5], bytes(row[5]), *row[6:]) for row in predicted), *rejected], key=repr)
 
     def expected(self, date: str = DATE) -> list[tuple]:
-        """The results of a run that nobody disturbs, from the files themselves.
+        """Return the results of an undisturbed run, from the files themselves.
 
         The variant is the one that all runs were planned with: the fastest, as measured when the models were built.
         """

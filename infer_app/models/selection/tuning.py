@@ -55,7 +55,7 @@ class Tuning:
     libraries: dict[str, str]  # measured versions; with other ones, everything is measured again
     measured_at: str  # ISO 8601, UTC
     speeds: dict[str, Speed] = field(default_factory=dict)  # by variant
-    layouts: dict[str, tuple[Layout, ...]] = field(default_factory=dict)  # by variant, the fastest first
+    layouts: dict[str, tuple[Layout, ...]] = field(default_factory=dict)  # by variant, the best first
     worker_bytes: Annotated[int, Field(ge=0)] | None = None  # private memory of one worker
 
     def layout_of(self, variant: str) -> Layout | None:

@@ -1,4 +1,4 @@
-"""What a variant keeps of the source's outputs on the user's images, and whether it is enough."""
+"""Judge what a variant keeps of the source's outputs on the user's images, and whether it is enough."""
 
 from __future__ import annotations
 
