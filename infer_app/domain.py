@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Flag, StrEnum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from infer_app.recipe import Size
 
@@ -141,8 +141,9 @@ class Sample:
     """A loaded image with its pixels, ready for the model."""
 
     ref: ImageRef
-    pixels: np.ndarray  # (H, W, 3) uint8, channels as the recipe orders them
+    pixels: np.ndarray | None  # (H, W, 3) uint8, channels as the recipe orders them; None: no network takes the picture
     file: FileFacts
+    picture: np.ndarray | None = None  # (height, width, 3) uint8 RGB, upright and whole; only for second networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +185,12 @@ class DetectedObject(NamedTuple):
     height: float
 
 
+Objects: TypeAlias = tuple[tuple[int, DetectedObject], ...]  # of one image, with their numbers, of infer_objects
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The decoded output of the model for one image."""
+    """The decoded output of the model for one image, or of a second network for one object."""
 
     label: str | None = None  # the best class, or that of the best object
     score: float | None = None  # of the best class or object, or the number of a regression
@@ -195,6 +199,14 @@ class Output:
     vector_dtype: str | None = None  # float32 or float16
     vector_dim: int | None = None
     objects: tuple[DetectedObject, ...] | None = None  # the best first; None unless the model detects objects
+    crops: tuple[CropOutput, ...] | None = None  # by number of the object; None unless it is a second network
+
+
+class CropOutput(NamedTuple):
+    """The output of a second network for one object of the detector that it belongs to."""
+
+    object: int  # its number, of infer_objects
+    output: Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +225,7 @@ class NewImage:
 
     ref: ImageRef
     model_indices: tuple[int, ...]
+    objects: Objects | None = None  # of the detector, where it has predicted the image already; for second networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +237,13 @@ class Chunk:
     model_indices: tuple[int, ...] = (0,)  # indices of the handler's models that the refs are new for
     slot: int | None = None  # of the ring, for its pixels
     files: tuple[FileFacts, ...] = ()  # of each ref, after it was read
+    objects: Mapping[str, Objects] = field(
+        default_factory=dict, hash=False
+    )  # stored ones, by image id, for second networks
 
     def of(self, refs: Iterable[ImageRef]) -> Chunk:
         """Return a chunk of some of its refs, without a slot, to be read again."""
-        return Chunk(self.number, tuple(refs), self.model_indices)
+        return Chunk(self.number, tuple(refs), self.model_indices, objects=self.objects)
 
 
 @dataclass(frozen=True, slots=True)

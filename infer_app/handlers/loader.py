@@ -163,6 +163,7 @@ def _open_prefetch(limits: ReadLimits) -> Prefetch:
 def _checked(sample: Sample, buffer: np.ndarray) -> np.ndarray:
     """Return the sample's pixels. Raises ValueError for another shape or dtype, which a copy would silently convert."""
     pixels = sample.pixels
+    assert pixels is not None
     if pixels.shape != buffer.shape[1:] or pixels.dtype != buffer.dtype:
         raise ValueError(
             f"image {sample.ref.image_id}: {pixels.dtype} {pixels.shape}, "
