@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from infer_app.errors import UsageError
 
+MAX_MARGIN = 2  # share of a box's side: a larger one is a number of pixels that lacks its px
+MAX_CROP_PX = 4096
 BATCH_PIXELS = 1 << 21  # larger batches only take more memory: such an input keeps a core busy by itself
 
 
@@ -141,6 +143,45 @@ _BELONGS_TO = (
     ("pad", ("letterbox",), "leave --pad out"),
     ("antialias", NAMED, "leave --antialias out: your function resizes"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CropRule:
+    """How an object's box is cut out of the picture, for a second network.
+
+    `kind`: box; square, which is shifted into the picture; square-pad, MegaDetector's, with black where it leaves the
+    picture; or package.module:function.
+    """
+
+    kind: str = "box"
+    margin: float = 0.0  # share of each side of the box by which it grows in all, half of it at each edge
+    margin_px: int = 0  # pixels by which each side grows in all
+    least_px: int = 0  # the least side of what is cut out, pixels of the picture
+    rounding: str = "int"  # left, top, width and height are truncated; nearest: the four edges are rounded
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether a function of the user's cuts out."""
+        return ":" in self.kind
+
+    def check(self) -> None:
+        """Raise UsageError for what a build does not allow."""
+        if self.is_own:
+            if self != CropRule(self.kind):
+                raise UsageError(
+                    f"--crop-margin, --crop-min and --crop-rounding do not belong to --crop {self.kind}",
+                    "leave them out: your function gets the whole picture and the box",
+                )
+            return
+        one_of("crop", self.kind, ("box", "square", "square-pad"))
+        one_of("crop-rounding", self.rounding, ("int", "nearest"))
+        if not 0 <= self.margin <= MAX_MARGIN:
+            raise UsageError(f"crop-margin {self.margin:g} is not a share of 0 to {MAX_MARGIN}", "write pixels as 30px")
+        if not (0 <= self.margin_px <= MAX_CROP_PX and 0 <= self.least_px <= MAX_CROP_PX):
+            raise UsageError(f"crop-margin and crop-min are at most {MAX_CROP_PX} pixels")
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
 
 
 def one_of(what: str, value: str, allowed: Sequence[str]) -> None:

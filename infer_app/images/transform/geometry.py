@@ -22,7 +22,7 @@ class Picture:
     stand for fewer.
     """
 
-    rgb: Pixels  # C-contiguous
+    rgb: Pixels  # C-contiguous; or a read-only view of a larger picture
     width: int  # of the whole picture: all geometry is computed from it
     height: int
     scale: int = 1

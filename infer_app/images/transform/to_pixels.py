@@ -93,19 +93,26 @@ def _ordered(rgb: Pixels, channels: str) -> Pixels:
 def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Pixels:
     if preprocess is None:
         raise ValueError("a custom recipe needs its preprocess function")
-    try:
-        pixels = preprocess(rgb)
-    except MemoryError as error:
-        raise BadImage(Reason.OUT_OF_MEMORY, "no memory in the preprocess function") from error
-    except (Exception, SystemExit) as error:
-        raise BadImage(Reason.MODEL_ERROR, f"preprocess: {type(error).__name__}: {error}") from error
+    # A crop is a view of a picture that other objects share, and the function may write into what it gets.
+    pixels = call_own("preprocess", preprocess, np.require(rgb, requirements=["C", "W"]))
     shape = recipe.size.shape
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != shape:
-        raise BadImage(Reason.MODEL_ERROR, f"preprocess gave {_describe(pixels)}, not a uint8 array of {shape}")
+        raise BadImage(Reason.MODEL_ERROR, f"preprocess gave {describe_array(pixels)}, not a uint8 array of {shape}")
     return np.require(pixels, requirements=["C", "W"])
 
 
-def _describe(value: object) -> str:
+def call_own(name: str, function: Callable[..., object], *given: object) -> object:
+    """Return what a function of the user's gives for an image. Raises BadImage, which names it, if it fails."""
+    try:
+        return function(*given)
+    except MemoryError as error:
+        raise BadImage(Reason.OUT_OF_MEMORY, f"no memory in the {name} function") from error
+    except (Exception, SystemExit) as error:
+        raise BadImage(Reason.MODEL_ERROR, f"{name}: {type(error).__name__}: {error}") from error
+
+
+def describe_array(value: object) -> str:
+    """Return what a function gave instead of what it should."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape}"
     return type(value).__name__

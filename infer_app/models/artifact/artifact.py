@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from infer_app.atomic_file import replace_file
 from infer_app.errors import ModelChanged, ModelError, UsageError
 from infer_app.models.artifact.manifest import (
+    CROP_FILE,
     HEAD_FILE,
     LABELS_FILE,
     PREPROCESS_FILE,
@@ -106,6 +107,11 @@ class Artifact:
         """Return the user's own head of a detector, from the artifact's copy; None for other models."""
         detection = self.manifest.output.detection
         return self._function(HEAD_FILE, detection.head) if detection and detection.is_own else None
+
+    def crop_function(self) -> Function | None:
+        """Return the user's own function that cuts out crops, from the artifact's copy; None for other models."""
+        crop = self.manifest.crop
+        return self._function(CROP_FILE, crop.rule.kind) if crop and crop.rule.is_own else None
 
     def _function(self, file: str, name: str) -> Function:
         return load_function(self.read(file), name.rpartition(":")[2], str(self.folder / file))

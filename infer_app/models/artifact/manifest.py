@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from infer_app.errors import ModelChanged, ModelError, UsageError
 from infer_app.model_variants import variant_of
-from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
+from infer_app.models.artifact.specs import CropSpec, InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.recipe import Recipe
 
 Details: TypeAlias = dict[str, Any]  # of a variant: how exact it is, what it requires of a machine and so on
@@ -19,6 +19,7 @@ ID_LENGTH = 16  # hex digits
 LABELS_FILE = "labels.txt"
 PREPROCESS_FILE = "preprocess.py"
 HEAD_FILE = "head.py"  # of a detector's own head
+CROP_FILE = "crop.py"  # of a second network's own function that cuts out its crops
 GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, H, W, 3) uint8, decoded by Pillow
 GOLDEN_OUTPUTS_FILE = "golden/outputs.npy"  # (n, num_outputs) float32: the source's outputs for them
 _MODEL_FILES = {
@@ -27,7 +28,7 @@ _MODEL_FILES = {
     "onnx": ("source.onnx",),
     "openvino": ("source.xml", "source.bin"),
 }
-_ADDED = frozenset({"output_name", "weights"})  # keys that older manifests don't have
+_ADDED = frozenset({"output_name", "weights", "crop"})  # keys that older manifests don't have
 REBUILD = "rebuild the model with `infer model build SOURCE --name NAME`, or restore its folder from a backup"
 
 
@@ -56,6 +57,7 @@ class Manifest:
     format: int = FORMAT
     output_name: str | None = None  # the output that is stored of a network's file that has several
     weights: str | None = None  # the file that was loaded into a callable's or a library's module, as given to build
+    crop: CropSpec | None = None  # of a second network: the detector whose objects are its pictures
 
     @property
     def model_files(self) -> tuple[str, ...]:
@@ -81,7 +83,7 @@ class Manifest:
 
     def expected_id(self) -> str:
         """Hash everything that defines the predictions and nothing else: no name, no variant, no timing."""
-        defines = {
+        defines: dict[str, object] = {
             "source": self.source_sha256,
             "recipe": self.recipe.to_json(),
             "input": asdict(self.input_spec),
@@ -89,14 +91,16 @@ class Manifest:
             "labels": self.files.get(LABELS_FILE),
             "preprocess": [self.preprocess, self.files.get(PREPROCESS_FILE)],
         }
-        later = {"output_name": self.output_name, "head": self.files.get(HEAD_FILE)}  # older models keep their ids
+        # What older models lack counts only where it is set, so that they keep their ids.
+        crop = [self.crop.to_json(), self.files.get(CROP_FILE)] if self.crop else None
+        later = {"output_name": self.output_name, "head": self.files.get(HEAD_FILE), "crop": crop}
         defines |= {key: value for key, value in later.items() if value is not None}
         canonical = json.dumps(defines, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:ID_LENGTH]
 
     def files_of(self, variant: str) -> dict[str, str]:
         """Return the checksums of all files that decide a variant's numbers: the network's, and the variant's own."""
-        of_network = {*self.model_files, LABELS_FILE, PREPROCESS_FILE, HEAD_FILE}
+        of_network = {*self.model_files, LABELS_FILE, PREPROCESS_FILE, HEAD_FILE, CROP_FILE}
         own = variant_of(variant).folder
         return {path: value for path, value in self.files.items() if path in of_network or path.startswith(own)}
 
@@ -194,6 +198,7 @@ def _from_dict(data: Details) -> Manifest:
             "output": OutputSpec.from_json(data["output"]),
             "tolerance": Tolerance(**data["tolerance"]),
             "golden": tuple(data["golden"]),
+            "crop": CropSpec.from_json(data["crop"]) if data.get("crop") else None,
         }
     )
     _check_values(manifest)

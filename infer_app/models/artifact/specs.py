@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from infer_app.domain import MULTI_LABEL, OutputKind
+from infer_app.domain import MULTI_LABEL, DetectedObject, OutputKind
 from infer_app.errors import UsageError
-from infer_app.recipe import one_of
+from infer_app.recipe import CropRule, one_of
 
 INPUT_KINDS = ("float-nchw", "uint8-nhwc")
 WITH_LABELS = tuple(kind for kind in OutputKind if kind.has_labels)
@@ -117,6 +117,32 @@ class OutputSpec:
                 "detection": None if detection is None else DetectionSpec(**detection),
             }
         )
+
+
+@dataclass(frozen=True)
+class CropSpec:
+    """Which objects of a detector are the pictures of a second network, and how they are cut out."""
+
+    of: str  # the detector's name
+    min_score: float  # objects with at least this score
+    labels: tuple[str, ...] = ()  # empty: all
+    rule: CropRule = field(default_factory=CropRule)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", tuple(sorted(set(self.labels))))
+        if not 0 <= self.min_score <= 1:
+            raise UsageError(f"min-score {self.min_score} is not between 0 and 1")
+
+    def takes(self, found: DetectedObject) -> bool:
+        """Return whether an object is a picture of the second network."""
+        return found.score >= self.min_score and (not self.labels or found.label in self.labels)
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> CropSpec:
+        return cls(**{**values, "rule": CropRule(**values["rule"])})
 
 
 @dataclass(frozen=True)

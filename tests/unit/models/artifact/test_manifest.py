@@ -3,10 +3,11 @@ from dataclasses import replace
 
 import pytest
 
+from infer_app.domain import DetectedObject
 from infer_app.errors import ModelError
 from infer_app.models.artifact.manifest import Manifest, format_labels, parse_labels
-from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
-from infer_app.recipe import Recipe, Size
+from infer_app.models.artifact.specs import CropSpec, DetectionSpec, OutputSpec
+from infer_app.recipe import CropRule, Recipe, Size
 from tests.support.networks import built
 
 OLD_ID = "65cc986f7f375452"  # as the program computed it when a size was a number
@@ -65,6 +66,9 @@ def test_what_is_no_manifest_is_refused(text, message):
         ({"recipe": {"kind": "stretch"}}, "size"),
         ({"recipe": {"kind": "stretch", "size": "640*480"}}, "is not a size"),
         ({"output": {"kind": "poem"}}, "unknown output 'poem'"),
+        ({"crop": {"of": "animals", "min_score": 2, "rule": {}}}, "min-score 2 is not between"),
+        ({"crop": {"of": "animals"}}, "'rule'"),
+        ({"crop": {"of": "animals", "min_score": 0.2, "rule": {}}}, "changed since it was built"),
         ({"source_kind": "jax"}, "unknown source_kind"),
         *(({"files": {f"{up}/etc/passwd": "0"}}, "outside the artifact") for up in ("../..", "")),
         ({"files": {}}, "no checksum of"),
@@ -87,6 +91,7 @@ def test_variants_name_and_dates_are_not_part_of_the_id(manifest):
 
 
 RECIPE_8 = Recipe("stretch", 8)
+CROP = CropSpec("animals", 0.2)
 
 
 def id_of(manifest, **changes):
@@ -119,6 +124,47 @@ def id_of(manifest, **changes):
 )
 def test_all_that_defines_the_predictions_is_part_of_the_id(manifest, changes):
     assert id_of(manifest, **changes) != id_of(manifest)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"crop": CropSpec("birds", 0.2)},
+        {"crop": CropSpec("animals", 0.3)},
+        {"crop": CropSpec("animals", 0.2, ("bird",))},
+        *(
+            {"crop": replace(CROP, rule=rule)}
+            for rule in (
+                CropRule("square"),
+                CropRule(margin=0.1),
+                CropRule(margin_px=30),
+                CropRule(least_px=224),
+                CropRule(rounding="nearest"),
+            )
+        ),
+        {"files": {"labels.txt": "aa", "crop.py": "bb"}},
+        {"crop": None},
+    ],
+    ids=str,
+)
+def test_all_that_decides_the_crops_is_part_of_the_id(manifest, changes):
+    assert id_of(manifest, **{"crop": CROP} | changes) != id_of(manifest, crop=CROP)
+
+
+def test_what_a_second_network_is_made_of_is_read_back(manifest):
+    crop = CropSpec("animals", 0.2, ("mammal", "bird", "mammal"), CropRule("square-pad", 0.1, 30, 224, "nearest"))
+    second = replace(manifest, crop=crop)
+    second = replace(second, model_id=second.expected_id())
+    assert Manifest.from_json(second.to_json(), "here") == second
+    assert crop.labels == ("bird", "mammal")  # in any order they are the same model
+
+
+def test_a_gate_takes_objects_of_its_labels_from_its_score_on():
+    found = [
+        DetectedObject(label, 0, score, 0, 0, 1, 1) for label, score in (("bird", 0.2), ("bird", 0.19), ("car", 1))
+    ]
+    assert [CropSpec("animals", 0.2).takes(one) for one in found] == [True, False, True]
+    assert [CropSpec("animals", 0.2, ("bird",)).takes(one) for one in found] == [True, False, False]
 
 
 def test_ids_stay_the_same_over_versions(manifest):
