@@ -232,9 +232,9 @@ def test_a_prediction_is_kept_to_the_last_bit(database):
     commit(database, [*good[:50], *without, *good[50:]])
     result = ("cpu-torchscript", NASTY + "😀", 0.1 + 0.2, details, vector.tobytes(), "float32", 1024)
     file = ("ab" * 32, 640, 480, None)
-    expected = {i: (ID, "run 1", *result, *file, f"/{i}.jpg", None, None) for i in ids}
+    expected = {i: (ID, "run 1", *result, *file, f"/{i}.jpg", None, None, None) for i in ids}
     nothing = (None, None, {}, None, None, None)
-    expected["0 without"] = (ID, "run 1", "cpu-torchscript", *nothing, *file, "/0 without.jpg", None, None)
+    expected["0 without"] = (ID, "run 1", "cpu-torchscript", *nothing, *file, "/0 without.jpg", None, None, None)
     assert stored(database, predictions) == expected
 
 
@@ -243,7 +243,7 @@ def test_a_rejection_is_kept_with_the_facts_of_a_file_of_any_size(database):
     commit(database, bad=broken(*ids, detail=NASTY + "\0\udce4", size=50 << 30))
     reason = ("corrupt", NASTY + "\\x00\\udce4", "decode", 1)
     file = (50 << 30, 1763609999.123457, "cd" * 32, "jpg 9")
-    assert stored(database, rejections) == {i: (ID, "run 1", *reason, f"/{i}.jpg", *file) for i in ids}
+    assert stored(database, rejections) == {i: (ID, "run 1", *reason, f"/{i}.jpg", *file, None) for i in ids}
 
 
 def test_a_repeat_changes_nothing_and_another_result_takes_its_place_whole(database):

@@ -132,8 +132,8 @@ class Backend:
         """Return the schema of our tables, even if it doesn't exist; None if there is only one."""
         return None
 
-    def vector_type(self, connection: Connection) -> str | None:
-        """Return the name of pgvector's type if the column of vectors has it, else None."""
+    def vector_type(self, connection: Connection, table: str = "infer_predictions") -> str | None:
+        """Return the name of pgvector's type if the table's column of vectors has it, else None."""
         return None
 
 

@@ -101,12 +101,12 @@ class PostgreSQL(Backend):
         first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
         return connection.scalar(text("SELECT current_schema()")) if first == "$user" else first
 
-    def vector_type(self, connection: Connection) -> str | None:
+    def vector_type(self, connection: Connection, table: str = "infer_predictions") -> str | None:
         column = text(
             "SELECT format_type(atttypid, atttypmod) FROM pg_attribute"
-            " WHERE attrelid = CAST('infer_predictions' AS regclass) AND attname = 'vector'"
+            " WHERE attrelid = CAST(:table AS regclass) AND attname = 'vector'"
         )
-        found = connection.scalar(column)
+        found = connection.scalar(column, {"table": table})
         return None if found in (None, "bytea") else str(found)
 
 

@@ -21,6 +21,7 @@ from infer_app.database.results.conditions import (
     has_rejection,
     is_new,
     is_settled,
+    is_up_to_date,
     join_results,
 )
 from infer_app.database.results.schema import rejections
@@ -107,7 +108,8 @@ class PendingQueries(VersionQueries):
             joined = join_results(images, rejections, ListedPicture.of(images), model_id, is_outer=True)
             stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
             statement = select(images.c[3], images.c[1], images.c[2], *stored).select_from(joined)
-            is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())  # as in is_new, for the joined row
+            # As in is_new, for the joined row.
+            is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled(), ~is_up_to_date(rejections))
             new = statement.where(~has_prediction(ListedPicture.of(images), model_id), is_unsettled)
             return new.order_by(images.c[2], images.c[0])
 

@@ -24,7 +24,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.selectable import NamedFromClause
 
 from infer_app.database.engine.column_types import Query, SameLocation
-from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.database.results.schema import models, predictions, rejections, runs
 from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
 from infer_app.packages import retried_reasons
 
@@ -107,8 +107,14 @@ def _has_row(
     subquery. The LIMIT is for a table that has lost its key, which the audit reports.
     """
     one: ColumnElement[int] = literal_column("1")
-    matches = (picture.owns(table), table.c.model_id == model_id)
+    matches = (picture.owns(table), table.c.model_id == model_id, is_up_to_date(table))
     return select(one).where(*matches, *conditions).limit(one).scalar_subquery().is_not(None)
+
+
+def is_up_to_date(table: Table) -> ColumnElement[bool]:
+    """Return the condition that a result counts: one of a second network is of a detector's version that is in use."""
+    in_use = select(models.c.id).where(models.c.in_use_since.is_not(None))
+    return or_(table.c.detector_id.is_(None), table.c.detector_id.in_(in_use))
 
 
 def join_results(

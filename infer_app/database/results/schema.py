@@ -23,9 +23,16 @@ from infer_app.domain import DetectedObject
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSION = "0008"  # that of the newest migration
+VERSION = "0009"  # that of the newest migration
 # The last ones select from others, so they are dropped first.
-VIEWS = ("infer_shown_labels", "infer_shown_objects", "infer_current_objects", "infer_current_predictions")
+VIEWS = (
+    "infer_shown_crops",
+    "infer_current_crops",
+    "infer_shown_labels",
+    "infer_shown_objects",
+    "infer_current_objects",
+    "infer_current_predictions",
+)
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
@@ -94,10 +101,11 @@ predictions = Table(
     Column("created_at", Microseconds, nullable=False),  # when it was predicted
     Column("width", Integer),  # pixels of the upright picture; NULL in rows of earlier releases
     Column("height", Integer),
-    Column("num_objects", Integer),  # rows of infer_objects; NULL unless the model detects objects
+    Column("num_objects", Integer),  # rows of infer_objects, of a second network those of infer_object_predictions
     Column("location", Exact()),  # as the source listed it, without secrets; NULL in rows of earlier releases
     Column("size", BigInteger),  # bytes, of the file as it was read
     Column("modified", Double),  # seconds since the epoch; NULL where there is no such time
+    Column("detector_id", String(64)),  # of a second network: the version of its detector whose objects it was given
 )
 
 objects = Table(
@@ -114,6 +122,20 @@ objects = Table(
     Column("width", Double, nullable=False),
     Column("height", Double, nullable=False),
 )
+
+object_predictions = Table(
+    "infer_object_predictions",
+    metadata,
+    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column("model_id", String(64), primary_key=True),
+    Column("object", Integer, primary_key=True, autoincrement=False),  # of infer_objects, under detector_id
+    Column("label", Text),  # this column and those below: as in infer_predictions
+    Column("score", Double),
+    Column("output", EncodedJSON, nullable=False),
+    Column("vector", Vectors),
+    Column("vector_dtype", String(16)),
+    Column("vector_dim", Integer),
+)
 OBJECT_COLUMNS = [objects.c[name] for name in DetectedObject._fields]
 
 thresholds = Table(
@@ -122,6 +144,16 @@ thresholds = Table(
     Column("model", String(128), primary_key=True),  # its name: all its versions
     Column("label", Exact(MAX_ID), primary_key=True),  # empty: all labels without one of their own
     Column("threshold", Double, nullable=False),
+)
+
+label_groups = Table(
+    "infer_label_groups",
+    metadata,
+    Column("model", String(128), primary_key=True),  # its name: all its versions
+    Column("label", Exact(MAX_ID), primary_key=True),
+    # Of the ancestor: its edges from the root of the taxonomy. A label's ancestors, itself among them, have one each.
+    Column("depth", Integer, primary_key=True, autoincrement=False),
+    Column("ancestor", Exact(MAX_ID), nullable=False),  # empty, with depth -1: the label is not allowed
 )
 
 rejections = Table(
@@ -140,6 +172,7 @@ rejections = Table(
     Column("sha256", String(64)),
     Column("decoder", Text, nullable=False),  # with its version: decoders disagree about what is broken
     Column("created_at", Microseconds, nullable=False),
+    Column("detector_id", String(64)),  # as in infer_predictions
 )
 
 runs = Table(

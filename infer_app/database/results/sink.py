@@ -29,9 +29,9 @@ from infer_app.database.engine.bulk import NotWritten
 from infer_app.database.engine.column_types import AsText, HoursAfter, SameLocation, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import Forbidden
-from infer_app.database.results.schema import objects, predictions, rejections, runs
-from infer_app.database.results.vectors import PGVECTOR_DTYPE, to_text
-from infer_app.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, DetectedObject, Prediction, Reason
+from infer_app.database.results.object_rows import ObjectRows, output_columns
+from infer_app.database.results.schema import object_predictions, predictions, rejections, runs
+from infer_app.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, Output, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.locations import escape_unstorable, stored_location
 
@@ -41,35 +41,47 @@ _ROW_ERRORS = (StatementError, UnicodeEncodeError, NotWritten, Forbidden)  # wri
 
 
 class Sink:
-    """Writes a run's predictions and rejections; a prediction deletes the rejection of its image."""
+    """Writes a run's predictions and rejections; a prediction deletes the rejection of its image.
 
-    def __init__(self, database: Database, model_id: str, variant: str, run_id: str) -> None:
+    What second networks made of the objects of a former result goes with it: `detector_id` is the version of the
+    detector whose objects were given to this model, if it is a second network.
+    """
+
+    def __init__(
+        self, database: Database, model_id: str, variant: str, run_id: str, detector_id: str | None = None
+    ) -> None:
         self._database = database
-        self._model_id = model_id
+        self._shared = {"model_id": model_id, "run_id": run_id, "detector_id": detector_id}
         self._variant = variant
         self._run_id = run_id
-        backend = database.backend
-        self._vector_type = database.with_reconnect(self._read_vector_type)
-        self._predictions = backend.bulk_upsert(database.dialect, predictions, vector_type=self._vector_type)
-        self._objects = backend.bulk_upsert(database.dialect, objects)
-        self._delete_objects = backend.bulk_delete(database.dialect, objects, objects.c.model_id == model_id)
+        backend, dialect = database.backend, database.dialect
+        vector_type, of_objects = database.with_reconnect(self._read_vector_types)
+        self._as_text = vector_type is not None
+        self._predictions = backend.bulk_upsert(dialect, predictions, vector_type=vector_type)
+        self._objects = ObjectRows(database, model_id, of_objects)
         self._rejections = backend.bulk_upsert(
-            database.dialect, rejections, {"attempts": _count_attempt, "created_at": _begin_attempt}
+            dialect, rejections, {"attempts": _count_attempt, "created_at": _begin_attempt}
         )
         own = rejections.c.model_id == model_id
-        self._delete_rejections = backend.bulk_delete(database.dialect, rejections, own)
+        self._delete_rejections = backend.bulk_delete(dialect, rejections, own)
         # After a lost lease two runs may write the same day: a prediction then takes precedence over a rejection.
         key = predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
-        is_same = SameLocation(predictions.c.location, AsText(rejections.c.location))
+        is_same = and_(
+            SameLocation(predictions.c.location, AsText(rejections.c.location)),
+            predictions.c.detector_id.is_not_distinct_from(rejections.c.detector_id),
+        )
         is_predicted = exists().where(*key, is_same)
-        self._delete_contradicted = backend.bulk_delete(database.dialect, rejections, and_(own, is_predicted))
-        # The id of a picture that the source no longer lists may come back: the results of that one are replaced.
+        self._delete_contradicted = backend.bulk_delete(dialect, rejections, and_(own, is_predicted))
+        # The id of a picture that the source no longer lists may come back: the results of that one are replaced, as
+        # are those of objects that another version of the detector found.
         of_former = predictions.c.model_id == model_id, exists().where(*key, ~is_same)
-        self._delete_former = backend.bulk_delete(database.dialect, predictions, and_(*of_former))
+        self._delete_former = backend.bulk_delete(dialect, predictions, and_(*of_former))
 
-    def _read_vector_type(self) -> str | None:
+    def _read_vector_types(self) -> list[str | None]:
+        """Return pgvector's type of the vectors of images and of those of objects; None for bytes."""
         with self._database.read() as connection:
-            return self._database.backend.vector_type(connection)
+            vector_type = self._database.backend.vector_type
+            return [vector_type(connection, table.name) for table in (predictions, object_predictions)]
 
     def commit_chunk(self, result: ChunkResult) -> ChunkResult:
         """Write the chunk in one transaction and return what was written.
@@ -100,33 +112,19 @@ class Sink:
         return result
 
     def _write(self, connection: Connection, result: ChunkResult, name: str) -> None:
-        now = datetime.now(UTC).replace(tzinfo=None)
-        shared = {"model_id": self._model_id, "run_id": self._run_id, "created_at": now}
+        shared = self._shared | {"created_at": datetime.now(UTC).replace(tzinfo=None)}
         if good := _by_id(result.predictions):
-            columns = _prediction_columns(good)
-            if self._vector_type:
-                columns |= _vectors_as_text(good)
+            columns = _prediction_columns(good, self._as_text)
             self._predictions.write(connection, columns, shared | {"variant": self._variant})
             self._delete_rejections.execute(connection, good)
-            self._write_objects(connection, good)
+            self._objects.replace(connection, good)
         if broken := _by_id(result.broken):
             self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
             self._delete_contradicted.execute(connection, broken)
             if self._delete_former.execute(connection, broken):
-                self._delete_objects.execute(connection, broken)
+                self._objects.delete(connection, broken)
+            self._objects.delete_made(connection, broken)
         self._count(connection, result, name)
-
-    def _write_objects(self, connection: Connection, good: Mapping[str, Prediction]) -> None:
-        """Replace the objects of the images, of which an earlier prediction may have had more."""
-        found = {
-            image_id: prediction.output.objects
-            for image_id, prediction in good.items()
-            if prediction.output.objects is not None
-        }
-        if found:
-            self._delete_objects.execute(connection, found)
-        if any(found.values()):
-            self._objects.write(connection, _object_columns(found), {"model_id": self._model_id})
 
     def _count(self, connection: Connection, result: ChunkResult, name: str) -> None:
         """Add to the counts in the run's row, in the transaction of the results, so that they agree after any crash.
@@ -169,46 +167,27 @@ def _by_id(results: Iterable[R]) -> dict[str, R]:
     return {result.ref.image_id: result for result in results}
 
 
-def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[object]]:
+def _prediction_columns(good: Mapping[str, Prediction], as_text: bool) -> dict[str, list[object]]:
     outputs, files = [], []
     for prediction in good.values():
         outputs.append(prediction.output)
         files.append(prediction.file)
     return {
         "image_id": list(good),
-        "label": [output.label for output in outputs],
-        "score": [output.score for output in outputs],
-        "output": [output.details for output in outputs],
-        "vector": [output.vector for output in outputs],
-        "vector_dtype": [output.vector_dtype for output in outputs],
-        "vector_dim": [output.vector_dim for output in outputs],
+        **output_columns(outputs, as_text),
         "sha256": [file.sha256 for file in files],
         "width": [file.picture and file.picture.width for file in files],
         "height": [file.picture and file.picture.height for file in files],
-        "num_objects": [None if output.objects is None else len(output.objects) for output in outputs],
+        "num_objects": [_num_objects(output) for output in outputs],
         "location": [stored_location(prediction.ref.location) for prediction in good.values()],
         "size": [file.size for file in files],
         "modified": [file.modified for file in files],
     }
 
 
-def _object_columns(found: Mapping[str, Sequence[DetectedObject]]) -> dict[str, list[object]]:
-    """Return the columns of all objects, numbered from 0 within each image."""
-    rows = [one for objects_of_image in found.values() for one in objects_of_image]
-    columns = zip(*rows, strict=True)
-    return {
-        "image_id": [image_id for image_id, objects_of_image in found.items() for _ in objects_of_image],
-        "object": [number for objects_of_image in found.values() for number in range(len(objects_of_image))],
-        **{name: list(column) for name, column in zip(DetectedObject._fields, columns, strict=True)},
-    }
-
-
-def _vectors_as_text(good: Mapping[str, Prediction]) -> dict[str, list[object]]:
-    outputs = [prediction.output for prediction in good.values()]
-    return {
-        "vector": [to_text(output.vector, output.vector_dtype) for output in outputs],
-        "vector_dtype": [output.vector_dtype and PGVECTOR_DTYPE for output in outputs],
-    }
+def _num_objects(output: Output) -> int | None:
+    rows = output.crops if output.objects is None else output.objects
+    return None if rows is None else len(rows)
 
 
 def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[object]]:
@@ -246,7 +225,10 @@ def _write_error(result: ChunkResult, error: Exception) -> ChunkResult:
 
 
 def _count_attempt(new: object) -> object:
-    """Return the number of attempts. They start at one for another picture, and for a missing file once it exists."""
+    """Return the number of attempts.
+
+    They start at one for another picture or version of the detector, and for a missing file once it exists.
+    """
     one: ColumnElement[int] = literal_column("1", Integer)
     return case(
         (_is_first_try(new), one),
@@ -264,7 +246,8 @@ def _begin_attempt(new: Any) -> Any:
 def _is_first_try(new: Any) -> ColumnElement[bool]:
     missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)
     is_found_now = and_(rejections.c.reason == missing, new.reason != missing)
-    return or_(is_found_now, rejections.c.location != new.location)
+    is_of_other_objects = rejections.c.detector_id.is_distinct_from(new.detector_id)
+    return or_(is_found_now, is_of_other_objects, rejections.c.location != new.location)
 
 
 def _is_same_attempt(new: Any) -> ColumnElement[bool]:

@@ -46,7 +46,7 @@ def upgrade() -> None:
     op.create_table("infer_database_id", sa.Column("id", sa.String(64), primary_key=True), **UTF8)
     if op.get_bind().dialect.name == "sqlite":
         _never_reuse_ids()
-    _replace_predictions((*ADDED_BEFORE, *FACTS))
+    replace_predictions((*ADDED_BEFORE, *FACTS))
     _set_times_of_models("min", "<")
 
 
@@ -56,7 +56,7 @@ def downgrade() -> None:
     SQLite goes on using each id of an image once.
     """
     _set_times_of_models("max", ">")
-    _replace_predictions(ADDED_BEFORE)
+    replace_predictions(ADDED_BEFORE)
     for table in ("infer_database_id", "infer_sources"):
         op.drop_table(table)
     op.drop_column("infer_images", "missing_since")
@@ -116,7 +116,7 @@ def _set_times_of_models(chosen: str, than: str) -> None:
     )
 
 
-def _replace_predictions(added: tuple[str, ...]) -> None:
+def replace_predictions(added: tuple[str, ...]) -> None:
     replace_view(
         where="COALESCE(m.in_use_since, m.used_until) IS NOT NULL AND",
         time_n="COALESCE(n.in_use_since, n.used_until)",
@@ -127,6 +127,6 @@ def _replace_predictions(added: tuple[str, ...]) -> None:
 
 # How each view is made in this version, in an order in which none selects from a later one.
 CREATE_VIEWS: dict[str, Callable[[], None]] = {
-    "infer_current_predictions": partial(_replace_predictions, (*ADDED_BEFORE, *FACTS)),
+    "infer_current_predictions": partial(replace_predictions, (*ADDED_BEFORE, *FACTS)),
     **CREATE_VIEWS_BEFORE,
 }
