@@ -1,0 +1,174 @@
+"""What second networks predict for a detector's objects is kept, counted and shown with them, and goes with them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sqlalchemy import select, text, update
+
+from infer_app.database.listing.image_registry import add_images
+from infer_app.database.listing.source import Source
+from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.stored_objects import read_objects, read_rejected
+from infer_app.database.results.model_versions import switch_version
+from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
+from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Reason
+from infer_app.errors import DayHeld
+from infer_app.run_report import DayCounts
+from infer_app.settings.sections import SourceSettings
+from tests.conftest import DAY
+from tests.support.second_networks import DETECTOR, SECOND, StoredModel
+
+D, S = DETECTOR.model_id, SECOND.model_id
+OTHER = replace(SECOND, name="sexes", model_id="6" * 16)
+LION, DOG = [("lion", 0.75), ("tiger", 0.25)], [("dog", 0.5), ("lion", 0.25)]
+
+
+@pytest.fixture
+def detector(database):
+    return StoredModel(database, DETECTOR)
+
+
+@pytest.fixture
+def species(detector, database):
+    return StoredModel(database, SECOND, D)
+
+
+def keys(database, *tables):
+    """The keys of all rows of tables, sorted."""
+    with database.read() as connection:
+        return [
+            sorted(tuple(row) for row in connection.execute(select(*table.primary_key.columns))) for table in tables
+        ]
+
+
+def made(database):
+    """The keys of what second networks have written."""
+    is_made = (table.c.detector_id.is_not(None) for table in (predictions, rejections))
+    with database.read() as connection:
+        rows = [
+            sorted(tuple(row) for row in connection.execute(select(table.c.image_id, table.c.model_id).where(is_so)))
+            for table, is_so in zip((predictions, rejections), is_made, strict=True)
+        ]
+    return [*rows, *keys(database, object_predictions)]
+
+
+def test_each_object_is_kept_to_the_last_bit_and_replaced_whole(database, species):
+    vector = np.frombuffer(bytes(range(64)), "<f4").tobytes()
+    species.classify("1", {0: DOG, 2: LION}, vector=vector, vector_dtype="float32", vector_dim=16)
+    with database.read() as connection:
+        rows = connection.execute(select(object_predictions).order_by(object_predictions.c.object)).all()
+        (of_image,) = connection.execute(
+            select(predictions.c.detector_id, predictions.c.num_objects, predictions.c.label, predictions.c.score)
+        )
+    assert [tuple(row)[:5] for row in rows] == [("1", S, 0, "dog", 0.5), ("1", S, 2, "lion", 0.75)]
+    assert [tuple(row)[6:] for row in rows] == [(vector, "float32", 16)] * 2
+    assert rows[0].output == {
+        "top": [{"label": "dog", "index": 0, "score": 0.5}, {"label": "lion", "index": 1, "score": 0.25}]
+    }
+    assert tuple(of_image) == (D, 2, "lion", 0.75)
+    species.classify("1", {1: DOG})
+    assert made(database) == [[("1", S)], [], [("1", S, 1)]]
+    species.classify("1", {})
+    assert made(database) == [[("1", S)], [], []]
+
+
+@pytest.mark.parametrize("again", [lambda d: d.detect("1", 0.5), lambda d: d.detect("1"), lambda d: d.reject("1")])
+def test_what_replaces_a_detectors_result_deletes_what_was_made_of_it(database, detector, species, again):
+    other = StoredModel(database, OTHER, D)
+    for image_id in ("1", "2"):
+        detector.detect(image_id, 0.9, 0.8)
+        species.classify(image_id, {0: LION, 1: DOG})
+    other.reject("1")
+    of_another_version = StoredModel(database, replace(OTHER, model_id="7" * 16), "a former version")
+    of_another_version.classify("1", {0: LION})
+    again(detector)
+    kept = [("1", "7" * 16), ("2", S)]
+    assert made(database) == [kept, [], [("1", "7" * 16, 0), ("2", S, 0), ("2", S, 1)]]
+
+
+def test_a_detectors_result_stays_with_what_was_made_of_it_if_it_cannot_be_replaced(database, detector, species):
+    detector.detect("1", 0.9)
+    species.classify("1", {0: LION})
+    before = [*made(database), *keys(database, objects)]
+    detector.lose_lease()
+    with pytest.raises(DayHeld):
+        detector.detect("1", 0.5, 0.4)
+    assert [*made(database), *keys(database, objects)] == before
+
+
+def test_a_second_network_is_pending_while_its_results_are_of_a_version_out_of_use(
+    database, detector, species, tmp_path
+):
+    """Its own ones of that version count again, if they were not replaced meanwhile."""
+    add_images(database, [tmp_path / f"{number}.jpg" for number in range(4)], DAY.start.replace(tzinfo=None))
+    source = Source(database, SourceSettings())
+    queries = DayQueries(database, source)
+
+    def new():
+        found = [ref.image_id for ref in source.select_new(DAY, S)]
+        assert found == [one.image_id for one in queries.read_pending(DAY, S)]
+        return found
+
+    species.classify("1", {0: LION})
+    species.classify("2", {})
+    species.reject("3")
+    assert new() == ["4"]
+    assert queries.count_day(DAY, S) == DayCounts(4, 2, 1, 1)
+    switch_version(database, "animals", "e" * 16, {})
+    assert new() == ["1", "2", "3", "4"]
+    assert queries.count_day(DAY, S) == DayCounts(4, 0, 0, 4)
+    species.take_objects_of("e" * 16)
+    species.reject("1")  # in place of the prediction, which is of the former version's objects
+    species.classify("3", {})
+    assert new() == ["2", "4"]
+    switch_version(database, "animals", D, {})
+    assert new() == ["1", "3", "4"]
+
+
+def test_attempts_start_anew_on_the_objects_of_another_version(database, species):
+    for detector_id in (D, "e" * 16):
+        species.take_objects_of(detector_id)
+        species.reject("1", Reason.READ_ERROR)
+        with database.write() as connection:
+            row = rejections.c
+            assert connection.execute(select(row.attempts, row.detector_id)).all() == [(1, detector_id)]
+            connection.execute(update(rejections).values(created_at=DAY.start.replace(tzinfo=None), run_id="earlier"))
+
+
+def test_stored_objects_are_read_of_the_images_that_the_version_has_predicted(database, detector):
+    detector.detect("1", 0.9, 0.5)
+    detector.detect("2")
+    detector.reject("3")
+    StoredModel(database, replace(DETECTOR, model_id="e" * 16)).detect("4", 0.9)
+    ids = [*map(str, range(600)), "of none"]  # more than one statement takes
+    box = (0.25, 0.5, 0.125, 0.0625)
+    with database.read() as connection:
+        found, rejected = read_objects(connection, ids, D), read_rejected(connection, ids, D)
+    assert found == {
+        "1": ((0, DetectedObject("animal", 0, 0.9, *box)), (1, DetectedObject("animal", 0, 0.5, *box))),
+        "2": (),
+    }
+    facts = FileFacts(7, 1.5, "cd" * 32)
+    assert rejected == {"3": Broken(ImageRef("3", "/3.jpg"), Reason.CORRUPT, "no JPEG", "decode", facts, "jpg 9")}
+
+
+def shown(database, columns="image_id, object, detected_score, label, score", model="species"):
+    with database.read() as connection:
+        statement = f"SELECT {columns} FROM infer_shown_crops WHERE model = :model ORDER BY image_id, object"
+        return [tuple(row) for row in connection.execute(text(statement), {"model": model})]
+
+
+def test_the_views_show_each_object_with_its_box_and_both_scores(database, detector, species):
+    detector.detect("1", 0.9, 0.5)
+    species.classify("1", {0: LION, 1: DOG})
+    columns = "object, detector, x, y, width, height, detected_label, detected_score, label, score, location"
+    box = (0.25, 0.5, 0.125, 0.0625)
+    rows = [
+        (0, "animals", *box, "animal", 0.9, "lion", 0.75, "/1.jpg"),
+        (1, "animals", *box, "animal", 0.5, "dog", 0.5, "/1.jpg"),
+    ]
+    assert shown(database, columns) == rows
+    with database.read() as connection:
+        current = connection.execute(text(f"SELECT {columns} FROM infer_current_crops ORDER BY object"))
+        assert [tuple(row) for row in current] == rows

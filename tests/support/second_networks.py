@@ -1,0 +1,76 @@
+"""Results of a detector and of second networks on it, as runs commit them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.runs import RunModel, RunStore
+from infer_app.database.results.sink import Sink
+from infer_app.domain import (
+    Broken,
+    ChunkResult,
+    CropOutput,
+    DetectedObject,
+    FileFacts,
+    ImageRef,
+    Output,
+    Prediction,
+    Reason,
+)
+from infer_app.recipe import Size
+from tests.conftest import DAY
+
+FILE = FileFacts(7, 1.5, "cd" * 32, Size(640, 480))
+DETECTION = {"output": {"kind": "detection"}, "labels": ["animal"]}
+SPECIES = {
+    "output": {"kind": "classification", "activation": "softmax"},
+    "labels": ["lion", "tiger", "dog"],
+    "crop": {"of": "animals", "min_score": 0.2, "rule": {}},
+}
+DETECTOR = RunModel("animals", "d" * 16, "cpu-openvino", DETECTION)
+SECOND = RunModel("species", "5" * 16, "cpu-openvino", SPECIES)
+
+
+class StoredModel:
+    """A model with a run of the day, which commits what it is given."""
+
+    def __init__(self, database: Database, model: RunModel = SECOND, detector_id: str | None = None) -> None:
+        self._database, self._model = database, model
+        self._run_id = RunStore(database).open_run(DAY, model)
+        self.take_objects_of(detector_id)
+
+    def lose_lease(self) -> None:
+        """End the run, so that nothing more is committed; what it writes fails at the end of its transaction."""
+        RunStore(self._database).fail_run(self._run_id, 1, "")
+
+    def take_objects_of(self, detector_id: str | None) -> None:
+        self._sink = Sink(self._database, self._model.model_id, self._model.variant, self._run_id, detector_id)
+
+    def predict(self, image_id: str, output: Output) -> None:
+        good = Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, FILE)
+        self._sink.commit_chunk(ChunkResult(0, (good,), ()))
+
+    def detect(self, image_id: str, *scores: float) -> None:
+        """Commit an image with an object of each score."""
+        objects = tuple(DetectedObject("animal", 0, score, 0.25, 0.5, 0.125, 0.0625) for score in scores)
+        label, best = ("animal", scores[0]) if scores else (None, None)
+        self.predict(image_id, Output(label, best, objects=objects))
+
+    def classify(self, image_id: str, crops: dict[int, Sequence[tuple[str, float]]], **output: Any) -> None:
+        """Commit the best labels of some objects of an image, by their numbers."""
+        found = tuple(CropOutput(number, classified(*best, **output)) for number, best in crops.items())
+        best = max((crop.output for crop in found), key=lambda one: one.score or 0, default=Output())
+        self.predict(image_id, Output(best.label, best.score, crops=found))
+
+    def reject(self, image_id: str, reason: Reason = Reason.CORRUPT) -> None:
+        broken = Broken(ImageRef(image_id, f"/{image_id}.jpg"), reason, "no JPEG", "decode", FILE, "jpg 9")
+        self._sink.commit_chunk(ChunkResult(0, (), (broken,)))
+
+
+def classified(*best: tuple[str, float], key: str = "top", **output: Any) -> Output:
+    """Return the output of a classifier, as verification/outputs.py makes it."""
+    entries = [{"label": label, "index": index, "score": score} for index, (label, score) in enumerate(best)]
+    return Output(*best[0], details=json.dumps({key: entries}), **output)
