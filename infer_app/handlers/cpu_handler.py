@@ -8,48 +8,69 @@ from functools import partial
 
 import numpy as np
 
-from infer_app.domain import Broken, Chunk, ChunkResult, Prediction
+from infer_app.domain import Broken, Chunk, ChunkResult, Objects, Prediction
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.loader import Loader
+from infer_app.handlers.loader import Loader, pixels_of
 from infer_app.handlers.predictor import LoadedModel, Networks, result_of
+from infer_app.handlers.second_networks import SecondNetworks
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 
+FEW_PICTURES = 8  # loaded at a time where only second networks run
+
 
 class CpuHandler:
     """Processes each chunk to completion in one process, so that pixels stay in the cache of one core."""
 
-    def __init__(self, loader: Loader, models: Sequence[LoadedModel], is_traced: bool = False) -> None:
+    def __init__(self, loader: Loader, models: Sequence[LoadedModel], spec: HandlerSpec) -> None:
         self._loader = loader
-        self._networks = Networks(models)
-        self._is_traced = is_traced
-        batch_size = max(model.batch_size for model in models)
+        self._detector = spec.detector
+        firsts = [model for model in models if not spec.is_second(model.artifact)]
+        self._networks = Networks(firsts)
+        self._seconds = SecondNetworks([model for model in models if model not in firsts], loader)
+        self._is_traced = spec.trace
+        batch_size = max((model.batch_size for model in firsts), default=FEW_PICTURES)
         self._buffer = np.empty((batch_size, *loader.recipe.size.shape), np.uint8)
 
     @classmethod
     def open(cls, spec: HandlerSpec) -> CpuHandler:
         """Open a handler and verify it on the golden images, which also warms it up. Raises ModelError."""
-        models = [_open_model(model_index, model, spec.num_threads) for model_index, model in enumerate(spec.models)]
-        loader = Loader(spec, models[0].artifact)
+        artifacts = [model.open() for model in spec.models]
+        models = [
+            _open_model(number, model, artifact, spec.num_threads)
+            for number, (model, artifact) in enumerate(zip(spec.models, artifacts, strict=True))
+            if number not in spec.idle
+        ]
         for model in models:
-            model.verify_golden(loader.pixels)
+            model.verify_golden(pixels_of(model.artifact, spec.max_pixels))
         if torch := sys.modules.get("torch"):  # which a preprocess function or a head of the user's own may have loaded
             torch.set_num_threads(spec.num_threads)
-        return cls(loader, models, spec.trace)
+        return cls(Loader(spec, artifacts[0]), models, spec)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         """Return every ref of the chunk as a prediction or as broken; a broken image never affects the others."""
         clock = StageClock(self._is_traced)
-        self._loader.begin(chunk)
+        takes_objects = bool(self._seconds.wanted(chunk))
+        self._loader.begin(chunk, makes_pixels=self._networks.is_wanted(chunk), keeps_pictures=takes_objects)
         results: list[Prediction | Broken] = []
-        for first in range(0, len(chunk.refs), len(self._buffer)):
+        first = 0
+        while first < len(chunk.refs):
             refs = chunk.refs[first : first + len(self._buffer)]
             batch = self._loader.load(refs, first, self._buffer, heartbeat, clock)
+            found = list(self._networks.predict(batch, chunk, first, heartbeat, clock))
             results += batch.broken
-            results += self._networks.predict(batch, chunk, first, heartbeat, clock)
+            results += found
+            if takes_objects:
+                is_new = self._detector in chunk.model_indices
+                objects = _found_objects(found, self._detector) if is_new else chunk.objects
+                for sample in batch.samples:
+                    self._seconds.add(chunk, sample, objects[sample.ref.image_id], heartbeat, clock)
+            first += len(batch.samples) + len(batch.broken)
+        results += self._seconds.finish(chunk, clock)
         self._loader.learn(clock)
         return result_of(chunk, results, clock)
 
@@ -60,9 +81,17 @@ class CpuHandler:
         self._loader.prefetch(chunk)
 
 
-def _open_model(model_index: int, spec: ModelSpec, num_threads: int) -> LoadedModel:
-    artifact = spec.open()
+def _open_model(model_index: int, spec: ModelSpec, artifact: Artifact, num_threads: int) -> LoadedModel:
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads)
     model = open_batch(spec.batch_size)
     predict = AdaptiveBatch(open_batch, model.batch_size, model)
     return LoadedModel(model_index, artifact, spec.variant, model.batch_size, predict, OutputDecoder(artifact))
+
+
+def _found_objects(results: Sequence[Prediction | Broken], detector: int | None) -> dict[str, Objects | Broken]:
+    """Return by image id what the detector found, numbered as it is stored, or why it found nothing."""
+    found: dict[str, Objects | Broken] = {}
+    for one in results:
+        if one.model_index == detector:
+            found[one.ref.image_id] = one if isinstance(one, Broken) else tuple(enumerate(one.output.objects or ()))
+    return found

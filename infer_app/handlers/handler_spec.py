@@ -55,8 +55,14 @@ class ModelSpec:
 class HandlerSpec:
     """The specification of a handler, which is pickled into a worker process and opened there."""
 
-    models: tuple[ModelSpec, ...]  # all with one recipe, so that an image is read and decoded once for all of them
+    models: tuple[ModelSpec, ...]  # all but second networks with one recipe: images are decoded once for all of them
     read: ReadLimits
     max_pixels: int
     num_threads: int = 1  # of one worker
     trace: bool = False  # whether results carry the spans of their stages
+    detector: int | None = None  # index of the model whose objects second networks take; None: they take whole pictures
+    idle: frozenset[int] = frozenset()  # indices of models that are not opened: no chunk is for them
+
+    def is_second(self, artifact: Artifact) -> bool:
+        """Return whether a model takes the objects of the detector, not whole pictures."""
+        return self.detector is not None and artifact.manifest.crop is not None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from infer_app.workers.heartbeat import Heartbeat
 if TYPE_CHECKING:
     from infer_app.images.read.prefetch import Prefetch
 
+MAX_KEPT_BYTES = 96 << 20  # of a worker's decoded pictures, that second networks take objects of
 WORTHWHILE_WAIT = 0.02  # share of a chunk's time that is spent waiting for its files, from which reading ahead pays
 
 
@@ -44,6 +46,7 @@ class Loader:
         self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
         self._decode_limits = DecodeLimits(spec.max_pixels)
         self._memory_limit: int | None = None  # for a chunk
+        self._makes_pixels, self._keeps_pictures = True, False  # of a chunk
         self._reads_wait = False  # set once reads have waited: files in the page cache need no reading ahead
 
     def load(
@@ -51,20 +54,31 @@ class Loader:
     ) -> Batch:
         """Load good images into the first rows of `buffer`, (N, H, W, 3) uint8; `first`: index of refs[0] in its chunk.
 
-        `heartbeat` records each step before a broken file could crash it or make it hang.
+        `heartbeat` records each step before a broken file could crash it or make it hang. Where the chunk's pictures
+        are kept, the first refs may already take all the memory that there is for them: the others are left.
         """
-        with kept_within_memory(self._memory_limit):
-            samples = [self._load(ref, first + i, heartbeat, clock) for i, ref in enumerate(refs)]
-        clock.refs = refs
+        samples: list[Sample | Broken] = []
+        num_bytes = 0
+        with self.within_memory():
+            for position, ref in enumerate(refs, start=first):
+                samples.append(self._load(ref, position, heartbeat, clock))
+                num_bytes += _kept_bytes(samples[-1])
+                if num_bytes > MAX_KEPT_BYTES:
+                    break
+        clock.refs = refs[: len(samples)]
         with clock.time("collate"):
             return collate(samples, buffer)
 
-    def pixels(self, data: bytes) -> np.ndarray:
-        """Decode and transform an encoded image to pixels, (H, W, 3) uint8. Raises BadImage."""
-        return transform(decode_image(data, self.recipe, self._decode_limits), self.recipe, self._preprocess)
+    def within_memory(self) -> AbstractContextManager[object]:
+        """Return a context in which an image that takes too much memory raises MemoryError."""
+        return kept_within_memory(self._memory_limit)
 
-    def begin(self, chunk: Chunk) -> None:
-        """Begin a chunk, before its first image is loaded."""
+    def begin(self, chunk: Chunk, *, makes_pixels: bool = True, keeps_pictures: bool = False) -> None:
+        """Begin a chunk, before its first image is loaded.
+
+        `makes_pixels`: for networks that take whole pictures; `keeps_pictures`: for those that take objects of them.
+        """
+        self._makes_pixels, self._keeps_pictures = makes_pixels, keeps_pictures
         self._memory_limit = find_memory_limit()
         if self._prefetch is not None:  # the first chunk, and those whose `prefetch` comes late
             self._prefetch.expect(chunk)
@@ -95,7 +109,8 @@ class Loader:
                     raise
                 return _broken(image, MemoryError(), stage)
         clock.num_dim += image.picture.is_dim
-        return Sample(ref, image.pixels, replace(image.facts, picture=Size(image.picture.width, image.picture.height)))
+        facts = replace(image.facts, picture=Size(image.picture.width, image.picture.height))
+        return Sample(ref, image.pixels, facts, image.picture.rgb if self._keeps_pictures else None)
 
     def _read(self, image: _Image) -> None:
         location = image.ref.location
@@ -114,7 +129,8 @@ class Loader:
         image.picture = decode_image(image.data, self.recipe, self._decode_limits)
 
     def _transform(self, image: _Image) -> None:
-        image.pixels = transform(image.picture, self.recipe, self._preprocess)
+        if self._makes_pixels:
+            image.pixels = transform(image.picture, self.recipe, self._preprocess)
 
 
 class _Image:
@@ -122,17 +138,24 @@ class _Image:
 
     data: bytes
     picture: Picture
-    pixels: np.ndarray
+    pixels: np.ndarray | None = None
 
     def __init__(self, ref: ImageRef) -> None:
         self.ref = ref
         self.facts = FileFacts()
 
 
+def pixels_of(artifact: Artifact, max_pixels: int) -> Callable[[bytes], np.ndarray]:
+    """Return what decodes and transforms an encoded image by a model's recipe: to (H, W, 3) uint8. Raises BadImage."""
+    recipe, preprocess, limits = artifact.manifest.recipe, artifact.preprocess(), DecodeLimits(max_pixels)
+    return lambda data: transform(decode_image(data, recipe, limits), recipe, preprocess)
+
+
 def collate(samples: Iterable[Sample | Broken], buffer: np.ndarray) -> Batch:
     """Copy good pixels into the first rows of `buffer`, (N, H, W, 3) uint8; `pixels` of the batch is a view of it.
 
-    If all samples are broken, the batch is valid and has n = 0. Raises ValueError for more good samples than rows.
+    Samples without pixels have no row. If all samples are broken, the batch is valid and has n = 0. Raises ValueError
+    for more good samples than rows.
     """
     good: list[Sample] = []
     broken: list[Broken] = []
@@ -142,7 +165,8 @@ def collate(samples: Iterable[Sample | Broken], buffer: np.ndarray) -> Batch:
             continue
         if len(good) == len(buffer):
             raise ValueError(f"more samples than the buffer's {len(buffer)} rows")
-        buffer[len(good)] = _checked(sample, buffer)
+        if sample.pixels is not None:
+            buffer[len(good)] = _checked(sample.pixels, sample.ref, buffer)
         good.append(sample)
     return Batch(pixels=buffer[: len(good)], samples=tuple(good), broken=tuple(broken))
 
@@ -160,13 +184,15 @@ def _open_prefetch(limits: ReadLimits) -> Prefetch:
     return Prefetch(limits)
 
 
-def _checked(sample: Sample, buffer: np.ndarray) -> np.ndarray:
-    """Return the sample's pixels. Raises ValueError for another shape or dtype, which a copy would silently convert."""
-    pixels = sample.pixels
-    assert pixels is not None
+def _kept_bytes(sample: Sample | Broken) -> int:
+    return 0 if isinstance(sample, Broken) or sample.picture is None else sample.picture.nbytes
+
+
+def _checked(pixels: np.ndarray, ref: ImageRef, buffer: np.ndarray) -> np.ndarray:
+    """Return a sample's pixels. Raises ValueError for another shape or dtype, which a copy would silently convert."""
     if pixels.shape != buffer.shape[1:] or pixels.dtype != buffer.dtype:
         raise ValueError(
-            f"image {sample.ref.image_id}: {pixels.dtype} {pixels.shape}, "
+            f"image {ref.image_id}: {pixels.dtype} {pixels.shape}, "
             f"the batch takes {buffer.dtype} {buffer.shape[1:]}"
         )
     return pixels

@@ -73,16 +73,20 @@ def _detail(error: BaseException) -> str:
 
 
 class Networks:
-    """The networks of a handler; each gets its pixels here, in every executor."""
+    """The networks of a handler that take whole pictures; each gets its pixels here, in every executor."""
 
     def __init__(self, models: Sequence[LoadedModel]) -> None:
-        self.models = models
+        self._models = {model.model_index: model for model in models}
+
+    def is_wanted(self, chunk: Chunk) -> bool:
+        """Return whether the chunk's images are new for one of them."""
+        return any(index in self._models for index in chunk.model_indices)
 
     def predict(
         self, batch: Batch, chunk: Chunk, first: int, heartbeat: Heartbeat, clock: StageClock
     ) -> Iterator[Prediction | Broken]:
         """Predict a batch by the models that the chunk is for; `first`: index of its first image in the chunk."""
-        for model in (self.models[index] for index in chunk.model_indices):
+        for model in (self._models[index] for index in chunk.model_indices if index in self._models):
             for start in range(0, len(batch.samples), model.batch_size):
                 part = slice(start, start + model.batch_size)
                 heartbeat.record(first, "model")

@@ -26,7 +26,7 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.flow.chunking import FEW_IMAGES
 from infer_app.pipeline.flow.flow import Pool
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan
-from infer_app.pipeline.planning.run_plan import RunPlan
+from infer_app.pipeline.planning.run_plan import RunPlan, detector_of
 from infer_app.recipe import Size
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
@@ -166,7 +166,7 @@ class Executors:
 
         Raises what `open_executor` raises.
         """
-        if self._opened is None or (self._opened[0] != plan.executions and plan.max_images != 0):
+        if self._opened is None or (plan.max_images != 0 and not _serve(self._opened[0], plan.executions)):
             self.close()
             opening = open_executor(self._loaded, plan.artifacts, plan.executions, trace=self._trace)
             self._opened = plan.executions, self._closing.enter_context(opening)
@@ -186,6 +186,13 @@ class Executors:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _serve(opened: Sequence[ExecutionPlan], wanted: Sequence[ExecutionPlan]) -> bool:
+    """Return whether an executor that is open for some plans can run others: those, or the same with an idle one."""
+    return all(
+        one == other or replace(one, is_idle=True) == other for one, other in zip(opened, wanted, strict=True)
+    )
 
 
 def open_executor(
@@ -210,8 +217,16 @@ def open_executor(
         max_pixels=images.max_pixels,
         num_threads=plans[0].threads,
         trace=trace,
+        detector=detector_of(artifacts),
+        idle=frozenset(number for number, plan in enumerate(plans) if plan.is_idle),
     )
     kind, workers = executor or loaded.run.executor, plans[0].workers
+    if spec.detector is not None and (kind == "cuda" or (kind == "ray" and loaded.ray.num_gpus)):
+        names = ", ".join(artifact.manifest.name for artifact in artifacts if artifact.manifest.crop)
+        raise UsageError(
+            f"{names} takes the objects of a detector, which only processor cores do",
+            "run with --executor cpu, or ray without GPUs",
+        )
     ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, (plans[0].device,))
     if kind == "ray":
         return _open_ray(loaded, spec, workers, ring_spec)

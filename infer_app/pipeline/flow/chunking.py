@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from infer_app.domain import Chunk, ChunkResult, ImageRef, NewImage
 
 FEW_IMAGES = 8  # every batch size divides it
 MAX_IMAGES = 256  # a chunk must fit a pipe, so that sending it never waits
+MAX_OBJECTS = 512  # stored ones in a chunk, for the same reason
 CHUNK_S = 0.25  # long enough to make the cost of a commit small, short enough for workers to end together
 
 
@@ -40,17 +41,22 @@ def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]
 
     All images of a chunk are new for the same models, so that nothing is predicted twice.
     """
-    waiting: dict[tuple[int, ...], list[ImageRef]] = {}
+    waiting: dict[tuple[int, ...], list[NewImage]] = {}
     number = 0
     for image in new:
-        refs = waiting.setdefault(image.model_indices, [])
-        refs.append(image.ref)
-        if len(refs) >= size():
-            yield Chunk(number, tuple(waiting.pop(image.model_indices)), image.model_indices)
+        images = waiting.setdefault(image.model_indices, [])
+        images.append(image)
+        if len(images) >= size() or sum(len(one.objects or ()) for one in images) >= MAX_OBJECTS:
+            yield _chunk(number, waiting.pop(image.model_indices))
             number += 1
-    for models, refs in waiting.items():
-        yield Chunk(number, tuple(refs), models)
+    for images in waiting.values():
+        yield _chunk(number, images)
         number += 1
+
+
+def _chunk(number: int, images: Sequence[NewImage]) -> Chunk:
+    objects = {image.ref.image_id: image.objects for image in images if image.objects is not None}
+    return Chunk(number, tuple(image.ref for image in images), images[0].model_indices, objects=objects)
 
 
 def chunks_of(refs: Iterable[ImageRef], num_images: int = 2 * FEW_IMAGES) -> Iterator[Chunk]:

@@ -44,6 +44,7 @@ class ExecutionPlan:
     workers: int  # 0: on a cluster, one for each CPU of an actor
     threads: int  # of each worker
     alternatives: tuple[Alternative, ...] = ()
+    is_idle: bool = False  # it has nothing to predict, so its network is not opened
 
     @property
     def variant(self) -> str:
@@ -81,6 +82,8 @@ def plan_together(
     loaded: LoadedSettings, artifacts: Sequence[Artifact], begun: Sequence[BegunVariant | None]
 ) -> list[ExecutionPlan]:
     """Plan models that share a handler, and so a device: the CPU if one of them has no variant for the GPU."""
+    if any(artifact.manifest.crop for artifact in artifacts):
+        return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, begun, strict=True)]
     plans = [plan_run(loaded, *one) for one in zip(artifacts, begun, strict=True)]
     if len({plan.device for plan in plans}) == 1:
         return plans

@@ -33,6 +33,23 @@ class RunPlan:
     max_images: int | None = None  # to take; None: all
 
     @property
+    def detector(self) -> int | None:
+        """Return the index of the model whose objects second networks take; None if there is no second network."""
+        return detector_of(self.artifacts)
+
+    @property
+    def seconds(self) -> frozenset[int]:
+        """Return the indices of the second networks."""
+        return frozenset(number for number, one in enumerate(self.artifacts) if one.manifest.crop)
+
+    def without_detector(self) -> RunPlan:
+        """Return the plan for images that the detector has predicted already: its network is not opened."""
+        executions = list(self.executions)
+        assert self.detector is not None
+        executions[self.detector] = replace(executions[self.detector], is_idle=True)
+        return replace(self, executions=tuple(executions))
+
+    @property
     def model_ids(self) -> tuple[str, ...]:
         return tuple(model.model_id for model in self.models)
 
@@ -40,6 +57,12 @@ class RunPlan:
     def alternatives(self) -> tuple[Alternative, ...]:
         """Return the cheaper ways through a stage that were measured on this machine, if one model runs alone."""
         return self.executions[0].alternatives if len(self.executions) == 1 else ()
+
+
+def detector_of(artifacts: Sequence[Artifact]) -> int | None:
+    """Return the index of the model whose objects second networks take; None if there is no second network."""
+    names = [artifact.manifest.name for artifact in artifacts]
+    return next((names.index(one.manifest.crop.of) for one in artifacts if one.manifest.crop), None)
 
 
 def plan_models(
