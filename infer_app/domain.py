@@ -70,6 +70,7 @@ class Reason(StrEnum):
     READ_ERROR = "read_error", "storage error; retried", _Is.RETRIED | _Is.NOT_READ
     OUT_OF_MEMORY = "out_of_memory", "out of memory; retried", _Is.RETRIED | _Is.NOT_SHOWN
     WRITE_ERROR = "write_error", "its row could not be written; retried", _Is.RETRIED
+    OTHER_FILE = "other_file", "not the file in which its objects were found; retried", _Is.RETRIED | _Is.HASHED
 
 
 def reasons_with(fact: ReasonFact) -> frozenset[Reason]:
@@ -188,6 +189,13 @@ class DetectedObject(NamedTuple):
 Objects: TypeAlias = tuple[tuple[int, DetectedObject], ...]  # of one image, with their numbers, of infer_objects
 
 
+class StoredObjects(NamedTuple):
+    """The objects of an image that the detector has predicted before."""
+
+    objects: Objects
+    sha256: str | None  # of the bytes in which they were found; None in rows of earlier releases
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """The decoded output of the model for one image, or of a second network for one object."""
@@ -225,7 +233,7 @@ class NewImage:
 
     ref: ImageRef
     model_indices: tuple[int, ...]
-    objects: Objects | None = None  # of the detector, where it has predicted the image already; for second networks
+    objects: StoredObjects | None = None  # for second networks, where the detector has predicted the image already
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +245,7 @@ class Chunk:
     model_indices: tuple[int, ...] = (0,)  # indices of the handler's models that the refs are new for
     slot: int | None = None  # of the ring, for its pixels
     files: tuple[FileFacts, ...] = ()  # of each ref, after it was read
-    objects: Mapping[str, Objects] = field(
-        default_factory=dict, hash=False
-    )  # stored ones, by image id, for second networks
+    objects: Mapping[str, StoredObjects] = field(default_factory=dict, hash=False)  # by image id; for second networks
 
     def of(self, refs: Iterable[ImageRef]) -> Chunk:
         """Return a chunk of some of its refs, without a slot, to be read again."""

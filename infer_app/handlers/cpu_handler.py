@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from infer_app.domain import Broken, Chunk, ChunkResult, Objects, Prediction
+from infer_app.domain import Broken, Chunk, ChunkResult, Objects, Prediction, Sample
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader, pixels_of
 from infer_app.handlers.predictor import LoadedModel, Networks, result_of
-from infer_app.handlers.second_networks import SecondNetworks
+from infer_app.handlers.second_networks import SecondNetworks, stored_objects
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
@@ -47,9 +47,10 @@ class CpuHandler:
         ]
         for model in models:
             model.verify_golden(pixels_of(model.artifact, spec.max_pixels))
-        if torch := sys.modules.get("torch"):  # which a preprocess function or a head of the user's own may have loaded
+        handler = cls(Loader(spec, artifacts[0]), models, spec)
+        if torch := sys.modules.get("torch"):  # which a function of the user's own may have loaded
             torch.set_num_threads(spec.num_threads)
-        return cls(Loader(spec, artifacts[0]), models, spec)
+        return handler
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         """Return every ref of the chunk as a prediction or as broken; a broken image never affects the others."""
@@ -65,14 +66,23 @@ class CpuHandler:
             results += batch.broken
             results += found
             if takes_objects:
-                is_new = self._detector in chunk.model_indices
-                objects = _found_objects(found, self._detector) if is_new else chunk.objects
-                for sample in batch.samples:
-                    self._seconds.add(chunk, sample, objects[sample.ref.image_id], heartbeat, clock)
+                objects = self._objects_of(batch.samples, chunk, found)
+                for sample, of_sample in zip(batch.samples, objects, strict=True):
+                    self._seconds.add(chunk, sample, of_sample, heartbeat, clock)
             first += len(batch.samples) + len(batch.broken)
         results += self._seconds.finish(chunk, clock)
         self._loader.learn(clock)
         return result_of(chunk, results, clock)
+
+    def _objects_of(
+        self, samples: Sequence[Sample], chunk: Chunk, found: Sequence[Prediction | Broken]
+    ) -> list[Objects | Broken]:
+        """Return the objects of each image, those just found or those stored; or why there are none."""
+        if self._detector not in chunk.model_indices:
+            return [stored_objects(sample, chunk.objects[sample.ref.image_id]) for sample in samples]
+        results = {one.ref.image_id: one for one in found if one.model_index == self._detector}
+        in_order = [results[sample.ref.image_id] for sample in samples]
+        return [one if isinstance(one, Broken) else tuple(enumerate(one.output.objects or ())) for one in in_order]
 
     def copy_slot(self, chunk: Chunk) -> bool:
         return False
@@ -86,12 +96,3 @@ def _open_model(model_index: int, spec: ModelSpec, artifact: Artifact, num_threa
     model = open_batch(spec.batch_size)
     predict = AdaptiveBatch(open_batch, model.batch_size, model)
     return LoadedModel(model_index, artifact, spec.variant, model.batch_size, predict, OutputDecoder(artifact))
-
-
-def _found_objects(results: Sequence[Prediction | Broken], detector: int | None) -> dict[str, Objects | Broken]:
-    """Return by image id what the detector found, numbered as it is stored, or why it found nothing."""
-    found: dict[str, Objects | Broken] = {}
-    for one in results:
-        if one.model_index == detector:
-            found[one.ref.image_id] = one if isinstance(one, Broken) else tuple(enumerate(one.output.objects or ()))
-    return found

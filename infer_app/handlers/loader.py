@@ -192,7 +192,6 @@ def _checked(pixels: np.ndarray, ref: ImageRef, buffer: np.ndarray) -> np.ndarra
     """Return a sample's pixels. Raises ValueError for another shape or dtype, which a copy would silently convert."""
     if pixels.shape != buffer.shape[1:] or pixels.dtype != buffer.dtype:
         raise ValueError(
-            f"image {ref.image_id}: {pixels.dtype} {pixels.shape}, "
-            f"the batch takes {buffer.dtype} {buffer.shape[1:]}"
+            f"image {ref.image_id}: {pixels.dtype} {pixels.shape}, the batch takes {buffer.dtype} {buffer.shape[1:]}"
         )
     return pixels

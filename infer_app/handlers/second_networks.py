@@ -7,7 +7,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from infer_app.domain import Batch, Broken, Chunk, CropOutput, DetectedObject, Objects, Output, Prediction, Reason, Sample
+from infer_app.domain import (
+    Batch,
+    Broken,
+    Chunk,
+    CropOutput,
+    DetectedObject,
+    Objects,
+    Output,
+    Prediction,
+    Reason,
+    Sample,
+    StoredObjects,
+)
 from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel
 from infer_app.images.read.bad_image import BadImage
@@ -43,7 +55,7 @@ class SecondNetworks:
 
 
 @dataclass
-class _Image:
+class _Cropped:
     """An image with what is known so far of the objects that a network takes."""
 
     sample: Sample  # without its picture, which is no longer needed
@@ -58,16 +70,18 @@ class _SecondNetwork:
         self._model, self._loader, self._crop, self._recipe = model, loader, manifest.crop, manifest.recipe
         self._function, self._preprocess = model.artifact.crop_function(), model.artifact.preprocess()
         self._buffer = np.empty((model.batch_size, *manifest.recipe.size.shape), np.uint8)
-        self._waiting: list[tuple[_Image, int]] = []  # whose crop each row of the buffer is, by the object's number
-        self._images: list[_Image] = []
+        self._waiting: list[tuple[_Cropped, int]] = []  # whose crop each row of the buffer is, by the object's number
+        self._images: list[_Cropped] = []
 
     def add(
         self, sample: Sample, found: Objects | Broken, position: int, heartbeat: Heartbeat, clock: StageClock
     ) -> None:
-        image = _Image(replace(sample, pixels=None, picture=None))
+        image = _Cropped(replace(sample, pixels=None, picture=None))
         self._images.append(image)
         if isinstance(found, Broken):
-            image.broken = replace(found, detail=f"{self._crop.of}: {found.detail}", model_index=self._model.model_index)
+            image.broken = replace(
+                found, detail=f"{self._crop.of}: {found.detail}", model_index=self._model.model_index
+            )
             return
         assert sample.picture is not None
         picture = Picture.whole(sample.picture)
@@ -115,11 +129,19 @@ class _SecondNetwork:
             else:
                 self._reject(image, number, result.reason, result.detail, result.stage)
 
-    def _reject(self, image: _Image, number: int, reason: Reason, detail: str, stage: str) -> None:
+    def _reject(self, image: _Cropped, number: int, reason: Reason, detail: str, stage: str) -> None:
         """Note why an image has no result: rows of some of its objects would look like all of them."""
         sample, index = image.sample, self._model.model_index
         why = f"object {number}: {detail}"
         image.broken = image.broken or Broken(sample.ref, reason, why, stage, sample.file, model_index=index)
+
+
+def stored_objects(sample: Sample, stored: StoredObjects) -> Objects | Broken:
+    """Return the objects that were found before, if that was in the bytes that were read now."""
+    if stored.sha256 in (None, sample.file.sha256):
+        return stored.objects
+    detail = "its objects were found in another file; `infer retry` with the detector's name finds them again"
+    return Broken(sample.ref, Reason.OTHER_FILE, detail, "read", sample.file)
 
 
 def output_of_image(crops: Sequence[CropOutput]) -> Output:

@@ -190,9 +190,7 @@ class Executors:
 
 def _serve(opened: Sequence[ExecutionPlan], wanted: Sequence[ExecutionPlan]) -> bool:
     """Return whether an executor that is open for some plans can run others: those, or the same with an idle one."""
-    return all(
-        one == other or replace(one, is_idle=True) == other for one, other in zip(opened, wanted, strict=True)
-    )
+    return all(one == other or replace(one, is_idle=True) == other for one, other in zip(opened, wanted, strict=True))
 
 
 def open_executor(

@@ -1,15 +1,15 @@
-"""What the days of a run share, for models that take the same pixels."""
+"""What the days of a run share, for models that take the same pixels, or objects of the same pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from infer_app.database.project_database import ProjectDatabase, open_project_database
-from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.executors import Executors
 from infer_app.pipeline.flow.observer import Display
+from infer_app.pipeline.planning.choose_models import Group
 from infer_app.pipeline.planning.run_plan import RunPlan, plan_models
 from infer_app.pipeline.stop import Stop
 from infer_app.settings.load import LoadedSettings
@@ -25,11 +25,12 @@ class GroupRun:
     executors: Executors
     stop: Stop
     display: Display
+    may_split: bool = False  # whether its models can be run one by one
 
 
 @contextmanager
 def open_group(
-    loaded: LoadedSettings, artifacts: Sequence[Artifact], stop: Stop, display: Display, *, read_only: bool = False
+    loaded: LoadedSettings, models: Group, stop: Stop, display: Display, *, read_only: bool = False
 ) -> Iterator[GroupRun]:
     """Open the database, and plan and open a day that no run has begun: what can't run here is found before any day.
 
@@ -42,7 +43,7 @@ def open_group(
         for place in places:
             check_installed(place)
     with open_project_database(loaded, read_only) as project:
-        plan = plan_models(loaded, artifacts)
+        plan = plan_models(loaded, models.artifacts)
         with Executors(loaded, trace=display.trace is not None) as executors:
             executors.open(plan)  # no process starts before it gets a chunk
-            yield GroupRun(loaded, project, plan, executors, stop, display)
+            yield GroupRun(loaded, project, plan, executors, stop, display, models.may_split)

@@ -17,6 +17,7 @@ from infer_app.errors import UsageError
 from infer_app.pipeline.day_lease import hold_day
 from infer_app.pipeline.executors import Executor
 from infer_app.pipeline.files.changed_files import reset_changed_rejections
+from infer_app.pipeline.flow.attach_objects import with_stored_objects
 from infer_app.pipeline.flow.chunking import ChunkSize
 from infer_app.pipeline.flow.failure_budget import FailureBudget
 from infer_app.pipeline.flow.flow import run_flow
@@ -49,6 +50,8 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
         for model_id in first.model_ids:
             project.ask(reset_changed_rejections, project, loaded.path_map, day, model_id)
         plan = plan_day(replace(first, max_images=limit), loaded, project, day, group.executors.end_workers)
+        if plan.detector is not None and not project.count_new([day], [plan.model_ids[plan.detector]]):
+            plan = plan.without_detector()
         executor = group.executors.open(plan)
         model_runs = _start_runs(group, plan, executor, day, run_ids)
         pages = project.source.select_pages(day, *plan.model_ids)
@@ -81,6 +84,8 @@ def predict(
     with group.display.progress.of_day(days[-1], count, plan.max_images) as advance:
         observer = FlowObserver(tally, advance, group.display.trace)
         new = group.stop.until(islice(observer.select(pages), plan.max_images))
+        if plan.detector is not None:
+            new = group.stop.until(with_stored_objects(new, project, plan, model_runs, observer))
         size = ChunkSize(executor.limit_chunk(group.loaded.run.chunk_size), executor.least_chunk)
         run_flow(new, executor.pool, guard, model_runs, size, observer)
     return tally

@@ -85,23 +85,26 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
     nearest = gap = None
     left = deque(group_by_pixels(request.artifacts))
     while left and not stop.exit_code:
-        artifacts = left.popleft()
+        models = left.popleft()
+        artifacts = models.artifacts
         bind_models((artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts)
         try:
-            with open_group(request.loaded, artifacts, stop, display) as group:
+            with open_group(request.loaded, models, stop, display) as group:
                 project = group.project
-                results += run_group(group, days, request.limits, with_late=with_late)
+                ran = run_group(group, days, request.limits, with_late=with_late)
+                results += [result for result in ran if result.last.model not in {one.last.model for one in results}]
                 if not results[-1].last.day.eligible:
                     nearest = project.ask(project.source.nearest_date, days[-1])
                     gap = project.ask(find_gap, project.source, days[-1])
                 if with_late and not (left or failures) and all(result.all_late_tried for result in results):
                     settle_late_images(project.database, project.source, days[0])
         except (*OF_ONE_DAY, ModelError) as error:
-            if len(artifacts) > 1 and isinstance(error, DayHeld | ModelError):  # one of them: run each by itself
-                left.extendleft([artifact] for artifact in reversed(artifacts))
+            if models.may_split and isinstance(error, DayHeld | ModelError):  # one of them: run each by itself
+                left.extendleft(reversed(models.split()))
             else:
-                failures += [FailedModel(artifact.manifest.name, error) for artifact in artifacts]
-    not_started = [artifact.manifest.name for artifacts in left for artifact in artifacts]
+                known = {one.last.model for one in results} | {failure.name for failure in failures}
+                failures += [FailedModel(name, error) for name in models.names if name not in known]
+    not_started = list(dict.fromkeys(name for models in left for name in models.names))
     if not_started:
         log.warning("not started: %s", ", ".join(not_started))
     if not results and failures:
@@ -122,10 +125,10 @@ def dry_run_days(
     """
     days, measured = request.days, []
     to_register = registration.to_run if registration else 0
-    for artifacts in group_by_pixels(request.artifacts):
-        indices = tuple(range(len(artifacts)))
+    for models in group_by_pixels(request.artifacts):
+        indices = tuple(range(len(models.artifacts)))
         sample = [NewImage(ref, indices) for ref in registration.sample] if registration else []
-        with open_group(request.loaded, artifacts, stop, display, read_only=True) as group:
+        with open_group(request.loaded, models, stop, display, read_only=True) as group:
             late = _find_late(group, days) if request.with_late else []
             reports = dry_run(group, [*late, *days], request.limits.num_images, sample)
             measured.append((reports, forecast(reports[0], _count_pending(group, days) + to_register)))
@@ -151,7 +154,7 @@ def run_group(group: GroupRun, days: Sequence[Day], limits: RunLimits, *, with_l
         try:
             ran[day] = run_day(group, day, images_left())
         except OF_ONE_DAY as error:
-            if isinstance(error, PrecisionUnavailable) and len(group.plan.models) > 1:
+            if isinstance(error, PrecisionUnavailable) and group.may_split:
                 raise  # the models are run one by one then
             if day is days[-1]:
                 if isinstance(error, StorageUnavailable | WorkersKilled):

@@ -23,7 +23,7 @@ from infer_app.model_names import plain_name
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.files.watched_folders import register_new
 from infer_app.pipeline.flow.observer import Display
-from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names
+from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names, with_detectors
 from infer_app.pipeline.run_days import RunLimits, RunRequest, dry_run_days, run_days
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.log import bind_models, log_to_stderr
@@ -82,7 +82,7 @@ def _run_days(
     session.date = str(days[-1])
     session.models = list(map(plain_name, choose_names(loaded)))  # for the message if no run can begin
     not_found: dict[str, ModelError] = {}
-    artifacts = choose_artifacts(loaded, failures=not_found)
+    artifacts = with_detectors(loaded, choose_artifacts(loaded, failures=not_found), not_found)
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
     session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
     with_late = isinstance(options, RunOptions) and _takes_late(loaded, days[-1], options, artifacts)
@@ -99,7 +99,7 @@ def _run_days(
 
 
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, trace: Trace | None) -> int:
-    artifacts = choose_artifacts(loaded)
+    artifacts = with_detectors(loaded, choose_artifacts(loaded))
     limits = _limits(options)
     with limits.stop() as stop, _with_database(loaded, options) as loaded:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT), dry_run=True)

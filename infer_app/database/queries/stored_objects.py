@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, and_, select
@@ -13,9 +14,11 @@ from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import backend_of
 from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions, rejections
 from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Objects, Reason
+from infer_app.recipe import Size
 
 _KEY = objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
-_FOUND = select(predictions.c.image_id, objects.c.object, *OBJECT_COLUMNS).outerjoin_from(
+_FILE = [predictions.c[name] for name in ("size", "modified", "sha256", "width", "height")]
+_FOUND = select(predictions.c.image_id, *_FILE, objects.c.object, *OBJECT_COLUMNS).outerjoin_from(
     predictions, objects, and_(*_KEY)
 )
 _REASONS = {reason.value: reason for reason in Reason}
@@ -23,15 +26,36 @@ _NAMES = ("image_id", "location", "reason", "detail", "stage", "size", "modified
 _REJECTED = select(*(rejections.c[name] for name in _NAMES))
 
 
+@dataclass(frozen=True, slots=True)
+class StoredDetection:
+    """The stored result of a detector for one image: of which file it is, and its objects or why there are none."""
+
+    file: FileFacts
+    objects: Objects = ()
+    rejected: Broken | None = None
+
+
+def read_detections(connection: Connection, image_ids: Sequence[str], detector_id: str) -> dict[str, StoredDetection]:
+    """Return what a detector's version has stored of each image; one without a row of it is left out."""
+    rejected = read_rejected(connection, image_ids, detector_id)
+    found = defaultdict[str, list[tuple[int, DetectedObject]]](list)
+    files: dict[str, FileFacts] = {}
+    of_detector = _FOUND.where(predictions.c.model_id == detector_id)
+    for image_id, size, modified, sha256, width, height, number, *values in _rows(connection, of_detector, image_ids):
+        picture = Size(width, height) if width else None
+        files[image_id] = FileFacts(size, modified, sha256, picture)
+        if number is not None:
+            found[image_id].append((number, DetectedObject(*values)))
+    detections = {image_id: StoredDetection(broken.file, rejected=broken) for image_id, broken in rejected.items()}
+    return detections | {
+        image_id: StoredDetection(file, tuple(sorted(found.get(image_id, ())))) for image_id, file in files.items()
+    }
+
+
 def read_objects(connection: Connection, image_ids: Sequence[str], detector_id: str) -> dict[str, Objects]:
     """Return the objects of each image that a detector's version has a prediction of, by their numbers."""
-    found = defaultdict[str, list[tuple[int, DetectedObject]]](list)
-    of_detector = _FOUND.where(predictions.c.model_id == detector_id)
-    for image_id, number, *values in _rows(connection, of_detector, image_ids):
-        of_image = found[image_id]
-        if number is not None:
-            of_image.append((number, DetectedObject(*values)))
-    return {image_id: tuple(sorted(of_image)) for image_id, of_image in found.items()}
+    found = read_detections(connection, image_ids, detector_id)
+    return {image_id: one.objects for image_id, one in found.items() if one.rejected is None}
 
 
 def read_rejected(connection: Connection, image_ids: Sequence[str], detector_id: str) -> dict[str, Broken]:

@@ -74,6 +74,7 @@ class RunModel:
     passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen
     may_be_put_in_use: bool = True  # by its run, if no version of its name is in use
     variant_sha256: str | None = None  # of the files that decide the variant's numbers
+    detector_id: str | None = None  # of a second network: the version of its detector whose objects it takes
 
 
 class BegunVariant(NamedTuple):

@@ -46,7 +46,7 @@ def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]
     for image in new:
         images = waiting.setdefault(image.model_indices, [])
         images.append(image)
-        if len(images) >= size() or sum(len(one.objects or ()) for one in images) >= MAX_OBJECTS:
+        if len(images) >= size() or sum(len(one.objects.objects) for one in images if one.objects) >= MAX_OBJECTS:
             yield _chunk(number, waiting.pop(image.model_indices))
             number += 1
     for images in waiting.values():

@@ -48,10 +48,19 @@ def run_flow(
 
 
 def skip_stopped_models(new: Iterable[NewImage], model_runs: Sequence[ModelRun]) -> Iterator[NewImage]:
-    """Skip the models whose failure budget is used up; `model_runs` are in the order of their numbers."""
+    """Skip the models whose failure budget is used up; `model_runs` are in the order of their numbers.
+
+    With a detector that finds no more objects the second networks are skipped that would take them.
+    """
     for image in new:
-        wanted = tuple(number for number in image.model_indices if model_runs[number].stopped is None)
+        stopped = {one.model.model_id for one in model_runs if one.stopped is not None}
+        wanted = tuple(number for number in image.model_indices if _is_wanted(image, model_runs[number], stopped))
         if wanted:
             yield image if wanted == image.model_indices else replace(image, model_indices=wanted)
-        elif all(model_run.stopped is not None for model_run in model_runs):
+        elif len(stopped) == len(model_runs):
             return
+
+
+def _is_wanted(image: NewImage, model_run: ModelRun, stopped: set[str]) -> bool:
+    takes_objects_of = model_run.model.detector_id if image.objects is None else None
+    return not {model_run.model.model_id, takes_objects_of} & stopped

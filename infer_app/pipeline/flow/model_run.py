@@ -26,7 +26,7 @@ class ModelRun:
         self.predicted = 0
         self.nearly_black = 0
         self.reasons: Counter[str] = Counter()
-        self._sink = Sink(database, model.model_id, model.variant, run_id)
+        self._sink = Sink(database, model.model_id, model.variant, run_id, model.detector_id)
         self.budget = budget
 
     @property

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infer_app.database.project_database import read_in_use
 from infer_app.errors import ModelError, UsageError
@@ -12,7 +13,7 @@ from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.artifact.models_folder import find_artifact, scan_artifacts, versions_of
-from infer_app.recipe import Recipe
+from infer_app.models.detection.second_network import check_against_detector
 from infer_app.settings.load import LoadedSettings
 
 log = logging.getLogger(__name__)
@@ -89,16 +90,93 @@ def _log_choice(artifact: Artifact, in_use: Mapping[str, str]) -> None:
         log.info("%s is tried, %s stays in use; to switch: `infer model use %s`", this, using, this)
 
 
-def group_by_pixels(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
-    """Group the models that take the same pixels: an image is read and decoded once for each group.
+def with_detectors(
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], failures: dict[str, ModelError] | None = None
+) -> list[Artifact]:
+    """Return the models with the detectors whose objects they take, which are those in use, before second networks.
 
-    Two names of one model are never in one group, since a run holds its day by the model's id.
+    Raises UsageError for a detector that is only tried, and ModelError for one that isn't there or no longer fits;
+    `failures` gets them by name as in `choose_artifacts`.
     """
-    groups: dict[tuple[Recipe, str | None, str | None, int], list[Artifact]] = {}
-    named: Counter[str] = Counter()
+    firsts = {one.manifest.name: one for one in artifacts if not one.manifest.crop}
+    seconds: list[Artifact] = []
+    known = read_in_use(loaded) if len(firsts) < len(artifacts) else {}
+    for artifact in (one for one in artifacts if one.manifest.crop):
+        try:
+            detector = _find_detector(loaded, artifact, firsts, known)
+        except ModelError as error:
+            if failures is None or loaded.model_names:
+                raise
+            failures[artifact.manifest.name] = error
+            continue
+        firsts[detector.manifest.name] = detector
+        seconds.append(artifact)
+    return [*firsts.values(), *seconds]
+
+
+def _find_detector(
+    loaded: LoadedSettings, artifact: Artifact, chosen: Mapping[str, Artifact], in_use: Mapping[str, str]
+) -> Artifact:
+    crop = artifact.manifest.crop
+    assert crop is not None
+    name = crop.of
+    detector = chosen.get(name)
+    if detector is None:
+        _check_chosen(loaded, name, in_use)
+        detector = find_artifact(loaded.models_folder, name, in_use)
+    found = detector.manifest.model_id
+    if in_use.get(name, found) != found:
+        this, using = short_name(name, found), short_name(name, in_use[name])
+        raise UsageError(
+            f"{artifact.manifest.name} takes the objects of {using}, which is in use, and this run tries {this}",
+            f"run {this} alone, or put it in use first: `infer model use {this}`",
+        )
+    try:
+        check_against_detector(crop, artifact.manifest.recipe, detector.manifest, detector.labels)
+    except ModelError as error:
+        raise ModelError(f"{artifact.manifest.name} does not fit its detector: {error}", error.hint) from None
+    return detector
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Models that share each picture as it was decoded, the detector of second networks before these."""
+
+    artifacts: tuple[Artifact, ...]
+    may_split: bool = False  # whether its models can be run one by one
+
+    @property
+    def names(self) -> list[str]:
+        return [artifact.manifest.name for artifact in self.artifacts]
+
+    def split(self) -> list[Group]:
+        """Return groups of one model each, or of a second network with its detector."""
+        named = {one.manifest.name: one for one in self.artifacts}
+        return [Group((named[one.manifest.crop.of], one) if one.manifest.crop else (one,)) for one in self.artifacts]
+
+
+def group_by_pixels(artifacts: Sequence[Artifact]) -> list[Group]:
+    """Group the models that take the same pixels, or objects that one of them finds: images are decoded once for all.
+
+    Two names of one model are never in one group, since a run holds its day by the model's id. A group has at most one
+    detector of second networks.
+    """
+    of_detector = defaultdict[str, list[Artifact]](list)
     for artifact in artifacts:
+        if artifact.manifest.crop:
+            of_detector[artifact.manifest.crop.of].append(artifact)
+    groups: dict[object, list[Artifact]] = {}
+    named: Counter[str] = Counter()
+    detectors: Counter[object] = Counter()
+    for artifact in (one for one in artifacts if not one.manifest.crop):
         manifest = artifact.manifest
-        same = (manifest.recipe, manifest.preprocess, manifest.files.get(PREPROCESS_FILE), named[manifest.model_id])
+        pixels = (manifest.recipe, manifest.preprocess, manifest.files.get(PREPROCESS_FILE), named[manifest.model_id])
         named[manifest.model_id] += 1
+        is_detector = manifest.name in of_detector
+        same = (pixels, detectors[pixels] if is_detector else 0)
+        detectors[pixels] += is_detector
         groups.setdefault(same, []).append(artifact)
-    return list(groups.values())
+    together = (
+        [*firsts, *(one for first in firsts for one in of_detector[first.manifest.name])] for firsts in groups.values()
+    )
+    return [Group(tuple(models), may_split=len(models) > 1) for models in together]

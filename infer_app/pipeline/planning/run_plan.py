@@ -73,8 +73,13 @@ def plan_models(
     Raises ModelError if a model was changed or can't run here, and UsageError for settings that exclude each other.
     """
     executions = plan_together(loaded, artifacts, begun or [None] * len(artifacts))
-    models = tuple(_run_model(loaded, *one) for one in zip(artifacts, executions, strict=True))
-    return RunPlan(tuple(artifacts), tuple(executions), models)
+    models = [_run_model(loaded, *one) for one in zip(artifacts, executions, strict=True)]
+    detector = detector_of(artifacts)
+    if detector is not None:
+        of_seconds = {one.manifest.model_id for one in artifacts if one.manifest.crop}
+        found_by = models[detector].model_id
+        models = [replace(one, detector_id=found_by) if one.model_id in of_seconds else one for one in models]
+    return RunPlan(tuple(artifacts), tuple(executions), tuple(models))
 
 
 def plan_day(

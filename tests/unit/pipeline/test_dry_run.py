@@ -28,7 +28,9 @@ def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, monkey
     monkeypatch.setattr(dry_run, "find_begun", lambda _project, day, _model: is_begun and day == DAY)
     monkeypatch.setattr(alternatives, "probe_variants", lambda *_: [MEASURED])
     monkeypatch.setattr(alternatives, "probe_decoding", lambda *_: [SCALED])
-    plan = RunPlan((None,), (SimpleNamespace(alternatives=(ESTIMATED,)),), (MODEL,))
+    plan = RunPlan(
+        (SimpleNamespace(manifest=SimpleNamespace(crop=None)),), (SimpleNamespace(alternatives=(ESTIMATED,)),), (MODEL,)
+    )
     loaded = SimpleNamespace(run=SimpleNamespace(variant="auto"))
     group, executor = SimpleNamespace(project=tables, plan=plan, loaded=loaded), SimpleNamespace(handler=None)
     images = [NewImage(ImageRef("1", "1.jpg"), (0,))]

@@ -22,7 +22,8 @@ def group(monkeypatch):
     result = lambda _group, _days, ran, left_out, ended_early: (list(ran), left_out, ended_early)  # noqa: E731
     monkeypatch.setattr(run_days, "_result", result)
     monkeypatch.setattr(run_days, "_find_late", lambda *_: LATE)
-    return SimpleNamespace(plan=SimpleNamespace(models=[MODEL]), stop=SimpleNamespace(exit_code=0))
+    stop = SimpleNamespace(exit_code=0)
+    return SimpleNamespace(plan=SimpleNamespace(models=[MODEL]), stop=stop, may_split=False)
 
 
 @pytest.fixture

@@ -1,0 +1,110 @@
+"""Gives second networks the objects that the detector found before; an image without one of them is done at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.stored_objects import StoredDetection, read_detections
+from infer_app.domain import Broken, ChunkResult, NewImage, Output, Prediction, StoredObjects
+from infer_app.models.artifact.specs import CropSpec
+from infer_app.pipeline.flow.model_run import ModelRun
+from infer_app.pipeline.flow.observer import FlowObserver
+from infer_app.pipeline.planning.run_plan import RunPlan
+
+AT_ONCE = 256  # images whose objects are read in one query
+
+
+def with_stored_objects(
+    new: Iterable[NewImage],
+    project: ProjectDatabase,
+    plan: RunPlan,
+    model_runs: Sequence[ModelRun],
+    observer: FlowObserver,
+) -> Iterator[NewImage]:
+    """Yield the images for the workers: those that the detector has predicted already with their objects.
+
+    What needs no worker is committed here: an image without an object that a second network takes has a prediction of
+    none, and one that the detector rejected is rejected for the same reason.
+    """
+    stored = _StoredObjects(project, plan)
+    images = iter(new)
+    while some := list(islice(images, AT_ONCE)):
+        done, left = stored.settle(some)
+        if done.num_images:
+            with observer.commit(done):
+                for number in plan.seconds:
+                    model_runs[number].commit(done)
+        yield from left
+
+
+class _StoredObjects:
+    def __init__(self, project: ProjectDatabase, plan: RunPlan) -> None:
+        assert plan.detector is not None
+        self._project, self._detector = project, plan.detector
+        self._detector_id = plan.model_ids[plan.detector]
+        self._name = plan.models[plan.detector].name
+        self._is_idle = plan.executions[plan.detector].is_idle
+        self._crops: dict[int, CropSpec] = {
+            number: artifact.manifest.crop for number, artifact in enumerate(plan.artifacts) if artifact.manifest.crop
+        }
+
+    def settle(self, images: Sequence[NewImage]) -> tuple[ChunkResult, list[NewImage]]:
+        """Return the results of those images that need no worker, and the others."""
+        known = self._read([image for image in images if self._needs_stored(image)])
+        done: list[Prediction | Broken] = []
+        left: list[NewImage] = []
+        for image in images:
+            if self._detector in image.model_indices:
+                left += [] if self._is_idle else [image]  # it came when the run was planned: the next one takes it
+            elif not self._needs_stored(image):
+                left.append(image)
+            else:
+                detection = known.get(image.ref.image_id)  # None: it was forgotten meanwhile
+                results, wanted = self._results(image, detection)
+                done += results
+                objects = None if detection is None else StoredObjects(detection.objects, detection.file.sha256)
+                left += [replace(image, model_indices=wanted, objects=objects)] if wanted else []
+        return self._chunk_result(done), left
+
+    def _needs_stored(self, image: NewImage) -> bool:
+        return self._detector not in image.model_indices and not self._crops.keys().isdisjoint(image.model_indices)
+
+    def _read(self, images: Sequence[NewImage]) -> dict[str, StoredDetection]:
+        if not images:
+            return {}
+        return self._project.ask(_read, self._project.database, [one.ref.image_id for one in images], self._detector_id)
+
+    def _results(
+        self, image: NewImage, detection: StoredDetection | None
+    ) -> tuple[list[Prediction | Broken], tuple[int, ...]]:
+        """Return the results that are known without its picture, and the models that need it."""
+        results: list[Prediction | Broken] = []
+        wanted: list[int] = []
+        for index in image.model_indices:
+            crop = self._crops.get(index)
+            if crop is None:
+                wanted.append(index)
+            elif detection is None:
+                continue
+            elif detection.rejected:
+                why = f"{self._name}: {detection.rejected.detail}"
+                results.append(replace(detection.rejected, ref=image.ref, detail=why, model_index=index))
+            elif any(crop.takes(one) for _, one in detection.objects):
+                wanted.append(index)
+            else:
+                results.append(Prediction(image.ref, Output(crops=()), detection.file, index))
+        return results, tuple(wanted)
+
+    def _chunk_result(self, done: Sequence[Prediction | Broken]) -> ChunkResult:
+        predictions = tuple(one for one in done if isinstance(one, Prediction))
+        broken = tuple(one for one in done if isinstance(one, Broken))
+        return ChunkResult(0, predictions, broken, tuple(sorted(self._crops)))
+
+
+def _read(database: Database, image_ids: Sequence[str], detector_id: str) -> dict[str, StoredDetection]:
+    with database.read() as connection:
+        return read_detections(connection, image_ids, detector_id)
