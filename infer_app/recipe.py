@@ -90,11 +90,13 @@ class Recipe:
     def check(self) -> None:
         """Raise UsageError for what a build does not allow; models of earlier releases may have it."""
         for name, allowed in _CHOICES.items():
-            one_of(name.replace("_", "-"), getattr(self, name), allowed)
+            one_of(_FLAGS.get(name, name), getattr(self, name), allowed)
         for field, kinds, hint in _BELONGS_TO:
             if self.kind not in kinds and getattr(self, field) != _DEFAULTS[field]:
-                flag, given = field.replace("_", "-"), getattr(self, field) or "no"
-                raise UsageError(f"--{flag} {given} does not belong to the recipe {self.kind}", hint)
+                given = getattr(self, field) or "no"
+                raise UsageError(
+                    f"--{_FLAGS.get(field, field)} {given} does not belong to the recipe {self.kind}", hint
+                )
         if self.kind == "crop-resize" and not self.size.is_square:
             raise UsageError(
                 f"crop-resize takes a square out of the picture, and the model's input is {self.size}",
@@ -107,7 +109,7 @@ class Recipe:
             )
         if self.crop_rounding != "nearest" and self.resize is None:
             raise UsageError(
-                f"--crop-rounding {self.crop_rounding}, but nothing is resized and then cropped",
+                f"--centre {self.crop_rounding}, but nothing is resized and then cropped",
                 "it is for --recipe resize-crop, and for stretch with --resize or --crop-pct",
             )
         if self.decode == "scaled" and not self.antialias:
@@ -133,13 +135,14 @@ _CHOICES = {
     "channels": ("rgb", "bgr"),
     "crop_rounding": ("nearest", "down"),
 }
+_FLAGS = {"crop": "crop-pct", "crop_rounding": "centre"}  # where they are not those of the fields
 NAMED = _CHOICES["kind"][:-1]
 # Fields that not every kind has: those that have it, and what to do with another.
 _BELONGS_TO = (
     ("decode", NAMED, "leave --decode out: your function gets the whole picture"),
     ("channels", NAMED, "leave --channels out, and return the channels in the order in which the network takes them"),
-    ("crop", ("crop-resize",), "for other recipes give --resize or --crop-pct"),
-    ("resize", ("resize-crop", "stretch"), "leave --resize and --crop-pct out; for crop-resize give --crop"),
+    ("crop", ("crop-resize",), "for other recipes it gives their --resize"),
+    ("resize", ("resize-crop", "stretch"), "leave --resize and --crop-pct out; for crop-resize give --crop-pct alone"),
     ("pad", ("letterbox",), "leave --pad out"),
     ("antialias", NAMED, "leave --antialias out: your function resizes"),
 )

@@ -68,7 +68,7 @@ def test_a_rectangle_is_width_by_height_from_the_flag_to_the_table(project, exec
 
 def test_a_rectangle_is_cropped_out_of_what_covers_it(project):
     save(traced(Tiles(), shape=(48, 80)), project.folder / "tiles.ts")
-    flags = ("--size", "80x48", "--resize", "90x54", "--crop-rounding", "down")
+    flags = ("--size", "80x48", "--resize", "90x54", "--centre", "down")
     project.infer("model", "build", "tiles.ts", "--name", "tiles", *flags, *AS_IT_IS)
 
     def covered(image: Image.Image) -> Image.Image:

@@ -63,9 +63,12 @@ class BuildOptions:
         "[default: size / 0.875 for resize-crop, no crop for stretch]",
         parser=parse_size,
     )
-    crop_pct: float | None = option("SHARE", "Instead of --resize, as timm has it: size / resize.")
-    crop: float | None = option("SHARE", "For crop-resize: the square's share of the shorter side.  [default: 0.875]")
-    crop_rounding: str = option(
+    crop_pct: float | None = option(
+        "SHARE",
+        "Instead of --resize, as timm has it: size / resize. For crop-resize the square's share of the shorter side.  "
+        "[default: 0.875 for crop-resize]",
+    )
+    centre: str = option(
         "nearest|down",
         "Where the centre begins when an odd number of pixels is cropped away; nearest: as in torchvision and timm; "
         "down: as in transformers.",
@@ -124,7 +127,13 @@ class BuildOptions:
         "shape]",
     )
     min_score: float = option(
-        "SCORE", "For detection: store objects with at least this score.", default=0.05, min=0, max=1
+        "SCORE",
+        "For detection: store objects with at least this score. With --of: take those with at least this score.  "
+        "[default: 0.05; with --of all that the detector stores]",
+        default=0.05,
+        min=0,
+        max=1,
+        show_default=False,
     )
     nms: float = option(
         "IOU",
@@ -146,6 +155,29 @@ class BuildOptions:
     top_k: int = option("N", "For softmax: keep this many classes, the best ones.", default=5, min=1)
     vector_dtype: str = option(
         "float32|float16", "For embedding: the type in which vectors are stored.", default="float32"
+    )
+    of: str | None = option(
+        "NAME",
+        "Make a second network, whose pictures are the objects that this detector finds.  [default: whole images]",
+    )
+    of_label: list[str] | None = option(
+        "LABEL[,LABEL…]", "With --of: take objects of this label; may be repeated.  [default: all]"
+    )
+    crop: str = option(
+        "box|square|square-pad|MODULE:FUNCTION",
+        "With --of: what is cut out; square-pad: as MegaDetector, with black around; or your function, which takes the "
+        "picture and the box and returns RGB uint8 (h, w, 3).",
+        default="box",
+    )
+    crop_margin: str = option(
+        "SHARE|Npx", "With --of: how much each side of the box grows, for example 0.1 or 30px.", default="0"
+    )
+    crop_min: str = option("Npx", "With --of: the least side of what is cut out, for example 224px.", default="0px")
+    crop_rounding: str = option(
+        "int|nearest",
+        "With --of: how a box becomes whole pixels; int: left, top, width and height are truncated, as in MegaDetector "
+        "and SpeciesNet; nearest: the four edges are rounded.",
+        default="int",
     )
     golden: Path | None = option(
         "PATH", "Folder of images to verify the model on before each run.  [default: generated ones]"

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.model.build_request import make_request, taken_by_default
-from infer_app.cli.model.model import detection_as_text, models_folder, print_progress, recipe_as_text
+from infer_app.cli.model.model import (
+    crop_as_text,
+    detection_as_text,
+    find_model,
+    models_folder,
+    print_progress,
+    recipe_as_text,
+)
 from infer_app.cli.model.run_after_build import RunAfterBuild
 from infer_app.cli.model.variant_files import check_replaceable
 from infer_app.cli.model.variant_tables import (
@@ -33,6 +40,7 @@ from infer_app.models.building.build_model import build_model
 from infer_app.models.building.calibration import Calibration
 from infer_app.models.building.model_source import find_source
 from infer_app.models.building.openvino_variants import add_variants
+from infer_app.models.detection.second_network import check_against_detector
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.selection.tuning import load_tuning
@@ -54,7 +62,10 @@ def build(options: BuildOptions) -> None:
     gpu = _gpu_variants(options, source.kind, describe_host())
     if facts:
         print_progress(f"taken from {options.source}: {describe(facts)}")
-    request = make_request(options, facts)
+    detector = find_model(options.of, options.config) if options.of else None
+    request = make_request(options, facts, detector)
+    if detector and request.crop:
+        check_against_detector(request.crop, request.recipe, detector.manifest, detector.labels)
     started = time.monotonic()
     with redirect_stdout(sys.stderr):
         artifact = build_model(request, models_folder(options.config))
@@ -91,6 +102,7 @@ def _print_next_run(options: BuildOptions, artifact: Artifact, is_reused: bool) 
     next_run = RunAfterBuild.of(artifact, options.config)
     if options.as_json:
         built = {"model": manifest.name, "model_id": manifest.model_id, "folder": str(artifact.folder)}
+        built |= {"of": manifest.crop.of} if manifest.crop else {}
         runs_next = {"in_use": next_run.takes_it, "next_run": next_run.model_id}
         print(json.dumps(built | {"reused": is_reused, "variants": list(manifest.variants)} | runs_next))
         return
@@ -147,6 +159,8 @@ def _print_built(artifact: Artifact, seconds: float | None) -> None:
     print(f"recipe: {recipe_as_text(manifest)}")
     if manifest.output.detection:
         print(detection_as_text(manifest.output.detection))
+    if manifest.crop:
+        print(crop_as_text(manifest.crop))
     golden = counted(len(manifest.golden), "golden image")
     print(f"{counted(manifest.num_outputs, 'output')} per image; verified on {golden} before every run")
     if reference := manifest.built_with.get("reference"):

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from infer_app.cli.commands.build_command import BuildOptions
+from infer_app.cli.model.crop_request import make_crop
 from infer_app.errors import UsageError
 from infer_app.images.decode.depth import parse_depth
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import WITH_LABELS, DetectionSpec, OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.sources.source_facts import DETECTION, Fact
@@ -19,13 +21,15 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 # Options that a request has by the same names.
 _AS_GIVEN = ("source", "name", "weights", "labels", "preprocess", "input", "golden", "output_name")
+CROP_PCT = 0.875
 PAD = 114  # what YOLO's networks were trained with
 # Of --output detection; networks of the detr family usually take ImageNet's mean and std, and stretched pictures.
 DETECTION_DEFAULTS = {"recipe": "letterbox", "interpolation": "bilinear", "mean": "0", "std": "1"}
 
 
-def make_request(options: BuildOptions, facts: Mapping[str, Fact]) -> BuildRequest:
-    """Return the request, in which the file's facts take the place of defaults."""
+def make_request(options: BuildOptions, facts: Mapping[str, Fact], detector: Artifact | None = None) -> BuildRequest:
+    """Return the request, in which the file's facts take the place of defaults; `detector` is that of --of."""
+    crop = make_crop(options, detector)
     options = replace(options, **{option: fact.value for option, fact in facts.items() if option != "labels"})
     stated = facts.keys() | options.given
     if options.output == "detection":
@@ -37,6 +41,7 @@ def make_request(options: BuildOptions, facts: Mapping[str, Fact]) -> BuildReque
         recipe=make_recipe(options),
         output=_output_spec(options),
         label_names=facts["labels"].value if "labels" in facts else (),
+        crop=crop,
     )
 
 
@@ -54,10 +59,10 @@ def make_recipe(options: BuildOptions) -> Recipe:
         one_of("recipe", kind, NAMED)
         if options.pad is not None and kind != "letterbox":
             raise UsageError(f"--pad {options.pad} does not belong to the recipe {kind}", "leave --pad out")
-        crop = 0.875 if options.crop is None and kind == "crop-resize" else options.crop
+        crop = (options.crop_pct or CROP_PCT) if kind == "crop-resize" else None
         pad = PAD if options.pad is None and kind == "letterbox" else options.pad or 0
-        rounding = options.crop_rounding
-        recipe = Recipe(kind, resize=_resize(options), crop=crop, pad=pad, crop_rounding=rounding, **common)
+        centre = options.centre
+        recipe = Recipe(kind, resize=_resize(options), crop=crop, pad=pad, crop_rounding=centre, **common)
     recipe.check()
     return recipe
 
@@ -67,11 +72,12 @@ def _resize(options: BuildOptions) -> Size | None:
     size, resize, crop_pct = options.size, options.resize, options.crop_pct
     if resize is not None and crop_pct is not None:
         raise UsageError("--resize and --crop-pct mean the same", "give one of them")
-    for share in (options.crop, crop_pct):
-        if share is not None and not 0 < share <= 1:
-            raise UsageError(f"a crop of {share} is not a share between 0 and 1")
+    if crop_pct is not None and not 0 < crop_pct <= 1:
+        raise UsageError(f"a crop of {crop_pct} is not a share between 0 and 1")
+    if options.recipe == "crop-resize":
+        return resize
     if resize is None and (options.recipe == "resize-crop" or crop_pct is not None):
-        share = 0.875 if crop_pct is None else crop_pct
+        share = CROP_PCT if crop_pct is None else crop_pct
         resize = Size(int(size.width / share), int(size.height / share))  # timm rounds them down
     return None if options.recipe == "stretch" and resize == size else resize
 
@@ -93,7 +99,7 @@ def _as_text(values: tuple[float, float, float]) -> str:
 
 def _output_spec(options: BuildOptions) -> OutputSpec:
     if options.output != "detection":
-        if given := sorted(DETECTION & options.given):
+        if given := sorted((DETECTION & options.given) - ({"min_score"} if options.of else set())):
             flag = f"--{given[0].replace('_', '-')}"
             raise UsageError(f"{flag} belongs to --output detection", f"leave {flag} out, or give --output detection")
         return OutputSpec(options.output, options.activation, options.threshold, options.top_k, options.vector_dtype)

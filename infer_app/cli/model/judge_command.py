@@ -27,6 +27,11 @@ def judge(options: JudgeOptions) -> None:
     """Judge every variant that can run here, record the result with the model, and print it."""
     loaded = load_settings(options.config)
     artifact = find_model(options.name, options.config)
+    if artifact.manifest.crop:
+        raise UsageError(
+            f"{artifact.manifest.name} is a second network: its pictures are objects, not the images of a day",
+            "build it with --calibrate FOLDER of crops, which builds int8 and judges half precision on them",
+        )
     min_agreement = find_min_agreement(artifact.manifest.output, parse_share(options.min_agreement))
     day = loaded.day(options.date)
     locations = _sample(loaded, day, options.count)

@@ -14,7 +14,7 @@ from infer_app.model_variants import variant_facts
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.models_folder import find_artifact
-from infer_app.models.artifact.specs import DetectionSpec
+from infer_app.models.artifact.specs import CropSpec, DetectionSpec
 from infer_app.models.selection.tuning import load_all
 from infer_app.pipeline.planning.execution_plan import measure_speeds
 from infer_app.pipeline.planning.layouts import measure_layouts
@@ -37,6 +37,8 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     print(f"recipe: {recipe_as_text(manifest)}; {manifest.output.kind}, {outputs} per image")
     if manifest.output.detection:
         print(detection_as_text(manifest.output.detection))
+    if manifest.crop:
+        print(crop_as_text(manifest.crop))
     show_variants(manifest)
     show_requirements(manifest)
     show_decoding(manifest)
@@ -49,6 +51,20 @@ def detection_as_text(detection: DetectionSpec) -> str:
     return (
         f"head {detection.head}: objects from a score of {detection.min_score}, non-maximum suppression: {nms}, at "
         f"most {counted(detection.max_objects, 'object')} per image"
+    )
+
+
+def crop_as_text(crop: CropSpec) -> str:
+    """Describe whose objects are a second network's pictures, and how they are cut out."""
+    rule, labels = crop.rule, ", ".join(crop.labels) or "all"
+    margins = [f"{100 * rule.margin:g} %"] if rule.margin else []
+    margins += [f"{rule.margin_px} pixels"] if rule.margin_px else []
+    how = [f"margin {' and '.join(margins)}"] if margins else []
+    how += [f"at least {rule.least_px} pixels"] if rule.least_px else []
+    how += [] if rule.is_own else [f"rounding {rule.rounding}"]
+    return (
+        f"pictures: objects found by {crop.of} from a score of {crop.min_score:g} on, labels: {labels}; crop: "
+        f"{', '.join([rule.kind, *how])}"
     )
 
 

@@ -76,7 +76,7 @@ def list_models(as_json: bool, config: Path | None) -> None:
         keys = ("name", "model_id", "created_at", "source")
         models = [
             {key: getattr(manifest, key) for key in keys}
-            | {"precisions": _precisions(manifest)}
+            | {"precisions": _precisions(manifest), "of": manifest.crop.of if manifest.crop else None}
             | _usage(by_version.get((manifest.name, manifest.model_id)), counts)
             for manifest in found
         ]
@@ -102,7 +102,8 @@ def _cells_of(
         use = "from its first run on" if runs_first else _use_as_text(known)
         built = (f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}", ", ".join(_precisions(manifest)))
         count = f"{counts.get(manifest.model_id, 0):,}"
-        made_of = (manifest.output.kind, manifest.recipe.kind, manifest.source)
+        output = f"{manifest.output.kind} of {manifest.crop.of}" if manifest.crop else manifest.output.kind
+        made_of = (output, manifest.recipe.kind, manifest.source)
         yield manifest.name, manifest.model_id, use, count, *built, *made_of
 
 

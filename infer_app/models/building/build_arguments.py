@@ -5,13 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infer_app.errors import UsageError
+import numpy as np
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.transform.crop import cut_out
+from infer_app.images.transform.geometry import Picture
 from infer_app.models.artifact.artifact import Preprocess, check_name, load_function
-from infer_app.models.artifact.manifest import HEAD_FILE, LABELS_FILE, PREPROCESS_FILE, format_labels, parse_labels
-from infer_app.models.artifact.specs import WITH_LABELS, InputSpec, OutputSpec, floats3
+from infer_app.models.artifact.manifest import (
+    CROP_FILE,
+    HEAD_FILE,
+    LABELS_FILE,
+    PREPROCESS_FILE,
+    format_labels,
+    parse_labels,
+)
+from infer_app.models.artifact.specs import WITH_LABELS, CropSpec, InputSpec, OutputSpec, floats3
 from infer_app.models.detection.heads import OwnHead
 from infer_app.models.sources.callables import resolve_callable, standalone_code
-from infer_app.recipe import Recipe
+from infer_app.recipe import CropRule, Recipe
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,7 @@ class BuildRequest:
     golden: Path | None = None  # a folder of images
     label_names: tuple[str, ...] = ()  # without a file of labels
     output_name: str | None = None  # of a network's file
+    crop: CropSpec | None = None  # of a second network
 
     @property
     def input_spec(self) -> InputSpec:
@@ -54,8 +67,20 @@ class BuildRequest:
             raise UsageError(
                 "a detector can't use --exif ignore: its boxes refer to the upright picture", "leave --exif out"
             )
+        if self.crop is not None:
+            self._check_crop(self.crop)
         if self.input == "uint8-nhwc" and self.input_spec != InputSpec("uint8-nhwc"):
             raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
+
+    def _check_crop(self, crop: CropSpec) -> None:
+        crop.rule.check()
+        if self.output.kind == "detection":
+            raise UsageError(
+                "a second network classifies, measures or embeds objects and finds none itself",
+                "leave --of out, or give another --output",
+            )
+        if self.name == crop.of:
+            raise UsageError(f"--of {crop.of} is the name of this model", "give the model another --name")
 
     def own_files(self) -> dict[str, bytes]:
         """Return the labels and the preprocess function as the artifact stores them."""
@@ -71,6 +96,9 @@ class BuildRequest:
             files[PREPROCESS_FILE] = standalone_code(resolve_callable(self.preprocess))
         if (detection := self.output.detection) and detection.is_own:
             files[HEAD_FILE] = standalone_code(resolve_callable(detection.head))
+        if self.crop and self.crop.rule.is_own:
+            files[CROP_FILE] = standalone_code(resolve_callable(self.crop.rule.kind))
+            try_crop(self.crop.rule, files[CROP_FILE])
         return files
 
     def preprocess_of(self, files: dict[str, bytes]) -> Preprocess | None:
@@ -85,6 +113,20 @@ class BuildRequest:
             return None
         name = self.output.detection.head
         return load_function(files[HEAD_FILE], name.rpartition(":")[2], f"{self.name}/{HEAD_FILE}")
+
+
+def try_crop(rule: CropRule, code: bytes) -> None:
+    """Call a user's own crop function once: golden images, which are crops already, do not. Raises ModelError."""
+    function = load_function(code, rule.kind.rpartition(":")[2], rule.kind)
+    picture = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
+    try:
+        cut_out(Picture.whole(picture), (0.25, 0.25, 0.5, 0.5), rule, function)
+    except BadImage as bad:
+        raise ModelError(
+            f"{rule.kind} failed on a picture of 80x60 pixels: {bad.detail}",
+            "it takes RGB uint8 (height, width, 3) and the box (x, y, width, height) in shares of the picture, and "
+            "returns RGB uint8 (height, width, 3)",
+        ) from bad
 
 
 def num_labels(files: dict[str, bytes]) -> int | None:

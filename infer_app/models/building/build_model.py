@@ -91,6 +91,7 @@ def _manifest(
         name=request.name,
         model_id="",
         output_name=request.output_name,
+        crop=request.crop,
         recipe=request.recipe,
         input=request.input,
         mean=request.input_spec.mean,

@@ -145,7 +145,7 @@ def _geometry(preprocessor: Mapping[str, Any], kind: str) -> dict[str, object] |
         if resized >= 384:
             return {"recipe": "stretch", "size": size}
         resize = Size.square(int(resized / preprocessor.get("crop_pct", 0.875)))
-        return {"recipe": "resize-crop", "size": size, "resize": resize, "crop_rounding": "down"}
+        return {"recipe": "resize-crop", "size": size, "resize": resize, "centre": "down"}
     if isinstance(resized, Size) and not is_cropped:
         return {"recipe": "stretch", "size": resized}
     if not isinstance(cropped, Size) or resized is None:
@@ -154,7 +154,7 @@ def _geometry(preprocessor: Mapping[str, Any], kind: str) -> dict[str, object] |
     resize = resized if isinstance(resized, Size) else Size.square(resized)
     if resize.width < cropped.width or resize.height < cropped.height:  # transformers pads then
         return unknown
-    return {"recipe": recipe, "size": cropped, "resize": resize, "crop_rounding": "down"}
+    return {"recipe": recipe, "size": cropped, "resize": resize, "centre": "down"}
 
 
 def _sides(size: object, is_square: bool) -> Size | int | None:

@@ -10,7 +10,7 @@ from infer_app.models.sources.source_facts import FactCollector, SourceFacts, th
 
 _RECIPES: dict[str, dict[str, object]] = {
     "standard": {"recipe": "stretch"},
-    "crop": {"recipe": "crop-resize", "crop": 1.0},
+    "crop": {"recipe": "crop-resize", "crop_pct": 1.0},
 }
 _INTERPOLATIONS = {"LINEAR": "bilinear", "CUBIC": "bicubic"}
 _DETECTORS = {"yolo", "yolov5", "yolov8", "yolov11", "yolo11", "ssd"}  # whose heads their outputs' shapes tell

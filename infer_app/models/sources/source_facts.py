@@ -10,7 +10,7 @@ from infer_app.errors import UsageError
 from infer_app.recipe import Size
 
 # Options that replace all that a file says of the geometry: one of them makes the file's resize meaningless.
-GEOMETRY = frozenset({"recipe", "resize", "crop", "crop_pct", "preprocess"})
+GEOMETRY = frozenset({"recipe", "resize", "crop_pct", "preprocess"})
 DETECTION = frozenset({"head", "nms", "min_score", "max_objects"})  # options of --output detection alone
 
 
@@ -75,7 +75,7 @@ class SourceFacts:
                 )
         replaced = set(given)
         if GEOMETRY & replaced:
-            replaced |= GEOMETRY | {"crop_rounding", "pad"}
+            replaced |= GEOMETRY | {"centre", "pad"}
         if "preprocess" in replaced or given.get("decode") == "scaled":
             replaced.add("antialias")
         output = given.get("output", self.facts["output"].value if "output" in self.facts else "classification")

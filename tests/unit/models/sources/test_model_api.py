@@ -28,7 +28,7 @@ YOLO = {"model_type": "YOLO", "resize_type": "fit_to_window_letterbox", "pad_val
         (
             PIXELS | {"model_type": "Classification", "reverse_input_channels": "NO"},
             {"labels": ("cat", "dog"), "mean": "0.5,0.5,0.5", "std": "1,1,1"}
-            | {"recipe": "crop-resize", "crop": 1.0, "interpolation": "bilinear"},
+            | {"recipe": "crop-resize", "crop_pct": 1.0, "interpolation": "bilinear"},
         ),
         ({"multilabel": "True", "confidence_threshold": "0.3"}, {"activation": "sigmoid", "threshold": 0.3}),
         (
