@@ -1,6 +1,7 @@
 """COCO: a dataset of images, categories and annotations, or the list of results that goes with such a dataset.
 
 https://cocodataset.org/#format-data and #format-results. Boxes are x, y, width, height in pixels.
+Of a second network each annotation has `attributes` with its label and score.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from infer_app.atomic_file import new_content
 from infer_app.errors import UsageError
 from infer_app.export.categories import Categories
+from infer_app.export.crop_labels import ShownCrop
 from infer_app.export.exported_images import Export, ExportedImage
 
 _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)  # below _HASHED
@@ -63,7 +65,7 @@ def _numbered(images: Iterable[ExportedImage]) -> Iterator[tuple[int, ExportedIm
 
 def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export) -> None:
     """Write images into the file and meanwhile their annotations aside, which follow afterwards."""
-    categories = Categories(export.model.labels_by_version)
+    categories = Categories(export.of_boxes.model.labels_by_version)
     description = json.dumps(f"Predictions of {export.model.shown_name}")
     file.write(f'{{"info": {{"description": {description}}},\n"images": '.encode())
     file.writelines(_list(_image_lines(export, categories, annotations)))
@@ -81,7 +83,7 @@ def _image_lines(export: Export, categories: Categories, annotations: BinaryIO) 
     for number, image in _numbered(export.read_images()):
         if image.objects:
             separator = ",\n" if first > 1 else ""
-            lines = ",\n".join(_annotations(image, number, first, categories))
+            lines = ",\n".join(_annotations(image, number, first, categories, export.model.name))
             annotations.write(f"{separator}{lines}".encode("ascii"))
             first += len(image.objects)
         yield _image(image, number)
@@ -95,26 +97,34 @@ def _image(image: ExportedImage, number: int) -> str:
     return f'{{"id": {number}, "file_name": {path}, "width": {width}, "height": {height}{source_id}}}'
 
 
-def _annotations(image: ExportedImage, number: int, first: int, categories: Categories) -> Iterator[str]:
+def _annotations(image: ExportedImage, number: int, first: int, categories: Categories, model: str) -> Iterator[str]:
     image_width, image_height = image.picture
-    for annotation, (label, index, score, x, y, width, height) in enumerate(image.objects, first):
+    found = zip(image.objects, image.crops, strict=True)
+    for annotation, ((label, index, score, x, y, width, height), crop) in enumerate(found, first):
         width, height = width * image_width, height * image_height
         yield (
             f'{{"id": {annotation}, "image_id": {number}, "category_id": {categories[index, label] + 1}, '
             f'"bbox": [{x * image_width}, {y * image_height}, {width}, {height}], "area": {width * height}, '
-            f'"iscrowd": 0, "score": {score}}}'
+            f'"iscrowd": 0, "score": {score}{_attributes(crop, model)}}}'
         )
 
 
+def _attributes(crop: ShownCrop | None, model: str) -> str:
+    """Return what else an object's line has: the label that is shown of a second network, if one is."""
+    if crop is None or crop.label is None:
+        return ""
+    return f', "attributes": {json.dumps({model: crop.label, f"{model}_score": crop.score})}'
+
+
 def _result_lines(export: Export) -> Iterator[str]:
-    categories = Categories(export.model.labels_by_version)
+    categories = Categories(export.of_boxes.model.labels_by_version)
     for number, image in _numbered(export.read_images()):
         image_width, image_height = image.picture
-        for label, index, score, x, y, width, height in image.objects:
+        for (label, index, score, x, y, width, height), crop in zip(image.objects, image.crops, strict=True):
             yield (
                 f'{{"image_id": {number}, "category_id": {categories[index, label] + 1}, '
                 f'"bbox": [{x * image_width}, {y * image_height}, {width * image_width}, {height * image_height}], '
-                f'"score": {score}}}'
+                f'"score": {score}{_attributes(crop, export.model.name)}}}'
             )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from infer_app.domain import OutputKind
 from infer_app.errors import UsageError
 from infer_app.export import coco, label_studio, megadetector, parquet, tables, yolo
-from infer_app.export.exported_images import CLASSIFICATION, DETECTION, Export, ExportCounts
+from infer_app.export.exported_images import Export, ExportCounts
+from infer_app.export.exported_model import CLASSIFICATION, DETECTION, ModelVersions
 
 ALL_KINDS = frozenset[str](OutputKind)
 
@@ -21,8 +22,12 @@ class Format:
     title: str
     kinds: frozenset[str]  # of output that it can hold
     write: Callable[[Path, Export], None]
+    of_objects: frozenset[str] = frozenset({CLASSIFICATION})  # of a second network's output that it can hold
     has_rejected: bool = False  # and counts them
     is_folder: bool = False
+
+    def holds(self, model: ModelVersions) -> bool:
+        return model.kind in (self.of_objects if model.detector else self.kinds)
 
 
 _OBJECTS = frozenset({DETECTION})
@@ -32,20 +37,21 @@ FORMATS = {
     "megadetector": Format("MegaDetector", _OBJECTS, megadetector.write_megadetector, has_rejected=True),
     "label-studio": Format("Label Studio", _OBJECTS | {CLASSIFICATION}, label_studio.write_tasks),
     "yolo": Format("YOLO", _OBJECTS, yolo.write_yolo, is_folder=True),
-    "csv": Format("CSV", ALL_KINDS, tables.write_csv),
-    "jsonl": Format("JSON lines", ALL_KINDS, tables.write_jsonl),
-    "parquet": Format("Parquet", ALL_KINDS, parquet.write_parquet),
+    "csv": Format("CSV", ALL_KINDS, tables.write_csv, ALL_KINDS),
+    "jsonl": Format("JSON lines", ALL_KINDS, tables.write_jsonl, ALL_KINDS),
+    "parquet": Format("Parquet", ALL_KINDS, parquet.write_parquet, ALL_KINDS),
 }
 
 
-def find_format(name: str, kind: str) -> Format:
-    """Return a format by its name. Raises UsageError if there is none, or if it can't hold the kind of output."""
+def find_format(name: str, model: ModelVersions) -> Format:
+    """Return a format by its name. Raises UsageError if there is none, or if it can't hold the model's outputs."""
     found = FORMATS.get(name)
     if found is None:
         raise UsageError(f"unknown format {name!r}", f"choose one of: {', '.join(FORMATS)}")
-    if kind not in found.kinds:
-        others = ", ".join(other for other, known in FORMATS.items() if kind in known.kinds)
-        raise UsageError(f"{found.title} can't hold {kind} outputs", f"formats that can: {others}")
+    if not found.holds(model):
+        others = ", ".join(other for other, known in FORMATS.items() if known.holds(model))
+        of = " of objects" if model.detector else ""
+        raise UsageError(f"{found.title} can't hold {model.kind} outputs{of}", f"formats that can: {others}")
     return found
 
 
@@ -55,7 +61,7 @@ def write_export(name: str, path: Path, export: Export) -> ExportCounts:
     They are counted first: an image that a run predicts meanwhile is counted and in the file, and never neither.
     Raises UsageError for what the format can't hold, or where nothing can be written.
     """
-    chosen = find_format(name, export.model.kind)
+    chosen = find_format(name, export.model)
     if not path.name:
         raise UsageError(f"--to {path} has no name of its own", "name a file, or for yolo a new folder")
     try:

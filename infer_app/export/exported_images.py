@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from typing import Any
 
-from infer_app.database.figures.detections import PredictedImage, read_predicted_images, read_rejected_images
-from infer_app.database.figures.figures import Figures, RejectedImage
+from infer_app.database.figures.detections import Part, PredictedImage, read_predicted_images, read_rejected_images
+from infer_app.database.figures.figures import RejectedImage
 from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
-from infer_app.database.results.model_versions import kind_of, read_manifests, read_versions
+from infer_app.database.queries.thresholds import ALL_LABELS, Groups, find_threshold, read_groups, read_thresholds
 from infer_app.day import Day
-from infer_app.domain import MULTI_LABEL, DetectedObject, OutputKind
+from infer_app.domain import DetectedObject, OutputKind
 from infer_app.errors import UsageError
+from infer_app.export.crop_labels import CropLabels, ShownCrop
+from infer_app.export.exported_model import CLASSIFICATION, DETECTION, ModelVersions
 from infer_app.export.image_paths import ImagePaths
-from infer_app.model_names import short_name
 from infer_app.recipe import Size
 
-DETECTION, CLASSIFICATION = OutputKind.DETECTION, OutputKind.CLASSIFICATION
 WITH_SCORES = tuple(kind for kind in OutputKind if kind.has_labels)  # which thresholds apply to
 
 DatedImages = Iterable[tuple[date, PredictedImage]]
@@ -35,6 +34,7 @@ class ExportedImage:
     date: date
     objects: tuple[DetectedObject, ...]
     labels: tuple[dict[str, Any], ...]  # of a classification: label, index and score, the best first
+    crops: tuple[ShownCrop | None, ...]  # of a second network, for each of the objects
 
     @property
     def picture(self) -> Size:
@@ -47,65 +47,6 @@ class ExportedImage:
         return self.prediction.picture
 
 
-@dataclass(frozen=True, slots=True)
-class ModelVersions:
-    """A model's name with its versions, the preferred one first."""
-
-    name: str
-    model_ids: tuple[str, ...]  # that have predicted images of the days; all if none has
-    all_ids: tuple[str, ...]
-    kind: str
-    # Classes of all versions of this kind that have run, the first to run first: so no number of a class ever moves.
-    labels_by_version: tuple[tuple[str, ...], ...] = ()
-    has_thresholds: bool = True  # detection, and classification with several labels
-
-    @classmethod
-    def find(cls, project: ProjectDatabase, days: Sequence[Day], wanted: str | None) -> ModelVersions:
-        """Return the model that `wanted` names, or the only one that has predicted images of the days.
-
-        Raises UsageError if there are several, or none has run.
-        """
-        versions = project.day_queries.models_in_use(wanted)
-        interval = replace(days[0], end=days[-1].end)
-        figures = {one: Figures(project.database, project.source, one[1]) for one in versions}
-        predicted = [one for one in versions if figures[one].has_predicted(interval)] or versions
-        names = sorted({name for name, _ in predicted})
-        if not names:
-            raise UsageError("no model has run on this database", "`infer run` first")
-        if len(names) > 1:
-            raise UsageError(f"several models have predicted images: {', '.join(names)}", "name one of them by --model")
-        [name] = names
-        model_ids, all_ids = ([one[1] for one in some if one[0] == name] for some in (predicted, versions))
-        with project.database.read() as connection:
-            manifests = read_manifests(connection, name)
-            have_run = [one for one in read_versions(connection) if one.name == name and one.has_run]
-        kind = _kind(name, model_ids, manifests)
-        in_order = (one.model_id for one in sorted(have_run, key=lambda one: (one.first_run_at, one.model_id)))
-        labels = tuple(
-            tuple(manifests[one].get("labels", ()))
-            for one in in_order
-            if (kind_of(manifests[one]) or CLASSIFICATION) == kind
-        )
-        is_multi_label = any(manifests[one].get("output", {}).get("activation") in MULTI_LABEL for one in model_ids)
-        has_thresholds = kind == DETECTION or (kind == CLASSIFICATION and is_multi_label)
-        return cls(name, tuple(model_ids), tuple(all_ids), kind, labels, has_thresholds)
-
-    @property
-    def shown_name(self) -> str:
-        """Return NAME@ID of the preferred version."""
-        return short_name(self.name, self.model_ids[0])
-
-
-def _kind(name: str, model_ids: Sequence[str], manifests: Mapping[str, Mapping[str, object]]) -> str:
-    kinds: dict[str, str] = {}
-    for model_id in model_ids:
-        kinds.setdefault((kind_of(manifests[model_id]) or CLASSIFICATION), model_id)
-    if len(kinds) > 1:
-        versions = ", ".join(f"{short_name(name, model_id)} ({kind})" for kind, model_id in kinds.items())
-        raise UsageError(f"versions of {name} give several kinds of output: {versions}", "name one version by --model")
-    return next(iter(kinds))
-
-
 @dataclass(slots=True)
 class ExportCounts:
     """How many images an export holds, how many objects, and how many images were rejected."""
@@ -113,6 +54,7 @@ class ExportCounts:
     num_images: int = 0
     num_objects: int = 0
     num_rejected: int = 0
+    num_detected: int = 0  # of the rejected images, those that are written with the objects of the detector
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +67,8 @@ class Export:
     read_predictions: Callable[[], DatedImages]
     read_rejected: Callable[[], Iterable[RejectedImage]]
     counts: ExportCounts = field(default_factory=ExportCounts)  # of what was read last
+    detector: Export | None = None  # of a second network
+    groups: Groups = field(default_factory=dict)  # of its labels
 
     @classmethod
     def of_days(
@@ -135,32 +79,58 @@ class Export:
         paths: ImagePaths,
         min_score: float | None = None,
     ) -> Export:
-        """Return all predictions of the days. Raises UsageError if there is a lowest score, but no scores."""
+        """Return all predictions of the days; of a second network `min_score` is that of its detector's objects.
+
+        Raises UsageError if there is a lowest score, but no scores.
+        """
         read_rejected = partial(read_rejected_images, project.database, project.source)
+        detector = cls.of_days(project, days, model.detector, paths, min_score) if model.detector else None
         return cls(
             model,
-            choose_thresholds(project, model, min_score),
+            choose_thresholds(project, model, None if detector else min_score),
             paths,
             lambda: read_days(project, days, model),
             lambda: (one for day in days for one in read_rejected(day, *model.all_ids)),
+            detector=detector,
+            groups=read_groups(project.database, model.name) if detector else {},
         )
 
     @property
-    def has_objects(self) -> bool:
-        return self.model.kind == DETECTION
+    def of_boxes(self) -> Export:
+        """Return the export that the objects belong to: that of the detector of a second network."""
+        return self.detector or self
 
-    def read_images(self) -> Iterator[ExportedImage]:
-        """Yield the images in order of time and id."""
-        shows_all = not self.thresholds
-        has_labels = self.model.kind == CLASSIFICATION
+    @property
+    def crop_labels(self) -> CropLabels:
+        return CropLabels(self.thresholds, self.groups)
+
+    def read_images(self, *, all_objects: bool = False) -> Iterator[ExportedImage]:
+        """Yield the images in order of time and id; of a second network also with the objects that it did not take."""
+        has_labels = self.model.kind == CLASSIFICATION and not self.detector
         counts = self.counts
         counts.num_images = counts.num_objects = 0
         for day, image in self.read_predictions():
-            objects = image.objects if shows_all else image.shown(self.thresholds)
+            objects, crops = self.show(image, all_objects=all_objects)
             labels = shown_labels(image, self.thresholds) if has_labels else ()
             counts.num_images += 1
             counts.num_objects += len(objects)
-            yield ExportedImage(image, self.paths.of(image.location), day, objects, labels)
+            yield ExportedImage(image, self.paths.of(image.location), day, objects, labels, crops)
+
+    def show(
+        self, image: PredictedImage, *, all_objects: bool = False
+    ) -> tuple[tuple[DetectedObject, ...], tuple[ShownCrop | None, ...]]:
+        """Return the objects that reach their thresholds and, of a second network, what is shown of each."""
+        thresholds = self.of_boxes.thresholds
+        if self.detector is None:
+            objects = image.shown(thresholds) if thresholds else image.objects
+            return objects, (None,) * len(objects)
+        show = self.crop_labels.show
+        shown = [
+            (one, crop and show(crop))
+            for one, crop in zip(image.objects, image.crops, strict=True)
+            if (crop or all_objects) and one.score >= find_threshold(thresholds, one.label)
+        ]
+        return tuple([one for one, _ in shown]), tuple([crop for _, crop in shown])
 
 
 def choose_thresholds(
@@ -176,9 +146,9 @@ def choose_thresholds(
 
 def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersions) -> DatedImages:
     """Yield the predictions of the days, each with its date."""
-    has_objects = model.kind == DETECTION
+    part = Part.CROPS if model.detector else Part.OBJECTS if model.kind == DETECTION else Part.OUTPUT
     for day in days:
-        found = read_predicted_images(project.database, project.source, day, *model.model_ids, has_objects=has_objects)
+        found = read_predicted_images(project.database, project.source, day, *model.model_ids, part=part)
         yield from ((day.date, image) for image in found)
 
 

@@ -1,6 +1,7 @@
 """Label Studio: tasks with predictions, and the labelling configuration that they fit, in a file beside them.
 
 https://labelstud.io/guide/predictions. Boxes are in percent, 0-100, of the upright picture.
+Those of a second network have its labels, and the detector's where it shows none.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ def config_path(path: Path) -> Path:
 
 def write_tasks(path: Path, export: Export) -> None:
     """Write the tasks, and the labelling configuration with all labels, since people correct to any of them."""
-    labels = dict.fromkeys(label for labels in export.model.labels_by_version for label in labels)
+    labels = dict.fromkeys(label for labels in export.model.labels_of_objects for label in labels)
     with new_content(path) as file, new_content(config_path(path)) as config:
         separator = "[\n"
-        for image in export.read_images():
+        for image in export.read_images(all_objects=True):
             labels |= dict.fromkeys(_labels(image))
             file.write(f"{separator}{json.dumps(_task(image, export))}".encode("ascii"))
             separator = ",\n"
@@ -47,10 +48,11 @@ def write_tasks(path: Path, export: Export) -> None:
 def _labels(image: ExportedImage) -> Iterator[str]:
     yield from (one.label for one in image.prediction.objects)
     yield from (one["label"] for one in image.labels)
+    yield from (crop.label for crop in image.crops if crop and crop.label is not None)
 
 
 def _task(image: ExportedImage, export: Export) -> dict[str, object]:
-    result = _boxes(image) if export.has_objects else _choices(image)
+    result = _boxes(image) if export.model.has_objects else _choices(image)
     version = short_name(export.model.name, image.prediction.model_id)
     score = max((one["score"] for one in result), default=0.0)
     return {
@@ -74,25 +76,26 @@ def _boxes(image: ExportedImage) -> list[dict[str, Any]]:
     if not image.objects:
         return []
     size = {"original_width": image.picture.width, "original_height": image.picture.height, "image_rotation": 0}
-    return [
-        {
-            "id": str(number),
-            "from_name": BOXES,
-            "to_name": IMAGE,
-            "type": "rectanglelabels",
-            **size,
-            "value": {
-                "x": 100 * x,
-                "y": 100 * y,
-                "width": 100 * width,
-                "height": 100 * height,
-                "rotation": 0,
-                "rectanglelabels": [label],
-            },
-            "score": score,
-        }
-        for number, (label, _, score, x, y, width, height) in enumerate(image.objects)
-    ]
+    boxes = []
+    for number, (one, crop) in enumerate(zip(image.objects, image.crops, strict=True)):
+        label, score, beside = one.label, one.score, dict[str, Any]()
+        if crop and crop.label is not None and crop.score is not None:
+            beside = {"meta": {"text": [f"{label} {score:.2f}"]}}
+            label, score = crop.label, crop.score
+        box = {"x": 100 * one.x, "y": 100 * one.y, "width": 100 * one.width, "height": 100 * one.height}
+        boxes.append(
+            {
+                "id": str(number),
+                "from_name": BOXES,
+                "to_name": IMAGE,
+                "type": "rectanglelabels",
+                **size,
+                "value": {**box, "rotation": 0, "rectanglelabels": [label]},
+                "score": score,
+                **beside,
+            }
+        )
+    return boxes
 
 
 def _choices(image: ExportedImage) -> list[dict[str, Any]]:
@@ -106,7 +109,7 @@ def _choices(image: ExportedImage) -> list[dict[str, Any]]:
 
 def _config(labels: list[str], export: Export) -> str:
     image = f'  <Image name="{IMAGE}" value="${IMAGE}"/>\n'
-    if export.has_objects:
+    if export.model.has_objects:
         control, element = f'RectangleLabels name="{BOXES}" toName="{IMAGE}"', "Label"
     else:
         control, element = f'Choices name="{CHOICES}" toName="{IMAGE}" choice="multiple"', "Choice"

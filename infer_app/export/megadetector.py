@@ -13,55 +13,87 @@ from infer_app.atomic_file import new_content
 from infer_app.database.figures.figures import RejectedImage
 from infer_app.database.queries.thresholds import ALL_LABELS
 from infer_app.export.categories import Categories
+from infer_app.export.crop_labels import ShownCrop
 from infer_app.export.exported_images import Export, ExportedImage
 
 VERSION = "1.6"
+MAX_CLASSIFICATIONS = 5  # of an object
 
 
 def write_megadetector(path: Path, export: Export) -> None:
     """Write all images: an empty list of detections means that nothing was found, null that the image was rejected.
 
     The rejected are read first, and of an image that a run predicts meanwhile the prediction is written: none is in
-    neither list, and none in both.
+    neither list, and none in both. Of an image that only the second network has rejected the objects are written.
     """
     with new_content(path) as file:
         file.writelines(text.encode("ascii") for text in _pieces(export))
 
 
 def _pieces(export: Export) -> Iterator[str]:
-    categories = Categories(export.model.labels_by_version)
+    categories = Categories(export.of_boxes.model.labels_by_version)
+    classes = Categories(export.model.labels_by_version if export.detector else ())
     yield f'{{"info": {json.dumps(_info(export))},\n"images": ['
     separator = "\n"
+    for entry in _entries(export, categories, classes):
+        yield f"{separator}{entry}"
+        separator = ",\n"
+    yield f'],\n"detection_categories": {json.dumps(_named(categories))}'
+    if export.detector:
+        yield f',\n"classification_categories": {json.dumps(_named(classes))}'
+    if export.groups:
+        chains = {str(number + 1): export.crop_labels.chain(label) for number, label in sorted(classes.labels.items())}
+        yield f',\n"classification_category_descriptions": {json.dumps(chains)}'
+    yield "}\n"
+
+
+def _entries(export: Export, categories: Categories, classes: Categories) -> Iterator[str]:
     failures = {rejected.image_id: _failure(rejected, export) for rejected in export.read_rejected()}
-    for image in export.read_images():
+    for image in export.read_images(all_objects=True):
         failures.pop(image.prediction.image_id, None)
-        yield f'{separator}{{"file": {json.dumps(image.path)}, "detections": [{_detections(image, categories)}]}}'
-        separator = ",\n"
-    for failure in failures.values():
-        yield f"{separator}{json.dumps(failure)}"
-        separator = ",\n"
-    export.counts.num_rejected = len(failures)
-    # A blank name is not allowed, and 0 is reserved for images without an object.
-    named = {
+        yield _image(image, export, categories, classes)
+    export.counts.num_rejected, export.counts.num_detected = len(failures), 0
+    for image in export.detector.read_images() if export.detector and failures else ():
+        if failures.pop(image.prediction.image_id, None):  # the second network alone has failed
+            export.counts.num_detected += 1
+            export.counts.num_objects += len(image.objects)
+            yield _image(image, export, categories, classes)
+    yield from (json.dumps(failure) for failure in failures.values())
+
+
+def _named(categories: Categories) -> dict[str, str]:
+    """Return the names by id: a blank one is not allowed, and 0 is reserved for images without an object."""
+    return {
         str(number + 1): label if label.strip() else str(number) for number, label in sorted(categories.labels.items())
     }
-    yield f'],\n"detection_categories": {json.dumps(named)}}}\n'
 
 
 def _info(export: Export) -> dict[str, object]:
-    info: dict[str, object] = {"format_version": VERSION, "detector": export.model.shown_name}
-    if ALL_LABELS in export.thresholds:
-        info["detector_metadata"] = {"typical_detection_threshold": export.thresholds[ALL_LABELS]}
+    info: dict[str, object] = {"format_version": VERSION, "detector": export.of_boxes.model.shown_name}
+    if ALL_LABELS in (thresholds := export.of_boxes.thresholds):
+        info["detector_metadata"] = {"typical_detection_threshold": thresholds[ALL_LABELS]}
+    if export.detector:
+        info["classifier"] = export.model.shown_name
+        if ALL_LABELS in export.thresholds:
+            info["classifier_metadata"] = {"typical_classification_threshold": export.thresholds[ALL_LABELS]}
     return info
 
 
-def _detections(image: ExportedImage, categories: Categories) -> str:
-    return ", ".join(
+def _image(image: ExportedImage, export: Export, categories: Categories, classes: Categories) -> str:
+    detections = ", ".join(
         [
-            f'{{"category": "{categories[index, label] + 1}", "conf": {score}, "bbox": [{x}, {y}, {width}, {height}]}}'
-            for label, index, score, x, y, width, height in image.objects
+            f'{{"category": "{categories[index, label] + 1}", "conf": {score}, "bbox": [{x}, {y}, {width}, {height}]'
+            f"{_classifications(crop, export, classes) if crop else ''}}}"
+            for (label, index, score, x, y, width, height), crop in zip(image.objects, image.crops, strict=True)
         ]
     )
+    return f'{{"file": {json.dumps(image.path)}, "detections": [{detections}]}}'
+
+
+def _classifications(crop: ShownCrop, export: Export, classes: Categories) -> str:
+    best = export.crop_labels.allowed(crop.output)[:MAX_CLASSIFICATIONS]
+    listed = [[str(classes[one["index"], one["label"]] + 1), one["score"]] for one in best]
+    return f', "classifications": {json.dumps(listed)}'
 
 
 def _failure(rejected: RejectedImage, export: Export) -> dict[str, object]:

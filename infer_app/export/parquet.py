@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from infer_app.atomic_file import new_content
+from infer_app.domain import OutputKind
 from infer_app.errors import UsageError
 from infer_app.export.exported_images import Export
 from infer_app.export.tables import Row, columns_of, read_rows
@@ -19,6 +20,7 @@ from infer_app.export.tables import Row, columns_of, read_rows
 Arrow: TypeAlias = Any  # a type or an array of pyarrow, which has no annotations
 Column: TypeAlias = tuple[Any, ...]
 
+WITH_VECTORS = (OutputKind.EMBEDDING, OutputKind.RAW)
 GROUP_ROWS = 1 << 15  # in memory at a time, and a row group of the file
 _GROUP_NUMBERS = 1 << 22  # of vectors in a row group, at most
 
@@ -27,13 +29,11 @@ def write_parquet(path: Path, export: Export) -> None:
     """Write the table. Raises UsageError without pyarrow, or if vectors differ in their lengths."""
     pa, pq = _load_pyarrow()
     with new_content(path) as file:
-        names, rows = columns_of(export), read_rows(export)
-        first = next(rows, None)
-        dim = _dim(first, names)
-        schema = pa.schema([(name, _type(pa, name, dim)) for name in names])
+        dim = _dim(export)
+        schema = pa.schema([(name, _type(pa, name, dim)) for name in columns_of(export)])
         group_rows = min(GROUP_ROWS, max(_GROUP_NUMBERS // dim, 1)) if dim else GROUP_ROWS
         with pq.ParquetWriter(file, schema) as writer:
-            for group in _groups(rows if first is None else chain([first], rows), group_rows):
+            for group in _groups(read_rows(export), group_rows):
                 columns = zip(*group, strict=True)
                 arrays = [_array(pa, column, field.type, dim) for column, field in zip(columns, schema, strict=True)]
                 writer.write_batch(pa.record_batch(arrays, schema=schema))
@@ -48,12 +48,16 @@ def _load_pyarrow() -> tuple[ModuleType, ModuleType]:
     return pa, pq
 
 
-def _dim(row: Row | None, names: tuple[str, ...]) -> int | None:
-    vector = None if row is None or "vector" not in names else row[names.index("vector")]
-    return None if vector is None else len(vector)
+def _dim(export: Export) -> int | None:
+    """Return the length of the first vector, of kinds that have one; images without an object may be before it."""
+    if export.model.kind not in WITH_VECTORS:
+        return None
+    at = columns_of(export).index("vector")
+    return next((len(row[at]) for row in read_rows(export) if row[at] is not None), None)
 
 
 def _type(pa: ModuleType, name: str, dim: int | None) -> Arrow:
+    name = name.removeprefix("detected_")
     if name in ("image_width", "image_height", "object", "class_index"):
         return pa.int32()
     if name in ("score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax"):

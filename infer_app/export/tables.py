@@ -1,4 +1,4 @@
-"""Tables as CSV and JSON lines: a row for each object of a detector, or for each image of another model.
+"""Tables as CSV and JSON lines: a row for each object of a detector or of a second network, or for each image.
 
 An image without an object has a row too, in which the object's columns are empty.
 """
@@ -14,25 +14,30 @@ from typing import Any
 import numpy as np
 
 from infer_app.atomic_file import new_content
+from infer_app.database.figures.detections import StoredOutput
 from infer_app.database.figures.similarity import vector_of
 from infer_app.export.exported_images import Export, ExportedImage
+from infer_app.export.exported_model import DETECTION
 from infer_app.telemetry.printable import csv_line
 
 IMAGE = ("image_id", "location", "date", "model", "model_id", "variant", "image_width", "image_height")
 OBJECT = ("object", "label", "class_index", "score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax")
 OUTPUT = ("label", "score", "output", "vector", "sha256", "created_at")
-_NO_OBJECT = (None,) * len(OBJECT)
+OF_DETECTOR = tuple(f"detected_{name}" if name in OUTPUT or name == "class_index" else name for name in OBJECT)
+_NO_OBJECT, _NO_OUTPUT = (None,) * len(OBJECT), (None,) * len(OUTPUT)
 
 Row = tuple[Any, ...]
 
 
 def columns_of(export: Export) -> tuple[str, ...]:
-    return IMAGE + (OBJECT if export.has_objects else OUTPUT)
+    if export.detector:
+        return IMAGE + OF_DETECTOR + OUTPUT
+    return IMAGE + (OBJECT if export.model.has_objects else OUTPUT)
 
 
 def write_csv(path: Path, export: Export) -> None:
     """Write CSV in UTF-8. `output` and `vector` are JSON; undecodable bytes of a file name are written as `\\udcff`."""
-    lines = _object_csv(export) if export.has_objects else map(csv_line, _text_rows(export))
+    lines = _object_csv(export) if export.model.kind == DETECTION else map(csv_line, _text_rows(export))
     with new_content(path) as file:
         file.write(csv_line(columns_of(export)).encode())
         file.writelines(line.encode("utf-8", "backslashreplace") for line in lines)
@@ -40,14 +45,14 @@ def write_csv(path: Path, export: Export) -> None:
 
 def write_jsonl(path: Path, export: Export) -> None:
     """Write one JSON object a line."""
-    lines = _object_json(export) if export.has_objects else _output_json(export)
+    lines = _object_json(export) if export.model.kind == DETECTION else _output_json(export)
     with new_content(path) as file:
         file.writelines(line.encode("ascii") for line in lines)
 
 
 def read_rows(export: Export) -> Iterator[Row]:
     """Yield the values of `columns_of`; a vector is a float32 array, and a time has a zone."""
-    of_images = _object_rows if export.has_objects else _output_rows
+    of_images = _crop_rows if export.detector else _object_rows if export.model.has_objects else _output_rows
     for image in export.read_images():
         yield from of_images(image, _image_values(image, export))
 
@@ -93,9 +98,21 @@ def _output_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
             details[key] = list(image.labels)
             best = image.labels[0] if image.labels else {"label": None, "score": None}
             label, score = best["label"], best["score"]
-    stored = output.vector
-    vector = None if stored is None else vector_of(stored, output.vector_dtype).astype(np.float32)
-    yield (*shared, label, score, details, vector, prediction.sha256, output.created_at.replace(tzinfo=UTC))
+    yield (*shared, label, score, details, *_stored_values(output, prediction.sha256))
+
+
+def _crop_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
+    for values, crop in zip(_object_values(image), image.crops or (None,), strict=True):
+        if crop is None:
+            yield shared + values + _NO_OUTPUT
+            continue
+        stored = _stored_values(crop.output, image.prediction.sha256)
+        yield (*shared, *values, crop.label, crop.score, crop.output.details, *stored)
+
+
+def _stored_values(output: StoredOutput, sha256: str | None) -> Row:
+    vector = None if output.vector is None else vector_of(output.vector, output.vector_dtype).astype(np.float32)
+    return vector, sha256, output.created_at.replace(tzinfo=UTC)
 
 
 def _numbers(vector: np.ndarray) -> str:
@@ -104,9 +121,12 @@ def _numbers(vector: np.ndarray) -> str:
 
 
 def _text_rows(export: Export) -> Iterator[Row]:
-    first = len(IMAGE)
+    first = len(columns_of(export)) - len(OUTPUT)
     for row in read_rows(export):
         label, score, details, vector, sha256, created_at = row[first:]
+        if created_at is None:  # no object
+            yield row
+            continue
         numbers = None if vector is None else _numbers(vector)
         yield (*row[:first], label, score, json.dumps(details), numbers, sha256, created_at.isoformat())
 
@@ -115,7 +135,8 @@ def _output_json(export: Export) -> Iterator[str]:
     names = columns_of(export)
     for row in read_rows(export):
         values = dict(zip(names, row, strict=True))
-        values["date"], values["created_at"] = str(values["date"]), values["created_at"].isoformat()
+        at = values["created_at"]
+        values["date"], values["created_at"] = str(values["date"]), at and at.isoformat()
         vector = values.pop("vector")
         yield f'{json.dumps(values)[:-1]}, "vector": {"null" if vector is None else _numbers(vector)}}}\n'
 

@@ -1,7 +1,8 @@
 """YOLO: a text file for each image below `labels`, with the image's own folders; `classes.txt` and `data.yaml`.
 
 A line is the class and the box as centre x, centre y, width, height: shares of the upright picture. It has no score:
-programs that train on such files refuse a sixth number.
+programs that train on such files refuse a sixth number. All objects of a detector that are shown are in it, also those
+that a second network did not take: what is not listed is background to such programs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from infer_app.atomic_file import new_folder
 from infer_app.domain import MAX_CLASS
 from infer_app.errors import UsageError
 from infer_app.export.categories import Categories
+from infer_app.export.crop_labels import ShownCrop
 from infer_app.export.exported_images import Export, ExportedImage
 
 _SCHEME = re.compile(r"^[a-z0-9+.-]+://", re.IGNORECASE)
@@ -30,10 +32,10 @@ def write_yolo(path: Path, export: Export) -> None:
 
 
 def _write_labels(folder: Path, export: Export) -> None:
-    categories, made = Categories(export.model.labels_by_version), set[Path]()
+    categories, made = Categories(export.model.labels_of_objects), set[Path]()
     labels = folder / "labels"
     labels.mkdir()
-    for image in export.read_images():
+    for image in export.read_images(all_objects=True):
         file = labels / label_file(image.path)
         try:
             if file.parent not in made:  # asking the file system for each image takes longer than the rest
@@ -68,10 +70,20 @@ def label_file(path: str) -> PurePosixPath:
 def _lines(image: ExportedImage, categories: Categories) -> str:
     return "".join(
         [
-            f"{categories[index, label]} {x + width / 2} {y + height / 2} {width} {height}\n"
-            for label, index, _, x, y, width, height in image.objects
+            f"{_number(label, index, crop, categories)} {x + width / 2} {y + height / 2} {width} {height}\n"
+            for (label, index, _, x, y, width, height), crop in zip(image.objects, image.crops, strict=True)
         ]
     )
+
+
+def _number(label: str, index: int, crop: ShownCrop | None, categories: Categories) -> int:
+    """Return the class of an object: that of a second network, or the detector's where it shows none of its classes."""
+    if crop is None or crop.label is None:
+        return categories[index, label]
+    if crop.class_index is None:
+        found = (number for number, known in categories.labels.items() if known == crop.label)
+        return next(found, categories[index, label])
+    return categories[crop.class_index, crop.label]
 
 
 def _data_yaml(names: list[str]) -> str:

@@ -16,7 +16,8 @@ from infer_app.database.results.schema import models
 from infer_app.domain import DetectedObject, Reason
 from infer_app.errors import UsageError
 from infer_app.export.export_formats import write_export
-from infer_app.export.exported_images import Export, ModelVersions
+from infer_app.export.exported_images import Export
+from infer_app.export.exported_model import ModelVersions
 from infer_app.export.image_paths import ImagePaths
 from infer_app.export.yolo import label_file
 from infer_app.settings.sections import SourceSettings

@@ -10,7 +10,8 @@ import numpy as np
 from infer_app.database.figures.detections import PredictedImage, StoredOutput
 from infer_app.database.figures.figures import RejectedImage
 from infer_app.domain import DetectedObject
-from infer_app.export.exported_images import Export, ModelVersions
+from infer_app.export.exported_images import Export
+from infer_app.export.exported_model import ModelVersions
 from infer_app.export.image_paths import ImagePaths
 from infer_app.recipe import Size
 

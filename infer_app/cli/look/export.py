@@ -12,12 +12,13 @@ from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.database.figures.detections import PredictedImage
 from infer_app.database.project_database import open_project_database, read_limits
 from infer_app.errors import UsageError
-from infer_app.export.choose_images import Chosen, choose_images
-from infer_app.export.copy_photos import copy_photos
 from infer_app.export.export_formats import FORMATS, find_format, write_export
-from infer_app.export.exported_images import Export, ModelVersions
+from infer_app.export.exported_images import Export
+from infer_app.export.exported_model import ModelVersions
 from infer_app.export.image_paths import ImagePaths
 from infer_app.export.label_studio import config_path
+from infer_app.export.sampling.choose_images import Chosen, choose_images
+from infer_app.export.sampling.copy_photos import copy_photos
 from infer_app.locations import shown
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -32,7 +33,7 @@ def export_days(options: ExportOptions) -> None:
     days = loaded.days(options.date, options.until or options.date)
     with open_project_database(loaded, read_only=True) as project:
         model = ModelVersions.find(project, days, options.model)
-        find_format(options.format, model.kind)
+        find_format(options.format, model)
         export = Export.of_days(project, days, model, _paths(loaded, options.relative_to), options.min_score)
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
         num_pending = sum(project.day_queries.count_pending(day, *model.all_ids) for day in days)
@@ -43,7 +44,7 @@ def export_days(options: ExportOptions) -> None:
     if options.as_json:
         print(json.dumps(_numbers(options, export) | {"rejected": num_rejected, "pending": num_pending}))
     else:
-        print(_written(options, export) + _left_out(options.format, num_rejected, num_pending))
+        print(_written(options, export) + _left_out(options.format, export, num_pending))
 
 
 def export_sample(options: SampleOptions) -> None:
@@ -73,12 +74,12 @@ def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -
     days = loaded.days(options.date, options.until or options.date)
     with open_project_database(loaded, read_only=True) as project:
         model = ModelVersions.find(project, days, options.model)
-        find_format(options.format, model.kind)
+        find_format(options.format, model)
         export = Export.of_days(project, days, model, paths)
 
         def choose(is_wanted: Callable[[PredictedImage], bool]) -> Chosen:
             found = (dated for dated in export.read_predictions() if is_wanted(dated[1]))
-            return choose_images(found, options.by, options.count, model, export.thresholds, options.seed)
+            return choose_images(found, options.by, options.count, export, options.seed)
 
         if options.copy_to is None:
             chosen, not_copied = choose(lambda _: True), dict[str, str]()
@@ -114,22 +115,24 @@ def _numbers(options: ExportOptions | SampleOptions, export: Export) -> dict[str
         "model": export.model.name,
         "model_id": export.model.model_ids[0],
         "images": counts.num_images,
-        "objects": counts.num_objects if export.has_objects else None,
+        "objects": counts.num_objects if export.model.has_objects else None,
     }
 
 
 def _written(options: ExportOptions | SampleOptions, export: Export) -> str:
     counts = export.counts
-    objects = f", {counted(counts.num_objects, 'object')}" if export.has_objects else ""
+    objects = f", {counted(counts.num_objects, 'object')}" if export.model.has_objects else ""
     beside = f", its labelling configuration is {config_path(options.to)}" if options.format == "label-studio" else ""
     return f"{options.to}: {counted(counts.num_images, 'image')}{objects}{beside}"
 
 
-def _left_out(name: str, num_rejected: int, num_pending: int) -> str:
+def _left_out(name: str, export: Export, num_pending: int) -> str:
     """Return what is to be said of the images that have no prediction."""
-    what = FORMATS[name]
+    what, num_rejected = FORMATS[name], export.counts.num_rejected
     are = {number: "is" if number == 1 else "are" for number in (num_rejected, num_pending)}
     of_rejected = "in it as failures" if what.has_rejected else f"not in a {what.title} file"
+    if num_detected := export.counts.num_detected:
+        of_rejected = f"in it as failures or, {num_detected} of them, with the objects of {export.of_boxes.model.name}"
     rejected = f"; {counted(num_rejected, 'rejected image')} {are[num_rejected]} {of_rejected}" if num_rejected else ""
     pending = f"; {counted(num_pending, 'image')} {are[num_pending]} pending" if num_pending else ""
     return rejected + pending

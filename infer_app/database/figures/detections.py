@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum, auto
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, FromClause, Subquery, Table, and_, select
 
@@ -18,7 +19,7 @@ from infer_app.database.listing.source import Source
 from infer_app.database.queries.source_queries import stream_rows
 from infer_app.database.queries.thresholds import find_threshold
 from infer_app.database.results.conditions import KeyedJoin, ListedPicture, has_prediction
-from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions, rejections
+from infer_app.database.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions, rejections
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
 from infer_app.locations import as_location
@@ -27,6 +28,22 @@ from infer_app.recipe import Size
 _PREDICTION = ("model_id", "width", "height", "label", "score", "variant", "sha256")
 _OUTPUT = ("output", "vector", "vector_dtype", "created_at")
 _FIRST = 2 + len(_PREDICTION)  # index of the first column of an object or an output
+_CROP_COLUMNS = [object_predictions.c[name] for name in ("object", "label", "score", *_OUTPUT[:-1])]
+_CROP_COLUMNS.append(predictions.c.created_at)
+_IS_OF_OBJECT = and_(
+    object_predictions.c.image_id == predictions.c.image_id,
+    object_predictions.c.model_id == predictions.c.model_id,
+    object_predictions.c.object == objects.c.object,
+)
+_FIRST_OF_CROP = _FIRST + len(OBJECT_COLUMNS)
+
+
+class Part(Enum):
+    """What is read of a prediction besides its label and score."""
+
+    OUTPUT = auto()
+    OBJECTS = auto()
+    CROPS = auto()  # of a second network: the objects of its detector, with its prediction for those that it took
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +54,14 @@ class StoredOutput:
     vector: bytes | None  # little-endian
     vector_dtype: str | None
     created_at: datetime  # UTC without a zone
+
+
+class PredictedCrop(NamedTuple):
+    """What a second network predicted for an object of its detector."""
+
+    label: str | None
+    score: float | None
+    output: StoredOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +78,7 @@ class PredictedImage:
     variant: str = ""
     sha256: str | None = None  # of the file
     output: StoredOutput | None = None  # None if it was not asked for
+    crops: tuple[PredictedCrop | None, ...] = ()  # of a second network, for each object; None: it did not take it
 
     def shown(self, thresholds: Mapping[str, float]) -> tuple[DetectedObject, ...]:
         """Return the objects with at least the threshold of their label, as `read_thresholds` returns them."""
@@ -60,44 +86,45 @@ class PredictedImage:
 
 
 def read_predicted_images(
-    database: Database, source: Source, days: Day, *model_ids: str, has_objects: bool = True
+    database: Database, source: Source, days: Day, *model_ids: str, part: Part = Part.OBJECTS
 ) -> Iterator[PredictedImage]:
     """Yield the predictions of an interval of days in order of (time, id).
 
-    Of several versions of a model the first one that has predicted an image counts. Without objects the images have
-    their outputs instead.
+    Of several versions of a model the first one that has predicted an image counts.
     """
-    for rows in _read_images(database, source, days, model_ids, has_objects):
+    for rows in _read_images(database, source, days, model_ids, part):
         found = _preferred(rows, model_ids)
-        yield _with_objects(found) if has_objects else _with_output(found[0])
+        yield _with_output(found[0]) if part is Part.OUTPUT else _with_objects(found)
 
 
 def read_together(
     database: Database, source: Source, days: Day, model_ids: Sequence[str]
 ) -> Iterator[tuple[PredictedImage, ...]]:
     """Yield the predictions of each image that all models predicted, in order of (time, id)."""
-    for rows in _read_images(database, source, days, model_ids, has_objects=True):
+    for rows in _read_images(database, source, days, model_ids, Part.OBJECTS):
         by_model = {model_id: list(own) for model_id, own in groupby(rows, key=itemgetter(2))}
         if len(by_model) == len(model_ids):
             yield tuple(_with_objects(by_model[model_id]) for model_id in model_ids)
 
 
 def _read_images(
-    database: Database, source: Source, days: Day, model_ids: Sequence[str], has_objects: bool
+    database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part
 ) -> Iterator[list[Any]]:
     """Yield the rows of each image, by model and object."""
-    columns = [predictions.c[name] for name in (*_PREDICTION, *(() if has_objects else _OUTPUT))]
-    columns += OBJECT_COLUMNS if has_objects else []
+    columns = [predictions.c[name] for name in (*_PREDICTION, *(_OUTPUT if part is Part.OUTPUT else ()))]
+    columns += [] if part is Part.OUTPUT else OBJECT_COLUMNS
+    columns += _CROP_COLUMNS if part is Part.CROPS else []
 
     def rows_of(images: Subquery) -> Query:
         joined = _join_versions(images, predictions, model_ids)
         order = [images.c[2], images.c[0], predictions.c.model_id]
-        if has_objects:
-            of_prediction = and_(
-                objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
-            )
+        if part is not Part.OUTPUT:
+            detector = predictions.c.detector_id if part is Part.CROPS else predictions.c.model_id
+            of_prediction = and_(objects.c.image_id == predictions.c.image_id, objects.c.model_id == detector)
             joined = KeyedJoin(joined, objects, of_prediction, True)
             order.append(objects.c.object)
+        if part is Part.CROPS:
+            joined = KeyedJoin(joined, object_predictions, _IS_OF_OBJECT, True)
         wanted = select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order)
         # Without statistics it could read all predictions of several models first.
         return database.backend.join_as_listed(wanted)
@@ -140,8 +167,15 @@ def _with_objects(rows: list[Any]) -> PredictedImage:
     image_id, location, model_id, width, height, label, score, variant, sha256 = rows[0][:_FIRST]
     picture = None if width is None else Size(width, height)
     is_empty = rows[0][_FIRST] is None
-    found = () if is_empty else tuple([DetectedObject._make(row[_FIRST:]) for row in rows])
-    return PredictedImage(image_id, as_location(location), picture, label, score, found, model_id, variant, sha256)
+    found = () if is_empty else tuple([DetectedObject._make(row[_FIRST:_FIRST_OF_CROP]) for row in rows])
+    has_crops = len(rows[0]) > _FIRST_OF_CROP and not is_empty
+    crops = tuple([_crop(*row[_FIRST_OF_CROP:]) for row in rows]) if has_crops else ()
+    shared = image_id, as_location(location), picture, label, score
+    return PredictedImage(*shared, found, model_id, variant, sha256, crops=crops)
+
+
+def _crop(number: int | None, label: str | None, score: float | None, *output: Any) -> PredictedCrop | None:
+    return None if number is None else PredictedCrop(label, score, StoredOutput(*output))
 
 
 def _with_output(row: Any) -> PredictedImage:

@@ -116,12 +116,13 @@ def test_a_folder_is_no_file_and_is_kept(tmp_path):
     ],
 )
 def test_a_format_that_cannot_hold_an_output_names_those_that_can(kind, formats):
+    model = export_of(kind=kind).model
     for name in FORMATS:
         if name in formats:
-            assert find_format(name, kind)
+            assert find_format(name, model)
             continue
         with pytest.raises(UsageError, match=f"can't hold {kind} outputs") as refused:
-            find_format(name, kind)
+            find_format(name, model)
         assert refused.value.hint == f"formats that can: {', '.join(formats)}"
     with pytest.raises(UsageError, match="unknown format 'xml'"):
-        find_format("xml", kind)
+        find_format("xml", model)

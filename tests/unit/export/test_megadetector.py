@@ -1,31 +1,7 @@
-"""The rules of https://lila.science/megadetector-output-format and of its validator, written down here once more."""
-
 from infer_app.export.image_paths import ImagePaths
 from infer_app.export.megadetector import write_megadetector
 from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, LOW, detected, rejected, written
-
-
-def problems(found):
-    """What breaks the format's rules."""
-    info, categories = found["info"], found["detection_categories"]
-    if not isinstance(info["format_version"], str) or float(info["format_version"]) != 1.6:
-        yield "version"
-    for key, name in categories.items():
-        if int(key) < 1 or str(int(key)) != key or not name.strip():
-            yield f"category {key!r}"
-    for image in found["images"]:
-        if not isinstance(image["file"], str):
-            yield "file"
-        if image.get("failure") is not None:
-            if not isinstance(image["failure"], str) or image.get("detections") is not None:
-                yield "failure"
-            continue
-        for one in image["detections"]:
-            if one["category"] not in categories or type(one["conf"]) is not float or not 0 <= one["conf"] <= 1:
-                yield f"detection {one}"
-            x, y, width, height = one["bbox"]
-            if min(x, y, width, height) < 0 or max(x + width, y + height) > 1:
-                yield f"box {one}"
+from tests.support.megadetector_rules import problems
 
 
 def test_the_file_keeps_the_rules(tmp_path):

@@ -12,7 +12,7 @@ from infer_app.atomic_file import replace_file
 from infer_app.database.figures.detections import PredictedImage
 from infer_app.domain import ROW
 from infer_app.errors import UsageError
-from infer_app.export.choose_images import Chosen
+from infer_app.export.sampling.choose_images import Chosen
 from infer_app.images.decode.formats import sniff
 from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.local_files import ReadLimits, stat_facts

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from infer_app.errors import UsageError
-from infer_app.export.copy_photos import MAX_CHOICES, copy_photos
+from infer_app.export.sampling.copy_photos import MAX_CHOICES, copy_photos
 from infer_app.images.read.local_files import ReadLimits
 from tests.support.exports import DATE, detected
 

@@ -9,17 +9,11 @@ from datetime import date
 from itertools import count
 from math import inf
 
-from infer_app.database.figures.detections import PredictedImage
+from infer_app.database.figures.detections import PredictedCrop, PredictedImage
 from infer_app.database.queries.thresholds import find_threshold
 from infer_app.errors import UsageError
-from infer_app.export.exported_images import (
-    CLASSIFICATION,
-    DETECTION,
-    DatedImages,
-    ModelVersions,
-    chosen_labels,
-    shown_labels,
-)
+from infer_app.export.exported_images import DatedImages, Export, chosen_labels, shown_labels
+from infer_app.export.exported_model import CLASSIFICATION, DETECTION
 
 UNCERTAIN, RANDOM, LABEL = WAYS = ("uncertain", "random", "label")
 DEFAULT_THRESHOLD = 0.5  # of a label without one: scores near it are uncertain
@@ -27,25 +21,34 @@ DEFAULT_THRESHOLD = 0.5  # of a label without one: scores near it are uncertain
 Chosen = list[tuple[date, PredictedImage]]
 
 
-def choose_images(
-    images: DatedImages, by: str, num_images: int, model: ModelVersions, thresholds: Mapping[str, float], seed: int
-) -> Chosen:
-    """Return up to `num_images` of the images: the most uncertain first, others in order of time.
+def choose_images(images: DatedImages, by: str, num_images: int, export: Export, seed: int) -> Chosen:
+    """Return up to `num_images` of the images of an export: the most uncertain first, others in order of time.
 
     Raises UsageError for an unknown way, and for one that the model's outputs don't allow.
     """
+    model = export.model
     if by not in WAYS:
         raise UsageError(f"--by {by} is unknown", f"choose one of: {', '.join(WAYS)}")
     if by != RANDOM and model.kind not in (DETECTION, CLASSIFICATION):
         raise UsageError(f"{model.name} gives {model.kind} outputs, which have no labels", "choose by --by random")
     if by == UNCERTAIN:
-        uncertainty = _objects_margin if model.kind == DETECTION else _labels_margin
-        return heapq.nsmallest(num_images, images, key=lambda dated: uncertainty(dated[1], thresholds))
+        return heapq.nsmallest(num_images, images, key=lambda dated: _uncertainty(dated[1], export))
     if by == LABEL:
-        return _choose_evenly(images, num_images, seed, lambda image: _labels_of(image, model.kind, thresholds))
+        return _choose_evenly(images, num_images, seed, lambda image: _labels_of(image, export))
     numbered = ((_hash(dated[1], seed), index, dated) for index, dated in enumerate(images))
     chosen = heapq.nsmallest(num_images, numbered, key=lambda one: one[:2])
     return [dated for _, _, dated in sorted(chosen, key=lambda one: one[1])]
+
+
+def _uncertainty(image: PredictedImage, export: Export) -> float:
+    """Return the margin of an image; of a second network the least one of the objects that are shown."""
+    if export.detector:
+        shown = export.detector.thresholds
+        found = zip(image.objects, image.crops, strict=True)
+        crops = (crop for one, crop in found if crop and one.score >= find_threshold(shown, one.label))
+        return min((_labels_margin(crop, export.thresholds) for crop in crops), default=inf)
+    margin = _objects_margin if export.model.kind == DETECTION else _labels_margin
+    return margin(image, export.thresholds)
 
 
 def _objects_margin(image: PredictedImage, thresholds: Mapping[str, float]) -> float:
@@ -54,7 +57,7 @@ def _objects_margin(image: PredictedImage, thresholds: Mapping[str, float]) -> f
     return min(margins, default=inf)
 
 
-def _labels_margin(image: PredictedImage, thresholds: Mapping[str, float]) -> float:
+def _labels_margin(image: PredictedImage | PredictedCrop, thresholds: Mapping[str, float]) -> float:
     """Return the difference of the two best scores, of a single one itself; of labels that are apart as for objects."""
     details = image.output.details if image.output else {}
     if "labels" in details:
@@ -65,12 +68,13 @@ def _labels_margin(image: PredictedImage, thresholds: Mapping[str, float]) -> fl
     return float(best[0] - best[1] if len(best) > 1 else best[0])
 
 
-def _labels_of(image: PredictedImage, kind: str, thresholds: Mapping[str, float]) -> list[str]:
+def _labels_of(image: PredictedImage, export: Export) -> list[str]:
     """Return the labels that are shown of an image, or one empty label: images with nothing are chosen too."""
-    if kind == DETECTION:
-        labels = [one.label for one in image.shown(thresholds)]
+    if export.model.has_objects:
+        found = zip(*export.show(image), strict=True)
+        labels = [one.label if crop is None or crop.label is None else crop.label for one, crop in found]
     else:
-        labels = [one["label"] for one in chosen_labels(image, shown_labels(image, thresholds))]
+        labels = [one["label"] for one in chosen_labels(image, shown_labels(image, export.thresholds))]
     return list(dict.fromkeys(labels)) or [""]
 
 

@@ -4,14 +4,14 @@ from collections import Counter
 import pytest
 
 from infer_app.errors import UsageError
-from infer_app.export.choose_images import choose_images
+from infer_app.export.sampling.choose_images import choose_images
 from tests.support.exports import CAT, DATE, DOG, classified, detected, export_of, tagged, with_output
 
 
 def choose(images, by, count=2, thresholds=None, seed=0, kind="detection"):
     dated = ((DATE, image) for image in images)
-    model = export_of(kind=kind).model
-    return [image.image_id for _, image in choose_images(dated, by, count, model, thresholds or {}, seed)]
+    export = export_of(kind=kind, thresholds=thresholds)
+    return [image.image_id for _, image in choose_images(dated, by, count, export, seed)]
 
 
 def scored(image_id, *scores, label="cat"):
