@@ -12,8 +12,9 @@ from infer_app.answers.advice import Before, Change, Situation, Step, changes, s
 from infer_app.answers.drift import Labels, days_before, gather_labels
 from infer_app.answers.run_figures import RunFigures, count_nearly_black, day_summary_line, run_figures, run_report
 from infer_app.answers.timeline import Timeline
+from infer_app.database.figures.crop_figures import CropFigures, open_figures
 from infer_app.database.figures.figures import Figures, RejectedImage, ScoredImage
-from infer_app.database.figures.object_figures import ImageObjects, ObjectCounts, ObjectFigures, open_figures
+from infer_app.database.figures.object_figures import ImageObjects, ObjectCounts, ObjectFigures
 from infer_app.database.listing.watched_images import (
     UNCHANGED,
     ChangedCounts,
@@ -28,6 +29,7 @@ from infer_app.day import Day
 from infer_app.locations import shown
 from infer_app.model_names import Version
 from infer_app.model_variants import variant_facts
+from infer_app.models.artifact.specs import CropSpec
 from infer_app.run_report import DayCounts, DayState, RunReport
 
 NUM_RUNS = 30
@@ -47,15 +49,30 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenObjects:
+    """Which objects of its detector a second network takes, and which of them count."""
+
+    detector: str  # its name
+    min_score: float
+    labels: tuple[str, ...]  # empty: all
+    thresholds: dict[str, float]  # of the detector, by label; objects below them don't count
+    num_unlabelled: int | None  # objects whose best label is below its threshold; None for a network without labels
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectReport:
-    """A day's objects. The report's labels and scores count objects too, its least and most are by the best object."""
+    """A day's objects. The report's labels and scores count objects too, its least and most are by the best object.
+
+    Of a second network the least and most are objects, and its busiest and empty images are not listed.
+    """
 
     counts: ObjectCounts
     counts_7: ObjectCounts  # of the seven days before, together
     thresholds: dict[str, float]  # by label; empty: all labels without one of their own
     busiest: tuple[ImageObjects, ...]  # those with the most objects first
     empty: tuple[ImageObjects, ...]  # some images without an object, first those with the best below its threshold
-    stored_from: float  # the score from which the model stores objects
+    stored_from: float  # the score from which the model stores objects, or takes those of its detector
+    taken: TakenObjects | None = None  # of a second network
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +125,8 @@ class DayReport:
             image["location"] = shown(image["location"])
             if "objects" in image:
                 image["objects"] = [one._asdict() for one in image["objects"]]
+            if "detected" in image:
+                image["detected"] = image["detected"]._asdict()
         for run in filter(None, (found["run"], found["speed"], *found["runs"])):
             run |= variant_facts(run["variant"])
         return found
@@ -128,7 +147,7 @@ def gather(
     labels = gather_labels(figures, day)
     moved = labels.drift_7 if labels else None
     objects = gather_objects(figures, day) if isinstance(figures, ObjectFigures) else None
-    num_shown = NUM_SHOWN_WITH_BOXES if objects else NUM_SHOWN
+    num_shown = NUM_SHOWN_WITH_BOXES if objects and not objects.taken else NUM_SHOWN
     gap = None if counts.eligible else find_gap(project.source, day)
     problems = project.day_queries.find_problems(day, model_id, counts)
     day_state = judge_day(replace(facts, problems=problems, gap=str(gap or "")))
@@ -185,14 +204,25 @@ def gather(
 
 
 def gather_objects(figures: ObjectFigures, day: Day) -> ObjectReport:
+    counts, before = (figures.count_objects(days) for days in (day, days_before(day, 7)))
+    thresholds, manifest = figures.read_thresholds(), figures.manifest()
+    if isinstance(figures, CropFigures):
+        taken = gather_taken(figures, day, CropSpec.from_json(manifest["crop"]), counts.num_objects)
+        return ObjectReport(counts, before, thresholds, (), (), taken.min_score, taken)
     return ObjectReport(
-        figures.count_objects(day),
-        figures.count_objects(days_before(day, 7)),
-        figures.read_thresholds(),
+        counts,
+        before,
+        thresholds,
         tuple(figures.busiest(day, NUM_SHOWN_WITH_BOXES)),
         tuple(figures.empty(day, NUM_SHOWN_WITH_BOXES)),
-        float((figures.manifest()["output"].get("detection") or {}).get("min_score", 0.0)),
+        float((manifest["output"].get("detection") or {}).get("min_score", 0.0)),
     )
+
+
+def gather_taken(figures: CropFigures, day: Day, crop: CropSpec, num_objects: int) -> TakenObjects:
+    labelled = sum(figures.count_labels(day).values()) if figures.kind == "classification" else None
+    num_unlabelled = None if labelled is None else num_objects - labelled
+    return TakenObjects(crop.of, crop.min_score, crop.labels, figures.read_detector_thresholds(), num_unlabelled)
 
 
 def gather_scores(figures: Figures, day: Day) -> Scores | None:

@@ -18,16 +18,22 @@ from markupsafe import Markup
 
 from infer_app.answers.day_report import DayReport
 from infer_app.answers.run_figures import RunFigures
+from infer_app.database.figures.crop_figures import ScoredCrop
 from infer_app.database.figures.figures import RejectedImage, ScoredImage
 from infer_app.database.figures.object_figures import ImageObjects
-from infer_app.database.queries.thresholds import ALL_LABELS
 from infer_app.domain import Reason
 from infer_app.locations import shown as shown_location
 from infer_app.model_variants import variant_of
 from infer_app.plurals import counted
 from infer_app.reporting import charts
-from infer_app.reporting.drawn_boxes import overlay
-from infer_app.reporting.thumbnails import NOT_SHOWN, Thumbnail
+from infer_app.reporting.described_objects import (
+    describe_objects,
+    describe_taken,
+    describe_thresholds,
+    threshold_to_try,
+)
+from infer_app.reporting.drawn_boxes import MAX_LABEL_LENGTH, overlay
+from infer_app.reporting.thumbnails import NOT_SHOWN, Pictured, PictureOfObject, Thumbnail
 from infer_app.run_report import DayCounts
 from infer_app.telemetry.bottleneck import display_name, taken_by_others
 from infer_app.telemetry.printable import one_line, percent
@@ -42,7 +48,6 @@ TITLES_BY_OUTPUT = {
     "classification": ("Least confident", "Most confident"),
     "detection": ("Lowest score of the best object", "Highest score of the best object"),
 }
-NUM_THRESHOLDS = 12  # named on the page
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,15 @@ class IndexRow:
     file: str | None  # name of its report's file, beside the overview
 
 
-def pictured(report: DayReport) -> list[str]:
-    """Return the locations of the images that the page shows, the most important first."""
-    return [image.location for image in _with_pictures(report)]
+def pictured(report: DayReport) -> list[Pictured]:
+    """Return what the page shows of images, the most important first."""
+    return [_pictured(image) for image in _with_pictures(report)]
+
+
+def _pictured(image: RejectedImage | ScoredImage) -> Pictured:
+    if isinstance(image, ScoredCrop):
+        return PictureOfObject(image.location, *image.detected[-4:])
+    return image.location
 
 
 def _with_pictures(report: DayReport) -> list[RejectedImage | ScoredImage]:
@@ -72,17 +83,17 @@ def _predicted(report: DayReport) -> list[ScoredImage]:
 
 
 def render_day(
-    report: DayReport, thumbnails: Mapping[str, Thumbnail], json_file: str | None = None, has_index: bool = False
+    report: DayReport, thumbnails: Mapping[Pictured, Thumbnail], json_file: str | None = None, has_index: bool = False
 ) -> str:
-    """Return the HTML page with `thumbnails` by location; `json_file` is the name of the JSON file beside it.
+    """Return the HTML page with thumbnails of what is `pictured`; `json_file` is the name of the JSON file beside it.
 
     No picture is shown for an image whose file holds other bytes than those that were predicted or rejected.
     """
-    predicted = {image.image_id: image for image in _predicted(report)}
-    uris = {location: _data_uri(thumbnail.jpeg) for location, thumbnail in thumbnails.items()}
-    made = [image for image in _with_pictures(report) if image.location in thumbnails]
-    pictures = {one.image_id: uris[one.location] for one in made if thumbnails[one.location].is_of(one.sha256)}
-    replaced = {one.image_id for one in made} - pictures.keys()
+    shown_ids = {image.image_id for image in _predicted(report)}
+    uris = {one: _data_uri(thumbnail.jpeg) for one, thumbnail in thumbnails.items()}
+    made = {image: _pictured(image) for image in _with_pictures(report) if _pictured(image) in thumbnails}
+    pictures = {image: uris[one] for image, one in made.items() if thumbnails[one].is_of(image.sha256)}
+    replaced = made.keys() - pictures.keys()
     least, most = TITLES_BY_OUTPUT.get(report.output, ("Lowest scores", "Highest scores"))
     return _render(
         "day.html",
@@ -98,9 +109,9 @@ def render_day(
         least_title=least,
         most_title=most,
         environment=_environment(report),
-        num_lacking=sum(image.location not in thumbnails for image in predicted.values()),
-        num_replaced=len(replaced & predicted.keys()),
-        num_predicted=len(predicted),
+        num_lacking=len({one.image_id for one in _predicted(report) if one not in made}),
+        num_replaced=len({one.image_id for one in replaced} & shown_ids),
+        num_predicted=len(shown_ids),
     )
 
 
@@ -134,9 +145,11 @@ def _render(template: str, **context: object) -> str:
         "run_charts": _run_charts,
         "counted": counted,
         "quoted": shlex.quote,
-        "describe_objects": _describe_objects,
-        "describe_thresholds": _describe_thresholds,
-        "threshold_to_try": _threshold_to_try,
+        "describe_objects": describe_objects,
+        "describe_taken": describe_taken,
+        "describe_shown": _describe_shown,
+        "describe_thresholds": describe_thresholds,
+        "threshold_to_try": threshold_to_try,
         "printed_options": printed_options,
     }
     environment.filters |= {"percent": percent, "name": _name, "href": _href, "breakable": _breakable}
@@ -169,33 +182,25 @@ def _data_uri(jpeg: bytes) -> Markup:
 
 
 def _overlays(
-    report: DayReport, thumbnails: Mapping[str, Thumbnail], pictures: Mapping[str, Markup]
-) -> dict[str, Markup]:
-    """Return the boxes over each picture, by the image's id; a label has one colour on the whole page."""
+    report: DayReport,
+    thumbnails: Mapping[Pictured, Thumbnail],
+    pictures: Mapping[RejectedImage | ScoredImage, Markup],
+) -> dict[ImageObjects, Markup]:
+    """Return the boxes over each picture; a label has one colour on the whole page."""
     colors = {one.label: number for number, one in enumerate(report.labels.most if report.labels else ())}
     return {
-        image.image_id: overlay(thumbnails[image.location].jpeg, image.objects, colors)
+        image: overlay(thumbnails[image.location].jpeg, image.objects, colors)
         for image in report.with_boxes
-        if image.objects and image.image_id in pictures
+        if image.objects and image in pictures
     }
 
 
-def _describe_objects(image: ImageObjects) -> str:
-    drawn = len(image.objects)
-    return counted(image.num_objects, "object") + (f", {drawn} drawn" if image.num_objects > drawn else "")
-
-
-def _describe_thresholds(thresholds: Mapping[str, float]) -> str:
-    """Describe which objects are shown: `at least 0.3; cat 0.6, dog 0.5`."""
-    own = [f"{one_line(label, 60)} {value:g}" for label, value in thresholds.items() if label != ALL_LABELS]
-    more = [f"{len(own) - NUM_THRESHOLDS} more"] if len(own) > NUM_THRESHOLDS else []
-    of_model = f"at least {thresholds[ALL_LABELS]:g}" if ALL_LABELS in thresholds else "any score"
-    return "; ".join([of_model, *([", ".join([*own[:NUM_THRESHOLDS], *more])] if own else [])])
-
-
-def _threshold_to_try(stored_from: float) -> str:
-    """Return a threshold that hides some of what is stored: 0.3, or a higher one if nothing below that is stored."""
-    return f"{0.3 if stored_from < 0.3 else (1 + stored_from) / 2:.2g}"
+def _describe_shown(image: ScoredImage) -> str:
+    """Return what is said below the label and score of an image, or of an object."""
+    name = _name(image.location)
+    if isinstance(image, ScoredCrop):
+        return f"{one_line(image.detected.label, MAX_LABEL_LENGTH)} {image.detected.score:.2f} · {name}"
+    return f"{describe_objects(image)} · {name}" if isinstance(image, ImageObjects) else name
 
 
 def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:

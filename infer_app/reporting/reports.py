@@ -116,7 +116,7 @@ def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:
 
 def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> WrittenReport:
     limits = ThumbnailLimits(read_limits(loaded), loaded.images.max_pixels)
-    if report.objects:
+    if report.with_boxes:
         limits = replace(limits, size=SIZE_WITH_BOXES, max_bytes=2 * MAX_BYTES)
     thumbnails = make_thumbnails(pictured(report), limits)
     data = file.with_suffix(".json")

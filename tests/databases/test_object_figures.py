@@ -3,7 +3,8 @@
 import pytest
 from sqlalchemy import literal
 
-from infer_app.database.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectFigures, open_figures
+from infer_app.database.figures.crop_figures import open_figures
+from infer_app.database.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectFigures
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.image_history import StoredObject, read_history
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds

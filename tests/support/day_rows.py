@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from infer_app.answers.day_report import DayReport, gather
 from infer_app.database.engine.connect import Database
@@ -16,7 +16,7 @@ from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_state import DayStates
 from infer_app.database.results.schema import images, models, predictions, rejections, runs
 from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
+from infer_app.domain import ChunkResult, CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction
 from infer_app.recipe import Size
 from tests.conftest import DAY, MODEL
 
@@ -120,7 +120,9 @@ def detect(database: Database) -> Callable[..., None]:
     """detect({location: objects}, days_ago=0) writes images with their objects through the sink."""
     numbers = iter(range(2_000_000, 3_000_000))
 
-    def write_objects(found: Mapping[str, Sequence[DetectedObject]], days_ago: int = 0) -> None:
+    def write_objects(
+        found: Mapping[str, Sequence[DetectedObject]], days_ago: int = 0, model_id: str = MODEL.model_id
+    ) -> None:
         at, good = datetime(2026, 11, 20, 12) - timedelta(days=days_ago), []
         for location, objects in found.items():
             ref = ImageRef(str(next(numbers)), location)
@@ -131,10 +133,31 @@ def detect(database: Database) -> Callable[..., None]:
         rows = [{"id": int(one.ref.image_id), "location": one.ref.location, "added_at": at} for one in good]
         with database.write() as connection:
             connection.execute(insert(images), rows)
-        sink = Sink(database, MODEL.model_id, MODEL.variant, f"run-{days_ago}")
+        sink = Sink(database, model_id, MODEL.variant, f"run-{days_ago}")
         sink.commit_chunk(ChunkResult(0, tuple(good), ()))
 
     return write_objects
+
+
+@pytest.fixture
+def give(database: Database) -> Callable[..., None]:
+    """give({location: {0: output}}, "a1") writes what the model gives for objects that version a1 has found there."""
+
+    def write_crops(
+        made: Mapping[str, Mapping[int, Output]], detector_id: str, model_id: str = MODEL.model_id, days_ago: int = 0
+    ) -> None:
+        with database.read() as connection:
+            ids = {row[0]: str(row[1]) for row in connection.execute(select(images.c.location, images.c.id))}
+        good = []
+        for location, outputs in made.items():
+            crops = tuple(CropOutput(number, output) for number, output in sorted(outputs.items()))
+            best = max((one.output for one in crops), key=lambda one: one.score or 0, default=Output())
+            whole = Output(best.label, best.score if best.label else None, crops=crops)
+            good.append(Prediction(ImageRef(ids[location], location), whole, FileFacts(picture=Size(640, 480))))
+        sink = Sink(database, model_id, MODEL.variant, f"run-{days_ago}", detector_id)
+        sink.commit_chunk(ChunkResult(0, tuple(good), ()))
+
+    return write_crops
 
 
 @pytest.fixture

@@ -12,19 +12,20 @@ from datetime import date
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Integer, Subquery, and_, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, FromClause, Integer, Subquery, Table, and_, func, literal_column, or_, select
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.source_queries import SourceQueries
 from infer_app.database.results.conditions import (
+    KeyedJoin,
     ListedPicture,
     added_up,
     count_each,
     count_rows,
     has_prediction,
-    join_results,
+    is_up_to_date,
 )
 from infer_app.database.results.model_versions import kind_of
 from infer_app.database.results.schema import models, predictions, rejections, runs
@@ -167,10 +168,15 @@ class Figures(SourceQueries):
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def _predicted(self, images: Subquery) -> FromClause:
-        return join_results(images, predictions, ListedPicture.of(images), self._model_id)
+        return self._with_results(images, predictions)
 
     def _rejected(self, images: Subquery) -> FromClause:
-        return join_results(images, rejections, ListedPicture.of(images), self._model_id)
+        return self._with_results(images, rejections)
+
+    def _with_results(self, images: Subquery, table: Table) -> FromClause:
+        """Join the results that count; those of objects of another version of the detector are pending."""
+        own = ListedPicture.of(images).owns(table), table.c.model_id == self._model_id
+        return KeyedJoin(images, table, and_(*own, is_up_to_date(table)), False)
 
     def _has_no_prediction(self, images: Subquery) -> Any:
         """Return the condition that an image has no prediction: with both rows it counts as predicted."""

@@ -53,12 +53,6 @@ class ImageObjects(ScoredImage):
     objects: tuple[DetectedObject, ...]  # the best MAX_OBJECTS
 
 
-def open_figures(database: Database, source: Source, model: str, model_id: str) -> Figures:
-    """Return the statistics of a model by the kind of its output."""
-    figures = Figures(database, source, model_id)
-    return ObjectFigures(database, source, model, model_id) if figures.kind == "detection" else figures
-
-
 class ObjectFigures(Figures):
     """Statistics of a detection model's results: labels and scores are those of shown objects. Only reads."""
 
@@ -74,7 +68,7 @@ class ObjectFigures(Figures):
         with self._parts(day) as parts:
             return ObjectCounts(*added_up(self._count_part(*part) for part in parts))
 
-    def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ImageObjects]:
+    def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
         """Return the images whose best shown object has the lowest or the highest score."""
         sign = -1 if highest else 1
         return self._images(day, limit, lambda image: (image.num_objects > 0, image.score * sign))

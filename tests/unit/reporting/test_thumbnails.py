@@ -10,7 +10,7 @@ from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.recipe import Recipe
 from infer_app.reporting import thumbnails
-from infer_app.reporting.thumbnails import MAX_BYTES, SIZE, Thumbnail, ThumbnailLimits, thumbnails_of
+from infer_app.reporting.thumbnails import MAX_BYTES, SIZE, PictureOfObject, Thumbnail, ThumbnailLimits, thumbnails_of
 from tests.support.photos import jpeg
 
 
@@ -52,6 +52,32 @@ def test_a_larger_one_for_boxes_is_never_larger_than_the_picture(tmp_path, limit
     small = save(tmp_path / "small.png", encoded(Image.new("RGB", (90, 60)), "PNG"))
     made = [Image.open(io.BytesIO(one.jpeg)).size for one in here([wide, small], limits).values()]
     assert made == [(320, 160), (90, 60)]
+
+
+@pytest.mark.parametrize("orientation", [1, 6], ids=["upright", "turned"])
+def test_of_an_object_its_box_with_a_little_around_it(tmp_path, limits, here, orientation):
+    """The box is a share of the upright picture; what is sharp in the file is sharp in the thumbnail."""
+    picture = Image.new("RGB", (1000, 800), (0, 0, 255))
+    picture.paste((255, 0, 0), (700, 400, 800, 600))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = picture if orientation == 1 else picture.transpose(Image.Transpose.ROTATE_90)
+    location = save(tmp_path / "a.jpg", encoded(stored, "JPEG", exif=exif))
+    wanted = PictureOfObject(location, 0.7, 0.5, 0.1, 0.25)
+    with Image.open(io.BytesIO(here([wanted], limits)[wanted].jpeg)) as small:
+        assert small.size == (80, 160)  # of 120 by 240 pixels
+        shown = np.asarray(small).astype(int)
+    is_red = shown[..., 0] > shown[..., 2]
+    rows, columns = np.nonzero(is_red.any(1))[0], np.nonzero(is_red.any(0))[0]
+    np.testing.assert_allclose([columns[0], columns[-1], rows[0], rows[-1]], [6.7, 73.3, 13.3, 146.7], atol=2)
+
+
+@pytest.mark.parametrize(
+    "box", [(0.0, 0.0, 1.0, 1.0), (1.0, 1.0, 0.0, 0.0), (0.999, 0.0, 0.001, 0.9), (0.5, 0.5, 0, 0)]
+)
+def test_a_box_at_an_edge_or_without_a_size_is_shown(tmp_path, limits, here, box):
+    wanted = PictureOfObject(save(tmp_path / "a.png", encoded(Image.new("RGB", (60, 40)), "PNG")), *box)
+    assert wanted in here([wanted], limits)
 
 
 def deep_grey(value):
