@@ -166,11 +166,20 @@ class Executors:
 
         Raises what `open_executor` raises.
         """
-        if self._opened is None or (plan.max_images != 0 and not _serve(self._opened[0], plan.executions)):
+        if self._opened is None or (plan.max_images != 0 and not self._serves(plan)):
             self.close()
             opening = open_executor(self._loaded, plan.artifacts, plan.executions, trace=self._trace)
             self._opened = plan.executions, self._closing.enter_context(opening)
         return self._opened[1]
+
+    def _serves(self, plan: RunPlan) -> bool:
+        """Return whether what is open is for the plan; processes that were started may have a network too many."""
+        assert self._opened is not None
+        opened, executor = self._opened
+        if opened == plan.executions or not executor.pool.pids():
+            return opened == plan.executions
+        pairs = zip(opened, plan.executions, strict=True)
+        return all(one == other or replace(one, is_idle=True) == other for one, other in pairs)
 
     def end_workers(self) -> None:
         """End the processes of the executor that is open; its next chunks start others."""
@@ -188,11 +197,6 @@ class Executors:
         self.close()
 
 
-def _serve(opened: Sequence[ExecutionPlan], wanted: Sequence[ExecutionPlan]) -> bool:
-    """Return whether an executor that is open for some plans can run others: those, or the same with an idle one."""
-    return all(one == other or replace(one, is_idle=True) == other for one, other in zip(opened, wanted, strict=True))
-
-
 def open_executor(
     loaded: LoadedSettings,
     artifacts: Sequence[Artifact],
@@ -206,6 +210,7 @@ def open_executor(
     `roots`, whose paths are not mapped, and `executor` override the settings.
     """
     images, limits = loaded.images, read_limits(loaded)
+    lead = next(plan for plan in plans if not plan.is_idle)
     spec = HandlerSpec(
         models=tuple(
             ModelSpec.of(artifact, plan.variant, plan.batch_size)
@@ -213,18 +218,12 @@ def open_executor(
         ),
         read=limits if roots is None else ReadLimits(roots, images.max_bytes),
         max_pixels=images.max_pixels,
-        num_threads=plans[0].threads,
+        num_threads=lead.threads,
         trace=trace,
         detector=detector_of(artifacts),
         idle=frozenset(number for number, plan in enumerate(plans) if plan.is_idle),
     )
-    kind, workers = executor or loaded.run.executor, plans[0].workers
-    if spec.detector is not None and (kind == "cuda" or (kind == "ray" and loaded.ray.num_gpus)):
-        names = ", ".join(artifact.manifest.name for artifact in artifacts if artifact.manifest.crop)
-        raise UsageError(
-            f"{names} takes the objects of a detector, which only processor cores do",
-            "run with --executor cpu, or ray without GPUs",
-        )
+    kind, workers = executor or loaded.run.executor, lead.workers
     ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, (plans[0].device,))
     if kind == "ray":
         return _open_ray(loaded, spec, workers, ring_spec)

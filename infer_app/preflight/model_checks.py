@@ -14,7 +14,7 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.models_folder import find_artifact
 from infer_app.pipeline.executors import check_nodes
-from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names
+from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names, with_detectors
 from infer_app.pipeline.planning.execution_plan import plan_run
 from infer_app.plurals import counted
 from infer_app.preflight.database_checks import some_images
@@ -29,7 +29,7 @@ def check_models(loaded: LoadedSettings, in_use: Mapping[str, str] | None) -> It
     if in_use is None:  # said by the check of the database; the models are checked all the same
         artifacts = [find_artifact(loaded.models_folder, name) for name in choose_names(loaded)]
     else:
-        artifacts = choose_artifacts(loaded, in_use)
+        artifacts = with_detectors(loaded, choose_artifacts(loaded, in_use))
     for artifact in artifacts:
         artifact.verify()
         images = loaded.images

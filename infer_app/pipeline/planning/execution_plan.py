@@ -82,13 +82,24 @@ def plan_together(
     loaded: LoadedSettings, artifacts: Sequence[Artifact], begun: Sequence[BegunVariant | None]
 ) -> list[ExecutionPlan]:
     """Plan models that share a handler, and so a device: the CPU if one of them has no variant for the GPU."""
-    if any(artifact.manifest.crop for artifact in artifacts):
+    if seconds := [artifact.manifest.name for artifact in artifacts if artifact.manifest.crop]:
+        _check_on_cpu(loaded, seconds)
         return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, begun, strict=True)]
     plans = [plan_run(loaded, *one) for one in zip(artifacts, begun, strict=True)]
     if len({plan.device for plan in plans}) == 1:
         return plans
     log.warning("not every model has a variant for the GPU: all run on the CPU, unless you run them one by one")
     return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, begun, strict=True)]
+
+
+def _check_on_cpu(loaded: LoadedSettings, seconds: Sequence[str]) -> None:
+    """Raise UsageError if the settings ask for a GPU: its process gets pixels of whole pictures only."""
+    run = loaded.run
+    if run.executor == "cuda" or run.device == "cuda" or (run.executor == "ray" and loaded.ray.num_gpus):
+        raise UsageError(
+            f"{', '.join(seconds)} takes the objects of a detector, which a GPU does not get yet",
+            "run it with --executor cpu",
+        )
 
 
 def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int = 0) -> ExecutionPlan:

@@ -29,7 +29,9 @@ def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, monkey
     monkeypatch.setattr(alternatives, "probe_variants", lambda *_: [MEASURED])
     monkeypatch.setattr(alternatives, "probe_decoding", lambda *_: [SCALED])
     plan = RunPlan(
-        (SimpleNamespace(manifest=SimpleNamespace(name="a", crop=None)),), (SimpleNamespace(alternatives=(ESTIMATED,)),), (MODEL,)
+        (SimpleNamespace(manifest=SimpleNamespace(name="a", crop=None)),),
+        (SimpleNamespace(alternatives=(ESTIMATED,)),),
+        (MODEL,),
     )
     loaded = SimpleNamespace(run=SimpleNamespace(variant="auto"))
     group, executor = SimpleNamespace(project=tables, plan=plan, loaded=loaded), SimpleNamespace(handler=None)
