@@ -30,6 +30,7 @@ class Tally:
         self._loads = WarmCosts()  # of processes that only load
         self._results = WarmCosts()
         self._nodes: dict[str, Costs] = defaultdict(Costs)  # of a cluster
+        self._num_worked = self._num_settled = 0  # images with a result of a worker, and those that needed none
 
     @property
     def seconds(self) -> float:
@@ -37,7 +38,8 @@ class Tally:
 
     @property
     def steady_images_per_second(self) -> float | None:
-        return steady_rate(self._commits, self._num_predictors)
+        rate = steady_rate(self._commits, self._num_predictors)
+        return None if rate is None else rate / self._share_worked
 
     def add_page(self, num_images: int, clock: StageClock) -> None:
         """Add the cost of selecting a page of refs."""
@@ -45,14 +47,16 @@ class Tally:
 
     def add(self, result: ChunkResult, clock: StageClock) -> None:
         """Add a committed chunk; `clock` measured its write."""
-        if not result.worker:
-            return
         num_images = result.num_images  # each once, though each of several models has its own prediction
+        if not result.worker:
+            self._num_settled += num_images if result.predictions else 0  # else a dead worker's
+            return
         if result.node:
             self._nodes[result.node].add(num_images, result)
         if result.num_loaded is not None:
             self._loads.add(result.worker, num_images + result.num_loaded, result, clock)
             return
+        self._num_worked += num_images
         self._commits.append(Commit(time.monotonic(), result.worker, num_images))
         if len(self._commits) > MAX_COMMITS:
             self._commits = merge_pairs(self._commits)
@@ -86,9 +90,14 @@ class Tally:
         if not any(costs.num_images for costs in known[1:]):
             return {}
         sums = dict.fromkeys(stages, 0.0)
-        for costs in known:
-            _add(sums, ms(costs))
+        for costs, share in zip(known, (1.0, self._share_worked, self._share_worked), strict=True):
+            _add(sums, {stage: share * amount for stage, amount in ms(costs).items()})
         return sums
+
+    @property
+    def _share_worked(self) -> float:
+        """Return the share of the images that workers had, 0-1: the others are results at no cost."""
+        return self._num_worked / (self._num_worked + self._num_settled) if self._num_worked else 1.0
 
 
 class WarmCosts:
