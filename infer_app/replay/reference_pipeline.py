@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, ParamSpec
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from PIL import Image
 from infer_app.images.decode.decoder import open_image, rgb_of
 from infer_app.images.decode.formats import sniff
 from infer_app.images.read.bad_image import BadImage
+from infer_app.images.transform.crop import Shares, cut_out
+from infer_app.images.transform.geometry import Picture, Pixels
 from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.building.model_source import LibrarySource, find_source
@@ -25,30 +28,53 @@ from infer_app.recipe import Recipe, Size
 RECIPE_UNCHECKED = "this does not check the recipe, which --against package.module:function does"
 
 
-@dataclass(frozen=True, slots=True)
-class ReferencePipeline:
-    """What a model is compared with: a function that gives an answer for a file, and a description of it."""
+Input = ParamSpec("Input")
 
-    answer: Callable[[Path], object]
+
+@dataclass(frozen=True, slots=True)
+class ReferencePipeline(Generic[Input]):
+    """What a model is compared with: a function that gives an answer, and a description of it.
+
+    The function takes a file, or of a second network the pixels of an upright picture, uint8 RGB (H, W, 3), and a box.
+    """
+
+    answer: Callable[Input, object]
     described: str
     gives_outputs: bool = False  # of the network, and not what a user's function makes of them
 
 
-def reference_pipeline(artifact: Artifact) -> ReferencePipeline:
+def reference_pipeline(artifact: Artifact) -> ReferencePipeline[[Path]]:
     """Return a model's source, run in the plainest way.
 
     A network of another library is made again by that library and gets what its own transforms make of the image. Any
     other source is run in fp32 on the pixels of its recipe as Pillow makes them, which says nothing about the recipe.
     Raises UsageError or ModelError if the library or the source is not there any more.
     """
+    answer, described = _source_pipeline(artifact)
+    recipe = artifact.manifest.recipe
+    return ReferencePipeline(lambda path: answer(open_upright(path, recipe)), described, gives_outputs=True)
+
+
+def crop_reference(artifact: Artifact) -> ReferencePipeline[[Pixels, Shares]]:
+    """Return the same of a second network, for the crops that its rule cuts out."""
+    answer, described = _source_pipeline(artifact)
+    crop, function = artifact.manifest.crop, artifact.crop_function()
+    assert crop is not None
+
+    def of_box(rgb: Pixels, box: Shares) -> object:
+        return answer(cut_out(Picture.whole(rgb), box, crop.rule, function).rgb)
+
+    return ReferencePipeline(of_box, described, gives_outputs=True)
+
+
+def _source_pipeline(artifact: Artifact) -> tuple[Callable[[Pixels], object], str]:
+    """Return what the source gives for a picture, and a description of it."""
     manifest = artifact.manifest
     if is_of_library(manifest.source) and manifest.output.kind == "classification":
         source = find_source(manifest.source, None if manifest.weights is None else Path(manifest.weights))
         if isinstance(source, LibrarySource):
-            described = f"the transforms and the network of {manifest.source}"
-            return ReferencePipeline(_library_pipeline(artifact, source), described, gives_outputs=True)
-    described = f"Pillow by the same recipe and the network in fp32: {RECIPE_UNCHECKED}"
-    return ReferencePipeline(_recipe_pipeline(artifact), described, gives_outputs=True)
+            return _library_pipeline(artifact, source), f"the transforms and the network of {manifest.source}"
+    return _recipe_pipeline(artifact), f"Pillow by the same recipe and the network in fp32: {RECIPE_UNCHECKED}"
 
 
 def is_of_library(source: str) -> bool:
@@ -56,24 +82,22 @@ def is_of_library(source: str) -> bool:
     return Path(source).is_dir() or source.startswith(("timm:", "torchvision:"))
 
 
-def _library_pipeline(artifact: Artifact, source: LibrarySource) -> Callable[[Path], object]:
+def _library_pipeline(artifact: Artifact, source: LibrarySource) -> Callable[[Pixels], object]:
     module = load_source(artifact) if source.network.onnx else source.make_module()
     prepare = source.network.make_transform()
-    recipe = artifact.manifest.recipe
 
     @torch.inference_mode()
-    def answer(path: Path) -> object:
-        return module(prepare(Image.fromarray(_open(path, recipe)))[None])[0]
+    def answer(rgb: Pixels) -> object:
+        return module(prepare(Image.fromarray(np.ascontiguousarray(rgb)))[None])[0]
 
     return answer
 
 
-def _recipe_pipeline(artifact: Artifact) -> Callable[[Path], object]:
+def _recipe_pipeline(artifact: Artifact) -> Callable[[Pixels], object]:
     manifest, preprocess = artifact.manifest, artifact.preprocess()
     module, decode = load_source(artifact), OutputDecoder(artifact)
 
-    def answer(path: Path) -> object:
-        rgb = _open(path, manifest.recipe)
+    def answer(rgb: Pixels) -> object:
         if preprocess is None:
             pixels = reference_transform(rgb, manifest.recipe)
         else:
@@ -92,8 +116,8 @@ def _recipe_pipeline(artifact: Artifact) -> Callable[[Path], object]:
     return answer
 
 
-def _open(path: Path, recipe: Recipe) -> np.ndarray:
-    """Decode a file by Pillow. Raises ValueError for one that can't be read."""
+def open_upright(path: Path, recipe: Recipe) -> Pixels:
+    """Decode a file by Pillow, upright unless the recipe ignores that. Raises ValueError for one that can't be read."""
     data = path.read_bytes()
     try:
         return rgb_of(open_image(data, sniff(data)), recipe.exif, recipe.depth)

@@ -36,7 +36,7 @@ MIN_BLOCKS, MAX_BLOCKS = 2, 8
 
 
 def compare_with(
-    reference: ReferencePipeline,
+    reference: ReferencePipeline[[Path]],
     loaded: LoadedSettings,
     artifact: Artifact,
     plan: ExecutionPlan,
@@ -132,7 +132,7 @@ def _lost_share(results: Sequence[ChunkResult]) -> float:
     return lost_share(cpu, wall)
 
 
-def _their_answer(reference: ReferencePipeline, path: Path) -> tuple[str, object]:
+def _their_answer(reference: ReferencePipeline[[Path]], path: Path) -> tuple[str, object]:
     with redirect_stdout(sys.stderr):
         try:
             return str(path), reference.answer(path)

@@ -20,6 +20,7 @@ LOADS_TORCH = (
     "models.runtimes.tensorrt",
     "models.runtimes.torchscript",
     "models.sources",
+    "replay.crops_side_by_side",
     "replay.reference_pipeline",
     "replay.side_by_side",
 )

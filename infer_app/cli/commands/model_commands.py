@@ -19,8 +19,8 @@ class CheckOptions:
     name: ModelName
     against: str | None = option(
         "MODULE:FUNCTION",
-        "Your function: takes a path, returns scores, a label, or the objects of a detector.  [default: the source's "
-        "own library]",
+        "Your function: takes a path, returns scores, a label, or the objects of a detector. Of a second network it "
+        "takes the picture and a box.  [default: the source's own library]",
     )
     images: Path = option("PATH", "Folder of your images.", default=REQUIRED)
     limit: Limit = None

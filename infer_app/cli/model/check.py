@@ -15,15 +15,18 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.errors import EXIT_OK, UsageError
 from infer_app.images.read.folder_scan import find_images
 from infer_app.model_names import short_name
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import WITH_LABELS
+from infer_app.models.detection.second_network import check_against_detector
 from infer_app.models.sources.callables import resolve_callable
 from infer_app.models.verification.check_report import CheckReport
 from infer_app.models.verification.golden import LABEL_MARGIN
-from infer_app.pipeline.planning.execution_plan import plan_run
+from infer_app.pipeline.planning.execution_plan import plan_run, plan_together
 from infer_app.plurals import counted
-from infer_app.replay.reference_pipeline import RECIPE_UNCHECKED, ReferencePipeline, reference_pipeline
+from infer_app.replay.crops_side_by_side import compare_crops
+from infer_app.replay.reference_pipeline import RECIPE_UNCHECKED, ReferencePipeline, crop_reference, reference_pipeline
 from infer_app.replay.side_by_side import WHAT_DIFFERS, compare_with, failure_of
-from infer_app.settings.load import load_settings
+from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 from infer_app.telemetry.summary_line import describe_others
 
@@ -37,29 +40,56 @@ def check(options: CheckOptions) -> int:
     Return the exit code, 2 if no image could be compared, no answer is the same, or the scores are others.
     """
     loaded = load_settings(options.config, {"run": {"workers": options.workers}})
-    folder = options.images
     artifact = find_model(options.name, options.config)
-    with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
-        if options.against is not None:
-            reference = ReferencePipeline(resolve_callable(options.against), options.against)
-        else:
-            reference = reference_pipeline(artifact)
-    paths = _images_in(folder, options.limit)
     if artifact.manifest.output.kind not in WITH_LABELS:
         raise UsageError(
             f"{options.name} is of kind {artifact.manifest.output.kind}",
             "check compares labels and objects: classification and detection only",
         )
-    print_progress(
-        f"comparing {short_name(artifact.manifest.name, artifact.manifest.model_id)} with {reference.described}"
+    report, variant, described = (_compare_crops if artifact.manifest.crop else _compare_images)(
+        options, loaded, artifact
     )
-    plan = plan_run(loaded, artifact)
-    report = compare_with(reference, loaded, artifact, plan, paths, folder)
-    print(json.dumps(report.to_json())) if options.as_json else print_check(report, options, reference.described)
+    print(json.dumps(report.to_json())) if options.as_json else print_check(report, options, described)
     # The pixels may differ too, by the decoder and the resize: as for the golden images of a run.
-    tolerance = max(LABEL_MARGIN, artifact.manifest.tolerance_of(plan.variant).relative)
+    tolerance = max(LABEL_MARGIN, artifact.manifest.tolerance_of(variant).relative)
     failure = failure_of(report, tolerance)
     return fail(failure, as_json=False) if failure else EXIT_OK  # the report is all that --json prints
+
+
+def _compare_images(options: CheckOptions, loaded: LoadedSettings, artifact: Artifact) -> tuple[CheckReport, str, str]:
+    """Return the report of the user's images, the variant that predicted them, and what it was compared with."""
+    with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
+        if options.against is not None:
+            reference = ReferencePipeline(resolve_callable(options.against), options.against)
+        else:
+            reference = reference_pipeline(artifact)
+    paths = _images_in(options.images, options.limit)
+    print_progress(f"comparing {_version(artifact)} with {reference.described}")
+    plan = plan_run(loaded, artifact)
+    report = compare_with(reference, loaded, artifact, plan, paths, options.images)
+    return report, plan.variant, reference.described
+
+
+def _compare_crops(options: CheckOptions, loaded: LoadedSettings, artifact: Artifact) -> tuple[CheckReport, str, str]:
+    """Return the same of the objects that the detector in use, or the newest one, finds in the user's images."""
+    crop = artifact.manifest.crop
+    assert crop is not None
+    detector = find_model(crop.of, options.config)
+    check_against_detector(crop, artifact.manifest.recipe, detector.manifest, detector.labels)
+    with redirect_stdout(sys.stderr):
+        if options.against is not None:
+            reference = ReferencePipeline(resolve_callable(options.against), options.against)
+        else:
+            reference = crop_reference(artifact)
+    paths = _images_in(options.images, options.limit)
+    print_progress(f"comparing {_version(artifact)} with {reference.described}, on the objects of {_version(detector)}")
+    plans = plan_together(loaded, (detector, artifact), (None, None))
+    report = compare_crops(reference, loaded, (detector, artifact), plans, paths, options.images)
+    return report, plans[1].variant, reference.described
+
+
+def _version(artifact: Artifact) -> str:
+    return short_name(artifact.manifest.name, artifact.manifest.model_id)
 
 
 def _images_in(folder: Path, limit: int | None) -> list[Path]:
@@ -75,14 +105,15 @@ def print_check(report: CheckReport, options: CheckOptions, described: str) -> N
     """Print the worst images first and the agreement last; `described` says what the model was compared with."""
     if worst := report.disagreements[:WORST_SHOWN]:
         cells = [(path_in(options.images, one.path), one.theirs, one.ours, f"{one.our_score:.3f}") for one in worst]
-        show_table(("image", "yours", "ours", "our score"), cells, "where we disagree, the surest first")
+        show_table((report.unit, "yours", "ours", "our score"), cells, "where we disagree, the surest first")
     other = "your function" if options.against else "the model's source"
     for kind, failures in ((f"{other} failed on", report.their_failures), ("we reject", report.our_rejections)):
         for failure in failures[:WORST_SHOWN]:
             print(f"{kind} {printable(failure.path)}: {printable(failure.reason)}")
         if len(failures) > WORST_SHOWN:
             print(f"… and {len(failures) - WORST_SHOWN:,} more")
-    print(_speed(report))
+    if report.unit == "image":
+        print(_speed(report))
     if report.objects is not None:
         print_objects(report.objects, options.images)
     if report.agreement is None:
@@ -90,7 +121,7 @@ def print_check(report: CheckReport, options: CheckOptions, described: str) -> N
     if report.objects is None:
         _print_labels(report)
     if report.objects is None and report.num_labels == 1 and report.num_compared > 1:
-        print("the model gives all of these images the same label, so this says little")
+        print(f"the model gives all of these {report.unit}s the same label, so this says little")
     if described.endswith(RECIPE_UNCHECKED):
         print(RECIPE_UNCHECKED)
 
@@ -98,7 +129,7 @@ def print_check(report: CheckReport, options: CheckOptions, described: str) -> N
 def _print_labels(report: CheckReport) -> None:
     assert report.agreement is not None
     same = report.num_compared - len(report.disagreements)
-    print(f"same answer on {same:,} of {counted(report.num_compared, 'image')} ({100 * report.agreement:.1f} %)")
+    print(f"same answer on {same:,} of {counted(report.num_compared, report.unit)} ({100 * report.agreement:.1f} %)")
     if 0 < report.agreement < SUSPICIOUS:
         print(f"that is low: {WHAT_DIFFERS}")
     if report.scores is not None:

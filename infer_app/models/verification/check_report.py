@@ -90,6 +90,7 @@ class CheckReport:
     taken_by_others: float | None = None  # share of the time in which other programs had the cores, 0-1
     objects: ObjectComparison | None = None  # of a detector
     scores: ScoreComparison | None = None  # of a classifier, if the user's function gives scores
+    unit: str = "image"  # what is counted and compared; object: of a second network, named PATH, object NUMBER
 
     def to_json(self) -> dict[str, object]:
         optional = ("objects", "scores")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -36,10 +36,10 @@ def compare_answers(
 ) -> CheckReport:
     """Compare answers by path, which is the location of the program's image reference.
 
-    An answer of the user's function is scores (one number for each class), a label, a class index, or the exception
-    that the function raised. An image with only one answer counts neither as agreement nor as disagreement.
-    `blocks` are the images that were timed, by which the rates are computed. Scores may be the network's outputs,
-    before its `activation`; with `are_outputs` they certainly are.
+    An answer of the user's function is scores (one number for each class), a label, a class index, a label with its
+    score, or the exception that the function raised. An image with only one answer counts neither as agreement nor as
+    disagreement. `blocks` are the images that were timed, by which the rates are computed. Scores may be the network's
+    outputs, before its `activation`; with `are_outputs` they certainly are.
     """
     compared, of_images = match_answers(
         theirs, ours, lambda answer: (answered_label(answer, labels), _scores(answer)), blocks
@@ -63,11 +63,14 @@ def compare_answers(
     )
 
 
-def _compare_scores(pairs: Sequence[tuple[np.ndarray, float]], activation: str, are_outputs: bool) -> ScoreComparison:
-    """Compare the best of their scores, (D,) for each image, with ours."""
-    is_activated = not are_outputs and all(_are_probabilities(theirs, activation) for theirs, _ in pairs)
+def _compare_scores(
+    pairs: Sequence[tuple[np.ndarray | float, float]], activation: str, are_outputs: bool
+) -> ScoreComparison:
+    """Compare the best of their scores, (D,) for each image, or the one that they give, with ours."""
+    rows = [theirs for theirs, _ in pairs if isinstance(theirs, np.ndarray)]
+    is_activated = not are_outputs and all(_are_probabilities(row, activation) for row in rows)
     to_scores = partial(class_scores, activation="none" if is_activated else activation)
-    best = [to_scores(theirs[None]).max() for theirs, _ in pairs]
+    best = [to_scores(theirs[None]).max() if isinstance(theirs, np.ndarray) else theirs for theirs, _ in pairs]
     differences = np.abs(np.array(best) - [score for _, score in pairs])
     return ScoreComparison(len(pairs), *map(float, (differences.mean(), np.median(differences), differences.max())))
 
@@ -131,6 +134,8 @@ def answered_label(answer: object, labels: Sequence[str] = ()) -> str:
     """Return the label of an answer. Raises ValueError if it is not valid."""
     if isinstance(answer, str):
         return answer
+    if _has_label(answer):
+        return answer[0]
     if answer is None or isinstance(answer, (bool, bytes, dict)):
         raise ValueError(f"a {type(answer).__name__} is neither scores nor a label")
     values = _values(answer)
@@ -150,8 +155,19 @@ def as_array(answer: object) -> object:
     return answer
 
 
-def _scores(answer: object) -> np.ndarray | None:
-    """Return the scores of a valid answer, (D,) float64, None for a label or an index."""
+def _has_label(answer: object) -> TypeGuard[tuple[str, float]]:
+    return isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], str)
+
+
+def _scores(answer: object) -> np.ndarray | float | None:
+    """Return the scores of a valid answer, (D,) float64, the score of a label with one, None for a label or an index.
+
+    Raises ValueError if the latter is no score.
+    """
+    if _has_label(answer):
+        if not 0 <= float(answer[1]) <= 1:
+            raise ValueError(f"the score {answer[1]} of {answer[0]} is not between 0 and 1")
+        return float(answer[1])
     values = _values(answer)
     return None if isinstance(answer, str) or values.ndim == 0 else values.reshape(-1).astype(np.float64)
 

@@ -59,6 +59,8 @@ def _chunk(number: int, images: Sequence[NewImage]) -> Chunk:
     return Chunk(number, tuple(image.ref for image in images), images[0].model_indices, objects=objects)
 
 
-def chunks_of(refs: Iterable[ImageRef], num_images: int = 2 * FEW_IMAGES) -> Iterator[Chunk]:
-    """Yield numbered chunks of refs for one model, without a database."""
-    return cut_into_chunks((NewImage(ref, (0,)) for ref in refs), ChunkSize(num_images))
+def chunks_of(
+    refs: Iterable[ImageRef], num_images: int = 2 * FEW_IMAGES, model_indices: tuple[int, ...] = (0,)
+) -> Iterator[Chunk]:
+    """Yield numbered chunks of refs for one model, or for several, without a database."""
+    return cut_into_chunks((NewImage(ref, model_indices) for ref in refs), ChunkSize(num_images))

@@ -74,7 +74,9 @@ def plan_run(
     if plan.variant == OPENVINO_BF16 and "calibration" not in artifact.manifest.variants[OPENVINO_BF16]:
         version = shlex.quote(short_name(artifact.manifest.name, artifact.manifest.model_id))
         words = variant_of(plan.variant).words
-        log.warning("%s was never compared on your images: `infer model judge %s --date DATE` does", words, version)
+        of_crops = "a build with `--calibrate FOLDER` of crops does"
+        judge = of_crops if artifact.manifest.crop else f"`infer model judge {version} --date DATE` does"
+        log.warning("%s was never compared on your images: %s", words, judge)
     return replace(plan, workers=run.workers) if run.executor == "ray" else plan  # each node has its own cores
 
 

@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from infer_app.cli.commands.build_command import BuildOptions
-from infer_app.cli.commands.model_commands import JudgeOptions
+from infer_app.cli.commands.model_commands import CheckOptions, JudgeOptions
 from infer_app.cli.model.build import build
+from infer_app.cli.model.check import check
 from infer_app.cli.model.judge_command import judge
 from infer_app.cli.model.model import find_model, show
 from infer_app.cli.model.version_commands import list_models
@@ -28,6 +30,30 @@ def cut(picture, box):
 
 def cut_none(picture, box):
     return None
+"""
+
+
+CLASSIFY = """
+import sys
+
+from PIL import Image
+
+
+def classify(picture, box):
+    height, width = picture.shape[:2]
+    left, top, right, bottom = (round(edge) for edge in (
+        box[0] * width, box[1] * height, (box[0] + box[2]) * width, (box[1] + box[3]) * height
+    ))
+    return 8 * picture[top:bottom, left:right].mean((0, 1)) / 255  # logits
+
+
+def whole(picture, box):
+    print("not for stdout")
+    return "1", 0.5
+
+
+def fail(picture, box):
+    raise OSError("no network")
 """
 
 
@@ -123,3 +149,56 @@ def test_half_precision_is_not_judged_on_whole_images(folder):
     with pytest.raises(UsageError, match="judged is a second network") as caught:
         judge(JudgeOptions(name="judged", config=folder / "infer.toml"))
     assert "--calibrate" in caught.value.hint
+
+
+@pytest.fixture(scope="module")
+def checked(folder):
+    """A second network whose pictures are red quarters, and two photos with three of them."""
+    photos = folder / "photos"
+    photos.mkdir()
+    (folder / "classifying.py").write_text(CLASSIFY)
+    for name, quarters in (("a.png", [(0, 0)]), ("b.png", [(0, 1), (1, 1)]), ("none.png", [])):
+        pixels = np.full((90, 128, 3), (0, 0, 90), np.uint8)
+        for row, column in quarters:
+            pixels[row * 45 : row * 45 + 45, column * 64 : column * 64 + 64] = (200, 60 * column, 0)
+        Image.fromarray(pixels).save(photos / name)
+    (folder / "infer.toml").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        build_species("checked", of_label=["red"], min_score=0.5)
+    return folder
+
+
+def checked_against(folder, against):
+    photos = folder / "photos"
+    return check(CheckOptions(name="checked", against=against, images=photos, workers=1, as_json=True))
+
+
+@pytest.mark.parametrize("against", ["classifying:classify", None])
+def test_answers_for_crops_are_compared_with_a_function_and_with_the_source(checked, capsys, against):
+    exit_code = checked_against(checked, against)
+    report = json.loads(capsys.readouterr().out)
+    assert (exit_code, report["num_compared"], report["agreement"], report["unit"]) == (0, 3, 1.0, "object")
+    assert report["scores"]["worst_difference"] < 0.01
+
+
+def test_a_difference_names_photo_and_object(checked, capsys):
+    assert checked_against(checked, "classifying:whole") == 2
+    report = json.loads(capsys.readouterr().out)
+    paths = [
+        f"{checked / 'photos' / name}, object {number}" for name, number in (("a.png", 0), ("b.png", 0), ("b.png", 1))
+    ]
+    assert sorted(one["path"] for one in report["disagreements"]) == paths
+    assert {(one["theirs"], one["ours"]) for one in report["disagreements"]} == {("1", "0")}
+
+
+def test_a_function_that_fails_on_a_crop_is_told(checked, capsys):
+    assert checked_against(checked, "classifying:fail") == 2
+    failures = json.loads(capsys.readouterr().out)["their_failures"]
+    assert failures[0] == {"path": f"{checked / 'photos' / 'a.png'}, object 0", "reason": "OSError: no network"}
+
+
+def test_photos_without_an_object_of_the_gate_are_not_compared(checked):
+    with pytest.raises(UsageError, match="animals finds no object for checked in 1 image") as caught:
+        check(CheckOptions(name="checked", images=checked / "photos" / "none.png", workers=1))
+    assert "--min-score" in caught.value.hint

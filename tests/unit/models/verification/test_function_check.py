@@ -19,7 +19,16 @@ def ours(path, label, score=0.9):
 
 @pytest.mark.parametrize(
     "answer",
-    ["dog", 1, np.int64(1), torch.tensor(1), (0, 5, 1), np.array(SCORES), torch.tensor([SCORES], requires_grad=True)],
+    [
+        "dog",
+        ("dog", 0.9),
+        1,
+        np.int64(1),
+        torch.tensor(1),
+        (0, 5, 1),
+        np.array(SCORES),
+        torch.tensor([SCORES], requires_grad=True),
+    ],
 )
 def test_scores_an_index_and_a_label_mean_the_same(answer):
     assert answered_label(answer, LABELS) == "dog"
@@ -36,6 +45,7 @@ def test_scores_an_index_and_a_label_mean_the_same(answer):
         ([0.1, 0.9], "2 scores for 3 labels"),
         *((answer, "not one score for each class") for answer in ([], [SCORES, SCORES], ["a", "b", "c"])),
         ([0.1, float("nan"), 0.2], "not finite"),
+        (("dog", 1, 2), "not one score for each class"),
     ],
 )
 def test_what_is_no_answer_is_refused(answer, message):
@@ -67,6 +77,16 @@ def test_scores_are_compared_with_outputs_and_with_probabilities_alike(activatio
     assert worst(right, right) < 1e-6
     assert worst(right, right, are_outputs=True) > 0.1
     assert worst(right, twice) > 0.1
+
+
+def test_the_score_of_a_label_is_compared_as_it_is():
+    theirs = [("a", ("cat", 0.5)), ("b", ("dog", 0.9)), ("c", ("dog", 7.0))]
+    report = compare_answers(
+        theirs, [ours("a", "cat"), ours("b", "dog"), ours("c", "dog")], LABELS, activation="softmax"
+    )
+    assert (report.agreement, report.scores.num_images) == (1.0, 2)
+    assert report.scores.worst_difference == pytest.approx(0.4)
+    assert report.their_failures == (Failure("c", "ValueError: the score 7.0 of dog is not between 0 and 1"),)
 
 
 def test_a_ratio_is_of_as_many_images_on_both_sides_and_has_its_range():
