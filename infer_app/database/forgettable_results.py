@@ -12,14 +12,14 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Table, delete, literal, null, select, update
+from sqlalchemy import ColumnElement, Connection, Table, case, delete, literal, null, or_, select, update
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.cross_database_source import as_relation
 from infer_app.database.listing.recorded_sources import SourceIdentity, read_sources
 from infer_app.database.listing.source import PAGE_SIZE, Source
-from infer_app.database.results.conditions import ListedPicture, join_results
+from infer_app.database.results.conditions import ListedPicture, is_up_to_date, join_results
 from infer_app.database.results.forget_results import delete_results
 from infer_app.database.results.runs import refuse_during_runs
 from infer_app.database.results.schema import images, models, predictions, rejections, runs
@@ -33,8 +33,9 @@ class StoredResult(NamedTuple):
 
     image_id: str
     model_id: str
-    num_objects: int | None
+    num_objects: int | None  # of a detector
     is_rejection: bool = False
+    is_made: bool = False  # by a second network, of a detector's objects
 
 
 class Forgettable(NamedTuple):
@@ -52,6 +53,7 @@ class ForgettableCounts:
     objects: int = 0
     rejections: int = 0
     images: int = 0  # rows of infer_images
+    of_second_networks: int = 0  # of the predictions and rejections
 
     @classmethod
     def of(cls, parts: Iterable[Forgettable]) -> ForgettableCounts:
@@ -61,13 +63,15 @@ class ForgettableCounts:
             found.predictions += sum(not one.is_rejection for one in results)
             found.objects += sum(one.num_objects or 0 for one in results)
             found.images += len(image_ids)
+            found.of_second_networks += sum(one.is_made for one in results)
         return found
 
 
 def of_versions(database: Database, model_ids: Iterable[str]) -> Iterator[Forgettable]:
-    """Yield the results of versions of models."""
+    """Yield the results of versions of models, and before those of a detector what is made of its objects."""
     for model_id in sorted(model_ids):
-        yield from _every_result(database, model_id)
+        yield from _every_result(database, "detector_id", model_id)
+        yield from _every_result(database, "model_id", model_id)
 
 
 def of_missing(
@@ -87,7 +91,7 @@ def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
         own = [number for number, one in read_sources(connection).items() if one == identity]
         model_ids = connection.scalars(select(models.c.id).distinct()).all()
     for model_id in sorted(model_ids):
-        for results, _ in _every_result(database, model_id, runs.c.source_id.in_(own)):
+        for results, _ in _every_result(database, "model_id", model_id, runs.c.source_id.in_(own)):
             is_listed = _is_among([hash(one.image_id) for one in results], listed)
             yield Forgettable([one for one, known in zip(results, is_listed, strict=True) if not known])
 
@@ -143,14 +147,14 @@ def forget_versions(connection: Connection, model_ids: Sequence[str]) -> None:
     connection.execute(update(models).where(*former).values(used_until=null()))
 
 
-def count_only_these(database: Database, parts: Iterable[Forgettable], in_use: Sequence[str]) -> int:
-    """Count the images of which no version in use has a result."""
+def count_only_these(database: Database, model_ids: Iterable[str], in_use: Sequence[str]) -> int:
+    """Count the images that these versions have results of, and no version in use."""
     num_images = 0
-    for results, _ in parts:
+    for results, _ in (part for model_id in model_ids for part in _every_result(database, "model_id", model_id)):
         ids = {one.image_id for one in results}
         with database.read() as connection:
             for table in (predictions, rejections):
-                others = table.c.image_id.in_(ids), table.c.model_id.in_(in_use)
+                others = table.c.image_id.in_(ids), table.c.model_id.in_(in_use), is_up_to_date(table)
                 ids = ids.difference(connection.scalars(select(table.c.image_id).where(*others)))
         num_images += len(ids)
     return num_images
@@ -178,27 +182,30 @@ def _without_returned(connection: Connection, part: Forgettable) -> Forgettable:
     return Forgettable(results, [row_id for row_id in part.image_ids if row_id not in back])
 
 
-def _every_result(database: Database, model_id: str, *conditions: ColumnElement[bool]) -> Iterator[Forgettable]:
-    """Yield pages of a version's results, by id of the image; the conditions are on runs, which are joined."""
+def _every_result(
+    database: Database, column: str, model_id: str, *conditions: ColumnElement[bool]
+) -> Iterator[Forgettable]:
+    """Yield pages of the results that name a version in a column; the conditions are on runs, which are joined."""
     for table in (predictions, rejections):
-        its_run = runs.c.id == table.c.run_id
-        wanted = _keys(table).outerjoin_from(table, runs, its_run).where(table.c.model_id == model_id, *conditions)
-        last = ""
+        its_run, key = runs.c.id == table.c.run_id, (table.c.image_id, table.c.model_id)
+        wanted = _keys(table).outerjoin_from(table, runs, its_run).where(table.c[column] == model_id, *conditions)
+        last = StoredResult("", "", None)
         while True:
-            page = wanted.where(table.c.image_id > last).order_by(table.c.image_id).limit(AT_ONCE)
+            is_later = key[0] >= last.image_id, or_(key[0] > last.image_id, key[1] > last.model_id)
+            page = wanted.where(*is_later).order_by(*key).limit(AT_ONCE)
             with database.read() as connection:
                 backend_of(connection).plan_for_pages(connection)
                 results = _read(connection, page)
             if not results:
                 break
-            last = results[-1].image_id
+            last = results[-1]
             yield Forgettable(results)
 
 
 def _keys(table: Table) -> Query:
-    is_rejection = table is rejections
-    num_objects = null() if is_rejection else predictions.c.num_objects
-    return select(table.c.image_id, table.c.model_id, num_objects, literal(is_rejection))
+    is_rejection, is_made = table is rejections, table.c.detector_id.is_not(None)
+    num_objects = null() if is_rejection else case((~is_made, predictions.c.num_objects))
+    return select(table.c.image_id, table.c.model_id, num_objects, literal(is_rejection), is_made)
 
 
 def _read(connection: Connection, keys: Query) -> list[StoredResult]:

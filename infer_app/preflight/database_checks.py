@@ -16,7 +16,7 @@ from infer_app.database.listing.left_out import NEEDED
 from infer_app.database.listing.source import Source
 from infer_app.database.project_database import open_results_database, open_source, read_limits
 from infer_app.database.results.dry_run_database import RolledBack, find_unwritable
-from infer_app.database.results.schema import database_id, images, metadata, thresholds
+from infer_app.database.results.schema import database_id, images, label_groups, metadata, thresholds
 from infer_app.day import Day
 from infer_app.domain import ImageRef
 from infer_app.errors import EXIT_OK, DatabaseUnavailable, UsageError
@@ -60,7 +60,7 @@ def check_rights(database: Database, lists_own_images: bool) -> Iterator[Finding
     with RolledBack(database.url) as rolled_back:
         refused = find_unwritable(rolled_back, ours)
     if refused:
-        is_only_read = {*refused} <= {database_id.name, thresholds.name}  # by runs
+        is_only_read = {*refused} <= {database_id.name, thresholds.name, label_groups.name}  # by runs
         exit_code = EXIT_OK if is_only_read else DatabaseUnavailable.exit_code
         fix = "grant this role SELECT, INSERT, UPDATE and DELETE on them: `infer db upgrade` may have added tables"
         yield Finding("rights", f"{', '.join(refused)} can't be written", fix, exit_code)

@@ -33,7 +33,7 @@ from tests.support.results import run_day
 ID, OTHER = MODEL.model_id, "f" * 16
 DAYS = [DAY.before(2), DAY.before(1), DAY]
 TABLE = '[source]\ntable = "shots"\nlocation = "path"\ntime = "taken"\ntime_zone = "UTC"\n'
-NOTHING = {"predictions": 0, "objects": 0, "rejections": 0, "images": 0}
+NOTHING = {"predictions": 0, "objects": 0, "rejections": 0, "images": 0, "of_second_networks": 0}
 
 
 @pytest.fixture(params=["our table", "a table", "another database"])

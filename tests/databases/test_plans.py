@@ -19,21 +19,25 @@ from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDat
 from infer_app.database.listing.former_pictures import check_ids
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.stored_objects import read_objects, read_rejected
 from infer_app.database.queries.thresholds import count_shown
 from infer_app.database.results.forget_results import forget_results
 from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import VIEWS, images, objects, predictions, rejections
+from infer_app.database.results.schema import VIEWS, images, object_predictions, objects, predictions, rejections
 from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, DetectedObject, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 
 NUM_IMAGES = 100_000
-RESULTS = {predictions.name, rejections.name, objects.name}
-OURS = {images.name, *RESULTS}
+OURS = {images.name, predictions.name, rejections.name, objects.name}
+RESULTS = OURS - {images.name} | {object_predictions.name}
 ALIASES = ("a", "b", "side_0", "side_1")  # of predictions, where two models are compared
-IN_VIEWS = ("p", "preferred")  # of predictions and objects
+IN_VIEWS = ("p", "preferred", "s", "d")  # of predictions and objects
+SECOND = "of the objects"  # id of a second network
+CROPS = (CropOutput(0, Output("cat", 0.9)), CropOutput(1, Output("cat", 0.1)))
 FOUND = tuple(DetectedObject("cat", 0, score, 0.0, 0.0, 1.0, 1.0) for score in (0.9, 0.1))
 pytestmark = pytest.mark.slow
 
@@ -71,6 +75,10 @@ def fill(database):
         good = tuple(Prediction(ImageRef(i, ""), Output(objects=FOUND)) for i in ids[first : first + 20_000 : 2])
         bad = tuple(Broken(ImageRef(i, ""), Reason.CORRUPT, "", "read") for i in ids[first + 1 : first + 20_000 : 20])
         sink.commit_chunk(ChunkResult(0, good, bad))
+    second = Sink(database, SECOND, MODEL.variant, "run", MODEL.model_id)
+    for first in range(0, NUM_IMAGES, 20_000):
+        good = tuple(Prediction(ImageRef(i, ""), Output(crops=CROPS)) for i in ids[first : first + 20_000 : 2])
+        second.commit_chunk(ChunkResult(0, good, ()))
 
 
 def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, kind):
@@ -78,15 +86,19 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, kind):
     source = Source(filled, SourceSettings())
     pages = source.select_pages(DAY, MODEL.model_id)
     first, second = next(pages), next(pages)
-    both = next(source.select_pages(DAY, MODEL.model_id, "another"))
+    both = next(source.select_pages(DAY, MODEL.model_id, SECOND))
     assert (len(first), len(second), len(both)) == (1000, 1000, 1000)
     refs = [new.ref for new in second[:64]]
     run_id = RunStore(filled).open_run(DAY, replace(MODEL, model_id="written"))
     good = tuple(Prediction(ref, Output(objects=FOUND)) for ref in refs[:40])
     bad = tuple(Broken(ref, Reason.CORRUPT, "", "read") for ref in refs[40:])
     Sink(filled, "written", MODEL.variant, run_id).commit_chunk(ChunkResult(0, good, bad))
+    with filled.read() as connection:
+        ids = [new.ref.image_id for new in first]
+        assert read_rejected(connection, ids, "written") == {}
+        assert read_objects(connection, ids, "written") == {}
     explained = steps_of(filled, statements)
-    assert {step.table for step in explained} >= OURS
+    assert {step.table for step in explained} >= OURS | RESULTS
     assert [step for step in explained if step.reads_all or step.sorts] == []
 
 
@@ -161,6 +173,21 @@ def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
     assert [step for step in explained if step.reads_all and step.table not in ("", images.name)] == []
 
 
+def test_the_crops_of_an_image_are_found_by_key(filled):
+    """Labels that suffice only together are grouped, and sorted, for each object."""
+    for name, model_id in (("detector", MODEL.model_id), ("second", SECOND)):
+        switch_version(filled, name, model_id, {"crop": {"of": "detector"}})
+    statements = recorded(filled)
+    with filled.read() as connection:
+        found = connection.execute(text("SELECT * FROM infer_shown_crops WHERE image_id IN ('7', '9')")).all()
+    assert sorted((row.image_id, row.object, row.detected_score) for row in found) == [
+        (image_id, number, FOUND[number].score) for image_id in ("7", "9") for number in (0, 1)
+    ]
+    explained = steps_of(filled, statements)
+    assert {step.table for step in explained} >= set(IN_VIEWS)
+    assert [step for step in explained if step.reads_all and step.table] == []
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of a plan: a table, or how rows are put together."""
@@ -185,7 +212,7 @@ def recorded(database):
 def is_explained(sql):
     """Those that name our large tables, but for the one look at a row of the time column, which ends at the first."""
     return (
-        any(name in sql for name in (*OURS, *VIEWS))
+        any(name in sql for name in (*OURS, *RESULTS, *VIEWS))
         and sql.startswith(("SELECT", "DELETE", "UPDATE"))
         and "added_at IS NOT NULL" not in sql
     )
@@ -209,7 +236,7 @@ def explain(database, sql, parameters, many):
             steps = list(_postgres_steps(plan[0]["Plan"]))
         else:
             steps = [_mariadb_step(row) for row in connection.exec_driver_sql(f"EXPLAIN {sql}", parameters).mappings()]
-    return [step for step in steps if step.table in (*OURS, *ALIASES, *IN_VIEWS, "")]
+    return [step for step in steps if step.table in (*OURS, *RESULTS, *ALIASES, *IN_VIEWS, "")]
 
 
 def _sqlite_step(detail):

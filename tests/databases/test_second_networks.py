@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from sqlalchemy import select, text, update
 
+from infer_app.database import forgettable_results
+from infer_app.database.forgettable_results import ForgettableCounts, count_only_these, forget, of_versions
 from infer_app.database.listing.image_registry import add_images
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.stored_objects import read_objects, read_rejected
+from infer_app.database.results.forget_results import delete_results, forget_rejections
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
 from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Reason
@@ -91,7 +94,7 @@ def test_a_detectors_result_stays_with_what_was_made_of_it_if_it_cannot_be_repla
     detector.detect("1", 0.9)
     species.classify("1", {0: LION})
     before = [*made(database), *keys(database, objects)]
-    detector.lose_lease()
+    detector.end_run()
     with pytest.raises(DayHeld):
         detector.detect("1", 0.5, 0.4)
     assert [*made(database), *keys(database, objects)] == before
@@ -151,6 +154,50 @@ def test_stored_objects_are_read_of_the_images_that_the_version_has_predicted(da
     }
     facts = FileFacts(7, 1.5, "cd" * 32)
     assert rejected == {"3": Broken(ImageRef("3", "/3.jpg"), Reason.CORRUPT, "no JPEG", "decode", facts, "jpg 9")}
+
+
+@pytest.fixture
+def two_networks(database, detector, species):
+    """Two second networks of one detector, each with results of images 1 to 3, whose runs have ended."""
+    sexes = StoredModel(database, OTHER, D)
+    for image_id in ("1", "2"):
+        detector.detect(image_id, 0.9, 0.8)
+        species.classify(image_id, {0: LION, 1: DOG})
+        sexes.classify(image_id, {1: LION})
+    for model in (detector, species, sexes):
+        model.reject("3")
+        model.end_run()
+
+
+def test_one_of_two_networks_is_forgotten_and_the_other_is_left_whole(database, two_networks, monkeypatch):
+    monkeypatch.setattr(forgettable_results, "AT_ONCE", 1)  # result of a page
+    deleted = forget(database, of_versions(database, [S]))
+    assert deleted == ForgettableCounts(predictions=2, rejections=1, of_second_networks=3)
+    other = OTHER.model_id
+    assert made(database) == [[("1", other), ("2", other)], [("3", other)], [("1", other, 1), ("2", other, 1)]]
+    assert keys(database, predictions)[0] == [("1", other), ("1", D), ("2", other), ("2", D)]
+
+
+def test_what_was_made_of_the_objects_of_a_forgotten_version_is_deleted_and_counted(
+    database, two_networks, monkeypatch
+):
+    monkeypatch.setattr(forgettable_results, "AT_ONCE", 1)
+    switch_version(database, "animals", "e" * 16, {})
+    assert count_only_these(database, [D], [S, "e" * 16]) == 3  # those of S count no more
+    found = ForgettableCounts.of(of_versions(database, [D]))
+    assert found == ForgettableCounts(predictions=6, objects=4, rejections=3, of_second_networks=6)
+    assert forget(database, of_versions(database, [D])) == found
+    assert keys(database, predictions, rejections, objects, object_predictions) == [[], [], [], []]
+
+
+@pytest.mark.parametrize("delete", [delete_results, lambda connection, ids, model_id: None], ids=["all", "rejections"])
+def test_an_image_that_is_retried_is_pending_for_the_second_networks_too(database, two_networks, delete):
+    with database.write() as connection:
+        delete(connection, ["1", "3"], D)
+    forget_rejections(database, ["1", "3"], D)
+    kept = ["2"] if delete is delete_results else ["1", "2"]
+    results, rejected, _ = made(database)
+    assert (sorted({image_id for image_id, _ in results}), rejected) == (kept, [])
 
 
 def shown(database, columns="image_id, object, detected_score, label, score", model="species"):

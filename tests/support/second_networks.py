@@ -42,8 +42,8 @@ class StoredModel:
         self._run_id = RunStore(database).open_run(DAY, model)
         self.take_objects_of(detector_id)
 
-    def lose_lease(self) -> None:
-        """End the run, so that nothing more is committed; what it writes fails at the end of its transaction."""
+    def end_run(self) -> None:
+        """End the run: what it writes from now on fails at the end of its transaction."""
         RunStore(self._database).fail_run(self._run_id, 1, "")
 
     def take_objects_of(self, detector_id: str | None) -> None:

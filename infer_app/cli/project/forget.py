@@ -85,7 +85,7 @@ def forget_model(model: str, is_sure: bool, as_json: bool, config: Path | None) 
             )
         model_ids = sorted({model_id for _, model_id in versions})
         find = partial(of_versions, project.database, model_ids)
-        only = count_only_these(project.database, find(), in_use)
+        only = count_only_these(project.database, model_ids, in_use)
         pending = (
             f"No model in use has a result of {counted(only, 'image')} of them: they are pending then." if only else ""
         )
@@ -123,4 +123,6 @@ def _forget(project: ProjectDatabase, one: _ToForget, is_sure: bool, as_json: bo
 def _describe(amount: ForgettableCounts) -> str:
     objects = f" with {counted(amount.objects, 'object')}" if amount.objects else ""
     images = f" and {counted(amount.images, 'registered image')}" if amount.images else ""
-    return f"{counted(amount.predictions, 'prediction')}{objects}, {counted(amount.rejections, 'rejection')}{images}"
+    made = f" ({amount.of_second_networks:,} of second networks)" if amount.of_second_networks else ""
+    rejections = counted(amount.rejections, "rejection")
+    return f"{counted(amount.predictions, 'prediction')}{objects}, {rejections}{made}{images}"

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import BUSY_TIMEOUT_S
-from infer_app.database.results.schema import metadata, objects, predictions, rejections, runs
+from infer_app.database.results.schema import metadata, object_predictions, objects, predictions, rejections, runs
 from infer_app.errors import DatabaseUnavailable, UsageError
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
     """
     if database.file is None:
         with RolledBack(database.url) as rolled_back:
-            if not find_unwritable(rolled_back, (predictions, objects, rejections, runs)):
+            if not find_unwritable(rolled_back, (predictions, objects, object_predictions, rejections, runs)):
                 yield rolled_back
                 return
             log.warning("%s is read-only: the dry run writes to a SQLite file instead", database.shown_url)

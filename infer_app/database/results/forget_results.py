@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
-from sqlalchemy import Connection, Table, delete
+from sqlalchemy import ColumnElement, Connection, Table, delete, select
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.results.object_rows import made_of
 from infer_app.database.results.runs import keep_runs_out
-from infer_app.database.results.schema import objects, predictions, rejections
+from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
 from infer_app.model_names import Version
 
 _IDS_AT_ONCE = 500  # in one statement
 
 
 def forget_rejections(database: Database, image_ids: Sequence[str], model_id: str) -> int:
-    """Delete the rejections of these images by a model, some in each transaction; return how many there were."""
+    """Delete the rejections of these images by a model, some in each transaction; return how many there were.
+
+    Those of its second networks go with them.
+    """
     deleted = 0
     for batch in _batches(image_ids):
         with database.write() as connection:
-            deleted += _delete(connection, rejections, batch, model_id)
+            own = rejections.c.model_id == model_id
+            found = connection.scalars(select(rejections.c.image_id).where(rejections.c.image_id.in_(batch), own))
+            if rejected := found.all():
+                _delete_made(connection, rejected, model_id)
+                deleted += _delete(connection, rejections, rejected, own)
     return deleted
 
 
@@ -44,15 +52,26 @@ def forget_results(
 
 
 def delete_results(connection: Connection, image_ids: Sequence[str], model_id: str) -> int:
-    """Delete a version's results of some images, with their objects; return how many there were."""
-    _delete(connection, objects, image_ids, model_id)
-    return sum(_delete(connection, table, image_ids, model_id) for table in (predictions, rejections))
+    """Delete a version's results of some images, with their objects; return how many there were.
+
+    What second networks made of these objects goes with them.
+    """
+    _delete_made(connection, image_ids, model_id)
+    for table in (objects, object_predictions):
+        _delete(connection, table, image_ids, table.c.model_id == model_id)
+    return sum(
+        _delete(connection, table, image_ids, table.c.model_id == model_id) for table in (predictions, rejections)
+    )
+
+
+def _delete_made(connection: Connection, image_ids: Sequence[str], detector_id: str) -> None:
+    for table, is_made in made_of(detector_id).items():
+        _delete(connection, table, image_ids, is_made)
 
 
 def _batches(image_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (image_ids[first : first + _IDS_AT_ONCE] for first in range(0, len(image_ids), _IDS_AT_ONCE))
 
 
-def _delete(connection: Connection, table: Table, image_ids: Sequence[str], model_id: str) -> int:
-    own = table.c.model_id == model_id, table.c.image_id.in_(image_ids)
-    return connection.execute(delete(table).where(*own)).rowcount
+def _delete(connection: Connection, table: Table, image_ids: Sequence[str], condition: ColumnElement[bool]) -> int:
+    return connection.execute(delete(table).where(table.c.image_id.in_(image_ids), condition)).rowcount

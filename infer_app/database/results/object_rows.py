@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, exists
+from sqlalchemy import ColumnElement, Connection, Table, exists
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
 from infer_app.database.results.vectors import PGVECTOR_DTYPE, to_text
 from infer_app.domain import CropOutput, DetectedObject, Output, Prediction
+
+
+def made_of(detector_id: str) -> dict[Table, ColumnElement[bool]]:
+    """Return the conditions of the rows that second networks made of a version's objects, by table.
+
+    They are to be deleted in this order: a row of an object doesn't say itself which detector found it.
+    """
+    of_detector = {table: table.c.detector_id == detector_id for table in (predictions, rejections)}
+    crops = object_predictions.c
+    key = predictions.c.image_id == crops.image_id, predictions.c.model_id == crops.model_id
+    return {object_predictions: exists().where(*key, of_detector[predictions]), **of_detector}
 
 
 class ObjectRows:
@@ -24,12 +35,7 @@ class ObjectRows:
         self._delete_objects, self._delete_crops = (
             backend.bulk_delete(dialect, table, table.c.model_id == model_id) for table in (objects, object_predictions)
         )
-        # In this order: a row of an object doesn't say itself which detector found it.
-        crops = object_predictions.c
-        key = predictions.c.image_id == crops.image_id, predictions.c.model_id == crops.model_id
-        of_this = {table: table.c.detector_id == model_id for table in (predictions, rejections)}
-        is_made_of_this = {object_predictions: exists().where(*key, of_this[predictions]), **of_this}
-        self._delete_made = [backend.bulk_delete(dialect, *item) for item in is_made_of_this.items()]
+        self._delete_made = [backend.bulk_delete(dialect, *item) for item in made_of(model_id).items()]
 
     def replace(self, connection: Connection, good: Mapping[str, Prediction]) -> None:
         """Write what belongs to predictions, in place of what belonged to earlier ones of their images."""
