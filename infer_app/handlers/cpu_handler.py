@@ -20,8 +20,6 @@ from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 
-FEW_PICTURES = 8  # loaded at a time where only second networks run
-
 
 class CpuHandler:
     """Processes each chunk to completion in one process, so that pixels stay in the cache of one core."""
@@ -29,11 +27,11 @@ class CpuHandler:
     def __init__(self, loader: Loader, models: Sequence[LoadedModel], spec: HandlerSpec) -> None:
         self._loader = loader
         self._detector = spec.detector
-        firsts = [model for model in models if not spec.is_second(model.artifact)]
+        firsts = [model for model in models if model.model_index not in spec.seconds]
         self._networks = Networks(firsts)
-        self._seconds = SecondNetworks([model for model in models if model not in firsts], loader)
+        self._seconds = SecondNetworks([model for model in models if model.model_index in spec.seconds], loader)
         self._is_traced = spec.trace
-        batch_size = max((model.batch_size for model in firsts), default=FEW_PICTURES)
+        batch_size = max((model.batch_size for model in firsts), default=1)
         self._buffer = np.empty((batch_size, *loader.recipe.size.shape), np.uint8)
 
     @classmethod
@@ -55,12 +53,13 @@ class CpuHandler:
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         """Return every ref of the chunk as a prediction or as broken; a broken image never affects the others."""
         clock = StageClock(self._is_traced)
-        takes_objects = bool(self._seconds.wanted(chunk))
-        self._loader.begin(chunk, makes_pixels=self._networks.is_wanted(chunk), keeps_pictures=takes_objects)
+        takes_pictures, takes_objects = self._networks.is_wanted(chunk), bool(self._seconds.wanted(chunk))
+        self._loader.begin(chunk, makes_pixels=takes_pictures, keeps_pictures=takes_objects)
+        at_once = len(self._buffer) if takes_pictures else 1  # objects are cut out while a picture is in the cache
         results: list[Prediction | Broken] = []
         first = 0
         while first < len(chunk.refs):
-            refs = chunk.refs[first : first + len(self._buffer)]
+            refs = chunk.refs[first : first + at_once]
             batch = self._loader.load(refs, first, self._buffer, heartbeat, clock)
             found = list(self._networks.predict(batch, chunk, first, heartbeat, clock))
             results += batch.broken

@@ -60,9 +60,6 @@ class HandlerSpec:
     max_pixels: int
     num_threads: int = 1  # of one worker
     trace: bool = False  # whether results carry the spans of their stages
-    detector: int | None = None  # index of the model whose objects second networks take; None: they take whole pictures
+    detector: int | None = None  # index of the model whose objects second networks take
+    seconds: frozenset[int] = frozenset()  # indices of second networks; others take whole pictures
     idle: frozenset[int] = frozenset()  # indices of models that are not opened: no chunk is for them
-
-    def is_second(self, artifact: Artifact) -> bool:
-        """Return whether a model takes the objects of the detector, not whole pictures."""
-        return self.detector is not None and artifact.manifest.crop is not None

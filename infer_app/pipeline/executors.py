@@ -26,7 +26,7 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.flow.chunking import FEW_IMAGES
 from infer_app.pipeline.flow.flow import Pool
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan
-from infer_app.pipeline.planning.run_plan import RunPlan, detector_of
+from infer_app.pipeline.planning.run_plan import RunPlan, detector_of, seconds_of
 from infer_app.recipe import Size
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
@@ -69,8 +69,10 @@ class Executor:
 
     @property
     def least_chunk(self) -> int:
-        """Return the number of images of the smallest chunk, a batch."""
-        return max(min(model.batch_size or FEW_IMAGES, FEW_IMAGES) for model in self.handler.models)
+        """Return the number of images of the smallest chunk, a batch of those that take whole pictures."""
+        spec = self.handler
+        firsts = [one for number, one in enumerate(spec.models) if number not in spec.seconds | spec.idle]
+        return max(min(model.batch_size or FEW_IMAGES, FEW_IMAGES) for model in firsts or spec.models)
 
     def limit_chunk(self, wanted: int) -> int:
         """Return the number of images of a chunk; 0: found while it runs. The setting can only lower the maximum."""
@@ -221,6 +223,7 @@ def open_executor(
         num_threads=lead.threads,
         trace=trace,
         detector=detector_of(artifacts),
+        seconds=seconds_of(artifacts) if len(artifacts) > 1 else frozenset(),
         idle=frozenset(number for number, plan in enumerate(plans) if plan.is_idle),
     )
     kind, workers = executor or loaded.run.executor, lead.workers

@@ -76,8 +76,12 @@ def test_each_object_is_kept_to_the_last_bit_and_replaced_whole(database, specie
     assert made(database) == [[("1", S)], [], []]
 
 
-@pytest.mark.parametrize("again", [lambda d: d.detect("1", 0.5), lambda d: d.detect("1"), lambda d: d.reject("1")])
-def test_what_replaces_a_detectors_result_deletes_what_was_made_of_it(database, detector, species, again):
+@pytest.mark.parametrize(
+    ("again", "refused"),
+    [(lambda d: d.detect("1", 0.5), []), (lambda d: d.detect("1"), []), (lambda d: d.reject("1"), ["1"])],
+)
+def test_what_replaces_a_detectors_result_deletes_what_was_made_of_it(database, detector, species, again, refused):
+    """But for rejections where it was rejected itself: without objects nothing else can come of them."""
     other = StoredModel(database, OTHER, D)
     for image_id in ("1", "2"):
         detector.detect(image_id, 0.9, 0.8)
@@ -87,7 +91,8 @@ def test_what_replaces_a_detectors_result_deletes_what_was_made_of_it(database, 
     of_another_version.classify("1", {0: LION})
     again(detector)
     kept = [("1", "7" * 16), ("2", S)]
-    assert made(database) == [kept, [], [("1", "7" * 16, 0), ("2", S, 0), ("2", S, 1)]]
+    refused = [(image_id, OTHER.model_id) for image_id in refused]
+    assert made(database) == [kept, refused, [("1", "7" * 16, 0), ("2", S, 0), ("2", S, 1)]]
 
 
 def test_a_detectors_result_stays_with_what_was_made_of_it_if_it_cannot_be_replaced(database, detector, species):

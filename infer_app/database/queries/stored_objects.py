@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, Double, and_, bindparam, select
 
 from infer_app.database.engine.bulk import IDS_PER_STATEMENT
 from infer_app.database.engine.column_types import Query
@@ -18,8 +18,9 @@ from infer_app.recipe import Size
 
 _KEY = objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
 _FILE = [predictions.c[name] for name in ("size", "modified", "sha256", "width", "height")]
+_IS_TAKEN = objects.c.score >= bindparam("least", type_=Double)
 _FOUND = select(predictions.c.image_id, *_FILE, objects.c.object, *OBJECT_COLUMNS).outerjoin_from(
-    predictions, objects, and_(*_KEY)
+    predictions, objects, and_(*_KEY, _IS_TAKEN)
 )
 _REASONS = {reason.value: reason for reason in Reason}
 _NAMES = ("image_id", "location", "reason", "detail", "stage", "size", "modified", "sha256", "decoder")
@@ -35,12 +36,14 @@ class StoredDetection:
     rejected: Broken | None = None
 
 
-def read_detections(connection: Connection, image_ids: Sequence[str], detector_id: str) -> dict[str, StoredDetection]:
+def read_detections(
+    connection: Connection, image_ids: Sequence[str], detector_id: str, least_score: float = 0.0
+) -> dict[str, StoredDetection]:
     """Return what a detector's version has stored of each image; one without a row of it is left out."""
     rejected = read_rejected(connection, image_ids, detector_id)
     found = defaultdict[str, list[tuple[int, DetectedObject]]](list)
     files: dict[str, FileFacts] = {}
-    of_detector = _FOUND.where(predictions.c.model_id == detector_id)
+    of_detector = _FOUND.where(predictions.c.model_id == detector_id).params(least=least_score)
     for image_id, size, modified, sha256, width, height, number, *values in _rows(connection, of_detector, image_ids):
         picture = Size(width, height) if width else None
         files[image_id] = FileFacts(size, modified, sha256, picture)

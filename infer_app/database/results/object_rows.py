@@ -35,7 +35,9 @@ class ObjectRows:
         self._delete_objects, self._delete_crops = (
             backend.bulk_delete(dialect, table, table.c.model_id == model_id) for table in (objects, object_predictions)
         )
-        self._delete_made = [backend.bulk_delete(dialect, *item) for item in made_of(model_id).items()]
+        *self._delete_made, self._delete_refused = (
+            backend.bulk_delete(dialect, *item) for item in made_of(model_id).items()
+        )
 
     def replace(self, connection: Connection, good: Mapping[str, Prediction]) -> None:
         """Write what belongs to predictions, in place of what belonged to earlier ones of their images."""
@@ -46,6 +48,7 @@ class ObjectRows:
         if found:
             self._delete_objects.execute(connection, found)
             self.delete_made(connection, found)
+            self._delete_refused.execute(connection, found)
         if any(found.values()):
             self._objects.write(connection, _object_columns(found), shared)
         if crops:
@@ -59,7 +62,10 @@ class ObjectRows:
             delete.execute(connection, image_ids)
 
     def delete_made(self, connection: Connection, image_ids: Iterable[str]) -> None:
-        """Delete what second networks made of the objects that this model found in these images."""
+        """Delete what second networks predicted for the objects that this model found in these images.
+
+        Their rejections stay until it finds objects again.
+        """
         for delete in self._delete_made:
             delete.execute(connection, image_ids)
 

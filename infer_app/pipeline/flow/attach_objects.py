@@ -66,7 +66,7 @@ class _StoredObjects:
                 detection = known.get(image.ref.image_id)  # None: it was forgotten meanwhile
                 results, wanted = self._results(image, detection)
                 done += results
-                objects = None if detection is None else StoredObjects(detection.objects, detection.file.sha256)
+                objects = None if detection is None else self._taken(detection, wanted)
                 left += [replace(image, model_indices=wanted, objects=objects)] if wanted else []
         return self._chunk_result(done), left
 
@@ -76,7 +76,9 @@ class _StoredObjects:
     def _read(self, images: Sequence[NewImage]) -> dict[str, StoredDetection]:
         if not images:
             return {}
-        return self._project.ask(_read, self._project.database, [one.ref.image_id for one in images], self._detector_id)
+        least = min(crop.min_score for crop in self._crops.values())
+        ids = [image.ref.image_id for image in images]
+        return self._project.ask(_read, self._project.database, ids, self._detector_id, least)
 
     def _results(
         self, image: NewImage, detection: StoredDetection | None
@@ -99,12 +101,18 @@ class _StoredObjects:
                 results.append(Prediction(image.ref, Output(crops=()), detection.file, index))
         return results, tuple(wanted)
 
+    def _taken(self, detection: StoredDetection, wanted: Sequence[int]) -> StoredObjects:
+        """Return the objects that one of the networks takes, which are few of those that are stored."""
+        crops = [self._crops[index] for index in wanted if index in self._crops]
+        objects = (one for one in detection.objects if any(crop.takes(one[1]) for crop in crops))
+        return StoredObjects(tuple(objects), detection.file.sha256)
+
     def _chunk_result(self, done: Sequence[Prediction | Broken]) -> ChunkResult:
         predictions = tuple(one for one in done if isinstance(one, Prediction))
         broken = tuple(one for one in done if isinstance(one, Broken))
         return ChunkResult(0, predictions, broken, tuple(sorted(self._crops)))
 
 
-def _read(database: Database, image_ids: Sequence[str], detector_id: str) -> dict[str, StoredDetection]:
+def _read(database: Database, image_ids: Sequence[str], detector_id: str, least: float) -> dict[str, StoredDetection]:
     with database.read() as connection:
-        return read_detections(connection, image_ids, detector_id)
+        return read_detections(connection, image_ids, detector_id, least)

@@ -40,7 +40,7 @@ class RunPlan:
     @property
     def seconds(self) -> frozenset[int]:
         """Return the indices of the second networks."""
-        return frozenset(number for number, one in enumerate(self.artifacts) if one.manifest.crop)
+        return seconds_of(self.artifacts)
 
     def without_detector(self) -> RunPlan:
         """Return the plan for images that the detector has predicted already: its network is not opened."""
@@ -63,6 +63,11 @@ def detector_of(artifacts: Sequence[Artifact]) -> int | None:
     """Return the index of the model whose objects second networks take; None if there is no second network."""
     names = [artifact.manifest.name for artifact in artifacts]
     return next((names.index(one.manifest.crop.of) for one in artifacts if one.manifest.crop), None)
+
+
+def seconds_of(artifacts: Sequence[Artifact]) -> frozenset[int]:
+    """Return the indices of the second networks."""
+    return frozenset(number for number, artifact in enumerate(artifacts) if artifact.manifest.crop)
 
 
 def plan_models(
