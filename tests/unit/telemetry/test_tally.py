@@ -82,6 +82,16 @@ def test_a_verdict_over_a_dead_worker_is_no_work(clock):
     assert (tally.cpu_ms()["model"], tally.steady_images_per_second) == (pytest.approx(20.0), None)
 
 
+def test_images_that_need_no_worker_cost_nothing_and_count(clock):
+    tally = Tally(1)
+    for _ in range(3):
+        tally.add(result(1, cpu=0.2), wrote())
+        tally.add(result(0, num_images=30), wrote())
+        clock.now += 1
+    assert tally.cpu_ms()["model"] == pytest.approx(5.0)
+    assert tally.steady_images_per_second == pytest.approx(40.0)
+
+
 def test_each_node_of_a_cluster_has_its_own_figures(clock):
     tally = Tally(2)
     for node, cpu in (("a", 0.1), ("b", 0.4), ("a", 0.3)):
