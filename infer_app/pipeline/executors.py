@@ -223,7 +223,7 @@ def open_executor(
         num_threads=lead.threads,
         trace=trace,
         detector=detector_of(artifacts),
-        seconds=seconds_of(artifacts) if len(artifacts) > 1 else frozenset(),
+        seconds=seconds_of(artifacts),
         idle=frozenset(number for number, plan in enumerate(plans) if plan.is_idle),
     )
     kind, workers = executor or loaded.run.executor, lead.workers

@@ -60,13 +60,15 @@ class RunPlan:
 
 
 def detector_of(artifacts: Sequence[Artifact]) -> int | None:
-    """Return the index of the model whose objects second networks take; None if there is no second network."""
-    names = [artifact.manifest.name for artifact in artifacts]
-    return next((names.index(one.manifest.crop.of) for one in artifacts if one.manifest.crop), None)
+    """Return the index of the model whose objects others take; None if there is none among them."""
+    wanted = {artifact.manifest.crop.of for artifact in artifacts if artifact.manifest.crop}
+    return next((number for number, one in enumerate(artifacts) if one.manifest.name in wanted), None)
 
 
 def seconds_of(artifacts: Sequence[Artifact]) -> frozenset[int]:
-    """Return the indices of the second networks."""
+    """Return the indices of the second networks; one without its detector takes whole pictures, as its build does."""
+    if detector_of(artifacts) is None:
+        return frozenset()
     return frozenset(number for number, artifact in enumerate(artifacts) if artifact.manifest.crop)
 
 
