@@ -12,6 +12,7 @@ from infer_app.answers.missing_prediction import (
     Why,
     explain_changed_file,
     explain_forgotten,
+    explain_former_objects,
     explain_image,
     explain_other_model,
     refusal_of,
@@ -82,7 +83,8 @@ def explain(
     is_forgotten = project.source.has_forgotten(time)
     found = Explanation(image_id, location, time, its_day, file, histories, [], is_forgotten=is_forgotten)
     no_model = f"{next_run.error.message}: {next_run.error.hint}" if next_run.error and not histories else None
-    return replace(found, causes=[_cause(loaded, next_run, found, one) for one in histories], no_model=no_model)
+    causes = [_cause(loaded, project, next_run, found, one) for one in histories]
+    return replace(found, causes=causes, no_model=no_model)
 
 
 def _versions(project: ProjectDatabase, next_run: NextRun, wanted: str | None) -> list[tuple[str, str]]:
@@ -97,16 +99,21 @@ def _versions(project: ProjectDatabase, next_run: NextRun, wanted: str | None) -
     return known + [version for version in new if version not in known]
 
 
-def _cause(loaded: LoadedSettings, next_run: NextRun, found: Explanation, history: ModelHistory) -> Cause | None:
+def _cause(
+    loaded: LoadedSettings, project: ProjectDatabase, next_run: NextRun, found: Explanation, history: ModelHistory
+) -> Cause | None:
     """Return why a model has no prediction of the image, or one of another file; None if it has one."""
     version, is_same = (history.model, history.model_id), is_same_file(found.file, history)
-    if history.prediction:
+    if history.state == "predicted":
         is_changed = is_same is False and version in next_run.models
         return explain_changed_file(found.image_id) if is_changed else None
     if found.location is None:
         return None
     if version not in next_run.models:
         return explain_other_model(next_run, version, found.day, is_built=_is_built(loaded, version))
+    if history.detector_out_of_use and found.day and not found.is_forgotten:
+        versions = project.day_queries.replaced_by(history.detector_out_of_use)
+        return explain_former_objects(next_run, found.day, versions)
     row, refusal = history.rejection, None
     failure = StoredFailure(row["reason"], row["attempts"], row["detail"]) if row else None
     if found.file is not None and not found.file.is_allowed:

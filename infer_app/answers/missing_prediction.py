@@ -35,6 +35,7 @@ class Why(StrEnum):
     NOT_COVERED = "not_covered"  # no run covers its day any more
     COVERED = "covered"  # the next run covers its day
     FILE_CHANGED = "file_changed"  # it has a prediction, made from another file
+    DETECTOR_CHANGED = "detector_changed"  # its result is of objects that another version of the detector found
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,19 @@ def explain_image(
         return of_day
     changed = ", and the file has changed since" if is_replaced else ""
     return Cause(Why.RETRIED, f"{_describe(failure)}{changed}; {of_day.message}", of_day.command)
+
+
+def explain_former_objects(next_run: NextRun, day: date, versions: tuple[str, str]) -> Cause:
+    """Return the cause for a second network's result of objects that a former version of its detector found.
+
+    `versions`: that version and the one in use, as `replaced_by` returns them.
+    """
+    of_day = explain_days(next_run, day, day)
+    if next_run.error is not None:
+        return of_day
+    former, used = versions
+    message = f"made of objects of {former}, and {used} is in use now; {of_day.message}"
+    return replace(of_day, why=Why.DETECTOR_CHANGED, message=message)
 
 
 def explain_left_out(next_run: NextRun, day: date, column: str) -> Cause:

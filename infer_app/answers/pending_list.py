@@ -12,6 +12,7 @@ from infer_app.answers.missing_prediction import (
     Cause,
     Refusal,
     explain_days,
+    explain_former_objects,
     explain_image,
     explain_left_out,
     refusal_of,
@@ -79,6 +80,10 @@ class PendingList:
                 for one, ref in refs:
                     if left_out.has(one.image_id):
                         yield one, explain_left_out(next_run, day.date, self.loaded.source.id)
+                        continue
+                    if one.former_detector:
+                        versions_of_detector = queries.replaced_by(one.former_detector)
+                        yield one, explain_former_objects(next_run, day.date, versions_of_detector)
                         continue
                     refusal = refusals.get(ref.image_id)
                     yield one, explain_image(next_run, ref.image_id, day.date, one.failure, refusal)

@@ -7,6 +7,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
 from infer_app.database.listing.source import find_locations
 from infer_app.database.project_database import ProjectDatabase
@@ -17,7 +18,7 @@ from infer_app.domain import NOT_READ, Broken, ImageRef
 from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version
-from infer_app.replay.predict_again import find_version, plan_again
+from infer_app.replay.predict_again import find_version, plan_again, stored_objects
 from infer_app.replay.row_comparison import Changed, RowComparison
 from infer_app.settings.load import LoadedSettings
 
@@ -63,6 +64,14 @@ def choose(keys: Iterable[Key], amount: Amount) -> tuple[list[Key], int]:
         else:
             lowest = min(lowest, [drawn]) if lowest else [drawn]
     return [key for _, key in chosen or lowest], count
+
+
+class StoredRow(NamedTuple):
+    """A prediction to be made again."""
+
+    ref: ImageRef
+    history: ModelHistory
+    stored: dict[str, Any]  # its row, with the objects
 
 
 CAUSES: dict[type[ModelError], Changed] = {ModelChanged: Changed.NETWORK, PixelsChanged: Changed.DECODER}
@@ -124,31 +133,31 @@ def audit_by_replay(
     audit = ReplayAudit(num_rows, len(keys))
     locations = find_locations(project.source, list({image_id for image_id, _ in keys}))
     for first in range(0, len(keys), ROWS_AT_ONCE):
-        groups = defaultdict[tuple[Version, str], list[tuple[ImageRef, ModelHistory]]](list)
+        groups = defaultdict[tuple[Version, str, str | None], list[StoredRow]](list)
         for image_id, model_id in keys[first : first + ROWS_AT_ONCE]:
             version, listed = (names[model_id], model_id), dict.fromkeys(locations.get(image_id, ()))
             found = list(_rows_of(project, version, image_id, listed))
             if len(found) == 1:
-                variant, row = found[0]
-                groups[version, variant].append(row)
+                (row,) = found
+                groups[version, row.stored["variant"], row.stored["detector_id"]].append(row)
             else:
                 audit.not_compared[_why_not_listed(len(listed), len(found))] += 1
-        for (version, variant), rows in groups.items():
-            _audit_group(loaded, audit, version, variant, rows)
+        for (version, *_), rows in groups.items():
+            _audit_group(loaded, audit, version, rows)
     return audit
 
 
 def _rows_of(
     project: ProjectDatabase, version: Version, image_id: str, locations: Iterable[str]
-) -> Iterator[tuple[str, tuple[ImageRef, ModelHistory]]]:
-    """Yield the variant and the stored row for each of the listed locations that it can be of.
+) -> Iterator[StoredRow]:
+    """Yield the stored row for each of the listed locations that it can be of.
 
     That is one at most, unless it is a row of an earlier release, without a location.
     """
     for location in locations:
         for history in read_history(project.database, [version], project.source.picture_of(image_id, location)):
             if history.prediction is not None:
-                yield history.prediction["variant"], (ImageRef(image_id, location), history)
+                yield StoredRow(ImageRef(image_id, location), history, history.prediction)
 
 
 def _why_not_listed(num_listed: int, num_found: int) -> str:
@@ -157,17 +166,13 @@ def _why_not_listed(num_listed: int, num_found: int) -> str:
     return "its image is listed at another location" if num_listed else "the source no longer lists the image"
 
 
-def _audit_group(
-    loaded: LoadedSettings,
-    audit: ReplayAudit,
-    version: Version,
-    variant: str,
-    rows: Sequence[tuple[ImageRef, ModelHistory]],
-) -> None:
-    """Compare the rows of one variant of one version."""
+def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, rows: Sequence[StoredRow]) -> None:
+    """Compare the rows of one variant of one version, which are of the objects of one version of a detector, if any."""
+    stored = rows[0].stored
+    variant = stored["variant"]
     try:
-        plan = plan_again(loaded, find_version(loaded, version), variant, loaded.run.workers)
-        results = plan.predict([ref for ref, _ in rows])
+        plan = plan_again(loaded, find_version(loaded, version), stored, loaded.run.workers)
+        results = plan.predict([one.ref for one in rows], stored_objects((one.ref, one.stored) for one in rows))
         comparison = RowComparison(plan, variant)
     except ModelError as error:
         cause = CAUSES.get(type(error))
@@ -175,9 +180,9 @@ def _audit_group(
             audit.not_compared[error.message] += len(rows)
             return
         audit.num_compared += len(rows)
-        audit.differences += [_difference(ref, version, cause, error.message) for ref, _ in rows]
+        audit.differences += [_difference(one.ref, version, cause, error.message) for one in rows]
         return
-    for ref, history in rows:
+    for ref, history, _ in rows:
         now = results[ref.image_id]
         if isinstance(now, Broken) and now.reason in NOT_READ:
             audit.not_compared[f"its file can't be read: {now.reason}"] += 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from infer_app.database.figures.similarity import cosine, mean_difference, numbers_of
 from infer_app.database.queries.image_history import ModelHistory
-from infer_app.domain import Broken, DetectedObject, Output, Prediction
+from infer_app.domain import Broken, CropOutput, DetectedObject, Output, Prediction
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE
 from infer_app.models.detection.boxes import match_objects
 from infer_app.packages import recorded_packages
@@ -59,6 +59,8 @@ class RowComparison:
         return Changed.ANSWER, f"{detail}; {_what_changed(stored)}"
 
     def _answer(self, row: Mapping[str, Any], now: Output) -> str | None:
+        if now.crops is not None:
+            return self._crops(row, now.crops)
         if now.objects is not None:
             return self._objects([one.found for one in row["objects"] or ()], now.objects)
         if now.vector is not None and now.vector_dtype is not None:
@@ -86,6 +88,22 @@ class RowComparison:
                 if one.score >= sure and index not in matched:
                     return f"an object {one.label!r} with score {one.score:.3f} {how}, or with another box or score"
         return None
+
+    def _crops(self, row: Mapping[str, Any], now: Sequence[CropOutput]) -> str | None:
+        """Compare what a second network gives for each object that it takes, and the best with that of the image."""
+        then = {number: one.made for number, one in enumerate(row["objects"]) if one.made}
+        outputs = dict(now)
+        for number in sorted(then.keys() | outputs.keys()):
+            if number not in outputs:
+                return f"object {number} is not taken any more"
+            if number not in then:
+                return f"object {number} is not stored"
+            if detail := self._answer(then[number], outputs[number]):
+                return f"object {number}: {detail}"
+        labelled = [one for one in then.values() if one["label"] is not None]
+        best = max(labelled, key=lambda one: one["score"], default={"label": None, "score": None})
+        is_best = (row["label"], row["score"]) == (best["label"], best["score"])
+        return None if is_best else f"stored {row['label']} {_number(row['score'])}, its best object is {best['label']}"
 
     def _classes(self, row: Mapping[str, object], now: Output) -> str | None:
         """Compare the best class and all that are listed; of classes that score alike another may be the best."""

@@ -9,6 +9,8 @@ from infer_app.answers.image_report import Explanation
 from infer_app.answers.next_run import retry_command
 from infer_app.atomic_file import replace_file
 from infer_app.database.project_database import read_limits
+from infer_app.database.queries.image_history import StoredObject
+from infer_app.domain import DetectedObject
 from infer_app.errors import UsageError
 from infer_app.reporting.drawn_boxes import svg_file
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
@@ -19,7 +21,7 @@ DRAWN_BYTES = 8_000_000
 
 
 def draw_image(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, Any]:
-    """Write the picture with the shown objects of the first detection model, and return what was drawn.
+    """Write the picture with the shown objects of the first model that has any, and return what was drawn.
 
     Raises UsageError if there is nothing to draw, or if the file can't be written.
     """
@@ -56,10 +58,20 @@ def draw_image(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[s
             f"the file of image {found.image_id} was replaced since it was predicted: its boxes are of another picture",
             f"predict it again: `{retry_command([found.image_id])}`",
         )
-    shown_objects = [one.found for one in stored["objects"] if one.is_shown]
+    shown_objects = [_drawn(one) for one in stored["objects"] if one.is_shown]
     try:
         replace_file(file, svg_file(picture.jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
     except OSError as error:
         raise UsageError(f"can't write {file}: {error.strerror}", "name another file with --draw") from None
     model = {"model": history.model, "model_id": history.model_id}
     return {"file": str(file), **model, "objects": len(shown_objects)}
+
+
+def _drawn(one: StoredObject) -> DetectedObject:
+    """Return an object with the label and the score that a second network gave it, if it gave one."""
+    made = one.made
+    return (
+        one.found
+        if made is None or made["label"] is None
+        else one.found._replace(label=made["label"], score=made["score"])
+    )

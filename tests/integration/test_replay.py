@@ -6,6 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.support.detectors import Quadrants
+from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, Project
 
 
@@ -142,3 +144,28 @@ def test_a_row_is_that_of_the_listed_image_with_its_location(day, monkeypatch):
     day.write("UPDATE infer_predictions SET location = NULL WHERE image_id = '3'")
     day.write("UPDATE infer_runs SET variant_sha256 = NULL")  # of an earlier release
     assert replayed(day, "100%")["not_compared"] == elsewhere | {"several images have its id": 1}
+
+
+def test_a_second_network_gets_the_stored_objects_again(tmp_path):
+    """However the detector would find them now, which is not opened."""
+    project = Project(tmp_path / "project")
+    project.init()
+    save(Quadrants(), project.folder / "quadrants.ts")
+    save(ChannelMeans(), project.folder / "means.ts")
+    project.add_photos(3)
+    flags = ["--size", "64", "--mean", "0,0,0", "--std", "1,1,1", "--no-tune"]
+    project.infer("model", "build", "quadrants.ts", "--name", "animals", "--output", "detection", *flags)
+    flags += ["--recipe", "stretch", "--of", "animals", "--min-score", "0.2"]
+    project.infer("model", "build", "means.ts", "--name", "species", *flags)
+    project.run_day()
+    ((taken,),) = project.rows("SELECT sum(num_objects) FROM infer_predictions WHERE detector_id IS NOT NULL")
+    assert taken > 3
+    project.write("UPDATE infer_object_predictions SET score = score / 2 WHERE image_id = '1' AND \"object\" = 1")
+    (found,) = replayed(project, "100%", "--date", DATE, exit_code=1)["differences"]
+    assert (found["model"], found["cause"]) == ("species", "answer")
+    assert found["detail"].startswith("object 1: stored ")
+    explained = project.infer("explain", "--image", "1", "--model", "species", "--replay")
+    assert "4 objects · 4 of the 4 stored objects found again" in explained
+    shutil.rmtree(project.folder / "models" / "animals")
+    ((why, count),) = replayed(project, "100%")["not_compared"].items()
+    assert (count, why.startswith("animals@")) == (6, True)

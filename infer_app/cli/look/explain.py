@@ -17,6 +17,7 @@ from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.domain import DetectedObject, FileFacts
 from infer_app.errors import most_severe
 from infer_app.locations import shown as shown_location
+from infer_app.model_names import short_name
 from infer_app.model_variants import variant_facts, variant_of
 from infer_app.plurals import counted
 from infer_app.replay.predict_again import Replay, replay
@@ -25,6 +26,7 @@ from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import printable
 
 MAX_LISTED = 20  # objects, those that are shown first
+_MADE = ("object", "label", "score", "output", "vector_dtype", "vector_dim")  # by a second network of an object
 
 
 def show_image(options: ExplainOptions) -> int:
@@ -82,7 +84,11 @@ def _prediction(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _object(row: dict[str, object], one: StoredObject) -> dict[str, object]:
-    return {**one.found._asdict(), "shown": one.is_shown, "pixels": _pixels(row, one.found)}
+    found = {**one.found._asdict(), "shown": one.is_shown, "pixels": _pixels(row, one.found)}
+    if row["detector_id"] is None:
+        return found
+    made = None if one.made is None else {key: one.made[key] for key in _MADE}
+    return found | {"prediction": made}
 
 
 def _pixels(row: dict[str, object], found: DetectedObject) -> dict[str, float] | None:
@@ -136,9 +142,7 @@ def _texts(*known: tuple[object, str]) -> list[str]:
 
 def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
     if (row := history.prediction) is not None:
-        score = "" if row["score"] is None else f" {row['score']:.6g}"
-        vector = "" if row["vector_dim"] is None else f" a vector of {row['vector_dim']:,} {row['vector_dtype']}"
-        yield f"predicted{' ' + row['label'] if row['label'] is not None else ''}{score}{vector}"
+        yield f"predicted{_predicted(row, '.6g')}"
         if row["objects"] is not None:
             yield from _object_lines(row)
         if row["width"] is not None:
@@ -161,14 +165,33 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
 
 def _object_lines(row: dict[str, Any]) -> Iterator[str]:
     num_shown = sum(one.is_shown for one in row["objects"])
-    yield f"objects   {len(row['objects']):,}, {num_shown:,} shown by the model's thresholds"
+    if row["detector_id"] is None:
+        yield f"objects   {len(row['objects']):,}, {num_shown:,} shown by the model's thresholds"
+    else:
+        found_by = short_name(row["detector"], row["detector_id"])
+        of = f"of the {len(row['objects']):,} that {found_by} found"
+        yield f"objects   {row['num_objects']:,} {of}, {num_shown:,} shown by its thresholds"
     best_first = sorted(row["objects"], key=lambda one: not one.is_shown)
     for one in best_first[:MAX_LISTED]:
         pixels = _pixels(row, one.found)
         box = "" if pixels is None else "".join(f" {name} {value:.0f}" for name, value in pixels.items())
-        yield f"          {one.found.label} {one.found.score:.3f}:{box}{'' if one.is_shown else ', not shown'}"
+        not_shown = "" if one.is_shown else ", not shown"
+        yield f"          {one.found.label} {one.found.score:.3f}:{box}{not_shown}{_made(row, one)}"
     if left_out := best_first[MAX_LISTED:]:
         yield f"          and {len(left_out):,} more, which --json lists"
+
+
+def _made(row: dict[str, Any], one: StoredObject) -> str:
+    """Return what a second network made of an object, if the prediction is one of it."""
+    if row["detector_id"] is None:
+        return ""
+    return ", not taken" if one.made is None else f" →{_predicted(one.made, '.3f')}"
+
+
+def _predicted(row: dict[str, Any], form: str) -> str:
+    """Return label, score and vector of a prediction, each after a space."""
+    vector = None if row["vector_dim"] is None else f"a vector of {row['vector_dim']:,} {row['vector_dtype']}"
+    return "".join(_texts((row["label"], " {}"), (row["score"], f" {{:{form}}}"), (vector, " {}")))
 
 
 def _same(is_same: bool | None) -> str:

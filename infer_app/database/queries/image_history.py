@@ -6,13 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table, case, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.queries.thresholds import threshold_of
-from infer_app.database.results.conditions import ListedPicture
-from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions, rejections, runs
+from infer_app.database.results.conditions import ListedPicture, is_up_to_date
+from infer_app.database.results.model_versions import read_manifests
+from infer_app.database.results.schema import (
+    object_predictions,
+    objects,
+    predictions,
+    rejections,
+    runs,
+)
 from infer_app.domain import DetectedObject
+
+_FORMER = "former_detector"  # the column of detector_out_of_use
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +29,8 @@ class StoredObject:
     """An object of the image."""
 
     found: DetectedObject
-    is_shown: bool  # by the model's thresholds
+    is_shown: bool  # by the thresholds of the model that found it
+    made: dict[str, Any] | None = None  # of it, by a second network: its row, with the object's number; None: not taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +41,18 @@ class ModelHistory:
     model_id: str
     prediction: (
         dict[str, Any] | None
-    )  # with its `objects`, a tuple of StoredObject, the best first; None unless the model detects them
+    )  # with its `objects`, a tuple of StoredObject, the best first; None unless the model detects or takes them
     rejection: dict[str, Any] | None
     run: dict[str, Any] | None  # that of the prediction, else that of the rejection
+    detector_out_of_use: str | None = (
+        None  # of a second network: the version whose objects its result is of, unless used
+    )
 
     @property
     def state(self) -> str:
         """Return the image's state; with both rows it is predicted, as in DayCounts."""
+        if self.detector_out_of_use:
+            return "pending"
         return "predicted" if self.prediction else "rejected" if self.rejection else "pending"
 
 
@@ -52,23 +67,42 @@ def read_history(database: Database, versions: Iterable[tuple[str, str]], pictur
         for name, model_id in versions:
             prediction, rejection = predicted.get(model_id), rejected.get(model_id)
             if prediction:
-                is_detected = prediction["num_objects"] is not None
-                prediction["objects"] = _read_objects(connection, name, prediction) if is_detected else None
+                has_objects = prediction["num_objects"] is not None
+                prediction["objects"] = _read_objects(connection, name, prediction) if has_objects else None
             if prediction or rejection or name not in names:
                 run_id = (prediction or rejection or {}).get("run_id")
                 run = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().first()
-                found.append(ModelHistory(name, model_id, prediction, rejection, None if run is None else dict(run)))
+                former = [one.pop(_FORMER) for one in (prediction, rejection) if one]
+                of_run = None if run is None else dict(run)
+                found.append(
+                    ModelHistory(name, model_id, prediction, rejection, of_run, next(filter(None, former), None))
+                )
             names.add(name)
     return found
 
 
-def _by_model(connection: Connection, table: Table, picture: ListedPicture) -> dict[str, dict[str, object]]:
-    rows = connection.execute(select(table).where(picture.owns(table))).mappings()
+def _by_model(connection: Connection, table: Table, picture: ListedPicture) -> dict[str, dict[str, Any]]:
+    former = case((~is_up_to_date(table), table.c.detector_id)).label(_FORMER)
+    rows = connection.execute(select(table, former).where(picture.owns(table))).mappings()
     return {row["model_id"]: dict(row) for row in rows}
 
 
-def _read_objects(connection: Connection, model: str, prediction: dict[str, object]) -> tuple[StoredObject, ...]:
-    is_shown = objects.c.score >= threshold_of(model, objects.c.label)
-    of_image = (objects.c[name] == prediction[name] for name in ("image_id", "model_id"))
-    rows = connection.execute(select(is_shown, *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object))
-    return tuple(StoredObject(DetectedObject(*row[1:]), bool(row[0])) for row in rows)
+def _read_objects(connection: Connection, model: str, prediction: dict[str, Any]) -> tuple[StoredObject, ...]:
+    """Return the objects that the model found or, of a second network, those of its `detector`, which is added."""
+    image_id, model_id, detector_id = (prediction[name] for name in ("image_id", "model_id", "detector_id"))
+    if detector_id is not None:
+        model = prediction["detector"] = read_manifests(connection, model)[model_id]["crop"]["of"]
+    is_shown = (objects.c.score >= threshold_of(model, objects.c.label)).label("is_shown")
+    found_by = objects.c.image_id == image_id, objects.c.model_id == (detector_id or model_id)
+    found = connection.execute(select(objects, is_shown).where(*found_by).order_by(objects.c.object)).mappings().all()
+    made_by = object_predictions.c.image_id == image_id, object_predictions.c.model_id == model_id
+    rows = connection.execute(select(object_predictions).where(*made_by)).mappings() if detector_id else ()
+    made = {row["object"]: dict(row) for row in rows}
+    return tuple(
+        StoredObject(
+            DetectedObject(*(row[name] for name in DetectedObject._fields)),
+            bool(row["is_shown"]),
+            made.get(row["object"]),
+        )
+        for row in found
+    )

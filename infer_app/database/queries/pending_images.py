@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sqlalchemy import Connection, Subquery, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Subquery, case, func, literal_column, or_, select
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.listing.source import PAGE_SIZE
@@ -24,7 +24,7 @@ from infer_app.database.results.conditions import (
     is_up_to_date,
     join_results,
 )
-from infer_app.database.results.schema import rejections
+from infer_app.database.results.schema import predictions, rejections
 from infer_app.day import Day, find_zone
 from infer_app.locations import as_location
 
@@ -48,6 +48,7 @@ class PendingImage:
     location: str
     time: datetime | None  # UTC
     failure: StoredFailure | None
+    former_detector: str | None = None  # the version whose objects its result is of; it is no longer in use
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +108,17 @@ class PendingQueries(VersionQueries):
                 images = select(images).where(*without_results(images, done_by)).subquery()
             joined = join_results(images, rejections, ListedPicture.of(images), model_id, is_outer=True)
             stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
-            statement = select(images.c[3], images.c[1], images.c[2], *stored).select_from(joined)
+            former = _former_detector(ListedPicture.of(images), model_id)
+            statement = select(images.c[3], images.c[1], images.c[2], former, *stored).select_from(joined)
             # As in is_new, for the joined row.
             is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled(), ~is_up_to_date(rejections))
             new = statement.where(~has_prediction(ListedPicture.of(images), model_id), is_unsettled)
             return new.order_by(images.c[2], images.c[0])
 
         for row in stream_rows(self._database, self._source, day, rows_of):
-            failure = None if row[3] is None else StoredFailure(*row[3:])
-            yield PendingImage(row[0], as_location(row[1]), read_time(row[2], self._source.zone), failure)
+            image_id, location, time, former, *stored = row
+            failure = None if former or stored[0] is None else StoredFailure(*stored)
+            yield PendingImage(image_id, as_location(location), read_time(time, self._source.zone), failure, former)
 
     def _add_up_pending(
         self, parts: Iterable[tuple[Connection, Subquery]], days: Day, versions: Sequence[str]
@@ -151,3 +154,10 @@ class PendingQueries(VersionQueries):
         """Return the date of a time column's value; that of `days`, in which it lies, if it can't be read."""
         instant = read_time(time, self._source.zone)
         return days.date if instant is None else instant.astimezone(find_zone(days.zone)).date()
+
+
+def _former_detector(picture: ListedPicture, model_id: str) -> ColumnElement[str | None]:
+    """Return the version of a detector whose objects the result of a pending image is of; its rejection is joined."""
+    predicted = select(predictions.c.detector_id).where(picture.owns(predictions), predictions.c.model_id == model_id)
+    rejected = case((~is_up_to_date(rejections), rejections.c.detector_id))
+    return func.coalesce(rejected, predicted.limit(literal_column("1")).scalar_subquery())

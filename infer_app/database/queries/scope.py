@@ -68,6 +68,16 @@ class VersionQueries(CountQueries):
         others = {one.model_id for one in recorded if one.name in names and one.was_in_use}
         return sorted({model_id, *others})
 
+    def replaced_by(self, model_id: str) -> tuple[str, str]:
+        """Return a version, and that of its name which is in use in its place; as NAME@ID, the latter if there is one.
+
+        A version that is no longer recorded is called by its id.
+        """
+        recorded = self._recorded(None)
+        name = next((one.name for one in recorded if one.model_id == model_id), "")
+        used = next((one.model_id for one in recorded if one.name == name and one.in_use_since), "")
+        return short_name(name, model_id) if name else model_id, short_name(name, used) if used else f"no {name}"
+
     def ids_in_use(self) -> set[str]:
         return {one.model_id for one in self._recorded(None) if one.in_use_since}
 

@@ -5,7 +5,7 @@ import pytest
 
 from infer_app.answers.image_report import FileNow, is_same_file
 from infer_app.database.queries.image_history import ModelHistory, StoredObject
-from infer_app.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction
+from infer_app.domain import CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction
 from infer_app.replay import predict_again
 from infer_app.replay.predict_again import Replay
 
@@ -49,6 +49,20 @@ def test_nothing_found_twice_is_the_same():
     found = compared(Output(objects=()), objects=[])
     assert (found.num_objects, found.num_stored, found.num_matched, found.score_difference) == (0, 0, 0, None)
     assert compared(Output(objects=()), objects=None).num_stored is None  # stored by a classifier
+
+
+def test_of_a_second_network_each_object_with_what_is_stored_of_it():
+    """Two of three that were taken are taken again, one of them with its label."""
+    box = DetectedObject("animal", 0, 0.9, 0.1, 0.1, 0.4, 0.4)
+    rows = [{"label": label, "vector": THREE_FOUR, "vector_dtype": "float32"} for label in ("cat", "dog", "fox")]
+    stored = [StoredObject(box, is_shown=True, made=row) for row in [rows[0], None, *rows[1:]]]
+    near = Output("cat", 0.7, vector=THREE_FOUR, vector_dtype="float32")
+    other = Output("cow", 0.6, vector=FOUR_THREE, vector_dtype="float16")
+    output = Output("cat", 0.7, crops=(CropOutput(0, near), CropOutput(1, near), CropOutput(2, other)))
+    found = compared(output, label="cat", score=0.9, objects=stored)
+    assert (found.num_objects, found.num_stored, found.num_matched) == (3, 3, 1)
+    assert (found.same_label, found.score_difference) == (True, pytest.approx(-0.2))
+    assert found.cosine == pytest.approx(0.96)
 
 
 NOW = FileNow(FileFacts(7, 1.5, "a"))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from infer_app.database.queries.image_history import ModelHistory, StoredObject
-from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.replay import replay_audit
-from infer_app.replay.replay_audit import Amount, ReplayAudit, choose
+from infer_app.replay.replay_audit import Amount, ReplayAudit, StoredRow, choose
 from infer_app.replay.row_comparison import RowComparison
 
 REF = ImageRef("1", "/photos/1.jpg")
@@ -42,6 +42,31 @@ def found(*objects):
     return Output(objects=objects)
 
 
+def crops(**outputs):
+    """What a second network gives for some of three objects: crops(o0=classes("cat", 0.9), o2=…)."""
+    found = tuple(CropOutput(int(key[1:]), output) for key, output in outputs.items())
+    best = max((one.output for one in found), key=lambda one: one.score or 0, default=Output())
+    return Output(best.label, best.score, crops=found)
+
+
+def rows_of(output):
+    """The objects of a stored prediction, as `read_history` has them."""
+    if output.crops is None:
+        return None if output.objects is None else [StoredObject(one, is_shown=True) for one in output.objects]
+    made = {number: columns(one) for number, one in output.crops}
+    return [StoredObject(FOX, is_shown=True, made=made.get(number)) for number in range(3)]
+
+
+def columns(output):
+    return {
+        "label": output.label,
+        "score": output.score,
+        "output": json.loads(output.details),
+        "vector": output.vector,
+        "vector_dtype": output.vector_dtype,
+    }
+
+
 @pytest.fixture
 def comparison():
     golden = io.BytesIO()
@@ -56,15 +81,7 @@ def comparison():
 
 
 def stored(output, sha256="a"):
-    row = {
-        "label": output.label,
-        "score": output.score,
-        "output": json.loads(output.details),
-        "vector": output.vector,
-        "vector_dtype": output.vector_dtype,
-        "sha256": sha256,
-        "objects": None if output.objects is None else [StoredObject(one, is_shown=True) for one in output.objects],
-    }
+    row = columns(output) | {"sha256": sha256, "objects": rows_of(output)}
     return ModelHistory("pets", "m", row, None, None)
 
 
@@ -80,6 +97,8 @@ def stored(output, sha256="a"):
         (numbers(10, -50), numbers(10.5, -50.2)),  # 1 % of the largest golden output
         (found(FOX, FAINT), found(FOX._replace(score=0.895))),  # near the score from which objects are stored
         (found(), found()),
+        (crops(o0=classes("cat", 0.9), o2=vector(1, 2)), crops(o0=classes("cat", 0.899), o2=vector(1, 2.001))),
+        (crops(), crops()),
     ],
 )
 def test_what_rounding_and_another_machine_may_change_is_no_difference(comparison, then, now):
@@ -102,6 +121,15 @@ def test_what_rounding_and_another_machine_may_change_is_no_difference(compariso
         (found(FOX), found(FOX._replace(x=0.3)), "an object 'fox' with score 0.900 is not found any more"),
         (found(FOX), found(FOX._replace(score=0.8)), "an object 'fox' with score 0.900 is not found any more"),
         (found(FOX), found(FOX._replace(label="dog")), "an object 'fox' with score 0.900 is not found any more"),
+        (crops(o1=classes("cat", 0.9)), crops(o1=classes("dog", 0.9)), "object 1: stored cat 0.9, now dog 0.9"),
+        (crops(o1=vector(1, 2, 3)), crops(o1=vector(1, 2, 4)), "object 1: the cosine of the two vectors is 0.99"),
+        (crops(o0=numbers(1), o1=numbers(2)), crops(o0=numbers(1)), "object 1 is not taken any more"),
+        (crops(), crops(o2=numbers(1)), "object 2 is not stored"),
+        (
+            replace(crops(o0=classes("cat", 0.9)), label="dog"),
+            crops(o0=classes("cat", 0.9)),
+            "stored dog 0.9, its best object is cat",
+        ),
     ],
 )
 def test_another_answer_is_told(comparison, then, now, detail):
@@ -139,8 +167,9 @@ def test_a_model_that_fails_is_no_difference_unless_it_is_not_that_of_the_build(
         raise error
 
     monkeypatch.setattr(replay_audit, "find_version", fail)
-    audit, rows = ReplayAudit(1, 1), [(REF, stored(classes("cat", 0.9)))]
-    replay_audit._audit_group(None, audit, ("pets", "m"), "cpu", rows)
+    history = stored(classes("cat", 0.9))
+    audit, rows = ReplayAudit(1, 1), [StoredRow(REF, history, history.prediction | {"variant": "cpu"})]
+    replay_audit._audit_group(None, audit, ("pets", "m"), rows)
     assert [one.cause for one in audit.differences] == causes
     assert (audit.num_compared, audit.not_compared) == (len(causes), {} if causes else {error.message: 1})
 
