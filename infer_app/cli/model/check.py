@@ -82,7 +82,7 @@ def _compare_crops(options: CheckOptions, loaded: LoadedSettings, artifact: Arti
         else:
             reference = crop_reference(artifact)
     paths = _images_in(options.images, options.limit)
-    print_progress(f"comparing {_version(artifact)} with {reference.described}, on the objects of {_version(detector)}")
+    print_progress(f"comparing {_version(artifact)}, on the objects of {_version(detector)}, with {reference.described}")
     plans = plan_together(loaded, (detector, artifact), (None, None))
     report = compare_crops(reference, loaded, (detector, artifact), plans, paths, options.images)
     return report, plans[1].variant, reference.described
