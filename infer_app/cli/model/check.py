@@ -82,7 +82,8 @@ def _compare_crops(options: CheckOptions, loaded: LoadedSettings, artifact: Arti
         else:
             reference = crop_reference(artifact)
     paths = _images_in(options.images, options.limit)
-    print_progress(f"comparing {_version(artifact)}, on the objects of {_version(detector)}, with {reference.described}")
+    objects = f"the objects of {_version(detector)}"
+    print_progress(f"comparing {_version(artifact)}, on {objects}, with {reference.described}")
     plans = plan_together(loaded, (detector, artifact), (None, None))
     report = compare_crops(reference, loaded, (detector, artifact), plans, paths, options.images)
     return report, plans[1].variant, reference.described
