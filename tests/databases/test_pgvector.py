@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sqlalchemy import literal, make_url, text
+from alembic import command
+from sqlalchemy import literal, make_url, select, text
 
 from infer_app.database.figures.disagreement import Disagreement
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.image_history import read_history
-from infer_app.database.results import pgvector
+from infer_app.database.results import migrate, pgvector
 from infer_app.database.results.conditions import ListedPicture
 from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.pgvector import store_vectors
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import predictions
-from infer_app.domain import ImageRef, Output, Prediction, Reason
+from infer_app.database.results.schema import object_predictions, predictions
+from infer_app.domain import CropOutput, ImageRef, Output, Prediction, Reason
 from infer_app.errors import DayHeld, UsageError
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
@@ -65,6 +66,38 @@ def test_vectors_are_kept_to_the_last_bit_by_either_type_and_from_one_to_the_oth
     assert stored(database, predictions, *NAMES) == {**turned, "none": (None, None, None)}
     commit(database, embedded(vectors))
     assert stored(database, predictions, *NAMES) == before
+
+
+def test_vectors_of_objects_have_the_type_of_those_of_images(database, with_extension, monkeypatch):
+    monkeypatch.setattr(pgvector, "BATCH", 2)
+    vectors = [any_floats(64, seed) for seed in range(5)]
+    crops = tuple(CropOutput(place, one.output) for place, one in enumerate(embedded(vectors)))
+    good = Prediction(ImageRef("1", ""), Output(crops=crops))
+
+    def written():
+        with database.read() as connection:
+            rows = connection.execute(select(object_predictions).order_by(object_predictions.c.object)).all()
+        return [(row.object, row.vector, row.vector_dtype) for row in rows]
+
+    commit(database, [good])
+    kept = [(place, vector.tobytes(), "float32") for place, vector in enumerate(vectors)]
+    for storage in ("pgvector", "bytes"):
+        assert store_vectors(database, storage) == 5
+        assert written() == kept
+        commit(database, [good])
+        assert written() == kept
+        migrate.check_schema(database)
+
+
+def test_an_upgrade_gives_the_vectors_of_objects_the_type_of_those_of_images(database, with_extension):
+    store_vectors(database, "pgvector")
+    with database.write() as connection:
+        config = migrate._config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0008")
+    migrate.upgrade(database)
+    with database.read() as connection:
+        assert database.backend.vector_type(connection, object_predictions.name) == "vector"
 
 
 def test_half_precision_is_kept_as_float32(database, with_extension):
@@ -129,15 +162,15 @@ def test_a_run_at_work_keeps_its_vectors_as_they_are(database, with_extension):
 
 RIGHTS = """
 SELECT r.rolname, a.privilege_type, a.is_grantable FROM pg_class c, aclexplode(c.relacl) a
-LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE c.relname = 'infer_current_predictions'
+LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE c.relname IN ('infer_current_predictions', 'infer_current_crops')
 UNION ALL
 SELECT r.rolname, a.privilege_type || ' ' || c.relname || '.' || t.attname, a.is_grantable
 FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
 LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE c.relname LIKE 'infer_%'
 UNION ALL
-SELECT pg_get_userbyid(relowner), 'owns', false FROM pg_class WHERE relname = 'infer_current_predictions'
+SELECT pg_get_userbyid(relowner), 'owns', false FROM pg_class WHERE relname LIKE 'infer_current_%'
 UNION ALL
-SELECT unnest(reloptions), 'is set', false FROM pg_class WHERE relname = 'infer_current_predictions'
+SELECT unnest(reloptions), 'is set', false FROM pg_class WHERE relname LIKE 'infer_current_%'
 """
 
 
@@ -151,10 +184,11 @@ def test_whoever_may_read_the_view_and_the_vectors_still_may_after_they_were_con
         f"GRANT SELECT ON infer_current_predictions TO {reader} WITH GRANT OPTION",
         "GRANT SELECT (label, vector) ON infer_current_predictions TO PUBLIC",
         f"GRANT SELECT (image_id, vector) ON infer_predictions TO {reader}",
+        f"GRANT SELECT ON infer_current_crops TO {reader}",
         "ALTER VIEW infer_current_predictions SET (security_barrier = true, security_invoker = true)",
     )
     before = rights(database)
-    assert [quoted_name(right[0]) for right in before if right[0]].count(reader) == 3
+    assert [quoted_name(right[0]) for right in before if right[0]].count(reader) == 4
     store_vectors(database, "pgvector")
     assert rights(database) == before
     store_vectors(database, "bytes")

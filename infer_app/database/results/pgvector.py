@@ -1,9 +1,10 @@
-"""Conversion of the column of vectors to pgvector's type, with which PostgreSQL can search for neighbours, and back."""
+"""Conversion of the columns of vectors to pgvector's type, by which PostgreSQL can search for neighbours, and back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import Connection, text
@@ -16,15 +17,14 @@ from infer_app.errors import DayHeld, UsageError
 
 Storage = Literal["bytes", "pgvector"]
 BATCH = 500  # vectors in memory while they are converted
-_VIEW = "infer_current_predictions"
 # Returns statements that copy owner, options and grants of the old view and column of vectors to the new ones.
-_RIGHTS = f"""
+_RIGHTS = """
 SELECT statement FROM (
-    SELECT 0 AS place, format('ALTER VIEW {_VIEW} SET (%s)', array_to_string(reloptions, ', ')) AS statement
-    FROM pg_class WHERE oid = '{_VIEW}'::regclass AND reloptions IS NOT NULL
+    SELECT 0 AS place, format('ALTER VIEW {view} SET (%s)', array_to_string(reloptions, ', ')) AS statement
+    FROM pg_class WHERE oid = '{view}'::regclass AND reloptions IS NOT NULL
     UNION ALL
-    SELECT 1, format('ALTER VIEW {_VIEW} OWNER TO %I', pg_get_userbyid(relowner))
-    FROM pg_class WHERE oid = '{_VIEW}'::regclass
+    SELECT 1, format('ALTER VIEW {view} OWNER TO %I', pg_get_userbyid(relowner))
+    FROM pg_class WHERE oid = '{view}'::regclass
     UNION ALL
     SELECT 2, format(
         'GRANT %s ON %s TO %s%s', rights.what, rights.relation,
@@ -33,19 +33,45 @@ SELECT statement FROM (
     )
     FROM (
         SELECT a.privilege_type AS what, c.oid::regclass AS relation, c.relowner, a.grantee, a.is_grantable
-        FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = '{_VIEW}'::regclass
+        FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = '{view}'::regclass
         UNION ALL
         SELECT format('%s (%I)', a.privilege_type, t.attname), c.oid::regclass, c.relowner, a.grantee, a.is_grantable
         FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
-        WHERE c.oid = '{_VIEW}'::regclass OR (c.oid = 'infer_predictions'::regclass AND t.attname = 'vector')
+        WHERE c.oid = '{view}'::regclass OR (c.oid = '{table}'::regclass AND t.attname = 'vector')
     ) AS rights
     WHERE rights.grantee <> rights.relowner
 ) AS statements ORDER BY place
 """
 
 
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """A table with a column of vectors."""
+
+    table: str
+    key: Mapping[str, str]  # its columns with their types
+    start: tuple[str | int, ...]  # before all keys
+    views: tuple[str, ...]  # that depend on the column, in an order in which none selects from a later one
+
+    @property
+    def names(self) -> str:
+        return ", ".join(self.key)
+
+
+_OF_IMAGE = {"image_id": "text", "model_id": "text"}
+_ALL_VECTORS = (
+    _Vectors("infer_predictions", _OF_IMAGE, ("", ""), ("infer_current_predictions",)),
+    _Vectors(
+        "infer_object_predictions",
+        _OF_IMAGE | {"object": "integer"},
+        ("", "", -1),
+        ("infer_current_crops", "infer_shown_crops"),
+    ),
+)
+
+
 def store_vectors(database: Database, storage: Storage) -> int:
-    """Convert the column of vectors to bytes or to pgvector's type, and return how many vectors were converted.
+    """Convert the columns of vectors to bytes or to pgvector's type, and return how many vectors were converted.
 
     Raises UsageError if the extension doesn't exist, and DayHeld while a run is active.
     """
@@ -60,7 +86,7 @@ def store_vectors(database: Database, storage: Storage) -> int:
         connection.execute(text("LOCK TABLE infer_runs IN EXCLUSIVE MODE"))
         if RunStore(database).living_runs():
             raise DayHeld("a run is active, which writes vectors of the current type", "wait for it to end")
-        return _convert(connection, storage, type_name)
+        return sum(_convert(connection, one, storage, type_name) for one in _ALL_VECTORS)
 
 
 def _extension_type(connection: Connection) -> str:
@@ -77,49 +103,49 @@ def _extension_type(connection: Connection) -> str:
     return name
 
 
-def _convert(connection: Connection, storage: Storage, type_name: str) -> int:
-    """Copy the vectors into a column of the other type, and recreate the view, which depends on the column."""
-    definition = connection.scalar(text(f"SELECT pg_get_viewdef('{_VIEW}'::regclass)"))
-    rights = connection.scalars(text(_RIGHTS)).all()
-    connection.exec_driver_sql(f"ALTER TABLE infer_predictions ADD COLUMN converted {type_name}")
+def _convert(connection: Connection, one: _Vectors, storage: Storage, type_name: str) -> int:
+    """Copy the vectors into a column of the other type, and recreate the views, which depend on the column."""
+    created, rights = list[str](), list[str]()
+    for view in one.views:
+        definition = connection.scalar(text(f"SELECT pg_get_viewdef('{view}'::regclass)"))
+        created.append(f"CREATE VIEW {view} AS {definition}")
+        rights += connection.scalars(text(_RIGHTS.format(view=view, table=one.table))).all()
+    connection.exec_driver_sql(f"ALTER TABLE {one.table} ADD COLUMN converted {type_name}")
     converted = 0
-    last = ("", "")
-    while page := _read_after(connection, last):
-        _write(connection, page, storage, type_name)
+    last: Sequence[str | int] = one.start
+    while page := _read_after(connection, one, last):
+        _write(connection, one, page, storage, type_name)
         converted += len(page)
-        last = (page[-1].image_id, page[-1].model_id)
+        last = page[-1][: len(one.key)]
     for statement in (
-        f"DROP VIEW {_VIEW}",
-        "ALTER TABLE infer_predictions DROP COLUMN vector",
-        "ALTER TABLE infer_predictions RENAME COLUMN converted TO vector",
-        f"CREATE VIEW {_VIEW} AS {definition}",
+        *(f"DROP VIEW {view}" for view in reversed(one.views)),
+        f"ALTER TABLE {one.table} DROP COLUMN vector",
+        f"ALTER TABLE {one.table} RENAME COLUMN converted TO vector",
+        *created,
         *rights,
     ):
         connection.exec_driver_sql(statement.replace("%", "%%"))
     return converted
 
 
-def _read_after(connection: Connection, key: tuple[str, str]) -> Sequence[Any]:
+def _read_after(connection: Connection, one: _Vectors, last: Sequence[str | int]) -> Sequence[Any]:
+    given = ", ".join(f":{name}" for name in one.key)
     wanted = text(
-        "SELECT image_id, model_id, vector, vector_dtype FROM infer_predictions"
-        " WHERE vector IS NOT NULL AND (image_id, model_id) > (:image_id, :model_id)"
-        " ORDER BY image_id, model_id LIMIT :batch"
+        f"SELECT {one.names}, vector, vector_dtype FROM {one.table}"
+        f" WHERE vector IS NOT NULL AND ({one.names}) > ({given}) ORDER BY {one.names} LIMIT :batch"
     )
-    return connection.execute(wanted, {"image_id": key[0], "model_id": key[1], "batch": BATCH}).all()
+    return connection.execute(wanted, dict(zip(one.key, last, strict=True)) | {"batch": BATCH}).all()
 
 
-def _write(connection: Connection, page: Sequence[Any], storage: Storage, type_name: str) -> None:
-    lists = {
-        "image_ids": [row.image_id for row in page],
-        "model_ids": [row.model_id for row in page],
-        "vectors": [_converted(row, storage) for row in page],
-    }
+def _write(connection: Connection, one: _Vectors, page: Sequence[Any], storage: Storage, type_name: str) -> None:
+    lists = {name: [row[place] for row in page] for place, name in enumerate(one.key)}
+    lists["vector"] = [_converted(row, storage) for row in page]
     elements = ", ".join(f"json_array_elements_text(CAST(:{name} AS json))" for name in lists)
     value = "decode(given.vector, 'hex')" if storage == "bytes" else f"CAST(given.vector AS {type_name})"
+    is_same = " AND ".join(f"p.{name} = CAST(given.{name} AS {kind})" for name, kind in one.key.items())
     update = text(
-        f"UPDATE infer_predictions AS p SET converted = {value}, vector_dtype = 'float32'"
-        f" FROM ROWS FROM ({elements}) AS given (image_id, model_id, vector)"
-        " WHERE p.image_id = given.image_id AND p.model_id = given.model_id"
+        f"UPDATE {one.table} AS p SET converted = {value}, vector_dtype = 'float32'"
+        f" FROM ROWS FROM ({elements}) AS given ({', '.join(lists)}) WHERE {is_same}"
     )
     connection.execute(update, {name: json.dumps(values) for name, values in lists.items()})
 
