@@ -1,4 +1,4 @@
-"""A model by its name with what its versions give, as thresholds need it."""
+"""A model by its name with what its versions give, as thresholds and groups of labels need it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from infer_app.database.engine.column_types import MAX_ID
 from infer_app.database.engine.connect import Database
 from infer_app.database.queries.thresholds import stored_labels
+from infer_app.database.results.label_groups import read_groups
 from infer_app.database.results.model_versions import read_manifests, read_versions
 from infer_app.domain import MULTI_LABEL
 from infer_app.errors import UsageError
@@ -26,6 +27,7 @@ class NamedModel:
     name: str
     outputs: tuple[Mapping[str, Any], ...]  # OutputSpec as JSON, of the version in use first
     labels: Mapping[str, Sequence[str] | None]  # by id; empty: classes are numbers; None: an earlier release ran it
+    detector: str | None = None  # the name of the detector whose objects it is given, if it is a second network
 
     @classmethod
     def find(cls, database: Database, loaded: LoadedSettings, name: str) -> NamedModel:
@@ -37,12 +39,18 @@ class NamedModel:
         names = {one for one, _ in recorded} | {one.manifest.name for one in artifacts}
         if name not in names:
             raise _unknown_model(name, names)
-        model_ids = tuple(model_id for one, model_id in recorded if one == name)
-        own = tuple(one for one in artifacts if one.manifest.name == name)
-        known = [manifests[model_id] for model_id in model_ids] + [json.loads(one.manifest.to_json()) for one in own]
-        labels = {model_id: manifests[model_id].get("labels") for model_id in model_ids}
-        labels |= {one.manifest.model_id: one.labels for one in own}
-        return cls(name, tuple(one["output"] for one in known if "output" in one), labels)
+        own = {
+            one.manifest.model_id: json.loads(one.manifest.to_json()) | {"labels": one.labels}
+            for one in artifacts
+            if one.manifest.name == name
+        }
+        known = {model_id: manifests[model_id] for one, model_id in recorded if one == name} | own
+        return cls(
+            name,
+            tuple(one["output"] for one in known.values() if "output" in one),
+            {model_id: _labels(manifest) for model_id, manifest in known.items()},
+            next((one["crop"]["of"] for one in known.values() if one.get("crop")), None),
+        )
 
     @property
     def gives_objects(self) -> bool:
@@ -58,17 +66,28 @@ class NamedModel:
                 return float(output["threshold"])
         return None
 
+    @property
+    def classifies_objects(self) -> bool:
+        """Return whether it is a second network that gives labels."""
+        return self.detector is not None and any(output["kind"] == "classification" for output in self.outputs)
+
     def check_kind(self) -> None:
-        """Raise UsageError if no version gives objects or several labels."""
-        if self.outputs and self.stored_from is None:
+        """Raise UsageError if no version gives objects, labels of objects or several labels."""
+        if self.outputs and self.stored_from is None and not self.classifies_objects:
+            what = "image" if self.detector is None else "object"
             raise UsageError(
-                f"{self.name} has no thresholds: it gives one result per image ({self.outputs[0]['kind']})",
-                "thresholds are for detection, and for classification with --activation sigmoid or sigmoid-applied",
+                f"{self.name} has no thresholds: it gives one result per {what} ({self.outputs[0]['kind']})",
+                "thresholds are for detection, and for classification of a detector's objects or with --activation"
+                " sigmoid or sigmoid-applied",
             )
 
+    @property
+    def known_labels(self) -> set[str]:
+        return {label for labels in self.labels.values() for label in labels or ()}
+
     def check_labels(self, database: Database, labels: Iterable[str]) -> None:
-        """Raise UsageError for a label that no version of the model has."""
-        known = {label for labels in self.labels.values() for label in labels or ()}
+        """Raise UsageError for a label that no version of the model has, and that is no group of its labels."""
+        known = self.known_labels | read_groups(database, self.name)
         if unknown := [model_id for model_id, labels in self.labels.items() if labels is None]:
             known |= stored_labels(database, unknown)
         is_numbered = any(labels is not None and not labels for labels in self.labels.values())
@@ -78,6 +97,13 @@ class NamedModel:
                 raise UsageError(f"{label[:40]!r}… has more than {MAX_ID} characters", "--default is for all labels")
             if label not in known and not (is_numbered and is_number):
                 raise _unknown_label(self.name, label, known)
+
+
+def _labels(manifest: Mapping[str, Any]) -> Sequence[str] | None:
+    labels: Sequence[str] | None = manifest.get("labels")
+    if labels is not None and not labels and manifest.get("crop"):
+        return [str(number) for number in range(manifest["num_outputs"])]
+    return labels
 
 
 def _unknown_model(name: str, names: set[str]) -> UsageError:

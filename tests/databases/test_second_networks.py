@@ -12,14 +12,17 @@ from infer_app.database.listing.image_registry import add_images
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.stored_objects import read_objects, read_rejected
+from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.forget_results import delete_results, forget_rejections
+from infer_app.database.results.label_groups import read_groups, read_label_groups, replace_label_groups
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
-from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Reason
+from infer_app.domain import Broken, CropOutput, DetectedObject, FileFacts, ImageRef, Output, Reason
 from infer_app.errors import DayHeld
 from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
+from tests.support.results import ODD_TEXTS
 from tests.support.second_networks import DETECTOR, SECOND, StoredModel
 
 D, S = DETECTOR.model_id, SECOND.model_id
@@ -224,3 +227,65 @@ def test_the_views_show_each_object_with_its_box_and_both_scores(database, detec
     with database.read() as connection:
         current = connection.execute(text(f"SELECT {columns} FROM infer_current_crops ORDER BY object"))
         assert [tuple(row) for row in current] == rows
+
+
+CATS = {label: ("carnivora", "felidae", label) for label in ("lion", "tiger")}
+GROUPS = CATS | {"dog": ("carnivora", "canidae", "dog")}
+UNSURE = [("lion", 0.5), ("tiger", 0.25), ("dog", 0.125), ("emu", 0.0625)]
+
+
+@pytest.mark.parametrize(
+    ("groups", "thresholds", "label", "score"),
+    [
+        ({}, {}, "lion", 0.5),
+        ({}, {ALL_LABELS: 0.5}, "lion", 0.5),
+        ({}, {ALL_LABELS: 0.75}, None, None),
+        (GROUPS, {ALL_LABELS: 0.5}, "lion", 0.5),  # the label before its groups
+        (GROUPS, {ALL_LABELS: 0.75}, "felidae", 0.75),
+        (GROUPS, {ALL_LABELS: 0.75, "felidae": 0.8}, "carnivora", 0.875),
+        (GROUPS, {ALL_LABELS: 0.9}, None, None),  # without the emu, which has no groups
+        (GROUPS, {ALL_LABELS: 0.9, "emu": 0.05}, "emu", 0.0625),  # a label by itself is one of the groups
+        (GROUPS, {ALL_LABELS: 0.75, "carnivora": 0.1}, "felidae", 0.75),  # the deeper one
+        (GROUPS, {ALL_LABELS: 0.9, "felidae": 0.75, "canidae": 0.1}, "felidae", 0.75),  # the larger one of two
+        ({"lion": None}, {ALL_LABELS: 0.25}, "tiger", 0.25),
+        (GROUPS | {"lion": None}, {ALL_LABELS: 0.25}, "tiger", 0.25),
+        (GROUPS | {"lion": None}, {ALL_LABELS: 0.3}, "carnivora", 0.375),
+        (dict.fromkeys(("lion", "tiger", "dog", "emu")), {}, None, None),
+        ({"tiger": ("lion", "tiger"), "lion": ("lion",)}, {ALL_LABELS: 0.6}, "lion", 0.75),  # a label that is a group
+    ],
+)
+@pytest.mark.parametrize("key", ["top", "labels"], ids=["softmax", "sigmoid"])
+def test_an_object_is_shown_as_its_best_allowed_label_or_the_deepest_group(
+    database, detector, species, groups, thresholds, label, score, key
+):
+    detector.detect("1", 0.9)
+    species.classify("1", {0: UNSURE}, key=key)
+    replace_label_groups(database, "another", {"lion": None, "tiger": None})
+    replace_label_groups(database, "species", groups)
+    change_thresholds(database, "species", thresholds)
+    assert shown(database) == [("1", 0, 0.9, label, score)]
+
+
+def test_objects_under_the_detectors_threshold_are_not_shown(database, detector, species):
+    detector.detect("1", 0.9, 0.5)
+    species.classify("1", {0: LION, 1: DOG})
+    for thresholds, numbers in (({ALL_LABELS: 0.5}, [0, 1]), ({"animal": 0.6}, [0]), ({ALL_LABELS: 0.95}, [0])):
+        change_thresholds(database, "animals", thresholds)
+        assert [row[1] for row in shown(database)] == numbers
+
+
+def test_numbers_and_vectors_of_objects_are_shown_without_labels(database, detector):
+    size = StoredModel(database, replace(SECOND, name="size", model_id="8" * 16), D)
+    detector.detect("1", 0.9, 0.5)
+    outputs = (Output(score=7.5), Output(details='{"values": [1, 2]}'))
+    size.predict("1", Output(crops=tuple(map(CropOutput, (0, 1), outputs))))
+    assert shown(database, model="size") == [("1", 0, 0.9, None, 7.5), ("1", 1, 0.5, None, None)]
+
+
+def test_groups_of_labels_that_look_alike_are_kept_apart_and_replaced_whole(database):
+    groups = {label: ("root", f"of {label}", label) for label in ODD_TEXTS} | {"x" * 512: ("x" * 511, "x" * 512)}
+    replace_label_groups(database, "species", groups | {"not": None})
+    assert read_label_groups(database, "species") == groups | {"not": None}
+    assert read_groups(database, "species") == {group for chain in groups.values() for group in chain}
+    replace_label_groups(database, "species", {"lion": None})
+    assert read_label_groups(database, "species") == {"lion": None}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
-from infer_app.cli.terminal.groups import app, threshold_app
+from infer_app.cli.terminal.groups import app, labels_app, threshold_app
 from infer_app.cli.terminal.help import INSPECT
 from infer_app.cli.terminal.options import (
     MODEL_HELP,
@@ -23,6 +23,7 @@ from infer_app.cli.terminal.options import (
 
 THE_ONLY_MODEL = f"{MODEL_HELP}  [default: the only one that predicted these images]"
 RELATIVE_TO = "Name files by their paths in this folder, which must hold them all.  [default: as recorded]"
+SECOND_NETWORK = "Name of a second network; its groups hold for all its versions."
 NAME_ONLY = "Name of a model; its thresholds hold for all its versions."
 
 
@@ -185,9 +186,10 @@ class VerifyOptions:
 class ThresholdSetOptions:
     """Show only objects and labels with at least these scores; nothing runs again and nothing is deleted.
 
-    For detection and multi-label classification. Exports, samples and the views infer_shown_objects and
-    infer_shown_labels follow the thresholds; of detectors also `infer report`, `infer compare` and `infer explain`. It
-    prints how many objects or labels of the last days are shown before and after.
+    For detection, multi-label classification and classification of a detector's objects, here also by group. Exports,
+    samples and the views infer_shown_objects, infer_shown_labels and infer_shown_crops follow the thresholds; of
+    detectors also `infer report`, `infer compare` and `infer explain`. It prints how many objects or labels of the last
+    days are shown before and after.
     """
 
     name: str = argument("NAME", NAME_ONLY)
@@ -213,4 +215,35 @@ class ThresholdRemoveOptions:
     name: str = argument("NAME", NAME_ONLY)
     labels: list[str] = argument("LABEL", "Labels to remove the thresholds of.", ())
     as_json: Json = False
+    config: Config = None
+
+
+@command(labels_app, "set", "look.label_commands:set_labels")
+class LabelsSetOptions:
+    """Set the groups of a second network's labels, or which are allowed; nothing runs again.
+
+    In the view infer_shown_crops an object whose best allowed label is under its threshold gets the deepest group whose
+    labels reach theirs together. This replaces all groups of the name and its list of allowed labels.
+    """
+
+    name: str = argument("NAME", SECOND_NETWORK)
+    taxonomy: Path | None = option("FILE", "A CSV file with the columns label and parent.")
+    only: Path | None = option("FILE", "A file with the labels that are allowed, one a line; default: all.")
+    config: Config = None
+
+
+@command(labels_app, "show", "look.label_commands:show_labels")
+class LabelsShowOptions:
+    """Show the groups of a second network's labels, and which are not allowed."""
+
+    name: str = argument("NAME", SECOND_NETWORK)
+    as_json: Json = False
+    config: Config = None
+
+
+@command(labels_app, "clear", "look.label_commands:clear_labels")
+class LabelsClearOptions:
+    """Remove the groups of a second network's labels; all labels are allowed then."""
+
+    name: str = argument("NAME", SECOND_NETWORK)
     config: Config = None

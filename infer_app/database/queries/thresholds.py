@@ -14,9 +14,9 @@ from infer_app.day import Day
 
 Groups = Mapping[str, Mapping[str, int]]  # by label the depth of each of its groups, itself among them
 ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
-SHOWN_OBJECTS, SHOWN_LABELS = (
-    table(name, column("model"), column("model_id"), column("image_id"))
-    for name in ("infer_shown_objects", "infer_shown_labels")
+SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS = (
+    table(name, column("model"), column("model_id"), column("image_id"), column("label"))
+    for name in ("infer_shown_objects", "infer_shown_labels", "infer_shown_crops")
 )
 
 
@@ -58,12 +58,21 @@ def find_threshold(thresholds: Mapping[str, float], label: str, default: float =
 
 
 def count_shown(database: Database, source: Source, days: Day, model: str) -> int:
-    """Count the objects, and the labels of a multi-label classification, that are shown of an interval of days."""
+    """Count the objects and labels that are shown of an interval of days.
+
+    The labels are those of a multi-label classification, and those of objects by a second network.
+    """
+    views = (SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS)
     with database.read() as connection:
         return sum(
-            count_rows(connection, join_results(images, view, ListedPicture.of(images)), view.c.model == model)
+            count_rows(
+                connection,
+                join_results(images, view, ListedPicture.of(images)),
+                view.c.model == model,
+                view.c.label.is_not(None),
+            )
             for images in source.parts(connection, days)
-            for view in (SHOWN_OBJECTS, SHOWN_LABELS)
+            for view in views
         )
 
 
