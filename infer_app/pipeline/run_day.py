@@ -49,9 +49,9 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
         left_out = find_left_out(project, day)
         for model_id in first.model_ids:
             project.ask(reset_changed_rejections, project, loaded.path_map, day, model_id)
+        if first.detector is not None and not project.count_new([day], [first.model_ids[first.detector]]):
+            first = first.without_detector()
         plan = plan_day(replace(first, max_images=limit), loaded, project, day, group.executors.end_workers)
-        if plan.detector is not None and not project.count_new([day], [plan.model_ids[plan.detector]]):
-            plan = plan.without_detector()
         executor = group.executors.open(plan)
         model_runs = _start_runs(group, plan, executor, day, run_ids)
         pages = project.source.select_pages(day, *plan.model_ids)

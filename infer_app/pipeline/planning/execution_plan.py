@@ -84,13 +84,18 @@ def plan_together(
     loaded: LoadedSettings, artifacts: Sequence[Artifact], begun: Sequence[BegunVariant | None]
 ) -> list[ExecutionPlan]:
     """Plan models that share a handler, and so a device: the CPU if one of them has no variant for the GPU."""
-    if seconds := [artifact.manifest.name for artifact in artifacts if artifact.manifest.crop]:
+    seconds = [artifact.manifest.name for artifact in artifacts if artifact.manifest.crop]
+    if seconds:
         _check_on_cpu(loaded, seconds)
-        return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, begun, strict=True)]
     plans = [plan_run(loaded, *one) for one in zip(artifacts, begun, strict=True)]
-    if len({plan.device for plan in plans}) == 1:
+    devices = {plan.device for plan in plans}
+    if devices == {"cpu"} or (len(devices) == 1 and not seconds):
         return plans
-    log.warning("not every model has a variant for the GPU: all run on the CPU, unless you run them one by one")
+    if seconds:
+        why = f"{', '.join(seconds)} can't run on the GPU yet: all run on the CPU, unless the detector was run before"
+    else:
+        why = "not every model has a variant for the GPU: all run on the CPU, unless you run them one by one"
+    log.warning("%s", why)
     return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, begun, strict=True)]
 
 

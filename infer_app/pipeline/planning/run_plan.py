@@ -42,6 +42,11 @@ class RunPlan:
         """Return the indices of the second networks."""
         return seconds_of(self.artifacts)
 
+    @property
+    def idle(self) -> frozenset[int]:
+        """Return the indices of models that have nothing to predict."""
+        return frozenset(number for number, plan in enumerate(self.executions) if plan.is_idle)
+
     def without_detector(self) -> RunPlan:
         """Return the plan for images that the detector has predicted already: its network is not opened."""
         executions = list(self.executions)
@@ -99,8 +104,8 @@ def plan_day(
     Once such a day is done, nothing more is taken: images that come meanwhile wait for the next run. Raises
     PrecisionUnavailable if no variant of that dtype can run here, or if --variant names another one.
     """
-    models = of_new_day.models
-    begun = [find_begun(project, day, model) for model in models]
+    models, idle = of_new_day.models, of_new_day.idle
+    begun = [None if number in idle else find_begun(project, day, model) for number, model in enumerate(models)]
     if all(one is None or one.is_that_of(model) for one, model in zip(begun, models, strict=True)):
         return of_new_day
     if not project.count_new([day], of_new_day.model_ids):
@@ -115,7 +120,8 @@ def plan_day(
             text = "%s of %s was begun with %s and continues in its precision"
             log.info(text, day, model.name, one.variant, extra=of_model)
     end_workers()
-    return replace(plan_models(loaded, of_new_day.artifacts, begun), max_images=of_new_day.max_images)
+    plan = replace(plan_models(loaded, of_new_day.artifacts, begun), max_images=of_new_day.max_images)
+    return plan.without_detector() if idle else plan
 
 
 def find_begun(project: ProjectDatabase, day: Day, model: RunModel) -> BegunVariant | None:
