@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from infer_app.database.figures.detections import PredictedCrop, StoredOutput
-from infer_app.database.queries.thresholds import Groups, find_threshold
+from infer_app.database.queries.thresholds import find_threshold
 
 Entry = Mapping[str, Any]  # of a stored classification: label, index and score; a group has no index
+Groups = Mapping[str, tuple[str, ...] | None]  # by label its groups, from the root to itself; None: it is not allowed
 
 
 class ShownCrop(NamedTuple):
@@ -44,8 +45,7 @@ class CropLabels:
 
     def chain(self, label: str) -> str:
         """Return a label's groups from the root of the taxonomy to itself, joined by semicolons."""
-        groups = self._groups_of(label) or {label: 0}
-        return ";".join(sorted(groups, key=lambda group: groups[group]))
+        return ";".join(self._groups_of(label) or (label,))
 
     def _shown(self, allowed: list[Entry]) -> Entry | None:
         if allowed and self._reaches(allowed[0]["label"], allowed[0]["score"]):
@@ -53,7 +53,8 @@ class CropLabels:
         sums: dict[str, float] = {}
         depths: dict[str, int] = {}
         for one in allowed:
-            for group, depths[group] in self._groups_of(one["label"]).items():
+            for depth, group in enumerate(self._groups_of(one["label"])):
+                depths[group] = depth
                 sums[group] = sums.get(group, 0.0) + one["score"]
         reached = [group for group, score in sums.items() if self._reaches(group, score)]
         if not reached:
@@ -61,8 +62,8 @@ class CropLabels:
         deepest = min(reached, key=lambda group: (-depths[group], -sums[group], group))
         return {"label": deepest, "index": None, "score": sums[deepest]}
 
-    def _groups_of(self, label: str) -> Mapping[str, int]:
-        return self.groups.get(label, {label: 0})
+    def _groups_of(self, label: str) -> tuple[str, ...]:
+        return self.groups.get(label, (label,)) or ()
 
     def _reaches(self, label: str, score: float) -> bool:
         return score >= find_threshold(self.thresholds, label)

@@ -65,8 +65,7 @@ class ModelVersions:
         )
         is_multi_label = any(manifests[one].get("output", {}).get("activation") in MULTI_LABEL for one in model_ids)
         has_thresholds = kind == DETECTION or (kind == CLASSIFICATION and (is_multi_label or bool(of)))
-        ids = [model_id for _, model_id in project.day_queries.models_in_use(of)] if of else []
-        detector = cls._read(project, of, ids, ids) if of else None
+        detector = cls._read_detector(project, of) if of else None
         return cls(name, tuple(model_ids), tuple(all_ids), kind, tuple(labels), has_thresholds, detector)
 
     @property
@@ -84,6 +83,14 @@ class ModelVersions:
         """Return the labels of each version, of a second network and of its detector, the first to run first."""
         detected = self.detector.recorded_labels if self.detector else ()
         return [labels for *_, labels in sorted((*self.recorded_labels, *detected))]
+
+    @classmethod
+    def _read_detector(cls, project: ProjectDatabase, name: str) -> ModelVersions:
+        with project.database.read() as connection:
+            manifests = read_manifests(connection, name)
+        versions = [model_id for _, model_id in project.day_queries.models_in_use(name)]
+        detecting = [one for one in versions if kind_of(manifests[one]) == DETECTION]
+        return cls._read(project, name, detecting, detecting)
 
     @property
     def shown_name(self) -> str:

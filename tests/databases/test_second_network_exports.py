@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pycocotools.coco import COCO
-from sqlalchemy import insert, text
+from sqlalchemy import text
 
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.database.results.label_groups import replace_label_groups
 from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.schema import label_groups
 from infer_app.domain import CropOutput, Output
 from infer_app.errors import UsageError
 from infer_app.export.export_formats import FORMATS, write_export
@@ -34,7 +34,7 @@ COLUMNS = ["image_id", "object", "detected_label", "detected_score", "label", "s
 
 
 @pytest.fixture
-def models(database):
+def networks(database):
     """A detector and a second network, which are in use."""
     detector, species = StoredModel(database, DETECTOR), StoredModel(database, SECOND, DETECTOR.model_id)
     for model in (DETECTOR, SECOND):
@@ -43,9 +43,9 @@ def models(database):
 
 
 @pytest.fixture
-def filled(models, register, tables):
+def filled(networks, register, tables):
     """Image 1 with three objects, two of them taken, 2 without; the species of 3 was rejected, and all of 4."""
-    detector, species = models
+    detector, species = networks
     register(*(f"/{number}.jpg" for number in range(1, 6)))
     detector.detect("1", 0.9, 0.5, 0.125)
     species.classify("1", {0: [("lion", 0.75), ("tiger", 0.25)], 1: [("dog", 0.5), ("lion", 0.375)]})
@@ -68,14 +68,9 @@ def write(name, path, project, **options):
     return export.counts
 
 
-def add_groups(database, groups=GROUPS, allowed=tuple(GROUPS)):
-    rows = [
-        {"model": "species", "label": label, "depth": depth, "ancestor": ancestor}
-        for label, chain in groups.items()
-        for depth, ancestor in (enumerate(chain) if label in allowed else [(-1, "")])
-    ]
-    with database.write() as connection:
-        connection.execute(insert(label_groups), rows)
+def set_groups(database, groups=GROUPS, allowed=tuple(GROUPS)):
+    chains = {label: chain if label in allowed else None for label, chain in groups.items()}
+    replace_label_groups(database, "species", chains)
 
 
 def read_table(name, path):
@@ -86,7 +81,7 @@ def read_table(name, path):
 
 
 def answers(name, path):
-    """Read back detected label and score, label and score of each object; of YOLO the only label that there is."""
+    """Read back both labels and scores of each object; of YOLO its class, of Label Studio what is shown of it."""
     if name in TABLES:
         rows = [row for row in read_table(name, path) if row["detected_label"]]
         scores = [(float(row["detected_score"]), float(row["score"])) for row in rows]
@@ -96,9 +91,11 @@ def answers(name, path):
         ]
     if name == "yolo":
         names = (path / "classes.txt").read_text().split()
-        return [names[int(line.split()[0])] for line in (path / "labels" / "1.txt").read_text().splitlines()]
+        numbers = [int(line.split()[0]) for line in (path / "labels" / "1.txt").read_text().splitlines()]
+        return [(number, names[number]) for number in numbers]
     found = json.loads(path.read_text())
     if name == "label-studio":
+        assert 'value="tiger"' in path.with_name("out-config.xml").read_text()  # people correct to any label
         results = [one for task in found for one in task["predictions"][0]["result"]]
         return [(one.get("meta"), *one["value"]["rectanglelabels"], one["score"]) for one in results]
     if name == "megadetector":
@@ -112,12 +109,21 @@ def answers(name, path):
     return [("animal", one["score"], *one["attributes"].values()) for one in annotations]
 
 
+def test_a_name_that_has_been_a_classifiers_is_its_detectors_too(filled, database):
+    manifest = {"output": {"kind": "classification"}, "labels": ["other"]}
+    StoredModel(database, replace(DETECTOR, model_id="c" * 16, manifest=manifest))
+    for model_id in ("c" * 16, DETECTOR.model_id):
+        switch_version(database, "animals", model_id, manifest)
+    detector = export_of(filled).detector
+    assert (detector.model.model_ids, detector.model.labels_by_version) == ((DETECTOR.model_id,), [("animal",)])
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_each_box_carries_both_answers(filled, tmp_path, name):
     counts = write(name, tmp_path / "out", filled)
     meta = [{"text": ["animal 0.90"]}, {"text": ["animal 0.50"]}]
     with_all_objects = {
-        "yolo": ["lion", "dog", "animal"],
+        "yolo": [(1, "lion"), (3, "dog"), (0, "animal")],
         "label-studio": [(meta[0], "lion", 0.75), (meta[1], "dog", 0.5), (None, "animal", 0.125)],
         "megadetector": [*BOTH, ("animal", 0.125, None, None)],
     }
@@ -129,7 +135,7 @@ def test_each_box_carries_both_answers(filled, tmp_path, name):
 def test_a_file_for_megadetector_has_the_best_allowed_labels_and_what_was_detected_where_the_second_network_failed(
     filled, database, tmp_path
 ):
-    add_groups(database, allowed=("tiger", "dog"))
+    set_groups(database, allowed=("tiger", "dog"))
     change_thresholds(database, "animals", {ALL_LABELS: 0.25})
     change_thresholds(database, "species", {ALL_LABELS: 0.6})
     counts = write("megadetector", tmp_path / "out", filled)
@@ -174,18 +180,18 @@ def test_pycocotools_reads_what_a_second_network_adds(filled, tmp_path):
     assert added == [{"species": label, "species_score": score} for _, _, label, score in BOTH]
 
 
-def test_the_files_show_what_the_view_shows(database, models, register, tables, tmp_path):
+def test_the_files_show_what_the_view_shows(database, networks, register, tables, tmp_path):
     """Chosen at random: labels, groups that hold some of them, which are allowed, and thresholds of all of these."""
-    detector, species = models
+    detector, species = networks
     chance, labels = random.Random(5), ["a", "A", "a ", "b", "c", "d"]
     register(*(f"/{number}.jpg" for number in range(1, 21)))
     for number in range(1, 21):
         detector.detect(str(number), 0.75, 0.5, 0.25)
-        scores = [[part / 64 for part in sorted(chance.sample(range(1, 16), 5), reverse=True)] for _ in range(3)]
+        scores = [[part / 64 for part in sorted(chance.choices(range(1, 16), k=5), reverse=True)] for _ in range(3)]
         best = [zip(chance.sample(labels, 5), own, strict=True) for own in scores]
         species.classify(str(number), dict(enumerate(map(list, best))))
     chains = {label: ["root", *chance.choices(["x", "y", "X"], k=1), label] for label in labels[:5]}
-    add_groups(database, chains, allowed=labels[:4])
+    set_groups(database, chains, allowed=labels[:4])
     for thresholds in ({}, {ALL_LABELS: 0.25}, {ALL_LABELS: 0.3, "x": 0.5, "a": 0.125}, {ALL_LABELS: 0.9}):
         change_thresholds(database, "species", thresholds)
         change_thresholds(database, "animals", {ALL_LABELS: 0.5})
@@ -198,13 +204,13 @@ def test_the_files_show_what_the_view_shows(database, models, register, tables, 
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_vectors_and_numbers_of_objects_are_in_the_tables_alone(database, models, register, tables, tmp_path, name):
+def test_vectors_and_numbers_of_objects_are_in_the_tables_alone(database, networks, register, tables, tmp_path, name):
     vector = np.random.default_rng(1).normal(size=1000).astype(np.float32)
     outputs = {
         "embedding": Output(vector=vector.tobytes(), vector_dtype="float32", vector_dim=1000),
         "regression": Output(score=12.5),
     }
-    detector, _ = models
+    detector, _ = networks
     register("/1.jpg", "/2.jpg")
     detector.detect("1")
     detector.detect("2", 0.9, 0.125)
@@ -220,6 +226,8 @@ def test_vectors_and_numbers_of_objects_are_in_the_tables_alone(database, models
             write("coco", tmp_path / "coco", tables, wanted=kind)
         assert refused.value.hint == "formats that can: csv, jsonl, parquet"
     (_, row), (_, number) = (read_table(name, tmp_path / kind) for kind in outputs)
+    if name == "parquet":
+        assert pq.read_schema(tmp_path / "embedding").field("vector").type.list_size == 1000
     numbers = json.loads(row["vector"]) if name == "csv" else row["vector"]
     assert np.array_equal(np.array(numbers, np.float32), vector)
     assert (float(number["score"]), float(number["detected_score"]), number["label"] or None) == (12.5, 0.9, None)
@@ -236,8 +244,8 @@ def test_a_lowest_score_is_that_of_the_detectors_objects(filled, database):
     assert [one.score for one in first.objects] == [0.9]
 
 
-def test_images_are_chosen_by_the_labels_of_their_objects(database, models, register, tables):
-    detector, species = models
+def test_images_are_chosen_by_the_labels_of_their_objects(database, networks, register, tables):
+    detector, species = networks
     best = {"1": [("lion", 0.75), ("dog", 0.25)], "2": [("lion", 0.5), ("dog", 0.4375)], "3": [("dog", 0.875)]}
     register(*(f"/{number}.jpg" for number in range(1, 5)))
     for image_id, labels in best.items():

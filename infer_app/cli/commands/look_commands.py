@@ -81,7 +81,10 @@ class ExportOptions:
     )
     to: Path = option("PATH", "The file, for yolo a new folder.", default=REQUIRED)
     min_score: float | None = option(
-        "SCORE", "Leave out what has a lower score.  [default: the model's thresholds]", min=0, max=1
+        "SCORE",
+        "Leave out what has a lower score, of a second network objects of its detector.  [default: the thresholds]",
+        min=0,
+        max=1,
     )
     relative_to: Path | None = option("FOLDER", RELATIVE_TO)
     as_json: Json = False

@@ -9,10 +9,9 @@ from sqlalchemy import ColumnElement, Connection, column, delete, func, literal,
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.results.conditions import ListedPicture, count_rows, join_results
-from infer_app.database.results.schema import label_groups, objects, predictions, thresholds
+from infer_app.database.results.schema import objects, predictions, thresholds
 from infer_app.day import Day
 
-Groups = Mapping[str, Mapping[str, int]]  # by label the depth of each of its groups, itself among them
 ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
 SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS = (
     table(name, column("model"), column("model_id"), column("image_id"), column("label"))
@@ -25,18 +24,6 @@ def read_thresholds(database: Database, model: str) -> dict[str, float]:
     wanted = select(thresholds.c.label, thresholds.c.threshold).where(thresholds.c.model == model)
     with database.read() as connection:
         return {row[0]: row[1] for row in connection.execute(wanted.order_by(thresholds.c.label))}
-
-
-def read_groups(database: Database, model: str) -> Groups:
-    """Return the groups of the labels that have rows; one that is not allowed has none."""
-    wanted = select(label_groups.c.label, label_groups.c.ancestor, label_groups.c.depth)
-    groups: dict[str, dict[str, int]] = {}
-    with database.read() as connection:
-        for label, ancestor, depth in connection.execute(wanted.where(label_groups.c.model == model)):
-            of_label = groups.setdefault(label, {})
-            if depth >= 0:
-                of_label[ancestor] = depth
-    return groups
 
 
 def change_thresholds(database: Database, model: str, changes: Mapping[str, float | None]) -> None:

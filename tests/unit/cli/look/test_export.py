@@ -55,6 +55,15 @@ def test_what_is_not_in_the_file_is_said(project, capsys, name, where):
     assert capsys.readouterr().out == f"{project}/out: {said}\n"
 
 
+def test_images_that_a_second_network_alone_rejected_are_said(project, database, add_model, capsys):
+    manifest = {"output": {"kind": "classification"}, "crop": {"of": "animals"}}
+    add_model("species", "5" * 16, AT, manifest=manifest, in_use_since=AT)
+    commit(database, (), broken("3", "4"), model_id="5" * 16)
+    export(project, "megadetector", model="species")
+    said = "0 images, 1 object; 2 rejected images are in it as failures or, 1 of them, with the objects of animals"
+    assert capsys.readouterr().out.startswith(f"{project}/out: {said}; ")
+
+
 def test_a_script_gets_the_numbers(project, capsys):
     export(project, "csv", as_json=True, min_score=0.6)
     assert json.loads(capsys.readouterr().out) == {
