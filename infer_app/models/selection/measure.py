@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 BATCH_SIZES = (1, 2, 4, 8)
 FEW_BATCH_SIZES = (4,)  # for a quick measurement
+MAX_CROPS = 2  # in a batch of a second network: a chunk has any number of objects, and its last batch is filled up
 ROUNDS = 5  # all models take turns, so that noise affects all of them
 ROUND_S = 0.05  # minimum per model and round
 ENOUGH_S = 2.0  # of a model, whose further rounds are left out
@@ -33,7 +34,8 @@ def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZE
     """Measure every variant that can run here and return its fastest batch size."""
     models = {}
     size = artifact.manifest.recipe.size
-    batch_sizes = sorted({size.largest_batch(one) for one in batch_sizes})
+    most = MAX_CROPS if artifact.manifest.crop else max(batch_sizes)
+    batch_sizes = sorted({size.largest_batch(min(one, most)) for one in batch_sizes})
     with one_thread():
         for variant in runnable(artifact.manifest):
             try:

@@ -1,5 +1,6 @@
 import logging
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.artifact.artifact import record_variant
+from infer_app.models.artifact.specs import CropSpec
 from infer_app.models.building import openvino_variants
 from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes.fixed_batch import FixedBatch
@@ -81,6 +83,12 @@ def test_a_model_is_measured_by_its_folder_with_fewer_batch_sizes_when_somebody_
     measure_in_worker(artifact.folder, is_quick)
     sizes = {variant: [model.batch_size for model in models] for variant, models in seen[0].items()}
     assert sizes == {TORCHSCRIPT: batch_sizes, OPENVINO_FP32: batch_sizes}
+
+
+def test_a_second_network_is_measured_in_small_batches(artifact):
+    """The last batch of a chunk is filled up, and a chunk may have a single object."""
+    second = replace(artifact, manifest=replace(artifact.manifest, crop=CropSpec("animals", 0.2)))
+    assert {speed.batch_size for speed in measure_variants(second, (4, 8)).values()} == {2}
 
 
 def test_a_large_input_is_measured_one_at_a_time_and_a_slow_model_once(artifact, monkeypatch):
