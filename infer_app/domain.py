@@ -164,6 +164,14 @@ class Broken:
         """Return whether the model or its preprocess function failed on the image."""
         return self.stage in ("transform", "model", "outputs") or self.reason is Reason.MODEL_ERROR
 
+    def for_second_network(self, model_index: int, detector: str) -> Broken:
+        """Return why a second network has no result of an image that its detector rejected.
+
+        The detail names the detector if its network failed, and not if the picture can't be loaded for any model.
+        """
+        detail = f"{detector}: {self.detail}" if self.stage in ("model", "outputs") else self.detail
+        return replace(self, detail=detail, model_index=model_index)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

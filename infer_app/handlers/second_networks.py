@@ -79,9 +79,7 @@ class _SecondNetwork:
         image = _Cropped(replace(sample, pixels=None, picture=None))
         self._images.append(image)
         if isinstance(found, Broken):
-            image.broken = replace(
-                found, detail=f"{self._crop.of}: {found.detail}", model_index=self._model.model_index
-            )
+            image.broken = found.for_second_network(self._model.model_index, self._crop.of)
             return
         assert sample.picture is not None
         picture = Picture.whole(sample.picture)

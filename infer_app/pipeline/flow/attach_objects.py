@@ -93,8 +93,7 @@ class _StoredObjects:
             elif detection is None:
                 continue
             elif detection.rejected:
-                why = f"{self._name}: {detection.rejected.detail}"
-                results.append(replace(detection.rejected, ref=image.ref, detail=why, model_index=index))
+                results.append(replace(detection.rejected, ref=image.ref).for_second_network(index, self._name))
             elif any(crop.takes(one) for _, one in detection.objects):
                 wanted.append(index)
             else:

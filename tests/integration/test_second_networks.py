@@ -1,0 +1,197 @@
+"""A second network and its detector, on the real command: which objects it takes, when, and what becomes pending."""
+
+import shutil
+
+import pytest
+
+from tests.support.networks import NotANumberForWhite, save
+from tests.support.pasted_photos import save_detector
+from tests.support.patches import (
+    DETECTOR,
+    GATE,
+    NAMES,
+    SPECIES,
+    VECTORS,
+    add_pictures,
+    build,
+    count_detected,
+    draw,
+    is_species,
+    rows_of,
+    taken,
+    write_sources,
+)
+from tests.support.projects import DATE, Project
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+CROPS = """
+    SELECT o.image_id, o.object, o.label FROM infer_object_predictions o
+    JOIN infer_models m ON m.id = o.model_id WHERE m.name = '{}' ORDER BY 1, 2
+"""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A folder with the models `cells`, `species` and `vectors`, and what they were built from."""
+    folder = tmp_path_factory.mktemp("second-networks")
+    write_sources(folder)
+    build(folder, DETECTOR, SPECIES, VECTORS)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path, sources, monkeypatch):
+    """A project in which models can be built; the file `detected` counts the images that the detector gets."""
+    project = Project(tmp_path / "project")
+    project.init()
+    project.upgrade()
+    shutil.copytree(sources, project.folder, dirs_exist_ok=True)
+    monkeypatch.setenv("DETECTED", str(project.folder / "detected"))
+    return project
+
+
+def run(project, *names, exit_code=0):
+    """Return what a run reports of each of its models."""
+    named = [word for name in names for word in ("--model", name)]
+    report = project.run_day(*named, "--max-rejected", "100%", exit_code=exit_code)
+    return {one["model"]: one for one in report.get("models", [report])}
+
+
+def num_detected(project):
+    return count_detected(project.folder / "detected")
+
+
+def build_version(project, arguments, *more):
+    """Build another version, put it in use and return its id."""
+    return project.infer_json("model", "build", *arguments, *more, "--use")["model_id"]
+
+
+def pending(project, *names):
+    found = {}
+    for name in names:
+        listed = project.infer_json("pending", "--date", DATE, "--model", name)["pending"]
+        found[name] = {row["image_id"] for row in listed}
+    return found
+
+
+@pytest.mark.always
+def test_the_detector_sees_each_image_once_and_files_without_an_object_to_take_are_not_opened(project):
+    pictures = add_pictures(project, 10)
+    run(project, "cells")
+    assert num_detected(project) == 10
+    for image_id, patches in pictures.items():
+        if not any(map(is_species, patches)):
+            (project.photos / f"{int(image_id) - 1:03}.png").unlink()
+    assert run(project, "species")["species"]["predicted"] == 10
+    assert project.rows(CROPS.format("species")) == taken(pictures, is_species)
+    run(project)
+    version = build_version(project, SPECIES, "--min-score", "0.8")
+    again = run(project)
+    assert {name: one["selected"] for name, one in again.items()} == {"cells": 0, "species": 10, "vectors": 0}
+    assert num_detected(project) == 10
+    lowered = project.rows(
+        f"SELECT image_id, object FROM infer_object_predictions WHERE model_id = '{version}' ORDER BY 1, 2"
+    )
+    assert lowered == [row[:2] for row in taken(pictures, lambda patch: is_species(patch, 0.8))]
+
+
+def test_each_second_network_has_the_objects_of_its_own_gate_and_one_that_is_forgotten_leaves_the_others(project):
+    pictures = add_pictures(project, 20)
+    run(project)
+    assert project.rows(CROPS.format("species")) == taken(pictures, is_species)
+    assert [row[:2] for row in project.rows(CROPS.format("vectors"))] == [row[:2] for row in taken(pictures)]
+    by_labels = {(patch.place.label, patch.place.score >= GATE) for patches in pictures.values() for patch in patches}
+    assert len(by_labels) == 4
+    before = rows_of(project)
+    ((forgotten,),) = project.rows("SELECT id FROM infer_models WHERE name = 'species'")
+    project.infer("model", "remove", "--force", "species")
+    project.infer("forget", "--model", "species", "--yes")
+    assert rows_of(project) == {table: [row for row in rows if row[1] != forgotten] for table, rows in before.items()}
+
+
+def test_what_is_pending_is_exactly_what_changed_and_a_run_makes_it_as_if_nothing_had_happened(project):
+    add_pictures(project, 6)
+    everything = {str(number) for number in range(1, 7)}
+    run(project)
+    undisturbed = rows_of(project)
+    nothing, all_of_seconds = ({"cells": set(), "species": some, "vectors": some} for some in (set(), everything))
+    assert pending(project, *NAMES) == nothing
+
+    project.infer("retry", "--image", "3", "--model", "species")
+    assert pending(project, *NAMES) == nothing | {"species": {"3"}}
+    project.infer("retry", "--image", "4", "--model", "cells")
+    assert pending(project, *NAMES) == {"cells": {"4"}, "species": {"3", "4"}, "vectors": {"4"}}
+    before = num_detected(project)
+    assert {name: one["predicted"] for name, one in run(project).items()} == {"cells": 1, "species": 2, "vectors": 1}
+    assert num_detected(project) == before + 1
+    assert rows_of(project) == undisturbed
+
+    save_detector(project.folder, factor=0.95)
+    first, second = detector_id(project), build_version(project, DETECTOR)
+    assert pending(project, *NAMES) == dict.fromkeys(NAMES, everything)
+    project.infer("model", "use", f"cells@{first}")
+    assert pending(project, *NAMES) == nothing
+    assert rows_of(project) == undisturbed
+    project.infer("model", "use", f"cells@{second}")
+    run(project)
+    assert {row[8] for row in rows_of(project)["infer_predictions"]} == {None, second}
+    before = num_detected(project)
+    project.infer("model", "use", f"cells@{first}")
+    assert pending(project, *NAMES) == all_of_seconds
+    run(project)
+    assert num_detected(project) == before
+    assert {table: [row for row in rows if row[1] != second] for table, rows in rows_of(project).items()} == undisturbed
+
+
+def detector_id(project):
+    ((model_id,),) = project.rows("SELECT id FROM infer_models WHERE name = 'cells' AND in_use_since IS NOT NULL")
+    return model_id
+
+
+def test_of_a_file_that_was_replaced_meanwhile_no_object_is_classified_by_the_former_boxes(project):
+    pictures = add_pictures(project, 6)
+    run(project, "cells")
+    former = rows_of(project)["infer_objects"]
+    pictures["3"] = draw(project.photos / "002.png", ["blue", "green", "red", "green", "blue", "red"])
+    (project.photos / "003.png").unlink()
+    run(project, "species", "vectors")
+    rejected = project.rows("SELECT image_id, reason, detail FROM infer_rejections ORDER BY 1, 2")
+    assert [row[:2] for row in rejected] == [("3", "other_file")] * 2 + [("4", "not_found")] * 2
+    assert rows_of(project)["infer_objects"] == former
+    left = {image_id: patches for image_id, patches in pictures.items() if image_id not in ("3", "4")}
+    assert project.rows(CROPS.format("species")) == taken(left, is_species)
+    project.infer("retry", "--image", "3", "--model", "cells")
+    run(project)
+    del pictures["4"]
+    assert project.rows(CROPS.format("species")) == taken(pictures, is_species)
+    assert [row[:2] for row in project.rows(CROPS.format("vectors"))] == [row[:2] for row in taken(pictures)]
+
+
+def test_what_fails_on_one_object_rejects_its_image_alone_and_for_that_network_alone(project):
+    """A function of the user's raises for black, and a network gives NaN for white."""
+    pictures = add_pictures(project, 10)
+    pictures["4"] = draw(project.photos / "003.png", ["red", "green", "white"])
+    pictures["5"] = draw(project.photos / "004.png", ["black", "green", "blue"])
+    broken = project.photos / "008.png"
+    broken.write_bytes(broken.read_bytes()[:200])
+    save(NotANumberForWhite(), project.folder / "white.ts")
+    fails_for_white = [{"colors.ts": "white.ts", "vectors": "white"}.get(word, word) for word in VECTORS]
+    build(project.folder, fails_for_white)
+    run(project)
+    rejected = project.rows(
+        "SELECT name, image_id, reason, detail FROM infer_rejections JOIN infer_models ON id = model_id ORDER BY 1, 2"
+    )
+    ends_early = next(detail for name, _, _, detail in rejected if name == "cells")
+    of_seconds = ("9", "truncated", ends_early)
+    assert rejected == [
+        ("cells", "9", "truncated", ends_early),
+        ("species", "5", "model_error", "object 0: crop: ValueError: it is too dark"),
+        ("species", *of_seconds),
+        ("vectors", *of_seconds),
+        ("white", "4", "non_finite_output", "object 2: the model's output has a NaN or an infinity"),
+        ("white", *of_seconds),
+    ]
+    del pictures["9"]
+    for name, bad, takes in (("species", "5", is_species), ("vectors", None, bool), ("white", "4", bool)):
+        good = {image_id: patches for image_id, patches in pictures.items() if image_id != bad}
+        assert [row[:2] for row in project.rows(CROPS.format(name))] == [row[:2] for row in taken(good, takes)]
