@@ -104,6 +104,8 @@ def _padded(crop: Pixels, place: Place) -> Pixels:
         raise BadImage(Reason.TOO_MANY_PIXELS, f"crop: a square of {side}x{side} pixels")
     inside = np.zeros((place.height, place.width, 3), np.uint8)
     inside[: crop.shape[0], : crop.shape[1]] = crop
+    if inside.shape[:2] == (side, side):
+        return inside
     return np.asarray(ImageOps.pad(Image.fromarray(inside), (side, side)))
 
 
