@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from infer_app.database.figures.detections import PredictedImage, read_together
+from infer_app.answers.paired_crops import PairedCrops, compare_labels
+from infer_app.database.figures.detections import Part, PredictedImage, read_together
 from infer_app.database.figures.disagreement import Disagreement, Overlap
 from infer_app.database.figures.figures import Figures
 from infer_app.database.figures.similarity import cosine, mean_difference, numbers_of
@@ -34,6 +35,7 @@ class ComparedVersion:
     model: str
     model_id: str
     kind: str  # of its outputs
+    of: str | None = None  # of a second network: the detector whose objects it takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,25 @@ def compare_versions(project: ProjectDatabase, day: Day, names: tuple[str, str],
             f"{names[0]} gives {a.kind}, {names[1]} gives {b.kind}: they can't be compared",
             "compare two models of one kind: `infer model show NAME` prints it",
         )
+    if a.of != b.of:
+        takes = [f"{one.model} takes {f'objects of {one.of}' if one.of else 'whole pictures'}" for one in (a, b)]
+        raise UsageError(f"{' and '.join(takes)}: they can't be compared", "compare two models that take the same")
     sides = Disagreement(project.database, project.source, day, a.model_id, b.model_id)
     overlap = sides.overlap()
-    if a.kind == "detection":
+    if a.of:
+        together = read_together(project.database, project.source, day, (a.model_id, b.model_id), Part.CROPS)
+        crops = PairedCrops(together, MIN_IOU)
+        by_label = a.kind == "classification"
+        details = compare_labels(crops, limit) if by_label else _measures(crops, a, b, limit)
+        details |= {"objects": crops.to_json()} | ({"measure": SUREST} if by_label else {})
+    elif a.kind == "detection":
         thresholds = (read_thresholds(project.database, a.model), read_thresholds(project.database, b.model))
         pairs = read_together(project.database, project.source, day, (a.model_id, b.model_id))
         details = compare_objects(pairs, thresholds, limit)
     else:
-        details = _labels(sides, overlap, limit) if a.kind == "classification" else _measures(sides, a, b, limit)
+        details = (
+            _labels(sides, overlap, limit) if a.kind == "classification" else _measures(sides.pairs(), a, b, limit)
+        )
     return Comparison(day, a, b, overlap, details)
 
 
@@ -85,7 +98,8 @@ def _find_version(project: ProjectDatabase, day: Day, name: str) -> ComparedVers
     for model, model_id in project.day_queries.models_in_use(name):
         figures = Figures(project.database, project.source, model_id)
         if figures.has_predicted(day):
-            return ComparedVersion(model, model_id, figures.kind or "classification")
+            takes = figures.manifest().get("crop") or {}
+            return ComparedVersion(model, model_id, figures.kind or "classification", takes.get("of"))
     raise UsageError(
         f"{name} has predicted no image of {day}",
         f"`infer run --date {day} --lookback 0 --model {shlex.quote(name)}` predicts them, `infer status` lists days",
@@ -102,22 +116,28 @@ def _labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[str, obje
     }
 
 
-def _measures(sides: Disagreement, a: ComparedVersion, b: ComparedVersion, limit: int) -> dict[str, object]:
-    """Return the mean and the worst difference of numbers or cosine of vectors, and the most different images."""
+def _measures(
+    pairs: Iterable[Mapping[str, Any]], a: ComparedVersion, b: ComparedVersion, limit: int
+) -> dict[str, object]:
+    """Return the mean and the worst difference of numbers or cosine of vectors, and the most different images.
+
+    Of second networks, which have an `object` in each pair, they are objects.
+    """
     by_numbers = a.kind == "regression"
     measure, sign = (_difference, 1) if by_numbers else (_cosine, -1)  # sign * measure grows with the distance
     count, incomparable, total = 0, 0, 0.0
 
     def measured() -> Iterator[dict[str, Any]]:
         nonlocal count, incomparable, total
-        for row in sides.pairs():
+        for row in pairs:
             value = measure(row)
             if value is None:
                 incomparable += 1
                 continue
             count, total = count + 1, total + value
             location = shown_location(as_location(row["location"]))
-            yield {"image_id": row["image_id"], "location": location, "value": value}
+            number = {"object": row["object"]} if "object" in row else {}
+            yield {"image_id": row["image_id"], "location": location, **number, "value": value}
 
     furthest = heapq.nlargest(limit, measured(), key=lambda one: (sign * one["value"], one["image_id"]))
     images = sorted(furthest, key=lambda one: (-sign * one["value"], one["image_id"]))
@@ -136,12 +156,12 @@ def _measures(sides: Disagreement, a: ComparedVersion, b: ComparedVersion, limit
     }
 
 
-def _difference(row: dict[str, Any]) -> float | None:
+def _difference(row: Mapping[str, Any]) -> float | None:
     a, b = (numbers_of(row[f"score_{side}"], row[f"output_{side}"]) for side in "ab")
     return mean_difference(a, b)
 
 
-def _cosine(row: dict[str, Any]) -> float | None:
+def _cosine(row: Mapping[str, Any]) -> float | None:
     if row["vector_a"] is None or row["vector_b"] is None:
         return None
     return cosine(row["vector_a"], row["vector_dtype_a"], row["vector_b"], row["vector_dtype_b"])

@@ -22,6 +22,8 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
         print(json.dumps(found.to_json()))
         return
     print(f"{found.day}: A is {found.a.model} {found.a.model_id}, B is {found.b.model} {found.b.model_id}")
+    if found.a.of:
+        _print_overlap(found, "")
     if found.a.kind == "classification":
         _print_labels(found)
     elif found.a.kind == "detection":
@@ -36,7 +38,19 @@ def _print_overlap(found: Comparison, aside: str) -> None:
     print(f"both predicted {overlap.both:,}{aside}; {only}")
 
 
-def _print_images(found: Comparison, headings: Mapping[str, str]) -> None:
+def _print_compared(found: Comparison, aside: str) -> None:
+    """Print how many images, or objects of second networks, are compared."""
+    if not found.a.of:
+        _print_overlap(found, aside)
+        return
+    objects = found.details["objects"]
+    only = f"only A {objects['only_a']:,}, only B {objects['only_b']:,}"
+    print(f"objects of {found.a.of} that both took {objects['both']:,}{aside}; {only}")
+
+
+def _print_images(found: Comparison, measured: Mapping[str, str]) -> None:
+    number = {"object": "object"} if found.a.of else {}
+    headings = {"image_id": "id", "location": "image", **number, **measured}
     cells = [tuple(_cell(one[key]) for key in headings) for one in found.details["images"]]
     if cells:
         show_table([*headings.values()], cells, f"by {found.details['measure']}")
@@ -44,21 +58,23 @@ def _print_images(found: Comparison, headings: Mapping[str, str]) -> None:
 
 def _print_labels(found: Comparison) -> None:
     details = found.details
-    share = f" ({details['agree'] / found.overlap.both:.1%})" if found.overlap.both else ""
-    _print_overlap(found, f": agree {details['agree']:,}{share}, disagree {details['disagree']:,}")
-    if cells := [(one["a"], one["b"], f"{one['images']:,}") for one in details["confusions"]]:
-        show_table(("A predicts", "B predicts", "images"), cells, "most frequent pairs")
+    num_both = details["agree"] + details["disagree"]
+    share = f" ({details['agree'] / num_both:.1%})" if num_both else ""
+    _print_compared(found, f": agree {details['agree']:,}{share}, disagree {details['disagree']:,}")
+    what = "objects" if found.a.of else "images"
+    if cells := [(one["a"], one["b"], f"{one[what]:,}") for one in details["confusions"]]:
+        show_table(("A predicts", "B predicts", what), cells, "most frequent pairs")
         sides = {"label_a": "A predicts", "score_a": "score", "label_b": "B predicts", "score_b": "score"}
-        _print_images(found, {"image_id": "id", "location": "image"} | sides)
+        _print_images(found, sides)
 
 
 def _print_measures(found: Comparison) -> None:
     details = found.details
     incomparable = details["incomparable"]
-    _print_overlap(found, f", {incomparable:,} of them can't be compared" if incomparable else "")
+    _print_compared(found, f", {incomparable:,} of them can't be compared" if incomparable else "")
     figures = (name for name in details if name.startswith(("mean_", "max_", "min_")))
     print(", ".join(f"{name.replace('_', ' ')} {_cell(details[name])}" for name in figures))
-    _print_images(found, {"image_id": "id", "location": "image", "value": "value"})
+    _print_images(found, {"value": "value"})
 
 
 def _print_objects(found: Comparison, limit: int) -> None:
@@ -74,8 +90,7 @@ def _print_objects(found: Comparison, limit: int) -> None:
     show_table(heads, [*labels, _label_cells("(all)", details["objects"])])
     if (more := len(details["labels"]) - limit) > 0:
         print(f"and {counted(more, 'label')} more: --limit or --json gives them")
-    sides = {"matched": "in both", "only_a": "only A", "only_b": "only B"}
-    _print_images(found, {"image_id": "id", "location": "image"} | sides)
+    _print_images(found, {"matched": "in both", "only_a": "only A", "only_b": "only B"})
 
 
 def _label_cells(label: str, counts: Mapping[str, object]) -> tuple[str, ...]:

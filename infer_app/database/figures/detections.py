@@ -98,10 +98,10 @@ def read_predicted_images(
 
 
 def read_together(
-    database: Database, source: Source, days: Day, model_ids: Sequence[str]
+    database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part = Part.OBJECTS
 ) -> Iterator[tuple[PredictedImage, ...]]:
-    """Yield the predictions of each image that all models predicted, in order of (time, id)."""
-    for rows in _read_images(database, source, days, model_ids, Part.OBJECTS):
+    """Yield the predictions of each image that all models predicted, in order of (time, id); with objects or crops."""
+    for rows in _read_images(database, source, days, model_ids, part):
         by_model = {model_id: list(own) for model_id, own in groupby(rows, key=itemgetter(2))}
         if len(by_model) == len(model_ids):
             yield tuple(_with_objects(by_model[model_id]) for model_id in model_ids)

@@ -26,6 +26,7 @@ from infer_app.database.results.conditions import (
     count_rows,
     has_prediction,
     is_up_to_date,
+    join_results,
 )
 from infer_app.database.results.model_versions import kind_of
 from infer_app.database.results.schema import models, predictions, rejections, runs
@@ -69,9 +70,14 @@ class Figures(SourceQueries):
         return self._tally(day, self._labels)
 
     def has_predicted(self, days: Day) -> bool:
+        """Return whether there are predictions, also such as no longer count."""
         one = select(literal_column("1", Integer)).limit(1)
         with self._parts(days) as parts:
-            return any(connection.scalar(one.select_from(self._predicted(part))) for connection, part in parts)
+            joined = (
+                (connection, join_results(part, predictions, ListedPicture.of(part), self._model_id))
+                for connection, part in parts
+            )
+            return any(connection.scalar(one.select_from(rows)) for connection, rows in joined)
 
     def count_predicted(self, day: Day) -> int:
         with self._parts(day) as parts:
