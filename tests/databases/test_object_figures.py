@@ -1,7 +1,7 @@
 """The figures of a day's objects, and the objects of one image, over the thresholds of their model."""
 
 import pytest
-from sqlalchemy import literal
+from sqlalchemy import insert, literal
 
 from infer_app.database.figures.crop_figures import open_figures
 from infer_app.database.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectFigures
@@ -9,11 +9,14 @@ from infer_app.database.listing.source import Source
 from infer_app.database.queries.image_history import StoredObject, read_history
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.conditions import ListedPicture
+from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.runs import RunStore
+from infer_app.database.results.schema import label_groups
 from infer_app.domain import DetectedObject
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit, predicted
+from tests.support.second_networks import DETECTOR, SECOND, StoredModel
 
 HOSTILE = 'it\'s <b>"%s" :x \\ 😀\n'
 
@@ -104,3 +107,44 @@ def test_the_history_of_an_image_has_its_objects(database, figures):
     ]
     assert other == (StoredObject(found("owl", 0.99)[0], True),)
     assert classifier is None
+
+
+@pytest.fixture
+def crop_figures(database, register):
+    """A second network's figures: three images, of which one has objects of its labels, one of none, one no object."""
+    register(*(f"/{number}.jpg" for number in range(1, 5)))
+    detector, species = StoredModel(database, DETECTOR), StoredModel(database, SECOND, DETECTOR.model_id)
+    switch_version(database, DETECTOR.name, DETECTOR.model_id, DETECTOR.manifest)
+    detector.detect("1", 0.9, 0.8, 0.3)
+    detector.detect("2", 0.7)
+    detector.detect("3")
+    species.classify("1", {0: [("lion", 0.5), ("tiger", 0.25)], 1: [(HOSTILE, 0.75)], 2: [("dog", 0.9)]})
+    species.classify("2", {0: [("tiger", 0.4), ("lion", 0.3)]})
+    species.classify("3", {})
+    return open_figures(database, Source(database, SourceSettings()), SECOND.name, SECOND.model_id)
+
+
+def test_what_a_second_network_gives_for_the_objects_that_are_shown(database, crop_figures):
+    change_thresholds(database, DETECTOR.name, {ALL_LABELS: 0.5})
+    assert crop_figures.count_objects(DAY) == ObjectCounts(num_objects=3, num_stored=4, num_images=3, num_empty=1)
+    assert crop_figures.count_labels(DAY) == {"lion": 1, "tiger": 1, HOSTILE: 1}
+    assert crop_figures.count_scores(DAY, [0.0, 0.45, 1.0]) == [1, 2]
+    assert [(one.image_id, one.object, one.label) for one in crop_figures.extremes(DAY, 2, highest=True)] == [
+        ("1", 1, HOSTILE),
+        ("1", 0, "lion"),
+    ]
+    change_thresholds(database, SECOND.name, {ALL_LABELS: 0.45, HOSTILE: 0.8})
+    assert crop_figures.count_labels(DAY) == {"lion": 1}
+    switch_version(database, DETECTOR.name, "e" * 16, DETECTOR.manifest)  # then they are pending
+    assert (crop_figures.count_labels(DAY), crop_figures.count_predicted(DAY)) == ({}, 0)
+
+
+def test_labels_with_groups_are_counted_as_they_are_shown(database, crop_figures):
+    change_thresholds(database, SECOND.name, {ALL_LABELS: 0.6})
+    rows = [("lion", "cat", 1), ("lion", "lion", 2), ("tiger", "cat", 1), ("tiger", "tiger", 2), ("dog", "", -1)]
+    names = ("label", "ancestor", "depth")
+    with database.write() as connection:
+        for row in rows:
+            connection.execute(insert(label_groups), dict(zip(names, row, strict=True)) | {"model": SECOND.name})
+    figures = type(crop_figures)(database, Source(database, SourceSettings()), SECOND.name, SECOND.model_id, "animals")
+    assert figures.count_labels(DAY) == {"cat": 2, HOSTILE: 1}

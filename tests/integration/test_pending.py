@@ -122,7 +122,7 @@ def test_a_replaced_photo_is_predicted_again(project):
     cause = missing(project, "1")
     assert (cause["why"], cause["command"]) == ("file_changed", "infer retry --image 1")
     retried = project.infer_json("retry", "--image", "1", "--image", "2", "--image", "1")
-    assert retried == {"images": ["1", "2"], "retried": 2, "commands": ["infer run"]}
+    assert retried == {"images": ["1", "2"], "retried": 2, "commands": ["infer run"], "second_networks": []}
     project.infer("run")
     labels = project.rows("SELECT label FROM infer_predictions ORDER BY image_id")
     assert labels == [("green",), ("green",), ("blue",)]
@@ -141,7 +141,12 @@ def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(pr
     assert [(one["image_id"], one["state"]) for one in found] == [("1", "replaced"), ("4", "missing")]
     assert "--date" in project.infer_json("images", "changed", exit_code=2, **own)["hint"]
     retried = project.infer_json("retry", "--replaced", "--date", str(day(9)), **own)
-    assert retried == {"images": ["1"], "retried": 1, "commands": [f"infer backfill {' '.join(dates)}"]}
+    assert retried == {
+        "images": ["1"],
+        "retried": 1,
+        "commands": [f"infer backfill {' '.join(dates)}"],
+        "second_networks": [],
+    }
     project.infer("backfill", *dates, **own)
     assert project.rows("SELECT label FROM infer_predictions WHERE image_id = '1'") == [("green",)]
     project.photos.rename(project.folder / "unmounted")

@@ -199,7 +199,7 @@ def test_a_photo_of_an_old_day_that_was_replaced_is_predicted_by_the_next_run(pr
     project.infer("run")
     replace_photo(file, (30, 30, 200))
     project.infer("run")
-    assert project.infer_json("retry", "--replaced") == {"images": ["1"], "retried": 1, "commands": ["infer run"]}
+    assert project.infer_json("retry", "--replaced")["commands"] == ["infer run"]
     assert [report["predicted"] for report in project.infer_json("run")["late"]] == [1]
     assert project.rows("SELECT label FROM infer_predictions") == [("blue",)]
 

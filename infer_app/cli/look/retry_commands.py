@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from infer_app.database.listing.image_registry import queue_images
 from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.queries.image_history import read_history
 from infer_app.database.results.forget_results import forget_rejections, forget_results
+from infer_app.database.results.model_versions import second_networks_of
 from infer_app.day import find_zone
 from infer_app.domain import Reason
 from infer_app.errors import UsageError
-from infer_app.model_names import short_name
+from infer_app.model_names import Version, short_name
 from infer_app.pipeline.files.changed_files import compare_replaced, find_changed
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -53,12 +55,14 @@ def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bo
             ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
             retried += forget_rejections(project.database, ids, model_id)
         in_use = project.day_queries.ids_in_use()
+        seconds = _others_of_detectors(project, versions)
     if as_json:
-        print(json.dumps({"date": str(day), "retried": retried}))
+        print(json.dumps({"date": str(day), "retried": retried, "second_networks": seconds}))
     else:
         tried = [short_name(*version) for version in versions if version[1] not in in_use]
         images = f"`infer run --date {day}{printed_options(*tried)}` tries again"
-        print(f"{day}: {counted(retried, 'rejection')} removed{f'; {images}' if retried else ''}")
+        too = _too(seconds) if retried else ""
+        print(f"{day}: {counted(retried, 'rejection')} removed{too}{f'; {images}' if retried else ''}")
 
 
 def retry_images(image_ids: list[str], date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
@@ -77,7 +81,8 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
             image_id for image_id, (location, _) in places.items() if _has_result(project, next_run, image_id, location)
         ]
         retried = forget_results(project.database, own, days, next_run.models)
-    _print_retried(wanted, retried, next_run.commands(days), as_json)
+        seconds = _others_of_detectors(project, next_run.models) if retried else []
+    _print_retried(Retried(wanted, retried, next_run.commands(days), seconds), as_json)
 
 
 def retry_replaced(date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
@@ -97,7 +102,8 @@ def retry_replaced(date: str | None, model: str | None, as_json: bool, config: P
             project.database.transact(lambda connection: queue_images(connection, list(map(int, ids))))
         retried = forget_results(project.database, ids, days, next_run.models) if ids else 0
         commands = next_run.with_late(project, loaded.run.time_zone).commands(days)
-    _print_retried(ids, retried, commands, as_json)
+        seconds = _others_of_detectors(project, next_run.models) if retried else []
+    _print_retried(Retried(ids, retried, commands, seconds), as_json)
 
 
 def _load(model: str | None, config: Path | None) -> tuple[LoadedSettings, NextRun]:
@@ -109,13 +115,35 @@ def _load(model: str | None, config: Path | None) -> tuple[LoadedSettings, NextR
     return loaded, next_run
 
 
-def _print_retried(image_ids: Sequence[str], retried: int, commands: Sequence[str], as_json: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What was removed, and what predicts it again."""
+
+    images: Sequence[str]  # their ids
+    retried: int  # results
+    commands: Sequence[str]
+    second_networks: Sequence[str]  # not named themselves, whose results of the removed objects are gone, too
+
+
+def _print_retried(found: Retried, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"images": image_ids, "retried": retried, "commands": commands}))
+        print(json.dumps(asdict(found)))
         return
-    then = " and ".join(f"`{command}`" for command in commands)
-    removed = f"{counted(retried, 'result')} of {counted(len(image_ids), 'image')} removed"
-    print(f"{removed}; {then} predicts again" if commands else removed)
+    then = " and ".join(f"`{command}`" for command in found.commands)
+    images = counted(len(found.images), "image")
+    removed = f"{counted(found.retried, 'result')} of {images} removed{_too(found.second_networks)}"
+    print(f"{removed}; {then} predicts again" if found.commands else removed)
+
+
+def _too(second_networks: Sequence[str]) -> str:
+    return f", those of {', '.join(second_networks)} with them" if second_networks else ""
+
+
+def _others_of_detectors(project: ProjectDatabase, versions: Sequence[Version]) -> list[str]:
+    """Return the second networks, other than these models themselves, that take the objects of one of these models."""
+    names = {name for name, _ in versions}
+    with project.database.read() as connection:
+        return [one for one in second_networks_of(connection, names) if one not in names]
 
 
 def _has_result(project: ProjectDatabase, next_run: NextRun, image_id: str, location: str) -> bool:

@@ -11,17 +11,19 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, ScalarSelect, Subquery, and_, func, select
 
-from infer_app.database.engine.column_types import Query
+from infer_app.database.engine.column_types import AsText, Query
 from infer_app.database.engine.connect import Database
 from infer_app.database.figures.figures import Figures, ScoredImage
 from infer_app.database.figures.object_figures import ObjectFigures
 from infer_app.database.listing.source import Source
-from infer_app.database.queries.thresholds import read_thresholds, threshold_of
+from infer_app.database.queries.thresholds import SHOWN_CROPS, read_groups, read_thresholds, threshold_of
 from infer_app.database.results.conditions import KeyedJoin
 from infer_app.database.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
 from infer_app.locations import as_location
+
+_LABEL = AsText(object_predictions.c.label)  # by bytes: MariaDB would consider two labels equal, and refuse to compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class CropFigures(ObjectFigures):
         super().__init__(database, source, model, model_id)
         self._detector = detector
         self._is_shown = objects.c.score >= threshold_of(detector, objects.c.label)
-        self._is_labelled = object_predictions.c.score >= threshold_of(model, object_predictions.c.label)
+        self._has_groups = bool(read_groups(database, model))
+        self._is_labelled = object_predictions.c.score >= threshold_of(model, _LABEL)
 
     def read_detector_thresholds(self) -> dict[str, float]:
         return read_thresholds(self._database, self._detector)
@@ -62,9 +65,18 @@ class CropFigures(ObjectFigures):
         return taken.where(*of_image, self._is_shown).correlate(images, predictions).scalar_subquery()
 
     def _labels(self, images: Subquery) -> Query:
-        label = object_predictions.c.label
-        counted = select(label, func.count()).select_from(self._detected(images))
-        return counted.where(self._is_shown, label.is_not(None), self._is_labelled).group_by(label)
+        if self._has_groups:
+            return self._shown_labels(images)
+        counted = select(_LABEL, func.count()).select_from(self._detected(images))
+        return counted.where(self._is_shown, _LABEL.is_not(None), self._is_labelled).group_by(_LABEL)
+
+    def _shown_labels(self, images: Subquery) -> Query:
+        """Return the labels and groups that the view shows, which takes longer than to count the best labels."""
+        label = SHOWN_CROPS.c.label
+        own = [SHOWN_CROPS.c[name] == predictions.c[name] for name in ("image_id", "model_id")]
+        on = and_(*own, SHOWN_CROPS.c.model == self._model)
+        counted = select(label, func.count()).select_from(KeyedJoin(self._predicted(images), SHOWN_CROPS, on, False))
+        return counted.where(label.is_not(None)).group_by(label)
 
     def _scored(self, images: Subquery) -> Subquery:
         scored = select(object_predictions.c.score).select_from(self._detected(images))

@@ -54,19 +54,19 @@ def forget_results(
 def delete_results(connection: Connection, image_ids: Sequence[str], model_id: str) -> int:
     """Delete a version's results of some images, with their objects; return how many there were.
 
-    What second networks made of these objects goes with them.
+    The results that second networks have of these objects go with them, and count.
     """
-    _delete_made(connection, image_ids, model_id)
+    made = _delete_made(connection, image_ids, model_id)
     for table in (objects, object_predictions):
         _delete(connection, table, image_ids, table.c.model_id == model_id)
-    return sum(
+    return made + sum(
         _delete(connection, table, image_ids, table.c.model_id == model_id) for table in (predictions, rejections)
     )
 
 
-def _delete_made(connection: Connection, image_ids: Sequence[str], detector_id: str) -> None:
-    for table, is_made in made_of(detector_id).items():
-        _delete(connection, table, image_ids, is_made)
+def _delete_made(connection: Connection, image_ids: Sequence[str], detector_id: str) -> int:
+    deleted = {table: _delete(connection, table, image_ids, made) for table, made in made_of(detector_id).items()}
+    return deleted[predictions] + deleted[rejections]
 
 
 def _batches(image_ids: Sequence[str]) -> Iterator[Sequence[str]]:

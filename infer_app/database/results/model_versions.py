@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -66,6 +66,12 @@ def read_manifests(connection: Connection, name: str) -> dict[str, dict[str, Any
     """Return the manifests of the versions of a name, by id."""
     rows = connection.execute(select(models.c.id, models.c.manifest).where(models.c.name == name))
     return {row[0]: row[1] for row in rows}
+
+
+def second_networks_of(connection: Connection, detectors: Collection[str]) -> list[str]:
+    """Return the names of the recorded models that take the objects of detectors of these names."""
+    rows = connection.execute(select(models.c.name, models.c.manifest))
+    return sorted({name for name, manifest in rows if (manifest.get("crop") or {}).get("of") in detectors})
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:

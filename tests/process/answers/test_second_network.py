@@ -11,6 +11,7 @@ from infer_app.answers.next_run import NextRun
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.pending import show_pending
+from infer_app.cli.look.retry_commands import retry_images
 from infer_app.database.results.model_versions import switch_version
 from infer_app.domain import Reason
 from infer_app.errors import UsageError
@@ -22,9 +23,9 @@ LION, DOG = [("lion", 0.75), ("tiger", 0.25)], [("dog", 0.5)]
 FORMER = "made of objects of animals@dddddddd, and animals@eeeeeeee is in use now; "
 
 
-@pytest.fixture
-def species(database, register, monkeypatch, tmp_path):
-    """A second network that has results of two images, as the detector has; its files are not there."""
+@pytest.fixture(autouse=True)
+def results(database, register, monkeypatch, tmp_path):
+    """Results of a detector and a second network for two images, whose files are not there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "infer.toml").touch()
     register("/1.jpg", "/2.jpg")
@@ -35,7 +36,8 @@ def species(database, register, monkeypatch, tmp_path):
     detector.detect("2", 0.9)
     species.classify("1", {0: LION, 1: DOG})
     species.reject("2", Reason.MODEL_ERROR)
-    return species
+    for model in (detector, species):
+        model.end_run()
 
 
 def told(capsys, command, *arguments):
@@ -44,7 +46,7 @@ def told(capsys, command, *arguments):
     return capsys.readouterr().out
 
 
-def test_each_object_is_listed_with_both_labels_and_scores(species, capsys):
+def test_each_object_is_listed_with_both_labels_and_scores(capsys):
     text = told(capsys, show_image, ExplainOptions(image="1", model="species"))
     lines = [line.strip() for line in text.splitlines()]
     assert "objects   2 of the 3 that animals@dddddddd found, 3 shown by its thresholds" in lines
@@ -62,9 +64,7 @@ def next_run(**changed):
     return replace(NextRun((("species", S),), None, date(2026, 11, 21), lookback=3), **changed)
 
 
-def test_another_version_of_the_detector_in_use_is_why_a_result_no_longer_counts(
-    species, database, capsys, monkeypatch
-):
+def test_another_version_of_the_detector_in_use_is_why_a_result_no_longer_counts(database, capsys, monkeypatch):
     monkeypatch.setattr(NextRun, "of", lambda *_: next_run())
     monkeypatch.setattr(NextRun, "with_late", lambda self, *_: self)
     assert json.loads(told(capsys, show_pending, str(DAY), None, False, True, None))["pending"] == []
@@ -82,6 +82,18 @@ def test_another_version_of_the_detector_in_use_is_why_a_result_no_longer_counts
     switch_version(database, "animals", D, DETECTOR.manifest)
     (model,) = json.loads(told(capsys, show_image, options))["models"]
     assert (model["state"], model["missing"]["why"]) == ("rejected", "rejected")
+
+
+@pytest.mark.parametrize(
+    ("name", "model_id", "removed"),
+    [
+        ("species", S, "1 result of 1 image removed; `infer run` predicts again"),
+        ("animals", D, "2 results of 1 image removed, those of species with them; `infer run` predicts again"),
+    ],
+)
+def test_a_detectors_results_go_with_those_of_its_second_networks(capsys, monkeypatch, name, model_id, removed):
+    monkeypatch.setattr(NextRun, "of", lambda *_: next_run(models=((name, model_id),)))
+    assert told(capsys, retry_images, ["1"], None, name, False, None).strip() == removed
 
 
 def test_the_command_is_that_of_the_day():
