@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from sqlalchemy import select
 
-from infer_app.answers.comparison import compare_objects
+from infer_app.answers.comparison.compare_versions import compare_objects
 from infer_app.database.figures.detections import read_together
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries

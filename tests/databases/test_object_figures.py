@@ -1,7 +1,7 @@
 """The figures of a day's objects, and the objects of one image, over the thresholds of their model."""
 
 import pytest
-from sqlalchemy import insert, literal
+from sqlalchemy import literal
 
 from infer_app.database.figures.crop_figures import open_figures
 from infer_app.database.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectFigures
@@ -9,9 +9,9 @@ from infer_app.database.listing.source import Source
 from infer_app.database.queries.image_history import StoredObject, read_history
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.conditions import ListedPicture
+from infer_app.database.results.label_groups import replace_label_groups
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import label_groups
 from infer_app.domain import DetectedObject
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
@@ -141,10 +141,7 @@ def test_what_a_second_network_gives_for_the_objects_that_are_shown(database, cr
 
 def test_labels_with_groups_are_counted_as_they_are_shown(database, crop_figures):
     change_thresholds(database, SECOND.name, {ALL_LABELS: 0.6})
-    rows = [("lion", "cat", 1), ("lion", "lion", 2), ("tiger", "cat", 1), ("tiger", "tiger", 2), ("dog", "", -1)]
-    names = ("label", "ancestor", "depth")
-    with database.write() as connection:
-        for row in rows:
-            connection.execute(insert(label_groups), dict(zip(names, row, strict=True)) | {"model": SECOND.name})
+    groups = {"lion": ("cat", "lion"), "tiger": ("cat", "tiger"), "dog": None}
+    replace_label_groups(database, SECOND.name, groups)
     figures = type(crop_figures)(database, Source(database, SourceSettings()), SECOND.name, SECOND.model_id, "animals")
     assert figures.count_labels(DAY) == {"cat": 2, HOSTILE: 1}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from infer_app.answers.comparison import Comparison, compare_versions
+from infer_app.answers.comparison.compare_versions import Comparison, compare_versions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
 from infer_app.plurals import counted

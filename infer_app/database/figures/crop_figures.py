@@ -16,8 +16,9 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.figures.figures import Figures, ScoredImage
 from infer_app.database.figures.object_figures import ObjectFigures
 from infer_app.database.listing.source import Source
-from infer_app.database.queries.thresholds import SHOWN_CROPS, read_groups, read_thresholds, threshold_of
+from infer_app.database.queries.thresholds import SHOWN_CROPS, read_thresholds, threshold_of
 from infer_app.database.results.conditions import KeyedJoin
+from infer_app.database.results.label_groups import read_label_groups
 from infer_app.database.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
@@ -41,7 +42,7 @@ class CropFigures(ObjectFigures):
         super().__init__(database, source, model, model_id)
         self._detector = detector
         self._is_shown = objects.c.score >= threshold_of(detector, objects.c.label)
-        self._has_groups = bool(read_groups(database, model))
+        self._has_groups = bool(read_label_groups(database, model))
         self._is_labelled = object_predictions.c.score >= threshold_of(model, _LABEL)
 
     def read_detector_thresholds(self) -> dict[str, float]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from infer_app.answers.paired_crops import PairedCrops, compare_labels
+from infer_app.answers.comparison.paired_crops import PairedCrops, compare_labels
 from infer_app.database.figures.detections import Part, PredictedImage, read_together
 from infer_app.database.figures.disagreement import Disagreement, Overlap
 from infer_app.database.figures.figures import Figures
