@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from infer_app.database.figures.detections import read_predicted_images, read_rejected_images, read_together
+from infer_app.database.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
 from infer_app.database.figures.disagreement import Disagreement
 from infer_app.database.figures.figures import Figures
 from infer_app.database.figures.object_figures import ObjectFigures
@@ -62,7 +62,7 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "detections": lambda: list(read_predicted_images(*both, week, detector)),
         "outputs": lambda: [
             (one.image_id, one.label, one.output.details)
-            for one in read_predicted_images(*both, week, model_id, other, has_objects=False)
+            for one in read_predicted_images(*both, week, model_id, other, part=Part.OUTPUT)
         ],
         "together": lambda: list(read_together(*both, week, [model_id, other])),
         "rejected images": lambda: list(read_rejected_images(*both, week, model_id)),

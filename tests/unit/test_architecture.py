@@ -85,6 +85,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "pipeline": None,
     "cli.terminal": {"settings", "telemetry"},
     "cli.commands": {"cli.terminal"},
+    "answers.comparison": {"database", "database.figures", "database.queries", "models.detection"},
     "answers": None,
     "reporting": None,
     "replay": None,

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.figures.detections import read_predicted_images, read_rejected_images
+from infer_app.database.figures.detections import Part, read_predicted_images, read_rejected_images
 from infer_app.database.figures.disagreement import Disagreement
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.source import Source
@@ -21,7 +21,7 @@ from tests.support.results import broken, commit, predicted
 CAT = DetectedObject("cat", 0, 0.9, 0.0, 0.0, 1.0, 1.0)
 READERS = {
     "objects": lambda database, source: read_predicted_images(database, source, DAY, "a"),
-    "outputs": lambda database, source: read_predicted_images(database, source, DAY, "a", has_objects=False),
+    "outputs": lambda database, source: read_predicted_images(database, source, DAY, "a", part=Part.OUTPUT),
     "rejected": lambda database, source: read_rejected_images(database, source, DAY, "a"),
     "predictions": lambda database, source: DayQueries(database, source).read_predictions(DAY, "a"),
     "rejections": lambda database, source: DayQueries(database, source).read_rejections(DAY, "a"),
