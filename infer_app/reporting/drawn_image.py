@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ from infer_app.answers.image_report import Explanation
 from infer_app.answers.next_run import retry_command
 from infer_app.atomic_file import replace_file
 from infer_app.database.project_database import read_limits
-from infer_app.database.queries.image_history import StoredObject
 from infer_app.domain import DetectedObject
 from infer_app.errors import UsageError
 from infer_app.reporting.drawn_boxes import svg_file
@@ -58,7 +58,7 @@ def draw_image(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[s
             f"the file of image {found.image_id} was replaced since it was predicted: its boxes are of another picture",
             f"predict it again: `{retry_command([found.image_id])}`",
         )
-    shown_objects = [_drawn(one) for one in stored["objects"] if one.is_shown]
+    shown_objects = drawn_objects(stored)
     try:
         replace_file(file, svg_file(picture.jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
     except OSError as error:
@@ -67,11 +67,13 @@ def draw_image(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[s
     return {"file": str(file), **model, "objects": len(shown_objects)}
 
 
-def _drawn(one: StoredObject) -> DetectedObject:
-    """Return an object with the label and the score that a second network gave it, if it gave one."""
-    made = one.made
-    return (
-        one.found
-        if made is None or made["label"] is None
-        else one.found._replace(label=made["label"], score=made["score"])
-    )
+def drawn_objects(stored: Mapping[str, Any]) -> list[DetectedObject]:
+    """Return the objects of a prediction that are drawn; those of a second network have its label and score, if any."""
+    shown = [one for one in stored["objects"] if one.is_shown]
+    if stored["detector_id"] is None:
+        return [one.found for one in shown]
+    taken = [(one.found, one.made) for one in shown if one.made]
+    return [
+        found if made["label"] is None else found._replace(label=made["label"], score=made["score"])
+        for found, made in taken
+    ]

@@ -12,10 +12,12 @@ from sqlalchemy import update
 
 from infer_app.answers.day_report import NUM_SHOWN_WITH_BOXES
 from infer_app.database.figures.object_figures import MAX_OBJECTS, ObjectCounts
+from infer_app.database.queries.image_history import StoredObject
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.schema import models, predictions
 from infer_app.domain import DetectedObject
 from infer_app.reporting.drawn_boxes import COLORS, MAX_LABEL_LENGTH, MAX_NAMED, Rectangle, overlay, svg_file
+from infer_app.reporting.drawn_image import drawn_objects
 from infer_app.reporting.page import pictured, render_day
 from infer_app.reporting.thumbnails import Thumbnail
 from tests.conftest import MODEL
@@ -106,6 +108,16 @@ def test_a_hostile_label_is_text_in_a_file_of_its_own(label):
     assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
     assert re.findall(r'href="([^,"]*)', svg) == ["data:image/jpeg;base64"]
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", svg)
+
+
+def test_of_a_second_network_the_objects_that_it_took_are_drawn_with_its_labels():
+    box, hidden = found("animal", 0.9), found("animal", 0.1)
+    made = {"label": "fox", "score": 0.7}
+    stored = [StoredObject(box, True, made), StoredObject(box, True), StoredObject(hidden, False, made)]
+    stored.append(StoredObject(box, True, {"label": None, "score": None}))  # of an embedder
+    drawn = drawn_objects({"objects": stored, "detector_id": "d"})
+    assert [(one.label, one.score) for one in drawn] == [("fox", 0.7), ("animal", 0.9)]
+    assert drawn_objects({"objects": stored, "detector_id": None}) == [box] * 3
 
 
 # The page
