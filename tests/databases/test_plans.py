@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event, insert, text
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.figures.detections import read_predicted_images, read_together
+from infer_app.database.figures.detections import Part, read_predicted_images, read_together
 from infer_app.database.figures.disagreement import Disagreement, Overlap
 from infer_app.database.figures.figures import Figures
 from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
@@ -164,11 +164,13 @@ def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
     statements = recorded(filled)
     found = list(read_predicted_images(filled, source, DAY, MODEL.model_id))
     assert (len(found), {one.objects for one in found}) == (5000, {FOUND})
+    taken = [one.crops for one in read_predicted_images(filled, source, DAY, SECOND, part=Part.CROPS)]
+    assert (len(taken), {tuple(crop.score for crop in crops) for crops in taken}) == (5000, {(0.9, 0.1)})
     assert list(read_together(filled, source, DAY, (MODEL.model_id, other))) == []
     assert count_shown(filled, source, DAY, "detector") == 10_000
     assert forget_results(filled, [one.image_id for one in found], [DAY.date], [(other, other)]) == 0
     explained = steps_of(filled, statements)
-    assert {step.table for step in explained} >= {images.name, predictions.name, objects.name}
+    assert {step.table for step in explained} >= {images.name, predictions.name, objects.name, object_predictions.name}
     assert {step.table for step in explained} & set(IN_VIEWS)
     assert [step for step in explained if step.reads_all and step.table not in ("", images.name)] == []
 
