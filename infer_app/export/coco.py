@@ -105,26 +105,26 @@ def _annotations(image: ExportedImage, number: int, first: int, categories: Cate
         yield (
             f'{{"id": {annotation}, "image_id": {number}, "category_id": {categories[index, label] + 1}, '
             f'"bbox": [{x * image_width}, {y * image_height}, {width}, {height}], "area": {width * height}, '
-            f'"iscrowd": 0, "score": {score}{_attributes(crop, model)}}}'
+            f'"iscrowd": 0, "score": {score}{_attributes(crop, model) if crop else ""}}}'
         )
 
 
-def _attributes(crop: ShownCrop | None, model: str) -> str:
+def _attributes(crop: ShownCrop, model: str) -> str:
     """Return what else an object's line has: the label that is shown of a second network, if one is."""
-    if crop is None or crop.label is None:
+    if crop.label is None:
         return ""
     return f', "attributes": {json.dumps({model: crop.label, f"{model}_score": crop.score})}'
 
 
 def _result_lines(export: Export) -> Iterator[str]:
-    categories = Categories(export.of_boxes.model.labels_by_version)
+    categories, model = Categories(export.of_boxes.model.labels_by_version), export.model.name
     for number, image in _numbered(export.read_images()):
         image_width, image_height = image.picture
         for (label, index, score, x, y, width, height), crop in zip(image.objects, image.crops, strict=True):
             yield (
                 f'{{"image_id": {number}, "category_id": {categories[index, label] + 1}, '
                 f'"bbox": [{x * image_width}, {y * image_height}, {width * image_width}, {height * image_height}], '
-                f'"score": {score}{_attributes(crop, export.model.name)}}}'
+                f'"score": {score}{_attributes(crop, model) if crop else ""}}}'
             )
 
 

@@ -17,6 +17,7 @@ from xml.sax.saxutils import quoteattr
 from infer_app.atomic_file import new_content
 from infer_app.domain import ROW
 from infer_app.errors import UsageError
+from infer_app.export.crop_labels import ShownCrop
 from infer_app.export.exported_images import Export, ExportedImage, chosen_labels
 from infer_app.locations import is_local, path_of_uri
 from infer_app.model_names import short_name
@@ -77,25 +78,33 @@ def _boxes(image: ExportedImage) -> list[dict[str, Any]]:
         return []
     size = {"original_width": image.picture.width, "original_height": image.picture.height, "image_rotation": 0}
     boxes = []
-    for number, (one, crop) in enumerate(zip(image.objects, image.crops, strict=True)):
-        label, score, beside = one.label, one.score, dict[str, Any]()
-        if crop and crop.label is not None and crop.score is not None:
-            beside = {"meta": {"text": [f"{label} {score:.2f}"]}}
-            label, score = crop.label, crop.score
-        box = {"x": 100 * one.x, "y": 100 * one.y, "width": 100 * one.width, "height": 100 * one.height}
-        boxes.append(
-            {
-                "id": str(number),
-                "from_name": BOXES,
-                "to_name": IMAGE,
-                "type": "rectanglelabels",
-                **size,
-                "value": {**box, "rotation": 0, "rectanglelabels": [label]},
-                "score": score,
-                **beside,
-            }
-        )
+    found = zip(image.objects, image.crops, strict=True)
+    for number, ((label, _, score, x, y, width, height), crop) in enumerate(found):
+        box = {
+            "id": str(number),
+            "from_name": BOXES,
+            "to_name": IMAGE,
+            "type": "rectanglelabels",
+            **size,
+            "value": {
+                "x": 100 * x,
+                "y": 100 * y,
+                "width": 100 * width,
+                "height": 100 * height,
+                "rotation": 0,
+                "rectanglelabels": [label],
+            },
+            "score": score,
+        }
+        boxes.append(box if crop is None or crop.label is None else _relabelled(box, crop))
     return boxes
+
+
+def _relabelled(box: dict[str, Any], crop: ShownCrop) -> dict[str, Any]:
+    """Return a box with the label of a second network; that of the detector becomes a note."""
+    [label] = box["value"]["rectanglelabels"]
+    value = box["value"] | {"rectanglelabels": [crop.label]}
+    return box | {"value": value, "score": crop.score, "meta": {"text": [f"{label} {box['score']:.2f}"]}}
 
 
 def _choices(image: ExportedImage) -> list[dict[str, Any]]:
