@@ -30,6 +30,7 @@ SPECIES = {
     "labels": ["lion", "tiger", "dog"],
     "crop": {"of": "animals", "min_score": 0.2, "rule": {}},
 }
+VECTORS = {"output": {"kind": "embedding"}, "labels": [], "num_outputs": 2, "crop": SPECIES["crop"]}
 DETECTOR = RunModel("animals", "d" * 16, "cpu-openvino", DETECTION)
 SECOND = RunModel("species", "5" * 16, "cpu-openvino", SPECIES)
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,23 +23,17 @@ from sqlalchemy import (
     select,
 )
 
-from infer_app.database.engine.column_types import AsText, Query, UtcNow
+from infer_app.database.audits.laws import ROUNDING, Law, crop_laws, is_no_score, num_crops, result_laws
+from infer_app.database.engine.column_types import AsText, UtcNow
 from infer_app.database.results.conditions import count_each
 from infer_app.database.results.model_versions import kind_of
 from infer_app.database.results.runs import LEASE_S, is_alive
-from infer_app.database.results.schema import models, objects, predictions, rejections, runs
+from infer_app.database.results.schema import models, object_predictions, objects, predictions, rejections, runs
 from infer_app.domain import Reason
 from infer_app.plurals import counted
 
 NUM_EXAMPLES = 3
-ROUNDING = 1e-3  # of scores and of boxes' edges, as shares: fp16, and a sum of several numbers
 STATES = ("running", "done", "failed")
-
-
-class Law(NamedTuple):
-    noun: str
-    fault: str
-    is_broken: ColumnElement[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,8 @@ class _Kinds:
 
     classifiers: Sequence[str]
     detectors: Sequence[str]
-    numbers: Sequence[str]  # of regression to one number
+    numbers: Sequence[str]  # of regression to one number per image
+    second_networks: Sequence[str]
     labels: Mapping[str, Sequence[str] | None]  # by model id, as its classes are numbered; None: not known
     num_outputs: Mapping[str, int] = field(default_factory=dict)
 
@@ -59,11 +53,13 @@ class _Kinds:
         by_kind: dict[str, list[str]] = {}
         for model_id, manifest in manifests.items():
             by_kind.setdefault(kind_of(manifest), []).append(model_id)
+        second = {one for one, manifest in manifests.items() if manifest.get("crop")}
         num_outputs = {one: manifest["num_outputs"] for one, manifest in manifests.items() if "num_outputs" in manifest}
         return cls(
             classifiers=by_kind.get("classification", []),
             detectors=by_kind.get("detection", []),
-            numbers=[one for one in by_kind.get("regression", []) if num_outputs.get(one) == 1],
+            numbers=[one for one in by_kind.get("regression", []) if num_outputs.get(one) == 1 and one not in second],
+            second_networks=sorted(second),
             labels={one: manifest.get("labels") for one, manifest in manifests.items()},
             num_outputs=num_outputs,
         )
@@ -73,10 +69,11 @@ def audit_rows(connection: Connection) -> Iterator[str]:
     """Yield a message with examples for each law that rows of our tables break. Nothing is repaired."""
     kinds = _Kinds.read(connection)
     yield from _broken_laws(connection, predictions, predictions.c.image_id, _prediction_laws(kinds))
-    yield from _broken_laws(connection, rejections, rejections.c.image_id, _rejection_laws())
-    own = predictions.c.image_id == objects.c.image_id, predictions.c.model_id == objects.c.model_id
-    joined = objects.outerjoin(predictions, and_(*own))
-    yield from _broken_laws(connection, joined, objects.c.image_id, _object_laws())
+    yield from _broken_laws(connection, rejections, rejections.c.image_id, _rejection_laws(kinds))
+    for table, laws in ((objects, _object_laws()), (object_predictions, crop_laws(kinds.classifiers))):
+        own = predictions.c.image_id == table.c.image_id, predictions.c.model_id == table.c.model_id
+        joined = table.outerjoin(predictions, and_(*own))
+        yield from _broken_laws(connection, joined, table.c.image_id, laws)
     yield from _unknown_labels(connection, kinds)
     yield from _broken_runs(connection)
 
@@ -84,7 +81,9 @@ def audit_rows(connection: Connection) -> Iterator[str]:
 def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
     row = predictions.c
     has_label, has_score, found_nothing = row.label.is_not(None), row.score.is_not(None), _num_objects() == 0
-    of_classifier, of_detector = row.model_id.in_(kinds.classifiers), row.model_id.in_(kinds.detectors)
+    is_second, of_detector = row.model_id.in_(kinds.second_networks), row.model_id.in_(kinds.detectors)
+    of_classifier = row.model_id.in_(kinds.classifiers)
+    of_objects = or_(of_detector, and_(of_classifier, is_second))  # whose best one gives the label and score
     own = objects.c.image_id == row.image_id, objects.c.model_id == row.model_id
     num_written = select(func.count()).select_from(objects).where(*own).scalar_subquery()
     not_finite = or_(row.score.is_(None), func.abs(row.score) > sys.float_info.max)  # a NaN is greater in PostgreSQL
@@ -93,15 +92,17 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
     broken = {
         "of a model that is not in infer_models": row.model_id.not_in(select(models.c.id)),
         "of a run that is not in infer_runs, or is of another model": _has_no_run(predictions),
-        "without a label or score": and_(of_classifier, not_(and_(has_label, has_score))),
+        "without a label or score": and_(of_classifier, ~is_second, not_(and_(has_label, has_score))),
         "with a label or score but no object, or the reverse": and_(
-            of_detector, or_(has_label == found_nothing, has_score == found_nothing)
+            of_objects, or_(has_label == found_nothing, has_score == found_nothing)
         ),
         "with a score outside 0 to 1": and_(
-            or_(and_(of_classifier, of_this_release), of_detector), _is_no_score(row.score)
+            or_(and_(of_classifier, of_this_release), of_detector), is_no_score(row.score)
         ),
         "without a finite number": and_(row.model_id.in_(kinds.numbers), not_finite),
-        "with another number of objects than it counts": and_(of_detector, _num_objects() != num_written),
+        "with another number of objects than it counts": or_(
+            and_(of_detector, _num_objects() != num_written), and_(is_second, _num_objects() != num_crops())
+        ),
         "without the sha256 of its picture": or_(row.sha256.is_(None), func.length(row.sha256) != 64),
         "without the location or size of its picture": and_(
             of_this_release, or_(row.location.is_(None), row.size.is_(None))
@@ -110,10 +111,11 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
             row.width <= 0, row.height <= 0, row.width.is_(None) != row.height.is_(None)
         ),
     }
-    return (Law("prediction", fault, is_broken) for fault, is_broken in broken.items())
+    yield from (Law("prediction", fault, is_broken) for fault, is_broken in broken.items())
+    yield from result_laws(predictions, "prediction", kinds.second_networks)
 
 
-def _rejection_laws() -> Iterator[Law]:
+def _rejection_laws(kinds: _Kinds) -> Iterator[Law]:
     row = rejections.c
     broken = {
         "of a model that is not in infer_models": row.model_id.not_in(select(models.c.id)),
@@ -121,7 +123,8 @@ def _rejection_laws() -> Iterator[Law]:
         "with a reason outside the list": row.reason.not_in([reason.value for reason in Reason]),
         "without an attempt": row.attempts < 1,
     }
-    return (Law("rejection", fault, is_broken) for fault, is_broken in broken.items())
+    yield from (Law("rejection", fault, is_broken) for fault, is_broken in broken.items())
+    yield from result_laws(rejections, "rejection", kinds.second_networks)
 
 
 def _object_laws() -> Iterator[Law]:
@@ -133,7 +136,7 @@ def _object_laws() -> Iterator[Law]:
         "without a prediction of its image": of.image_id.is_(None),
         "beyond the number that its prediction counts": or_(row.object < 0, row.object >= _num_objects()),
         "that is the best, but not by its prediction's label and score": and_(row.object == 0, differs),
-        "with a score outside 0 to 1": _is_no_score(row.score),
+        "with a score outside 0 to 1": is_no_score(row.score),
         "with a box outside the picture": or_(row.width <= 0, row.height <= 0, *edges),
     }
     return (Law("object", fault, is_broken) for fault, is_broken in broken.items())
@@ -141,10 +144,6 @@ def _object_laws() -> Iterator[Law]:
 
 def _num_objects() -> ColumnElement[int]:
     return func.coalesce(predictions.c.num_objects, 0)
-
-
-def _is_no_score(score: ColumnElement[float]) -> ColumnElement[bool]:
-    return or_(score < -ROUNDING, score > 1 + ROUNDING)
 
 
 def _has_no_run(table: Table) -> ColumnElement[bool]:
@@ -165,23 +164,21 @@ def _broken_laws(
 
 
 def _unknown_labels(connection: Connection, kinds: _Kinds) -> Iterator[str]:
-    """Yield a message for predictions, and one for objects, whose labels their models have not."""
-    label = AsText(predictions.c.label)  # by bytes: MariaDB would take `Cat` for `cat`
-    of_classifiers = predictions.c.model_id.in_(kinds.classifiers), predictions.c.label.is_not(None)
-    groups: dict[tuple[str, str], Query] = {
-        ("prediction", "with a label that its model has not"): select(
-            predictions.c.model_id, label, literal_column("-1"), func.count(), func.min(predictions.c.image_id)
-        )
-        .where(*of_classifiers)
-        .group_by(predictions.c.model_id, label),
-        ("object", "with a label that is not the one of its class"): select(
-            objects.c.model_id, objects.c.label, objects.c.class_index, func.count(), func.min(objects.c.image_id)
-        ).group_by(objects.c.model_id, objects.c.label, objects.c.class_index),
-    }
-    for (noun, fault), grouped in groups.items():
-        found = [row for row in connection.execute(grouped) if not _is_label(kinds, *row[:3])]
+    """Yield a message for predictions, of images and of objects, and one for objects, with labels of no model."""
+    tables = {predictions: "prediction", object_predictions: "object prediction", objects: "object"}
+    for table, noun in tables.items():
+        row, is_object = table.c, table is objects
+        label = AsText(row.label)  # by bytes: MariaDB would take `Cat` for `cat`
+        index: ColumnElement[int] = row.class_index if is_object else literal_column("-1")
+        groups = [row.model_id, label, *([index] if is_object else [])]
+        wanted = [] if is_object else [row.model_id.in_(kinds.classifiers), row.label.is_not(None)]
+        grouped = select(row.model_id, label, index, func.count(), func.min(row.image_id)).where(*wanted)
+        found = [one for one in connection.execute(grouped.group_by(*groups)) if not _is_label(kinds, *one[:3])]
         if found:
-            yield _message(sum(row[3] for row in found), noun, fault, [row[4] for row in found])
+            fault = (
+                "with a label that is not the one of its class" if is_object else "with a label that its model has not"
+            )
+            yield _message(sum(one[3] for one in found), noun, fault, [one[4] for one in found])
 
 
 def _is_label(kinds: _Kinds, model_id: str, label: str, class_index: int) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Row, Subquery, Table, func, inspect, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Subquery, Table, case, exists, func, inspect, or_, select
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture, count_rows, has_prediction, has_rejection, join_results
-from infer_app.database.results.schema import objects, predictions, rejections, runs
+from infer_app.database.results.schema import object_predictions, objects, predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.domain import Reason, ReasonFact, reasons_with
 from infer_app.plurals import counted
@@ -55,15 +55,31 @@ def without_run(table: Table, scope: Scope) -> Query:
 
 
 def with_other_objects(scope: Scope) -> Query:
-    own = objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
-    written = select(func.count()).select_from(objects).where(*own).scalar_subquery()
+    found, predicted = (_count_rows_of_prediction(table) for table in (objects, object_predictions))
+    written = case((predictions.c.detector_id.is_(None), found), else_=predicted)
     return scope.rows_of(predictions).where(func.coalesce(predictions.c.num_objects, 0) != written)
 
 
-def objects_of_no_prediction(scope: Scope) -> Query:
+def of_no_prediction(table: Table, scope: Scope) -> Query:
     by_id = ListedPicture(scope.images.c[3])  # they may be those of a former picture with this id
-    joined = join_results(scope.images, objects, by_id, scope.model_id)
-    return select(objects.c.image_id).select_from(joined).where(~has_prediction(by_id, scope.model_id))
+    joined = join_results(scope.images, table, by_id, scope.model_id)
+    its = predictions.c.image_id == table.c.image_id, predictions.c.model_id == table.c.model_id
+    return select(table.c.image_id).select_from(joined).where(~exists().where(*its))
+
+
+def of_no_object(scope: Scope) -> Query:
+    """Return a SELECT of object predictions whose object the detector's version has not stored."""
+    crops = object_predictions.c
+    joined = join_results(scope.images, object_predictions, ListedPicture(scope.images.c[3]), scope.model_id)
+    of_image = predictions.c.image_id == crops.image_id, predictions.c.model_id == crops.model_id
+    its = objects.c.image_id == crops.image_id, objects.c.object == crops.object
+    is_found = exists().where(*of_image, *its, objects.c.model_id == predictions.c.detector_id)
+    return select(crops.image_id).select_from(joined).where(~is_found)
+
+
+def _count_rows_of_prediction(table: Table) -> ColumnElement[int]:
+    own = table.c.image_id == predictions.c.image_id, table.c.model_id == predictions.c.model_id
+    return select(func.count()).select_from(table).where(*own).scalar_subquery()
 
 
 CHECKS: dict[tuple[str, str], Callable[[Scope], Query]] = {
@@ -73,13 +89,15 @@ CHECKS: dict[tuple[str, str], Callable[[Scope], Query]] = {
     ("prediction", "of a run that is not in infer_runs"): partial(without_run, predictions),
     ("rejection", "of a run that is not in infer_runs"): partial(without_run, rejections),
     ("prediction", "with another number of objects than it counts"): with_other_objects,
-    ("object", "without a prediction of its image"): objects_of_no_prediction,
+    ("object", "without a prediction of its image"): partial(of_no_prediction, objects),
+    ("object prediction", "without a prediction of its image"): partial(of_no_prediction, object_predictions),
+    ("object prediction", "of an object that its detector has not found"): of_no_object,
 }
 
 
 def audit(connection: Connection, source: Source, day: Day, model_id: str) -> Iterator[str]:
     """Yield a message for each problem with the day's rows. Nothing is repaired."""
-    for table in (predictions, objects, rejections):
+    for table in (predictions, objects, object_predictions, rejections):
         key = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
         if set(key) != {column.name for column in table.primary_key}:
             yield f"{table.name} has lost its primary key: an image may have two rows of one model"

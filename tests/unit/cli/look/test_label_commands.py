@@ -10,7 +10,7 @@ from infer_app.cli.look.threshold_commands import set_thresholds
 from infer_app.database.results.label_groups import read_label_groups
 from infer_app.database.results.schema import MAX_ID
 from infer_app.errors import UsageError
-from tests.support.second_networks import DETECTOR, SECOND, SPECIES, StoredModel
+from tests.support.second_networks import DETECTOR, SECOND, SPECIES, VECTORS, StoredModel
 
 TAXONOMY = "label,parent\nlion,felidae\ntiger,felidae\nfelidae,carnivora\ncarnivora,\n"
 CAT = ["carnivora", "felidae"]
@@ -118,8 +118,7 @@ def test_what_is_wrong_is_named_and_changes_nothing(write, database, taxonomy, o
 
 
 def test_a_model_without_labels_of_objects_has_no_groups(write, database, tmp_path):
-    vectors = {"output": {"kind": "embedding"}, "crop": SPECIES["crop"]}
-    StoredModel(database, replace(SECOND, name="vectors", model_id="9" * 16, manifest=vectors))
+    StoredModel(database, replace(SECOND, name="vectors", model_id="9" * 16, manifest=VECTORS))
     for call in (
         lambda name: set_labels(name, write(TAXONOMY), None, None),
         lambda name: show_labels(name, False, None),
