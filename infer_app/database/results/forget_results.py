@@ -7,13 +7,12 @@ from datetime import date
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, select
 
+from infer_app.database.engine.bulk import IDS_PER_STATEMENT
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.object_rows import made_of
 from infer_app.database.results.runs import keep_runs_out
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
 from infer_app.model_names import Version
-
-_IDS_AT_ONCE = 500  # in one statement
 
 
 def forget_rejections(database: Database, image_ids: Sequence[str], model_id: str) -> int:
@@ -43,10 +42,7 @@ def forget_results(
 
     def forget(connection: Connection) -> int:
         keep_runs_out(connection, days, versions)
-        deleted = 0
-        for batch in _batches(image_ids):
-            deleted += sum(delete_results(connection, batch, model_id) for _, model_id in versions)
-        return deleted
+        return sum(delete_results(connection, image_ids, model_id) for _, model_id in versions)
 
     return database.transact(forget)
 
@@ -70,8 +66,10 @@ def _delete_made(connection: Connection, image_ids: Sequence[str], detector_id: 
 
 
 def _batches(image_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (image_ids[first : first + _IDS_AT_ONCE] for first in range(0, len(image_ids), _IDS_AT_ONCE))
+    return (image_ids[first : first + IDS_PER_STATEMENT] for first in range(0, len(image_ids), IDS_PER_STATEMENT))
 
 
 def _delete(connection: Connection, table: Table, image_ids: Sequence[str], condition: ColumnElement[bool]) -> int:
-    return connection.execute(delete(table).where(table.c.image_id.in_(image_ids), condition)).rowcount
+    """Delete the rows of images that meet a condition; return how many there were."""
+    batches = (table.c.image_id.in_(batch) for batch in _batches(image_ids))
+    return sum(connection.execute(delete(table).where(among, condition)).rowcount for among in batches)

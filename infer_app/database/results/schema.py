@@ -129,7 +129,7 @@ object_predictions = Table(
     Column("image_id", Exact(MAX_ID), primary_key=True),
     Column("model_id", String(64), primary_key=True),
     Column("object", Integer, primary_key=True, autoincrement=False),  # of infer_objects, under detector_id
-    Column("label", Text),  # this column and those below: as in infer_predictions
+    Column("label", Exact()),  # this column and those below: as in infer_predictions
     Column("score", Double),
     Column("output", EncodedJSON, nullable=False),
     Column("vector", Vectors),

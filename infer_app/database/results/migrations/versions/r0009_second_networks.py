@@ -20,16 +20,36 @@ down_revision = "0008"
 COLUMNS = (*ADDED, *FACTS, "detector_id")  # of infer_current_predictions, after those of version 0005
 BOX = "d.x, d.y, d.width, d.height, d.label AS detected_label, d.score AS detected_score"
 OUTPUT = "p.label, p.score, p.output, p.vector, p.vector_dtype, p.vector_dim"
-# The labels of an object that are allowed, each with the groups it belongs to; without groups it stands for itself.
-ALLOWED = """
+# What is shown of an object: its best label, if it is allowed and reaches its threshold, else what is found among all.
+SHOWN = """CASE
+    WHEN c.label IS NULL THEN {without}
+    WHEN c.score >= {threshold} AND NOT EXISTS (
+        SELECT 1 FROM infer_label_groups g WHERE g.model = c.model AND g.label = c.label AND g.depth = -1
+    ) THEN c.{column}
+    ELSE COALESCE(({best}), ({group}))
+END"""
+# The best of the labels that are allowed, if it reaches its threshold.
+BEST = """
+    SELECT CASE WHEN {score} >= {threshold} THEN {found} END
     FROM {entries}
-    LEFT JOIN infer_label_groups g ON g.model = c.model AND g.label = {label}
-    LEFT JOIN infer_thresholds t ON t.model = c.model AND t.label = {shown}
-    WHERE COALESCE(g.depth, 0) >= 0
+    WHERE NOT EXISTS (
+        SELECT 1 FROM infer_label_groups g WHERE g.model = c.model AND g.label = {label} AND g.depth = -1
+    )
+    ORDER BY {score} DESC, {label} LIMIT 1
 """
-REACHED = """COALESCE(
-    {own}, (SELECT u.threshold FROM infer_thresholds u WHERE u.model = c.model AND u.label = ''), 0
-)"""
+# The deepest group whose allowed labels suffice together; a label without groups stands for itself.
+GROUP = """
+    SELECT {found}
+    FROM {entries}
+    {join_groups}
+    LEFT JOIN infer_thresholds t ON t.model = c.model AND t.label = {group}
+    WHERE COALESCE(g.depth, 0) >= 0
+    GROUP BY {group}
+    HAVING SUM({score}) >= COALESCE(
+        MAX(t.threshold), (SELECT u.threshold FROM infer_thresholds u WHERE u.model = c.model AND u.label = ''), 0
+    )
+    ORDER BY MAX(COALESCE(g.depth, 0)) DESC, SUM({score}) DESC, {group} LIMIT 1
+"""
 
 
 def upgrade() -> None:
@@ -40,7 +60,7 @@ def upgrade() -> None:
         sa.Column("image_id", Exact(512), primary_key=True),
         sa.Column("model_id", sa.String(64), primary_key=True),
         sa.Column("object", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("label", sa.Text),
+        sa.Column("label", Exact()),
         sa.Column("score", sa.Double),
         sa.Column("output", EncodedJSON, nullable=False),
         sa.Column("vector", Vectors),
@@ -99,31 +119,32 @@ def _shown_crops() -> None:
 
     MariaDB correlates neither subqueries in FROM nor several levels, so label and score are looked up one by one.
     """
-    label, score = _shown("label"), _shown("score")
-    number = "CASE WHEN c.label IS NULL THEN c.score END"  # of a regression
     columns = "c.model, c.image_id, c.model_id, c.object, c.detector, c.x, c.y, c.width, c.height"
-    detected = "c.detected_label, c.detected_score"
     op.execute(
-        f"CREATE VIEW infer_shown_crops AS SELECT {columns}, {detected}, {label} AS label,"
-        f" COALESCE({score}, {number}) AS score, c.location FROM infer_current_crops c"
+        f"CREATE VIEW infer_shown_crops AS SELECT {columns}, c.detected_label, c.detected_score,"
+        f" {_shown('label')} AS label, {_shown('score')} AS score, c.location FROM infer_current_crops c"
         f" WHERE c.detected_score >= {THRESHOLD.format(model='c.detector', label='c.detected_label')}"
     )
 
 
 def _shown(column: str) -> str:
-    """Return the SQL of what is shown of an object: its label or its score."""
+    """Return the SQL of what is shown of an object: its label or its score, also that of a regression."""
     entries, label, score = _entries()
-    shown = f"COALESCE(g.ancestor, {label})"
-    allowed = ALLOWED.format(entries=entries, label=label, shown=shown)
-    best = ALLOWED.format(entries=entries, label=label, shown=label)
-    of_best, of_group = (label, shown) if column == "label" else (score, f"SUM({score})")
-    own, group = REACHED.format(own="t.threshold"), REACHED.format(own="MAX(t.threshold)")
-    # The best label has a row for each of its groups, all of which give the same.
-    return f"""COALESCE(
-        (SELECT CASE WHEN {score} >= {own} THEN {of_best} END {best} ORDER BY {score} DESC, {label} LIMIT 1),
-        (SELECT {of_group} {allowed} GROUP BY {shown} HAVING SUM({score}) >= {group}
-         ORDER BY MAX(COALESCE(g.depth, 0)) DESC, SUM({score}) DESC, {shown} LIMIT 1)
-    )"""
+    if op.get_bind().dialect.name == "postgresql":  # which would read all groups of the model for each object
+        wanted = f"SELECT * FROM infer_label_groups WHERE model = c.model AND label = {label} OFFSET 0"
+        join_groups = f"LEFT JOIN LATERAL ({wanted}) AS g ON true"
+    else:
+        join_groups = f"LEFT JOIN infer_label_groups g ON g.model = c.model AND g.label = {label}"
+    group = f"COALESCE(g.ancestor, {label})"
+    best_found, group_found = (label, group) if column == "label" else (score, f"SUM({score})")
+    shared = {"entries": entries, "label": label, "score": score}
+    return SHOWN.format(
+        column=column,
+        without="NULL" if column == "label" else "c.score",
+        threshold=THRESHOLD.format(model="c.model", label="c.label"),
+        best=BEST.format(found=best_found, threshold=THRESHOLD.format(model="c.model", label=label), **shared),
+        group=GROUP.format(found=group_found, join_groups=join_groups, group=group, **shared),
+    )
 
 
 def _entries() -> tuple[str, str, str]:
