@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from sqlalchemy import ColumnElement, Connection, Dialect, Table, bindparam, delete
 from sqlalchemy.sql.compiler import SQLCompiler
 
-# Where each id is a parameter. MariaDB counts the rows of fewer than 200 in the index; for more it relies on statistics,
-# without which it reads the whole table.
+# Where each id is a parameter. MariaDB counts the rows of fewer than 200 in the index; for more it relies on
+# statistics, and without these reads the whole table.
 IDS_PER_STATEMENT = 150
 
 Merges = Mapping[str, Callable[[object], object]]
