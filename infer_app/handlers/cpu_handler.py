@@ -69,7 +69,7 @@ class CpuHandler:
                 for sample, of_sample in zip(batch.samples, objects, strict=True):
                     self._seconds.add(chunk, sample, of_sample, heartbeat, clock)
             first += len(batch.samples) + len(batch.broken)
-        results += self._seconds.finish(chunk, clock)
+        results += self._seconds.finish(chunk, heartbeat, clock)
         self._loader.learn(clock)
         return result_of(chunk, results, clock)
 

@@ -48,9 +48,10 @@ class SecondNetworks:
         for network in self.wanted(chunk):
             network.add(sample, found, position, heartbeat, clock)
 
-    def finish(self, chunk: Chunk, clock: StageClock) -> Iterator[Prediction | Broken]:
+    def finish(self, chunk: Chunk, heartbeat: Heartbeat, clock: StageClock) -> Iterator[Prediction | Broken]:
         """Yield one result for each image of the chunk that was taken, and for each network that it is new for."""
         for network in self.wanted(chunk):
+            heartbeat.record(len(chunk.refs) - 1, "model")
             yield from network.finish(clock)
 
 

@@ -63,6 +63,7 @@ def dry_run(
         ]
         tally = predict(group, plan, days, take_until(pages(), few, time.monotonic() + DRY_RUN_S), model_runs)
         reports = [make_report(group, days[-1], executor, one, tally, alternatives) for one in model_runs]
+        reports.sort(key=lambda one: -one.selected)  # the first has the costs: a detector may have nothing new
         return with_left_out(reports, left_out)
 
 

@@ -145,7 +145,7 @@ def run_group(group: GroupRun, days: Sequence[Day], limits: RunLimits, *, with_l
     of_last_day: InferError | None = None
 
     def images_left() -> int | None:
-        return limits.images_left([reports[0] for reports in ran.values()])
+        return limits.images_left([max(reports, key=lambda one: one.selected) for reports in ran.values()])
 
     def is_over() -> bool:
         return bool(group.stop.exit_code) or images_left() == 0

@@ -90,6 +90,13 @@ def _log_choice(artifact: Artifact, in_use: Mapping[str, str]) -> None:
         log.info("%s is tried, %s stays in use; to switch: `infer model use %s`", this, using, this)
 
 
+def runs_unasked(loaded: LoadedSettings, artifact: Artifact) -> bool:
+    """Return whether a plain run takes this version while none of its name is in use; others are only tried."""
+    is_flag = "flag" in (loaded.origins.get("run.model"), loaded.origins.get("run.models"))
+    is_only = len(versions_of(loaded.models_folder, artifact.manifest.name)) == 1
+    return is_only or (bool(loaded.model_names) and not is_flag)
+
+
 def with_detectors(
     loaded: LoadedSettings, artifacts: Sequence[Artifact], failures: dict[str, ModelError] | None = None
 ) -> list[Artifact]:
@@ -125,8 +132,14 @@ def _find_detector(
         _check_chosen(loaded, name, in_use)
         detector = find_artifact(loaded.models_folder, name, in_use)
     found = detector.manifest.model_id
+    this = short_name(name, found)
+    if name not in in_use and not runs_unasked(loaded, detector):
+        raise UsageError(
+            f"{artifact.manifest.name} takes the objects of the version in use, and none of {name} is",
+            f"put one in use: `infer model use {this}`",
+        )
     if in_use.get(name, found) != found:
-        this, using = short_name(name, found), short_name(name, in_use[name])
+        using = short_name(name, in_use[name])
         raise UsageError(
             f"{artifact.manifest.name} takes the objects of {using}, which is in use, and this run tries {this}",
             f"run {this} alone, or put it in use first: `infer model use {this}`",
@@ -162,9 +175,12 @@ def group_by_pixels(artifacts: Sequence[Artifact]) -> list[Group]:
     detector of second networks.
     """
     of_detector = defaultdict[str, list[Artifact]](list)
+    again: list[Artifact] = []  # second networks that are there under another name
     for artifact in artifacts:
         if artifact.manifest.crop:
-            of_detector[artifact.manifest.crop.of].append(artifact)
+            others = of_detector[artifact.manifest.crop.of]
+            is_again = any(one.manifest.model_id == artifact.manifest.model_id for one in others)
+            (again if is_again else others).append(artifact)
     groups: dict[object, list[Artifact]] = {}
     named: Counter[str] = Counter()
     detectors: Counter[object] = Counter()
@@ -179,4 +195,5 @@ def group_by_pixels(artifacts: Sequence[Artifact]) -> list[Group]:
     together = (
         [*firsts, *(one for first in firsts for one in of_detector[first.manifest.name])] for firsts in groups.values()
     )
-    return [Group(tuple(models), may_split=len(models) > 1) for models in together]
+    apart = [part for part in Group(tuple(artifacts)).split() if part.artifacts[-1] in again]
+    return [*(Group(tuple(models), may_split=len(models) > 1) for models in together), *apart]

@@ -13,8 +13,8 @@ from infer_app.day import Day
 from infer_app.errors import PrecisionUnavailable
 from infer_app.model_variants import known_variant, variant_of
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.models_folder import versions_of
 from infer_app.models.selection.variant_selection import AUTO
+from infer_app.pipeline.planning.choose_models import runs_unasked
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan, plan_together
 from infer_app.run_report import Alternative
 from infer_app.settings.load import LoadedSettings
@@ -172,13 +172,6 @@ def _run_model(loaded: LoadedSettings, artifact: Artifact, execution: ExecutionP
         execution.variant,
         facts,
         execution.choice.passed_over,
-        _runs_unasked(loaded, artifact),
+        runs_unasked(loaded, artifact),
         manifest.variant_sha256(execution.variant),
     )
-
-
-def _runs_unasked(loaded: LoadedSettings, artifact: Artifact) -> bool:
-    """Return whether a plain run takes this version while none of its name is in use; others are only tried."""
-    is_flag = "flag" in (loaded.origins.get("run.model"), loaded.origins.get("run.models"))
-    is_only = len(versions_of(loaded.models_folder, artifact.manifest.name)) == 1
-    return is_only or (bool(loaded.model_names) and not is_flag)

@@ -18,7 +18,7 @@ NO_LIMITS = RunLimits(None, None, None)
 
 @pytest.fixture
 def group(monkeypatch):
-    """A run of one model over days each of which has two images, and over late days."""
+    """A run over days each of which has two images that are new for one of its models, and over late days."""
     result = lambda _group, _days, ran, left_out, ended_early: (list(ran), left_out, ended_early)  # noqa: E731
     monkeypatch.setattr(run_days, "_result", result)
     monkeypatch.setattr(run_days, "_find_late", lambda *_: LATE)
@@ -35,7 +35,7 @@ def fail(monkeypatch):
         if day in failures:
             raise failures[day]
         ran.append(day)
-        return [SimpleNamespace(selected=2)]
+        return [SimpleNamespace(selected=number) for number in (0, 2)]  # the first has predicted them before
 
     monkeypatch.setattr(run_days, "run_day", run_day)
     failures["ran"] = ran
