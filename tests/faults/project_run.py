@@ -32,7 +32,7 @@ from tests.support.waiting import wait_until
 REPOSITORY = Path(__file__).parents[2]
 DATE = "2026-11-20"
 MARK = "FAULTS_NIGHT"  # in the environment of every process of a night
-RESULTS = ("infer_predictions", "infer_rejections", "infer_runs")
+RESULTS = ("infer_predictions", "infer_rejections", "infer_runs", "infer_objects", "infer_object_predictions")
 CONFIG = """
 [database]
 url = "{url}"
