@@ -9,7 +9,7 @@ from itertools import islice
 from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.stored_objects import StoredDetection, read_detections
-from infer_app.domain import Broken, ChunkResult, NewImage, Output, Prediction, StoredObjects
+from infer_app.domain import Broken, ChunkResult, NewImage, Objects, Output, Prediction, StoredObjects
 from infer_app.models.artifact.specs import CropSpec
 from infer_app.pipeline.flow.model_run import ModelRun
 from infer_app.pipeline.flow.observer import FlowObserver
@@ -53,21 +53,26 @@ class _StoredObjects:
         }
 
     def settle(self, images: Sequence[NewImage]) -> tuple[ChunkResult, list[NewImage]]:
-        """Return the results of those images that need no worker, and the others."""
+        """Return the results of those images that need no worker, and the others.
+
+        An image whose picture one network needs goes to a worker for all of them, so that it counts once.
+        """
         known = self._read([image for image in images if self._needs_stored(image)])
         done: list[Prediction | Broken] = []
         left: list[NewImage] = []
         for image in images:
             if self._detector in image.model_indices:
                 left += [] if self._is_idle else [image]  # it came when the run was planned: the next one takes it
-            elif not self._needs_stored(image):
-                left.append(image)
-            else:
-                detection = known.get(image.ref.image_id)  # None: it was forgotten meanwhile
-                results, wanted = self._results(image, detection)
-                done += results
-                objects = None if detection is None else self._taken(detection, wanted)
-                left += [replace(image, model_indices=wanted, objects=objects)] if wanted else []
+                continue
+            detection = known.get(image.ref.image_id)  # None: it was forgotten meanwhile
+            seconds = [index for index in image.model_indices if index in self._crops]
+            others = tuple(index for index in image.model_indices if index not in self._crops)
+            taken = self._taken(detection, seconds) if detection else ()
+            if detection and (taken or (others and detection.rejected is None)):
+                left.append(replace(image, objects=StoredObjects(taken, detection.file.sha256)))
+                continue
+            done += [self._result(image, detection, index) for index in seconds if detection]
+            left += [replace(image, model_indices=others)] if others else []
         return self._chunk_result(done), left
 
     def _needs_stored(self, image: NewImage) -> bool:
@@ -80,31 +85,16 @@ class _StoredObjects:
         ids = [image.ref.image_id for image in images]
         return self._project.ask(_read, self._project.database, ids, self._detector_id, least)
 
-    def _results(
-        self, image: NewImage, detection: StoredDetection | None
-    ) -> tuple[list[Prediction | Broken], tuple[int, ...]]:
-        """Return the results that are known without its picture, and the models that need it."""
-        results: list[Prediction | Broken] = []
-        wanted: list[int] = []
-        for index in image.model_indices:
-            crop = self._crops.get(index)
-            if crop is None:
-                wanted.append(index)
-            elif detection is None:
-                continue
-            elif detection.rejected:
-                results.append(replace(detection.rejected, ref=image.ref).for_second_network(index, self._name))
-            elif any(crop.takes(one) for _, one in detection.objects):
-                wanted.append(index)
-            else:
-                results.append(Prediction(image.ref, Output(crops=()), detection.file, index))
-        return results, tuple(wanted)
+    def _result(self, image: NewImage, detection: StoredDetection, index: int) -> Prediction | Broken:
+        """Return what is known without the picture."""
+        if (rejected := detection.rejected) is None:
+            return Prediction(image.ref, Output(crops=()), detection.file, index)
+        return replace(rejected, ref=image.ref, detail=f"{self._name}: {rejected.detail}", model_index=index)
 
-    def _taken(self, detection: StoredDetection, wanted: Sequence[int]) -> StoredObjects:
+    def _taken(self, detection: StoredDetection, seconds: Sequence[int]) -> Objects:
         """Return the objects that one of the networks takes, which are few of those that are stored."""
-        crops = [self._crops[index] for index in wanted if index in self._crops]
-        objects = (one for one in detection.objects if any(crop.takes(one[1]) for crop in crops))
-        return StoredObjects(tuple(objects), detection.file.sha256)
+        crops = [self._crops[index] for index in seconds]
+        return tuple(one for one in detection.objects if any(crop.takes(one[1]) for crop in crops))
 
     def _chunk_result(self, done: Sequence[Prediction | Broken]) -> ChunkResult:
         predictions = tuple(one for one in done if isinstance(one, Prediction))
