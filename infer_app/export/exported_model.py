@@ -113,4 +113,4 @@ def _kind(name: str, model_ids: Sequence[str], manifests: Mapping[str, Mapping[s
 
 def _kind_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
     """Return the kind of a version's output and, of a second network, its detector's name."""
-    return kind_of(manifest) or CLASSIFICATION, manifest.get("crop", {}).get("of", "")
+    return kind_of(manifest) or CLASSIFICATION, (manifest.get("crop") or {}).get("of", "")

@@ -17,7 +17,7 @@ from infer_app.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, O
 from infer_app.recipe import Size
 from tests.support.projects import DATE, Project
 
-ANIMALS = RunModel("animals", "a1" * 8, "cpu-torchscript", {"output": {"kind": "detection"}})
+ANIMALS = RunModel("animals", "a1" * 8, "cpu-torchscript", {"output": {"kind": "detection"}, "crop": None})
 
 
 def write_detections(project: Project, found: Mapping[str, Sequence[DetectedObject]]) -> None:
