@@ -1,7 +1,7 @@
 """The figures of a day's objects, and the objects of one image, over the thresholds of their model."""
 
 import pytest
-from sqlalchemy import literal
+from sqlalchemy import column, func, literal, select, text
 
 from infer_app.database.figures.crop_figures import open_figures
 from infer_app.database.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectFigures
@@ -145,3 +145,13 @@ def test_labels_with_groups_are_counted_as_they_are_shown(database, crop_figures
     replace_label_groups(database, SECOND.name, groups)
     figures = type(crop_figures)(database, Source(database, SourceSettings()), SECOND.name, SECOND.model_id, "animals")
     assert figures.count_labels(DAY) == {"cat": 2, HOSTILE: 1}
+
+
+def test_labels_with_thresholds_of_their_own_are_counted_as_they_are_shown(database, crop_figures):
+    """Where the best label does not reach its own, another one of the object may."""
+    change_thresholds(database, SECOND.name, {"lion": 0.9})
+    figures = open_figures(database, Source(database, SourceSettings()), SECOND.name, SECOND.model_id)
+    with database.read() as connection:
+        label = column("label")
+        shown = select(label, func.count()).select_from(text("infer_shown_crops")).where(label.is_not(None))
+        assert figures.count_labels(DAY) == dict(connection.execute(shown.group_by(label)).all()) != {}

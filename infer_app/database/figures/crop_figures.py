@@ -16,7 +16,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.figures.figures import Figures, ScoredImage
 from infer_app.database.figures.object_figures import ObjectFigures
 from infer_app.database.listing.source import Source
-from infer_app.database.queries.thresholds import SHOWN_CROPS, read_thresholds, threshold_of
+from infer_app.database.queries.thresholds import ALL_LABELS, SHOWN_CROPS, read_thresholds, threshold_of
 from infer_app.database.results.conditions import KeyedJoin
 from infer_app.database.results.label_groups import read_label_groups
 from infer_app.database.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions
@@ -42,7 +42,8 @@ class CropFigures(ObjectFigures):
         super().__init__(database, source, model, model_id)
         self._detector = detector
         self._is_shown = objects.c.score >= threshold_of(detector, objects.c.label)
-        self._has_groups = bool(read_label_groups(database, model))
+        own = read_thresholds(database, model).keys() - {ALL_LABELS}
+        self._shows_best_alone = not (own or read_label_groups(database, model))
         self._is_labelled = object_predictions.c.score >= threshold_of(model, _LABEL)
 
     def read_detector_thresholds(self) -> dict[str, float]:
@@ -66,13 +67,16 @@ class CropFigures(ObjectFigures):
         return taken.where(*of_image, self._is_shown).correlate(images, predictions).scalar_subquery()
 
     def _labels(self, images: Subquery) -> Query:
-        if self._has_groups:
+        if not self._shows_best_alone:
             return self._shown_labels(images)
         counted = select(_LABEL, func.count()).select_from(self._detected(images))
         return counted.where(self._is_shown, _LABEL.is_not(None), self._is_labelled).group_by(_LABEL)
 
     def _shown_labels(self, images: Subquery) -> Query:
-        """Return the labels and groups that the view shows, which takes longer than to count the best labels."""
+        """Return the labels and groups that the view shows, which takes longer than to count the best labels.
+
+        With a threshold of its own another label may be shown where the best one is not.
+        """
         label = SHOWN_CROPS.c.label
         own = [SHOWN_CROPS.c[name] == predictions.c[name] for name in ("image_id", "model_id")]
         on = and_(*own, SHOWN_CROPS.c.model == self._model)
