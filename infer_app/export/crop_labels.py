@@ -33,15 +33,15 @@ class CropLabels:
         """Return the best allowed label, else the deepest group that reaches its threshold; or what is no label."""
         if crop.label is None:
             return ShownCrop(None, None, crop.score, crop.output)
-        shown = self._shown(self.allowed(crop.output)) or {"label": None, "index": None, "score": None}
+        shown = self._shown(self.allowed(crop.output, crop.label)) or {"label": None, "index": None, "score": None}
         return ShownCrop(shown["label"], shown["index"], shown["score"], crop.output)
 
-    def allowed(self, output: StoredOutput) -> list[Entry]:
-        """Return the stored labels that are allowed, the best first."""
+    def allowed(self, output: StoredOutput, own: str | None = None) -> list[Entry]:
+        """Return the stored labels that are allowed, the best first, of equal ones the network's `own`."""
         details = output.details
         stored = details.get("top", details.get("labels", ()))
         allowed = (one for one in stored if self._groups_of(one["label"]))
-        return sorted(allowed, key=lambda one: (-one["score"], one["label"]))
+        return sorted(allowed, key=lambda one: (-one["score"], one["label"] != own, one["label"]))
 
     def chain(self, label: str) -> str:
         """Return a label's groups from the root of the taxonomy to itself, joined by semicolons."""
