@@ -314,6 +314,15 @@ class ChunkResult:
             model_indices=(model_index,),
         )
 
+    def without(self, image_ids: frozenset[str]) -> ChunkResult:
+        """Return the results of the other images, with the measurements of the whole chunk."""
+        if not image_ids:
+            return self
+        predictions = tuple(one for one in self.predictions if one.ref.image_id not in image_ids)
+        return replace(
+            self, predictions=predictions, broken=tuple(one for one in self.broken if one.ref.image_id not in image_ids)
+        )
+
     @property
     def refs(self) -> tuple[ImageRef, ...]:
         return (*(prediction.ref for prediction in self.predictions), *(broken.ref for broken in self.broken))

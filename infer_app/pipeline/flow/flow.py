@@ -40,11 +40,18 @@ def run_flow(
     with closing(pool.run(chunks)) as results:  # if this day fails, the workers must have none of its chunks left
         for result in guard(results):
             with observer.commit(result):
-                for model_run in model_runs:
-                    model_run.commit(result)
+                _commit(result, model_runs)
             size.learn(result)
     for model_run in model_runs:
         model_run.settle()
+
+
+def _commit(result: ChunkResult, model_runs: Sequence[ModelRun]) -> None:
+    """Write a chunk model by model, a second network's results only where its detector's objects could be written."""
+    unwritten: dict[str | None, frozenset[str]] = {}
+    for model_run in model_runs:
+        of_detector = unwritten.get(model_run.model.detector_id, frozenset())
+        unwritten[model_run.model.model_id] = model_run.commit(result.without(of_detector))
 
 
 def skip_stopped_models(new: Iterable[NewImage], model_runs: Sequence[ModelRun]) -> Iterator[NewImage]:

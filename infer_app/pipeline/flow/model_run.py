@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.runs import RunModel
 from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult
+from infer_app.domain import ChunkResult, Reason
 from infer_app.pipeline.flow.failure_budget import FailureBudget
 from infer_app.telemetry.log import names_and_ids
 
@@ -42,23 +42,29 @@ class ModelRun:
         """Return the reason why no more of its images should be run, or None."""
         return self.budget.stopped
 
-    def commit(self, result: ChunkResult) -> None:
-        """Write the part of the model's results of a chunk that the failure budget admits."""
+    def commit(self, result: ChunkResult) -> frozenset[str]:
+        """Write the part of the model's results of a chunk that the failure budget admits.
+
+        Return the ids of images whose results the database refused.
+        """
         own = result.of_model(self.number)
         self.nearly_black += own.num_dim
-        self._write(self.budget.admit(own))
+        return self._write(self.budget.admit(own))
 
     def settle(self) -> None:
         """Write at the end of the day the results that were held until then."""
         self._write(self.budget.settle())
 
-    def _write(self, admitted: Iterable[ChunkResult]) -> None:
+    def _write(self, admitted: Iterable[ChunkResult]) -> frozenset[str]:
         was_stopped = self.stopped is not None
+        refused = set[str]()
         for result in admitted:
             if result.num_images:
                 written = self._sink.commit_chunk(result)
                 self.predicted += len(written.predictions)
                 self.reasons.update(broken.reason.value for broken in written.broken)
+                refused |= {broken.ref.image_id for broken in written.broken if broken.reason is Reason.WRITE_ERROR}
         if self.stopped and not was_stopped:
             of_model = names_and_ids([(self.model.name, self.model.model_id)])
             log.error("%s: %s", self.model.name, self.stopped, extra=of_model)
+        return frozenset(refused)
