@@ -17,6 +17,7 @@ from infer_app.telemetry.printable import one_line
 
 COUNTED_DAYS = (28, 7, 1)  # the first number of days that has few enough images
 COUNTED_IMAGES = 100_000
+COUNTED_OF_OBJECTS = 2_000  # images of a second network, whose shown labels take a millisecond an object
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def set_thresholds(name: str, given: Sequence[str], default: str | None, as_json
         model = NamedModel.find(project.database, loaded, name)
         model.check_kind()
         model.check_labels(project.database, wanted.keys() - {ALL_LABELS})
-        _print_change(model, _change(project, loaded, name, wanted), as_json)
+        _print_change(model, _change(project, loaded, model, wanted), as_json)
 
 
 def remove_thresholds(name: str, labels: Sequence[str], as_json: bool, config: Path | None) -> None:
@@ -56,7 +57,7 @@ def remove_thresholds(name: str, labels: Sequence[str], as_json: bool, config: P
                     f"{label!r} of {name} has no threshold of its own",
                     hint_of_known(label, known.keys() - {ALL_LABELS}) or "`infer threshold show NAME` lists them",
                 )
-        _print_change(model, _change(project, loaded, name, dict.fromkeys(labels or known)), as_json)
+        _print_change(model, _change(project, loaded, model, dict.fromkeys(labels or known)), as_json)
 
 
 def show_thresholds(name: str, as_json: bool, config: Path | None) -> None:
@@ -102,11 +103,12 @@ def _score(text: str, where: str) -> float:
 
 
 def _change(
-    project: ProjectDatabase, loaded: LoadedSettings, name: str, changes: Mapping[str, float | None]
+    project: ProjectDatabase, loaded: LoadedSettings, model: NamedModel, changes: Mapping[str, float | None]
 ) -> ThresholdChange:
-    today = loaded.day("today")
+    today, name = loaded.day("today"), model.name
+    most = COUNTED_IMAGES if model.detector is None else COUNTED_OF_OBJECTS
     spans = ((number, replace(today, start=today.before(number - 1).start)) for number in COUNTED_DAYS)
-    few = (span for span in spans if project.day_queries.count_images(span[1]) <= COUNTED_IMAGES)
+    few = (span for span in spans if project.day_queries.count_images(span[1]) <= most)
     counted_days, days = next(few, (None, None))
     before = 0 if days is None else count_shown(project.database, project.source, days, name)
     change_thresholds(project.database, name, changes)
