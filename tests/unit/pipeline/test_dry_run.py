@@ -1,5 +1,6 @@
 """What a dry run offers."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -37,3 +38,20 @@ def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, monkey
     group, executor = SimpleNamespace(project=tables, plan=plan, loaded=loaded), SimpleNamespace(handler=None)
     images = [NewImage(ImageRef("1", "1.jpg"), (0,))]
     assert dry_run.find_alternatives(group, executor, DAY, images) == offered
+
+
+def test_the_first_report_is_of_the_model_with_most_images(tables, monkeypatch):
+    """Its costs are shown and make the forecast: a detector may have predicted the images of the others before."""
+    monkeypatch.setattr(dry_run, "predict", lambda *_: None)
+    monkeypatch.setattr(dry_run, "find_alternatives", lambda *_: [])
+    monkeypatch.setattr(
+        dry_run, "make_report", lambda _group, _day, _executor, one, *_: SimpleNamespace(selected=one.number)
+    )
+    executor = SimpleNamespace(limit_chunk=lambda _: 0, num_workers=1, least_chunk=8)
+    group = SimpleNamespace(
+        project=tables,
+        plan=RunPlan((), (), (MODEL, replace(MODEL, name="other"))),
+        executors=SimpleNamespace(open=lambda _: executor),
+        loaded=SimpleNamespace(run=SimpleNamespace(chunk_size=0, max_rejected="5%")),
+    )
+    assert [one.selected for one in dry_run.dry_run(group, [DAY])] == [1, 0]
