@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from infer_app.database.figures.detections import PredictedCrop, StoredOutput
 from infer_app.database.queries.thresholds import find_threshold
+from infer_app.database.results.label_groups import Groups
 
 Entry = Mapping[str, Any]  # of a stored classification: label, index and score; a group has no index
-Groups = Mapping[str, tuple[str, ...] | None]  # by label its groups, from the root to itself; None: it is not allowed
 
 
 class ShownCrop(NamedTuple):

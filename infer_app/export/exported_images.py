@@ -12,11 +12,11 @@ from infer_app.database.figures.detections import Part, PredictedImage, read_pre
 from infer_app.database.figures.figures import RejectedImage
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
-from infer_app.database.results.label_groups import read_label_groups
+from infer_app.database.results.label_groups import Groups, read_label_groups
 from infer_app.day import Day
 from infer_app.domain import DetectedObject, OutputKind
 from infer_app.errors import UsageError
-from infer_app.export.crop_labels import CropLabels, Groups, ShownCrop
+from infer_app.export.crop_labels import CropLabels, ShownCrop
 from infer_app.export.exported_model import CLASSIFICATION, DETECTION, ModelVersions
 from infer_app.export.image_paths import ImagePaths
 from infer_app.recipe import Size

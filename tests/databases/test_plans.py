@@ -19,7 +19,7 @@ from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDat
 from infer_app.database.listing.former_pictures import check_ids
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.stored_objects import read_objects, read_rejected
+from infer_app.database.queries.stored_objects import read_detections
 from infer_app.database.queries.thresholds import count_shown
 from infer_app.database.results.forget_results import forget_results
 from infer_app.database.results.migrate import upgrade
@@ -95,8 +95,7 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, kind):
     Sink(filled, "written", MODEL.variant, run_id).commit_chunk(ChunkResult(0, good, bad))
     with filled.read() as connection:
         ids = [new.ref.image_id for new in first]
-        assert read_rejected(connection, ids, "written") == {}
-        assert read_objects(connection, ids, "written") == {}
+        assert read_detections(connection, ids, "written") == {}
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS | RESULTS
     assert [step for step in explained if step.reads_all or step.sorts] == []

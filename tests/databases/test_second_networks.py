@@ -12,7 +12,6 @@ from infer_app.database.forgettable_results import ForgettableCounts, count_only
 from infer_app.database.listing.image_registry import add_images
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.stored_objects import read_objects, read_rejected
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.forget_results import delete_results, forget_rejections
 from infer_app.database.results.label_groups import read_groups, read_label_groups, replace_label_groups
@@ -156,12 +155,12 @@ def test_stored_objects_are_read_of_the_images_that_the_version_has_predicted(da
     ids = [*map(str, range(600)), "of none"]  # more than one statement takes
     box = (0.25, 0.5, 0.125, 0.0625)
     with database.read() as connection:
-        found, rejected = read_objects(connection, ids, D), read_rejected(connection, ids, D)
-    assert found == {
-        "1": ((0, DetectedObject("animal", 0, 0.9, *box)), (1, DetectedObject("animal", 0, 0.5, *box))),
-        "2": (),
-    }
+        found, few = read_detections(connection, ids, D), read_detections(connection, ids, D, 0.9)
+    best, other = (0, DetectedObject("animal", 0, 0.9, *box)), (1, DetectedObject("animal", 0, 0.5, *box))
+    assert {image_id: one.objects for image_id, one in found.items()} == {"1": (best, other), "2": (), "3": ()}
+    assert few["1"].objects == (best,)
     facts = FileFacts(7, 1.5, "cd" * 32)
+    rejected = {image_id: one.rejected for image_id, one in found.items() if one.rejected}
     assert rejected == {"3": Broken(ImageRef("3", "/3.jpg"), Reason.CORRUPT, "no JPEG", "decode", facts, "jpg 9")}
 
 

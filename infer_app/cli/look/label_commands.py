@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 
 from infer_app.answers.named_model import NamedModel
@@ -12,7 +11,7 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.column_types import MAX_ID
 from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import open_results_database
-from infer_app.database.results.label_groups import read_label_groups, replace_label_groups
+from infer_app.database.results.label_groups import Groups, read_label_groups, replace_label_groups
 from infer_app.errors import UsageError
 from infer_app.models.artifact.taxonomy import Taxonomy, group_labels, read_allowed
 from infer_app.plurals import counted
@@ -22,8 +21,6 @@ from infer_app.telemetry.printable import one_line
 log = logging.getLogger(__name__)
 
 FEW = 5  # labels named in a warning
-
-Groups = Mapping[str, tuple[str, ...] | None]  # of each label from the root down; None: it is not allowed
 
 
 def set_labels(name: str, taxonomy: Path | None, only: Path | None, config: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import Any
 
 from sqlalchemy import Connection, Double, and_, bindparam, select
@@ -40,7 +41,7 @@ def read_detections(
     connection: Connection, image_ids: Sequence[str], detector_id: str, least_score: float = 0.0
 ) -> dict[str, StoredDetection]:
     """Return what a detector's version has stored of each image; one without a row of it is left out."""
-    rejected = read_rejected(connection, image_ids, detector_id)
+    rejected = _read_rejected(connection, image_ids, detector_id)
     found = defaultdict[str, list[tuple[int, DetectedObject]]](list)
     files: dict[str, FileFacts] = {}
     of_detector = _FOUND.where(predictions.c.model_id == detector_id).params(least=least_score)
@@ -48,20 +49,15 @@ def read_detections(
         picture = Size(width, height) if width else None
         files[image_id] = FileFacts(size, modified, sha256, picture)
         if number is not None:
-            found[image_id].append((number, DetectedObject(*values)))
+            label, *numbers = values
+            found[image_id].append((number, DetectedObject(intern(label), *numbers)))  # pickled once in a chunk
     detections = {image_id: StoredDetection(broken.file, rejected=broken) for image_id, broken in rejected.items()}
     return detections | {
         image_id: StoredDetection(file, tuple(sorted(found.get(image_id, ())))) for image_id, file in files.items()
     }
 
 
-def read_objects(connection: Connection, image_ids: Sequence[str], detector_id: str) -> dict[str, Objects]:
-    """Return the objects of each image that a detector's version has a prediction of, by their numbers."""
-    found = read_detections(connection, image_ids, detector_id)
-    return {image_id: one.objects for image_id, one in found.items() if one.rejected is None}
-
-
-def read_rejected(connection: Connection, image_ids: Sequence[str], detector_id: str) -> dict[str, Broken]:
+def _read_rejected(connection: Connection, image_ids: Sequence[str], detector_id: str) -> dict[str, Broken]:
     """Return the stored rejection of each image that a detector's version has rejected, with its stored location."""
     of_detector = _REJECTED.where(rejections.c.model_id == detector_id)
     return {

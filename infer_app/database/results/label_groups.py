@@ -11,9 +11,10 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.results.schema import label_groups
 
 NOT_ALLOWED = -1  # in place of the depth of a label that is not allowed
+Groups = Mapping[str, tuple[str, ...] | None]  # by label its groups, from the root to itself; None: it is not allowed
 
 
-def read_label_groups(database: Database, model: str) -> dict[str, tuple[str, ...] | None]:
+def read_label_groups(database: Database, model: str) -> Groups:
     """Return the groups of a model's labels from the root down to the label itself; None: it is not allowed."""
     columns = label_groups.c.label, label_groups.c.depth, label_groups.c.ancestor
     wanted = select(*columns).where(label_groups.c.model == model).order_by(*columns)
@@ -28,12 +29,10 @@ def read_label_groups(database: Database, model: str) -> dict[str, tuple[str, ..
 
 def read_groups(database: Database, model: str) -> set[str]:
     """Return the groups that a model's labels belong to, with those labels."""
-    wanted = select(label_groups.c.ancestor).where(label_groups.c.model == model, label_groups.c.depth != NOT_ALLOWED)
-    with database.read() as connection:
-        return set(connection.scalars(wanted.distinct()))
+    return {group for chain in read_label_groups(database, model).values() if chain for group in chain}
 
 
-def replace_label_groups(database: Database, model: str, groups: Mapping[str, tuple[str, ...] | None]) -> None:
+def replace_label_groups(database: Database, model: str, groups: Groups) -> None:
     """Replace all groups of a model's name in one transaction."""
     rows: list[dict[str, object]] = []
     for label, chain in groups.items():
