@@ -12,6 +12,7 @@ from infer_app.database.forgettable_results import ForgettableCounts, count_only
 from infer_app.database.listing.image_registry import add_images
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.stored_objects import read_detections
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.forget_results import delete_results, forget_rejections
 from infer_app.database.results.label_groups import read_groups, read_label_groups, replace_label_groups
