@@ -30,13 +30,13 @@ def set_labels(name: str, taxonomy: Path | None, only: Path | None, config: Path
     loaded = load_settings(config)
     groups = Taxonomy({}) if taxonomy is None else Taxonomy.read(taxonomy)
     allowed = None if only is None else read_allowed(only)
-    _check_lengths({*groups.parents, *groups.groups, *(allowed or ())})
     with open_results_database(loaded) as database:
         known = _find(database, loaded, name).known_labels
         _warn_of_unknown(name, taxonomy, groups.parents.keys() - groups.groups - known)
         if allowed is not None and only is not None:
             _check_allowed(name, only, allowed, known, groups)
         found = group_labels(groups, allowed, known)
+        _check_lengths({*found, *groups.groups})  # those of the model that are not allowed are stored too
         replace_label_groups(database, name, found)
     print(one_line(f"{name}: {_describe(found)}"))
 

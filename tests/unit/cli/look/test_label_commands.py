@@ -77,6 +77,17 @@ def test_classes_without_labels_are_numbers(write, database, capsys, caplog):
     assert caplog.messages == []
 
 
+def test_a_label_of_the_model_that_is_too_long_to_be_kept_must_be_allowed(write, database):
+    """Databases with limits would refuse its row; of an allowed label without groups there is none."""
+    long = "x" * (MAX_ID + 1)
+    labels = SPECIES | {"labels": ["lion", long]}
+    StoredModel(database, replace(SECOND, name="long", model_id="9" * 16, manifest=labels))
+    with pytest.raises(UsageError, match="more than 512 characters"):
+        set_labels("long", None, write("lion\n", "only.txt"), None)
+    set_labels("long", None, write(f"{long}\n", "only.txt"), None)
+    assert read_label_groups(database, "long") == {"lion": None}
+
+
 def test_thresholds_of_a_second_network_are_by_label_or_group(write, capsys):
     set_labels("species", write(TAXONOMY), None, None)
     capsys.readouterr()
