@@ -37,8 +37,9 @@ def set_labels(name: str, taxonomy: Path | None, only: Path | None, config: Path
             _check_allowed(name, only, allowed, known, groups)
         found = group_labels(groups, allowed, known)
         _check_lengths({*found, *groups.groups})  # those of the model that are not allowed are stored too
+        before = read_label_groups(database, name)
         replace_label_groups(database, name, found)
-    print(one_line(f"{name}: {_describe(found)}"))
+    print(one_line(f"{name}: {_describe(found)}" + (f"; before: {_describe(before)}" if before else "")))
 
 
 def show_labels(name: str, as_json: bool, config: Path | None) -> None:

@@ -132,7 +132,8 @@ def _print_labels(report: CheckReport) -> None:
     same = report.num_compared - len(report.disagreements)
     print(f"same answer on {same:,} of {counted(report.num_compared, report.unit)} ({100 * report.agreement:.1f} %)")
     if 0 < report.agreement < SUSPICIOUS:
-        print(f"that is low: {WHAT_DIFFERS}")
+        of_crop = "what is cut out (--crop, --crop-margin, --crop-rounding), or " if report.unit == "object" else ""
+        print(f"that is low: {of_crop}{WHAT_DIFFERS}")
     if report.scores is not None:
         found = report.scores
         print(f"scores differ by {found.mean_difference:.3f} on average and {found.worst_difference:.3f} at worst")

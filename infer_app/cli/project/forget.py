@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -81,7 +82,8 @@ def forget_model(model: str, is_sure: bool, as_json: bool, config: Path | None) 
         if used := [version for version in versions if version[1] in in_use]:
             raise UsageError(
                 f"{short_name(*used[0])} is in use: its images would be predicted again",
-                "put another version in use before, or none: `infer model use NAME`, `infer model remove NAME`",
+                f"put another version in use before, `infer model use NAME`, or remove it: "
+                f"`infer model remove {shlex.quote(short_name(*used[0]))} --force`",
             )
         model_ids = sorted({model_id for _, model_id in versions})
         find = partial(of_versions, project.database, model_ids)
@@ -123,6 +125,7 @@ def _forget(project: ProjectDatabase, one: _ToForget, is_sure: bool, as_json: bo
 def _describe(amount: ForgettableCounts) -> str:
     objects = f" with {counted(amount.objects, 'object')}" if amount.objects else ""
     images = f" and {counted(amount.images, 'registered image')}" if amount.images else ""
-    made = f" ({amount.of_second_networks:,} of second networks)" if amount.of_second_networks else ""
+    num_made = amount.of_second_networks
+    made = f" ({counted(num_made, 'result')} of second networks among them)" if num_made else ""
     rejections = counted(amount.rejections, "rejection")
-    return f"{counted(amount.predictions, 'prediction')}{objects}, {rejections}{made}{images}"
+    return f"{counted(amount.predictions, 'prediction')}{objects}, {rejections}{images}{made}"

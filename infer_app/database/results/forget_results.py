@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
@@ -9,7 +10,6 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, select
 
 from infer_app.database.engine.bulk import IDS_PER_STATEMENT
 from infer_app.database.engine.connect import Database
-from infer_app.database.results.object_rows import made_of
 from infer_app.database.results.runs import keep_runs_out
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
 from infer_app.model_names import Version
@@ -61,8 +61,19 @@ def delete_results(connection: Connection, image_ids: Sequence[str], model_id: s
 
 
 def _delete_made(connection: Connection, image_ids: Sequence[str], detector_id: str) -> int:
-    deleted = {table: _delete(connection, table, image_ids, made) for table, made in made_of(detector_id).items()}
-    return deleted[predictions] + deleted[rejections]
+    """Delete what second networks made of a version's objects in these images; return how many results there were.
+
+    Their objects are deleted by key: without statistics PostgreSQL would look for them among all predictions.
+    """
+    keys = select(predictions.c.image_id, predictions.c.model_id).where(predictions.c.detector_id == detector_id)
+    found = defaultdict[str, list[str]](list)
+    for batch in _batches(image_ids):
+        for image_id, model_id in connection.execute(keys.where(predictions.c.image_id.in_(batch))):
+            found[model_id].append(image_id)
+    for model_id, own in found.items():
+        _delete(connection, object_predictions, own, object_predictions.c.model_id == model_id)
+    of_detector = {table: table.c.detector_id == detector_id for table in (predictions, rejections)}
+    return sum(_delete(connection, table, image_ids, condition) for table, condition in of_detector.items())
 
 
 def _batches(image_ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -43,7 +43,8 @@ def test_groups_are_set_shown_replaced_and_cleared(write, capsys, caplog):
     assert capsys.readouterr().out == "species: 2 labels in 2 groups, all labels allowed\n"
     assert labels_of(capsys) == {"model": "species", "groups": {"lion": CAT, "tiger": CAT}, "not_allowed": []}
     set_labels("species", write(TAXONOMY), write("lion\n\ndog\n", "only.txt"), None)
-    assert capsys.readouterr().out == "species: 1 label in 2 groups, 1 label not allowed\n"
+    before = "before: 2 labels in 2 groups, all labels allowed"
+    assert capsys.readouterr().out == f"species: 1 label in 2 groups, 1 label not allowed; {before}\n"
     show_labels("species", False, None)
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["│", "lion", "│", "carnivora", ">", "felidae", "│"] in shown
