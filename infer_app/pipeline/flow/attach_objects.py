@@ -89,7 +89,7 @@ class _StoredObjects:
         """Return what is known without the picture."""
         if (rejected := detection.rejected) is None:
             return Prediction(image.ref, Output(crops=()), detection.file, index)
-        return replace(rejected, ref=image.ref, detail=f"{self._name}: {rejected.detail}", model_index=index)
+        return replace(rejected, ref=image.ref).for_second_network(index, self._name)
 
     def _taken(self, detection: StoredDetection, seconds: Sequence[int]) -> Objects:
         """Return the objects that one of the networks takes, which are few of those that are stored."""
