@@ -8,6 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from infer_app.domain import DetectedObject
+from infer_app.recipe import Size
+
+WHOLE_PIXEL = 1e-6  # of a pixel: rounding errors are smaller
 
 
 class Match(NamedTuple):
@@ -55,6 +58,19 @@ def match_boxes(
             used_b.add(j)
             matches.append(Match(int(i), int(j), float(-overlap)))
     return matches
+
+
+def exact_at_whole_pixels(boxes: np.ndarray, picture: Size) -> np.ndarray:
+    """Return boxes, (n, 4) x y width height as shares, that give a whole pixel where they lie at one, float64.
+
+    Programs that cut objects out truncate the product with the picture's side: 299.99999999999994 were a pixel less.
+    """
+    sides = np.array([*picture, *picture], np.float64)
+    whole = np.rint(boxes * sides)
+    shares = whole / sides
+    shares = np.where(shares * sides < whole, np.nextafter(shares, 1), shares)
+    exact: np.ndarray = np.where(np.abs(boxes * sides - whole) < WHOLE_PIXEL, shares, boxes)
+    return exact
 
 
 def corners(objects: Sequence[DetectedObject]) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from infer_app.domain import MAX_CLASS, DetectedObject, Output
 from infer_app.images.transform.to_picture import boxes_in_picture
 from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.detection.boxes import exact_at_whole_pixels
 from infer_app.models.detection.heads import OwnHead, open_head
 from infer_app.models.detection.nms import sort_objects, suppress
 from infer_app.recipe import Recipe, Size
@@ -80,6 +81,7 @@ class ObjectDecoder:
     def _output(self, objects: np.ndarray, picture: Size) -> Output:
         boxes = boxes_in_picture(objects[:, :4], picture, self._recipe)
         boxes[:, 2:] -= boxes[:, :2]
+        boxes = exact_at_whole_pixels(boxes, picture)
         rows = zip(objects[:, 4].tolist(), objects[:, 5].astype(int).tolist(), boxes.tolist(), strict=True)
         found = tuple(
             DetectedObject(self._label(index), index, score, *box)

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from infer_app.domain import DetectedObject
-from infer_app.models.detection.boxes import intersection_over_union, match_objects, match_rows
+from infer_app.models.detection.boxes import (
+    exact_at_whole_pixels,
+    intersection_over_union,
+    match_objects,
+    match_rows,
+)
+from infer_app.recipe import Size
 
 SQUARE = [0.0, 0, 10, 10]
 
@@ -38,3 +44,13 @@ def test_objects_of_the_tables_match_by_label_and_place():
     moved = cat._replace(class_index=3, x=0.15)  # the classes of two models may have other numbers
     (match,) = match_objects([cat], [cat._replace(label="dog"), moved], 0.5)
     assert (match.a, match.b, match.iou) == (0, 1, pytest.approx(0.45 / 0.55))
+
+
+@pytest.mark.parametrize("side", [*range(1, 400), 1280, 2448, 3264, 4000, 6000])
+def test_a_box_at_whole_pixels_is_found_there_by_programs_that_truncate(side):
+    pixels = np.arange(side + 1)[:, None]
+    shares = np.repeat(pixels / side, 4, axis=1)
+    for boxes in (shares, np.nextafter(shares, -1), np.nextafter(shares, 2)):
+        assert (np.trunc(exact_at_whole_pixels(boxes, Size(side, side)) * side) == pixels).all()
+    between = shares + 0.3 / side
+    assert (exact_at_whole_pixels(between, Size(side, side)) == between).all()
