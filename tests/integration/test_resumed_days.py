@@ -12,7 +12,7 @@ from infer_app.day import Day
 from infer_app.domain import ChunkResult, Output, Prediction
 from infer_app.pipeline.flow.observer import Display
 from infer_app.pipeline.group_run import open_group
-from infer_app.pipeline.planning.choose_models import choose_artifacts
+from infer_app.pipeline.planning.choose_models import choose_artifacts, group_by_pixels
 from infer_app.pipeline.run_day import run_day
 from infer_app.pipeline.stop import Stop
 from infer_app.settings.load import load_settings
@@ -36,7 +36,8 @@ def test_each_resumed_day_closes_the_executor_of_the_day_before(project):
         project.add(f"photos/{day}", date=str(day))
     loaded = load_settings(project.folder / "infer.toml", {"run": {"executor": "cuda", "workers": 1}})
     before = num_rings()
-    with Stop(None) as stop, open_group(loaded, choose_artifacts(loaded), stop, Display(Progress(quiet=True))) as group:
+    (models,) = group_by_pixels(choose_artifacts(loaded))
+    with Stop(None) as stop, open_group(loaded, models, stop, Display(Progress(quiet=True))) as group:
         (model,) = group.plan.models
         other = replace(model, variant=FP32 if model.variant == TORCHSCRIPT else TORCHSCRIPT, variant_sha256=None)
         database, source = group.project.database, group.project.source
