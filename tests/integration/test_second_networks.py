@@ -1,9 +1,13 @@
 """A second network and its detector, on the real command: which objects it takes, when, and what becomes pending."""
 
 import shutil
+from datetime import date
 
 import pytest
 
+from infer_app.database.project_database import open_project_database, read_in_use
+from infer_app.day import Day
+from infer_app.settings.load import load_settings
 from tests.support.networks import NotANumberForWhite, save
 from tests.support.pasted_photos import save_detector
 from tests.support.patches import (
@@ -67,11 +71,11 @@ def build_version(project, arguments, *more):
 
 
 def pending(project, *names):
-    found = {}
-    for name in names:
-        listed = project.infer_json("pending", "--date", DATE, "--model", name)["pending"]
-        found[name] = {row["image_id"] for row in listed}
-    return found
+    """What a run of the day would select for the versions in use; `infer pending` leaves days to former versions."""
+    day, loaded = Day.of(date.fromisoformat(DATE), "UTC"), load_settings(project.folder / "infer.toml")
+    in_use = read_in_use(loaded)
+    with open_project_database(loaded, read_only=True) as opened:
+        return {name: {new.image_id for new in opened.source.select_new(day, in_use[name])} for name in names}
 
 
 @pytest.mark.always
