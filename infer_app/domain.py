@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Flag, StrEnum, auto
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -257,7 +257,9 @@ class Chunk:
 
     def of(self, refs: Iterable[ImageRef]) -> Chunk:
         """Return a chunk of some of its refs, without a slot, to be read again."""
-        return Chunk(self.number, tuple(refs), self.model_indices, objects=self.objects)
+        refs = tuple(refs)
+        objects = {ref.image_id: self.objects[ref.image_id] for ref in refs} if self.objects else {}
+        return Chunk(self.number, refs, self.model_indices, objects=objects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,14 @@ class ChunkResult:
     spans: tuple[Span, ...] = ()  # empty unless the run is traced
     num_loaded: int | None = None  # after loading only: images whose predictions follow in another result
     num_dim: int = 0  # images of 16 bits that use at most 12 of them, and were read by depth full
+
+    @classmethod
+    def of(
+        cls, number: int, results: Sequence[Prediction | Broken], model_indices: tuple[int, ...] = (0,)
+    ) -> ChunkResult:
+        """Return the result of a chunk, without measurements."""
+        predictions = tuple(one for one in results if isinstance(one, Prediction))
+        return cls(number, predictions, tuple(one for one in results if isinstance(one, Broken)), model_indices)
 
     @property
     def num_images(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from infer_app.domain import Broken, Chunk, ChunkResult, Objects, Prediction, Sample
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.loader import Loader, pixels_of
+from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel, Networks, result_of
 from infer_app.handlers.second_networks import SecondNetworks, stored_objects
 from infer_app.models.artifact.artifact import Artifact
@@ -43,9 +43,11 @@ class CpuHandler:
             for number, (model, artifact) in enumerate(zip(spec.models, artifacts, strict=True))
             if number not in spec.idle
         ]
+        loader = Loader(spec, artifacts[0])
+        handler = cls(loader, models, spec)
         for model in models:
-            model.verify_golden(pixels_of(model.artifact, spec.max_pixels))
-        handler = cls(Loader(spec, artifacts[0]), models, spec)
+            is_second = model.model_index in spec.seconds
+            model.verify_golden(handler._seconds.pixels_of(model.model_index) if is_second else loader.pixels)
         if torch := sys.modules.get("torch"):  # which a function of the user's own may have loaded
             torch.set_num_threads(spec.num_threads)
         return handler

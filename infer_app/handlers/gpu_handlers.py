@@ -22,7 +22,7 @@ from torch import Tensor
 from infer_app.domain import Batch, Chunk, ChunkResult, Sample
 from infer_app.handlers.copy_stream import CopyStream, open_stream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.loader import pixels_of
+from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel, Networks, result_of
 from infer_app.models.runtimes.device_errors import device_loss_raised
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
@@ -69,9 +69,9 @@ class PredictHandler:
             _open_model(number, model, spec.num_threads, ring.batch_size, stream)
             for number, model in enumerate(spec.models)
         ]
-        load_pixels = pixels_of(models[0].artifact, spec.max_pixels)
+        loader = Loader(spec, models[0].artifact)
         for model in models:
-            model.verify_golden(load_pixels, partial(_predict_cpu_pixels, model, stream))
+            model.verify_golden(loader.pixels, partial(_predict_cpu_pixels, model, stream))
         return cls(ring, models, stream, spec.trace)
 
     def copy_slot(self, chunk: Chunk) -> bool:

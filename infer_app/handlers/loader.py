@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,12 +17,12 @@ from infer_app.images.read.local_files import ReadLimits, read_ahead
 from infer_app.images.read.read_image import read_image
 from infer_app.images.read.roots import check_root
 from infer_app.images.transform.geometry import Picture
-from infer_app.images.transform.to_pixels import transform
+from infer_app.images.transform.to_pixels import Preprocess, transform
 from infer_app.locations import is_local, is_remote
 from infer_app.machine import find_memory_limit, kept_within_memory
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.device_errors import is_out_of_memory
-from infer_app.recipe import Size
+from infer_app.recipe import Recipe, Size
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 
@@ -72,6 +72,14 @@ class Loader:
     def within_memory(self) -> AbstractContextManager[object]:
         """Return a context in which an image that takes too much memory raises MemoryError."""
         return kept_within_memory(self._memory_limit)
+
+    def pixels(self, data: bytes) -> np.ndarray:
+        """Decode and transform an encoded image to pixels, (H, W, 3) uint8. Raises BadImage."""
+        return self.pixels_by(data, self.recipe, self._preprocess)
+
+    def pixels_by(self, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> np.ndarray:
+        """Do the same by the recipe of another model."""
+        return transform(decode_image(data, recipe, self._decode_limits), recipe, preprocess)
 
     def begin(self, chunk: Chunk, *, makes_pixels: bool = True, keeps_pictures: bool = False) -> None:
         """Begin a chunk, before its first image is loaded.
@@ -143,12 +151,6 @@ class _Image:
     def __init__(self, ref: ImageRef) -> None:
         self.ref = ref
         self.facts = FileFacts()
-
-
-def pixels_of(artifact: Artifact, max_pixels: int) -> Callable[[bytes], np.ndarray]:
-    """Return what decodes and transforms an encoded image by a model's recipe: to (H, W, 3) uint8. Raises BadImage."""
-    recipe, preprocess, limits = artifact.manifest.recipe, artifact.preprocess(), DecodeLimits(max_pixels)
-    return lambda data: transform(decode_image(data, recipe, limits), recipe, preprocess)
 
 
 def collate(samples: Iterable[Sample | Broken], buffer: np.ndarray) -> Batch:

@@ -95,6 +95,4 @@ class Networks:
 
 def result_of(chunk: Chunk, results: Sequence[Prediction | Broken], clock: StageClock) -> ChunkResult:
     """Return the result of a chunk, with what was measured."""
-    predictions = tuple(one for one in results if isinstance(one, Prediction))
-    broken = tuple(one for one in results if isinstance(one, Broken))
-    return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.model_indices))
+    return clock.stamp(ChunkResult.of(chunk.number, results, chunk.model_indices))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,6 +35,10 @@ class SecondNetworks:
 
     def __init__(self, models: Sequence[LoadedModel], loader: Loader) -> None:
         self._networks = {model.model_index: _SecondNetwork(model, loader) for model in models}
+
+    def pixels_of(self, model_index: int) -> Callable[[bytes], np.ndarray]:
+        """Return what makes a network's pixels of a golden image, which is a crop already."""
+        return self._networks[model_index].pixels
 
     def wanted(self, chunk: Chunk) -> list[_SecondNetwork]:
         """Return those that the chunk's images are new for."""
@@ -102,6 +106,9 @@ class _SecondNetwork:
             if len(self._waiting) == len(self._buffer):
                 heartbeat.record(position, "model")
                 self._predict(clock)
+
+    def pixels(self, data: bytes) -> np.ndarray:
+        return self._loader.pixels_by(data, self._recipe, self._preprocess)
 
     def finish(self, clock: StageClock) -> Iterator[Prediction | Broken]:
         self._predict(clock)

@@ -9,17 +9,7 @@ from sqlalchemy import delete
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections, runs
-from tests.support.patches import (
-    DETECTOR,
-    NAMES,
-    SPECIES,
-    VECTORS,
-    add_pictures,
-    build,
-    check_whole,
-    rows_of,
-    write_sources,
-)
+from tests.support.patches import NAMES, add_pictures, build_all, check_whole, rows_of
 from tests.support.projects import DATE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -28,10 +18,7 @@ NUM_PICTURES = 60
 
 @pytest.fixture(scope="session")
 def patch_models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("patch-models")
-    write_sources(folder)
-    build(folder, DETECTOR, SPECIES, VECTORS)
-    return folder / "models"
+    return build_all(tmp_path_factory.mktemp("patch-models"))
 
 
 @pytest.fixture

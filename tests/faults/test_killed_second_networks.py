@@ -5,17 +5,7 @@ import pytest
 from tests.faults.conftest import on
 from tests.faults.launch import POINTS
 from tests.faults.project_run import ProjectRun
-from tests.support.patches import (
-    DETECTOR,
-    NAMES,
-    SPECIES,
-    VECTORS,
-    build,
-    check_whole,
-    draw,
-    rows_of,
-    write_sources,
-)
+from tests.support.patches import NAMES, build_all, check_whole, draw, rows_of
 
 pytestmark = pytest.mark.timeout(1800)
 KILLED = -9
@@ -23,10 +13,7 @@ KILLED = -9
 
 @pytest.fixture(scope="session")
 def patch_models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("patch-models")
-    write_sources(folder)
-    build(folder, DETECTOR, SPECIES, VECTORS)
-    return folder / "models"
+    return build_all(tmp_path_factory.mktemp("patch-models"))
 
 
 @pytest.fixture

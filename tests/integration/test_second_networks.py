@@ -18,12 +18,12 @@ from tests.support.patches import (
     VECTORS,
     add_pictures,
     build,
+    build_all,
     count_detected,
     draw,
     is_species,
     rows_of,
     taken,
-    write_sources,
 )
 from tests.support.projects import DATE, Project
 
@@ -38,8 +38,7 @@ CROPS = """
 def sources(tmp_path_factory):
     """A folder with the models `cells`, `species` and `vectors`, and what they were built from."""
     folder = tmp_path_factory.mktemp("second-networks")
-    write_sources(folder)
-    build(folder, DETECTOR, SPECIES, VECTORS)
+    build_all(folder)
     return folder
 
 

@@ -68,6 +68,13 @@ def build(folder: Path, *models: Sequence[str]) -> None:
         assert built.returncode == 0, built.stdout + built.stderr
 
 
+def build_all(folder: Path) -> Path:
+    """Build the detector and both second networks, and return the folder of the models."""
+    write_sources(folder)
+    build(folder, DETECTOR, SPECIES, VECTORS)
+    return folder / "models"
+
+
 class Patch(NamedTuple):
     """An object of a picture, by what made it."""
 

@@ -117,7 +117,7 @@ def _load(model: str | None, config: Path | None) -> tuple[LoadedSettings, NextR
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What was removed, and what predicts it again."""
+    """Tells what was removed, and which commands predict it again."""
 
     images: Sequence[str]  # their ids
     retried: int  # results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -24,7 +25,13 @@ from infer_app.models.verification.golden import LABEL_MARGIN
 from infer_app.pipeline.planning.execution_plan import plan_run, plan_together
 from infer_app.plurals import counted
 from infer_app.replay.crops_side_by_side import compare_crops
-from infer_app.replay.reference_pipeline import RECIPE_UNCHECKED, ReferencePipeline, crop_reference, reference_pipeline
+from infer_app.replay.reference_pipeline import (
+    RECIPE_UNCHECKED,
+    Input,
+    ReferencePipeline,
+    crop_reference,
+    reference_pipeline,
+)
 from infer_app.replay.side_by_side import WHAT_DIFFERS, compare_with, failure_of
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
@@ -58,11 +65,7 @@ def check(options: CheckOptions) -> int:
 
 def _compare_images(options: CheckOptions, loaded: LoadedSettings, artifact: Artifact) -> tuple[CheckReport, str, str]:
     """Return the report of the user's images, the variant that predicted them, and what it was compared with."""
-    with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
-        if options.against is not None:
-            reference = ReferencePipeline(resolve_callable(options.against), options.against)
-        else:
-            reference = reference_pipeline(artifact)
+    reference = _reference(options, artifact, reference_pipeline)
     paths = _images_in(options.images, options.limit)
     print_progress(f"comparing {_version(artifact)} with {reference.described}")
     plan = plan_run(loaded, artifact)
@@ -76,17 +79,23 @@ def _compare_crops(options: CheckOptions, loaded: LoadedSettings, artifact: Arti
     assert crop is not None
     detector = find_model(crop.of, options.config)
     check_against_detector(crop, artifact.manifest.recipe, detector.manifest, detector.labels)
-    with redirect_stdout(sys.stderr):
-        if options.against is not None:
-            reference = ReferencePipeline(resolve_callable(options.against), options.against)
-        else:
-            reference = crop_reference(artifact)
+    reference = _reference(options, artifact, crop_reference)
     paths = _images_in(options.images, options.limit)
     objects = f"the objects of {_version(detector)}"
     print_progress(f"comparing {_version(artifact)}, on {objects}, with {reference.described}")
     plans = plan_together(loaded, (detector, artifact), (None, None))
     report = compare_crops(reference, loaded, (detector, artifact), plans, paths, options.images)
     return report, plans[1].variant, reference.described
+
+
+def _reference(
+    options: CheckOptions, artifact: Artifact, of_source: Callable[[Artifact], ReferencePipeline[Input]]
+) -> ReferencePipeline[Input]:
+    """Return the user's function, or else what the model's source gives."""
+    with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
+        if options.against is not None:
+            return ReferencePipeline(resolve_callable(options.against), options.against)
+        return of_source(artifact)
 
 
 def _version(artifact: Artifact) -> str:

@@ -1,4 +1,4 @@
-"""What a law on stored rows is, and those on rows of second networks."""
+"""Define laws on stored rows, and those on rows of second networks."""
 
 from __future__ import annotations
 

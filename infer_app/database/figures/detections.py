@@ -39,7 +39,7 @@ _FIRST_OF_CROP = _FIRST + len(OBJECT_COLUMNS)
 
 
 class Part(Enum):
-    """What is read of a prediction besides its label and score."""
+    """Says what is read of a prediction besides its label and score."""
 
     OUTPUT = auto()
     OBJECTS = auto()
@@ -57,7 +57,7 @@ class StoredOutput:
 
 
 class PredictedCrop(NamedTuple):
-    """What a second network predicted for an object of its detector."""
+    """Holds what a second network predicted for an object of its detector."""
 
     label: str | None
     score: float | None

@@ -1,4 +1,4 @@
-"""What a detector has stored of some images, for its second networks: the objects, or why there are none."""
+"""Read what a detector has stored of images, for its second networks: the objects, or why there are none."""
 
 from __future__ import annotations
 

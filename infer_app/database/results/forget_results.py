@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, select
 
 from infer_app.database.engine.bulk import IDS_PER_STATEMENT
 from infer_app.database.engine.connect import Database
+from infer_app.database.results.object_rows import made_of
 from infer_app.database.results.runs import keep_runs_out
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
 from infer_app.model_names import Version
@@ -65,15 +66,15 @@ def _delete_made(connection: Connection, image_ids: Sequence[str], detector_id: 
 
     Their objects are deleted by key: without statistics PostgreSQL would look for them among all predictions.
     """
-    keys = select(predictions.c.image_id, predictions.c.model_id).where(predictions.c.detector_id == detector_id)
+    made = made_of(detector_id)
+    keys = select(predictions.c.image_id, predictions.c.model_id).where(made[predictions])
     found = defaultdict[str, list[str]](list)
     for batch in _batches(image_ids):
         for image_id, model_id in connection.execute(keys.where(predictions.c.image_id.in_(batch))):
             found[model_id].append(image_id)
     for model_id, own in found.items():
         _delete(connection, object_predictions, own, object_predictions.c.model_id == model_id)
-    of_detector = {table: table.c.detector_id == detector_id for table in (predictions, rejections)}
-    return sum(_delete(connection, table, image_ids, condition) for table, condition in of_detector.items())
+    return sum(_delete(connection, table, image_ids, made[table]) for table in (predictions, rejections))
 
 
 def _batches(image_ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -73,7 +73,7 @@ class _StoredObjects:
                 continue
             done += [self._result(image, detection, index) for index in seconds if detection]
             left += [replace(image, model_indices=others)] if others else []
-        return self._chunk_result(done), left
+        return ChunkResult.of(0, done, tuple(sorted(self._crops))), left
 
     def _needs_stored(self, image: NewImage) -> bool:
         return self._detector not in image.model_indices and not self._crops.keys().isdisjoint(image.model_indices)
@@ -95,11 +95,6 @@ class _StoredObjects:
         """Return the objects that one of the networks takes, which are few of those that are stored."""
         crops = [self._crops[index] for index in seconds]
         return tuple(one for one in detection.objects if any(crop.takes(one[1]) for crop in crops))
-
-    def _chunk_result(self, done: Sequence[Prediction | Broken]) -> ChunkResult:
-        predictions = tuple(one for one in done if isinstance(one, Prediction))
-        broken = tuple(one for one in done if isinstance(one, Broken))
-        return ChunkResult(0, predictions, broken, tuple(sorted(self._crops)))
 
 
 def _read(database: Database, image_ids: Sequence[str], detector_id: str, least: float) -> dict[str, StoredDetection]:

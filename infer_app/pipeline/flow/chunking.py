@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from infer_app.domain import Chunk, ChunkResult, ImageRef, NewImage
@@ -42,12 +43,17 @@ def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]
     All images of a chunk are new for the same models, so that nothing is predicted twice.
     """
     waiting: dict[tuple[int, ...], list[NewImage]] = {}
+    num_objects = Counter[tuple[int, ...]]()
     number = 0
     for image in new:
-        images = waiting.setdefault(image.model_indices, [])
+        models = image.model_indices
+        images = waiting.setdefault(models, [])
         images.append(image)
-        if len(images) >= size() or sum(len(one.objects.objects) for one in images if one.objects) >= MAX_OBJECTS:
-            yield _chunk(number, waiting.pop(image.model_indices))
+        if image.objects:
+            num_objects[models] += len(image.objects.objects)
+        if len(images) >= size() or num_objects[models] >= MAX_OBJECTS:
+            yield _chunk(number, waiting.pop(models))
+            num_objects[models] = 0
             number += 1
     for images in waiting.values():
         yield _chunk(number, images)
