@@ -88,9 +88,13 @@ class PostgreSQL(Backend):
         return text.collate("C")
 
     def plan_for_pages(self, connection: Connection) -> None:
-        """Make it use indexes, for lookups and for sorting: tables may have grown during this run."""
-        ways = ("seqscan", "sort", "hashjoin", "mergejoin")
-        off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ways)
+        """Make it use indexes, for lookups and for sorting: tables may have grown during this run.
+
+        Its penalty for what is off makes every query look expensive enough for `jit`, which would compile each for
+        seconds. Settings of the transaction hold behind a pooler too.
+        """
+        settings = ("enable_seqscan", "enable_sort", "enable_hashjoin", "enable_mergejoin", "jit")
+        off = ", ".join(f"set_config('{name}', 'off', true)" for name in settings)
         connection.exec_driver_sql(f"SELECT {off}").close()
 
     def other_schemas(self, inspector: Inspector) -> Sequence[str]:
