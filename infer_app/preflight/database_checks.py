@@ -19,7 +19,7 @@ from infer_app.database.results.dry_run_database import RolledBack, find_unwrita
 from infer_app.database.results.schema import database_id, images, label_groups, metadata, thresholds
 from infer_app.day import Day
 from infer_app.domain import ImageRef
-from infer_app.errors import EXIT_OK, DatabaseUnavailable, UsageError
+from infer_app.errors import EXIT_OK, DatabaseUnavailable, StorageUnavailable, UsageError
 from infer_app.images.read.read_image import refused_among
 from infer_app.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
 from infer_app.pipeline.files.watched_folders import WatchedFolders
@@ -43,6 +43,10 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
             yield from _source(loaded, source, is_remote=source.database is not database)
         if loaded.lists_own_images:
             yield Finding("images", f"{count_images(database):,} registered")
+            try:
+                WatchedFolders(loaded, database).check()
+            except StorageUnavailable as error:
+                yield Finding("images", error.message, error.hint, error.exit_code)
         file = database.file
         if file is None:
             yield from check_rights(database, loaded.lists_own_images)

@@ -21,7 +21,7 @@ def check_roots(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("roots", "none: no image may be read", "`infer images add FOLDER`, or set [images] watch", 2)
     for root in loaded.roots:
         try:
-            empty = next(root.iterdir(), None) is None
+            empty = next(root.iterdir(), None) is None and root not in loaded.watched  # which check_database looks into
         except OSError as error:
             hint = "is the image storage mounted and readable? infer.toml names it in [images], or in [source] base"
             raise StorageUnavailable(f"{root}: {error.strerror}", hint) from None

@@ -156,7 +156,7 @@ class LoadedSettings(Settings, BaseSettings):
         roots = tuple(map(self.resolve, self.images.roots))
         if not roots and self.base is not None:
             roots = (Path(self.path_map.to_local(f"{self.base}/")),)
-        inside = [folder for folder in self._watch if not any(folder.is_relative_to(root) for root in roots)]
+        inside = [folder for folder in self.all_watched if not any(folder.is_relative_to(root) for root in roots)]
         return (*roots, *inside)
 
     @cached_property
@@ -165,15 +165,17 @@ class LoadedSettings(Settings, BaseSettings):
 
         Raises UsageError if the images are not listed in our own table, where alone they can be registered.
         """
-        if self._watch and not self.lists_own_images:
+        if self.all_watched and not self.lists_own_images:
             raise UsageError(
                 "[images] watch registers files in our own list, but [source] names a table or database of your own",
                 "leave out [images] watch, or the keys of [source]",
             )
-        return tuple(one for one in self._watch if not any(one.is_relative_to(other) for other in self._watch - {one}))
+        named = self.all_watched
+        return tuple(one for one in named if not any(one.is_relative_to(other) for other in named - {one}))
 
     @cached_property
-    def _watch(self) -> Set[Path]:
+    def all_watched(self) -> Set[Path]:
+        """Return the folders that [images] watch names, those inside another one too."""
         return dict.fromkeys(self._absolute(folder) for folder in self.images.watch).keys()
 
     @cached_property

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from infer_app.answers.image_report import find_place
-from infer_app.cli.project.forget import forget_days, forget_missing, forget_model
+from infer_app.cli.commands.maintain_commands import ForgetOptions
+from infer_app.cli.project.forget import forget_chosen
 from infer_app.cli.project.project import upgrade, write_config
 from infer_app.database import forgettable_results
 from infer_app.database.audits.row_audit import audit_rows
@@ -76,6 +77,10 @@ def loaded(tmp_path, database, url, monkeypatch, listing, execute, kind):
     return loaded
 
 
+def forget(loaded, yes=True, as_json=True, **chosen):
+    forget_chosen(ForgetOptions(yes=yes, as_json=as_json, config=loaded.path, **chosen))
+
+
 def run(loaded, day, model_id=ID):
     """What a run does; returns the ids that it selected."""
     with open_project_database(loaded) as project:
@@ -114,7 +119,7 @@ WHOLE, NONE = DayCounts(3, 2, 1, 0), DayCounts(0, 0, 0, 0)
 
 
 def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded, listing, capsys):
-    forget_days(str(DAYS[1]), True, True, loaded.path)
+    forget(loaded, before=str(DAYS[1]))
     assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 1}
     assert counts(loaded) == [NONE, WHOLE, WHOLE]
     assert stored(loaded, predictions, objects, rejections) == (4, 4, 2)
@@ -126,15 +131,15 @@ def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded
         (first, *_) = find_similar(project.source, "1" if listing == "our table" else f"{DAYS[0].date:%d}-0")
         with pytest.raises(UsageError, match=f"has taken {DAYS[0]} out: no run covers it"):
             find_place(loaded, project, first[0], None)
-    forget_days(str(DAYS[1]), True, True, loaded.path)
-    forget_days(str(DAYS[0]), True, True, loaded.path)  # an earlier date brings nothing back
+    forget(loaded, before=str(DAYS[1]))
+    forget(loaded, before=str(DAYS[0]))  # an earlier date brings nothing back
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [NOTHING, NOTHING]
     assert counts(loaded) == [NONE, WHOLE, WHOLE]
 
 
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)
 def test_an_image_registered_late_for_a_forgotten_day_is_named(loaded, tmp_path, caplog):
-    forget_days(str(DAYS[1]), True, False, loaded.path)
+    forget(loaded, as_json=False, before=str(DAYS[1]))
     with open_project_database(loaded) as project:
         known = [*tmp_path.glob("photos/*.jpg")]
         noon = DAYS[0].start.replace(tzinfo=None) + timedelta(hours=12)
@@ -156,10 +161,10 @@ def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, execute, 
     else:
         with Database(loaded.source_url) as listed, listed.write() as connection:
             connection.exec_driver_sql(f"DELETE FROM shots WHERE path = '{gone}'")
-    forget_missing(True, True, loaded.path)
+    forget(loaded, missing=True)
     assert answer(capsys) == NOTHING | {"predictions": 1, "objects": 1, "images": int(listing == "our table")}
     assert counts(loaded) == [DayCounts(2, 1, 1, 0), WHOLE, WHOLE]
-    forget_missing(True, True, loaded.path)
+    forget(loaded, missing=True)
     assert answer(capsys) == NOTHING
 
 
@@ -169,10 +174,10 @@ def test_no_picture_is_forgotten_whose_folder_is_empty_and_may_not_be_mounted(lo
         add_images(project.database, [tmp_path / "photos/camera/1.jpg"], DAY.start.replace(tzinfo=None))
         mark_missing(project.database, ids_of(project.database, tmp_path / "photos/camera/1.jpg"))
     (tmp_path / "photos/camera").mkdir()
-    with pytest.raises(StorageUnavailable, match="camera is empty"):
-        forget_missing(True, True, loaded.path)
+    with pytest.raises(StorageUnavailable, match="camera holds no image"):
+        forget(loaded, missing=True)
     (tmp_path / "photos/camera").rmdir()
-    forget_missing(True, True, loaded.path)
+    forget(loaded, missing=True)
     assert answer(capsys) == NOTHING | {"images": 1}
 
 
@@ -200,7 +205,7 @@ def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_
         add_images(project.database, [tmp_path / "photos" / "new-1.jpg"], DAY.start.replace(tzinfo=None))
     assert run(ours, DAY) == ["1"]
     loaded.path.write_text(settings)
-    forget_missing(True, True, loaded.path)
+    forget(loaded, missing=True)
     assert answer(capsys) == NOTHING
     assert stored(loaded, predictions) == (7,)
 
@@ -209,11 +214,11 @@ def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_
 def test_a_former_version_is_forgotten_and_counts_on_no_day(loaded, capsys):
     for refused in (MODEL.name, ID):
         with pytest.raises(UsageError, match="is in use: its images would be predicted again"):
-            forget_model(refused, True, False, loaded.path)
+            forget(loaded, model=refused)
     run(loaded, DAY, OTHER)
     with open_project_database(loaded) as project:
         switch_version(project.database, MODEL.name, OTHER, {})
-    forget_model(ID, True, False, loaded.path)
+    forget(loaded, as_json=False, model=ID)
     said = capsys.readouterr().out
     assert "No model in use has a result of 6 images of them: they are pending then." in said
     assert "deleted 6 predictions with 6 objects, 3 rejections" in said
@@ -235,36 +240,36 @@ def test_what_was_interrupted_is_done_by_repeating_it(loaded, monkeypatch, capsy
 
     monkeypatch.setattr(forgettable_results, "_delete", delete_one)
     with pytest.raises(KeyboardInterrupt):
-        forget_days(str(DAY), True, True, loaded.path)
+        forget(loaded, before=str(DAY))
     capsys.readouterr()
     assert counts(loaded) == [NONE, NONE, WHOLE]
     assert stored(loaded, predictions, objects) == (4, 4)
-    forget_days(str(DAY), True, True, loaded.path)
+    forget(loaded, before=str(DAY))
     assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 2}
     assert stored(loaded, predictions, objects, rejections) == (2, 2, 1)
 
 
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)
 def test_nothing_is_deleted_during_a_run_without_consent_or_without_a_terminal(loaded, monkeypatch, capsys):
-    asked = (forget_missing, lambda *given: forget_days(str(DAY), *given), lambda *given: forget_model(OTHER, *given))
+    asked = ({"missing": True}, {"before": str(DAY)}, {"model": OTHER})
     with open_project_database(loaded) as project:
         switch_version(project.database, "other", OTHER, {})
         with project.database.write() as connection:
             connection.exec_driver_sql("UPDATE infer_models SET in_use_since = NULL WHERE name = 'other'")
         run_id = project.run_store.open_run(DAY, MODEL)
-        for forget in asked:
+        for chosen in asked:
             with pytest.raises(DayHeld, match=f"run {run_id} of {DAY} is active"):
-                forget(True, False, loaded.path)
+                forget(loaded, **chosen)
         project.run_store.fail_run(run_id, 1, "")
     with pytest.raises(UsageError, match="9000-01-01 is in the future"):
-        forget_days("9000-01-01", True, False, loaded.path)
+        forget(loaded, as_json=False, before="9000-01-01")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-    for forget in asked:
+    for chosen in asked:
         with pytest.raises(UsageError, match="no terminal to ask on"):
-            forget(False, False, loaded.path)
+            forget(loaded, yes=False, **chosen)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     capsys.readouterr()
-    forget_days(str(DAY), False, False, loaded.path)
+    forget(loaded, yes=False, as_json=False, before=str(DAY))
     said = capsys.readouterr().out
     assert f"days before {DAY}: 4 predictions with 4 objects, 2 rejections to be deleted for good" in said
     assert "nothing was deleted" in said

@@ -120,16 +120,16 @@ def test_no_folder_moves_during_a_run(database):
     run_id = runs_.open_run(DAY, MODEL)
     with pytest.raises(DayHeld, match=run_id):
         elsewhere.move("/a/photos/", "/b/photos/")
-    assert has_images_in(database, "/a/photos/")
+    assert has_images_in(database, ["/a/photos/"])
     runs_.fail_run(run_id, 1, "")
     assert elsewhere.move("/a/photos/", "/b/photos/") == 1
-    assert has_images_in(database, "/b/photos/")
+    assert has_images_in(database, ["/b/photos/"])
 
 
 @pytest.mark.parametrize(
     "read",
     [
-        lambda database: has_images_in(database, "/p/"),
+        lambda database: has_images_in(database, ["/p/"]),
         lambda database: SeenImages(database, ["/p/"]).read_others() == [(1, "/p/a.jpg")],
         lambda database: bool(RegisteredElsewhere(database, ["/q/"])),
         lambda database: len(RegisteredElsewhere(database, ["/q/"]).read_files([1])) == 1,

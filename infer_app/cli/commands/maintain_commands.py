@@ -53,6 +53,7 @@ class ForgetOptions:
     missing: bool = flag("--missing", "Those of pictures whose file is gone, or that your table lists no more.")
     model: str | None = option("NAME", "Those of all versions of a model, or with NAME@ID of one.")
     before: str | None = option("DATE", "Those of all days before this one.")
+    even_most: bool = flag("--even-most", "Even if it is most of what there is, or a folder holds no image any more.")
     yes: bool = flag("--yes", "Don't ask.")
     as_json: Json = False
     config: Config = None

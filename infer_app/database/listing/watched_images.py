@@ -49,9 +49,9 @@ def is_below(folders: Iterable[str]) -> ColumnElement[bool]:
     return or_(False, *(func.substr(images.c.location, 1, len(folder)) == folder for folder in folders))
 
 
-def has_images_in(database: Database, folder: str) -> bool:
-    """Return whether an image in a folder is registered; all locations may be read for it."""
-    return _read_first(database, select(images.c.id).where(is_below([folder])).limit(1)) is not None
+def has_images_in(database: Database, folders: Sequence[str]) -> bool:
+    """Return whether an image in one of the folders is registered; all locations may be read for it."""
+    return _read_first(database, select(images.c.id).where(is_below(folders)).limit(1)) is not None
 
 
 class SeenImages:

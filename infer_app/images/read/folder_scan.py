@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from infer_app.domain import ImageFile
+from infer_app.locations import IMAGE_SUFFIXES
 
 # Files beside images that are no images. Everything else counts as an image: a photo without a suffix must not be lost,
 # and a file that turns out to be something else is rejected with a reason.
@@ -16,6 +18,7 @@ SIDECAR_SUFFIXES = frozenset(
     {".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".xmp", ".yaml", ".yml", ".toml", ".ini", ".md", ".db", ".log"}
 )
 FILES_AT_ONCE = 1000
+MAX_LOOKED_AT = 100_000  # of all that lies in a folder, to find an image in it
 EVERY_S = 1.0  # slow storage takes minutes for so many, and a caller may take it for gone
 
 
@@ -87,6 +90,32 @@ def scan_folders(folders: Sequence[str]) -> Iterator[ScannedFiles]:
                 due = time.monotonic() + EVERY_S
         if found.files or found.unreadable:
             yield found
+
+
+def look_at_folders(folders: Sequence[str]) -> list[str | None]:
+    """Return for each folder why it can't be listed, "" if no image lies in it or below it, else None.
+
+    A folder that a file system is mounted in holds no image without it, but perhaps a note or lost+found.
+    """
+    found: list[str | None] = []
+    for folder in folders:
+        try:
+            os.scandir(folder).close()
+        except OSError as error:
+            found.append(error.strerror or str(error))
+            continue
+        looked_at = list(islice(_are_images(folder), MAX_LOOKED_AT))
+        found.append(None if any(looked_at) or len(looked_at) == MAX_LOOKED_AT else "")
+    return found
+
+
+def _are_images(folder: str) -> Iterator[bool]:
+    """Yield of all that lies in a folder and below it whether it is an image by its name, up to the first one."""
+    for file in FolderScan(folder).steps():
+        is_image = file is not None and suffix_of(file.location) in IMAGE_SUFFIXES
+        yield is_image
+        if is_image:
+            return
 
 
 def suffix_of(name: str) -> str:

@@ -10,10 +10,12 @@ from pathlib import Path
 from infer_app.domain import NOT_READ
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.folder_scan import look_at_folders
 from infer_app.images.read.local_files import ReadLimits, local_path, was_replaced
 from infer_app.images.read.read_image import read_image
 from infer_app.locations import storage_of
 
+ON_PURPOSE = "if they were deleted on purpose: `infer forget --missing --even-most`"
 _HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"
 
 
@@ -37,17 +39,19 @@ def check_root(location: str, limits: ReadLimits) -> None:
 
 
 def check_missing(locations: Sequence[str], limits: ReadLimits) -> None:
-    """Raise StorageUnavailable if a root of missing files has failed, or the nearest folder above one is empty.
+    """Raise StorageUnavailable if a root of missing files has failed, or the nearest folder above one has no image.
 
-    A file system that is not mounted leaves an empty folder behind: nothing shows that the files were deleted.
+    A file system that is not mounted leaves such a folder behind: nothing shows that the files were deleted.
     """
     paths = {Path(local_path(location, limits.path_map)): location for location in locations}
     for folder, location in {path.parent: location for path, location in paths.items()}.items():
         check_root(location, limits)
         nearest = next(one for one in (folder, *folder.parents) if one.exists())
         if look_at_folders([str(nearest)]) == [""]:
-            hint = "is a file system to be mounted there? If its files were deleted, remove the folder"
-            raise StorageUnavailable(f"{nearest} is empty, where {location} was", hint)
+            hint = (
+                f"is a file system to be mounted there? If its files were deleted, remove the folder, or {ON_PURPOSE}"
+            )
+            raise StorageUnavailable(f"{nearest} holds no image, where {location} was", hint)
 
 
 def is_other_there(missing: str, others: Sequence[str], limits: ReadLimits) -> bool:
@@ -74,18 +78,10 @@ def _folder_and_roots(location: str, limits: ReadLimits) -> tuple[Path, list[Pat
     return path.parent, [root for root in limits.roots if path.is_relative_to(root)]
 
 
-def look_at_folders(folders: Sequence[str]) -> list[str | None]:
-    """Return for each folder why it can't be listed, "" if it is empty, else None."""
-    found: list[str | None] = []
-    for folder in folders:
-        try:
-            with os.scandir(folder) as entries:
-                found.append("" if next(entries, None) is None else None)
-        except OSError as error:
-            found.append(error.strerror or str(error))
-    return found
-
-
 def _is_gone(root: Path) -> bool:
     """Return whether a folder is missing or empty: an unmounted file system leaves an empty one behind."""
-    return look_at_folders([str(root)]) != [None]
+    try:
+        with os.scandir(root) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return True

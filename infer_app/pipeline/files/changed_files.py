@@ -132,11 +132,16 @@ def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterato
         raise StorageUnavailable(error.message, "is the image storage mounted?") from None
 
 
-def are_missing(loaded: LoadedSettings, locations: Sequence[str]) -> list[bool]:
-    """Return for each file whether it is gone. Raises StorageUnavailable if their storage does not answer."""
+def are_missing(loaded: LoadedSettings, may_be_most: bool, locations: Sequence[str]) -> list[bool]:
+    """Return for each file whether it is gone.
+
+    Raises StorageUnavailable if their storage does not answer or, unless they `may_be_most`, may be away.
+    """
     try:
         gone = list(_ask(are_gone, locations, loaded.path_map))
-        if missing := [location for location, is_gone in zip(locations, gone, strict=True) if is_gone]:
+        if not may_be_most and (
+            missing := [location for location, is_gone in zip(locations, gone, strict=True) if is_gone]
+        ):
             run_in_process(check_missing, missing, read_limits(loaded), timeout_s=STORAGE_TIMEOUT_S)
         return gone
     except NoAnswer as error:

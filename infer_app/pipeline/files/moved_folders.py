@@ -50,7 +50,7 @@ def find_moved(
     elsewhere = RegisteredElsewhere(database, recorded)
     for folder in map(str, loaded.watched):
         new = loaded.path_map.recorded(f"{folder}/")
-        if has_images_in(database, new) or not elsewhere:
+        if has_images_in(database, [new]) or not elsewhere:
             continue
         files = _sample(chain.from_iterable(batch.files for batch in ask(scan_folders, [folder])))
         for old in _former_folders(files, folder, elsewhere):

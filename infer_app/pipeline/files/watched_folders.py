@@ -15,9 +15,9 @@ from infer_app.database.project_database import open_results_database, read_limi
 from infer_app.day import Day
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
-from infer_app.images.read.folder_scan import scan_folders, suffix_of
+from infer_app.images.read.folder_scan import look_at_folders, scan_folders, suffix_of
 from infer_app.images.read.local_files import are_gone, hash_files
-from infer_app.images.read.roots import look_at_folders
+from infer_app.images.read.roots import ON_PURPOSE
 from infer_app.locations import IMAGE_SUFFIXES
 from infer_app.pipeline.files.changed_files import FILES_AT_ONCE
 from infer_app.pipeline.files.moved_folders import find_moved
@@ -66,12 +66,14 @@ class WatchedFolders:
         self._database = database
         self._check = check
 
-    def check(self) -> None:
-        """Raise StorageUnavailable for a folder that is missing or doesn't answer, or is empty though it had images."""
-        folders = [str(folder) for folder in self._loaded.watched]
+    def check(self, *, may_be_empty: bool = False) -> None:
+        """Raise StorageUnavailable for a folder that is missing or doesn't answer, or holds no image though it did."""
+        folders = [str(folder) for folder in self._loaded.all_watched]
         for folder, problem in zip(folders, list(self.ask(look_at_folders, folders)), strict=True):
-            if problem is not None and (problem or has_images_in(self._database, self._recorded(f"{folder}/"))):
-                raise _unavailable(f"{folder}: {problem or 'is empty, and images in it are registered'}")
+            if problem:
+                raise _unavailable(f"{folder}: {problem}")
+            if problem == "" and not may_be_empty and has_images_in(self._database, self._recorded_folders(folder)):
+                raise _unavailable(f"{folder}: holds no image, and images in it are registered", f"; {ON_PURPOSE}")
 
     def follow_moved(self, *, dry_run: bool = False) -> Iterator[str]:
         """Let what was registered elsewhere, and is in a watched folder now, be known there; yield what was done.
@@ -92,7 +94,12 @@ class WatchedFolders:
             self.found.count(batch, days, is_sampled=dry_run)
             self._check()
         if not dry_run:
-            self.mark_missing(seen)
+            self.mark_missing(seen, self.check)  # the storage may have gone during the walk
+
+    def mark_deleted(self) -> None:
+        """Mark what is gone, also where a folder holds no image any more: the user says that it is meant."""
+        self.check(may_be_empty=True)
+        self.mark_missing(SeenImages(self._database, self._recorded_folders()), lambda: None)
 
     def images(self) -> Iterator[ImageFile]:
         """Yield the images that can be registered, under the locations to record; count the other files."""
@@ -123,14 +130,14 @@ class WatchedFolders:
         queued_at = now.replace(tzinfo=None)
         return [DatedImage(file, at, queued_at=queued_at) for file, at in zip(new, times, strict=True)]
 
-    def mark_missing(self, seen: SeenImages) -> None:
+    def mark_missing(self, seen: SeenImages, check: Check) -> None:
         """Mark what is gone: the walk leaves out what it can't read, and files that are no images by their names."""
         others = seen.read_others()
         for first in range(0, len(others), FILES_AT_ONCE):
             some = others[first : first + FILES_AT_ONCE]
             states = self.ask(are_gone, [location for _, location in some], self._loaded.path_map)
             if gone := [row_id for (row_id, _), is_gone in zip(some, states, strict=True) if is_gone]:
-                self.check()  # the storage may have gone during the walk
+                check()
                 mark_missing(self._database, gone)
                 self.found.num_missing += len(gone)
 
@@ -144,15 +151,11 @@ class WatchedFolders:
         except NoAnswer:
             raise _unavailable(f"{' or '.join(map(str, self._loaded.watched))} does not answer") from None
 
-    def _recorded(self, folder: str) -> str:
-        return self._loaded.path_map.recorded(folder)
-
-    def _recorded_folders(self) -> list[str]:
-        """Return the folders, as recorded and with a slash at the end, that the images of watched folders are in."""
-        local = [f"{folder}/" for folder in self._loaded.watched]
-        folders = self._loaded.path_map.folders
-        mapped = [f"{recorded}/" for recorded, here in folders if f"{here}/".startswith(tuple(local))]
-        return list(dict.fromkeys([*map(self._recorded, local), *mapped]))
+    def _recorded_folders(self, *folders: str) -> list[str]:
+        """Return the folders, as recorded and with a slash at the end, that images of all or some folders are in."""
+        local, path_map = [f"{folder}/" for folder in folders or self._loaded.watched], self._loaded.path_map
+        mapped = [f"{recorded}/" for recorded, here in path_map.folders if f"{here}/".startswith(tuple(local))]
+        return list(dict.fromkeys([*map(path_map.recorded, local), *mapped]))
 
     def _hash(self, files: Sequence[ImageFile]) -> Iterator[FileFacts]:
         log.info("%s with another size or time than before: comparing the content", counted(len(files), "known file"))
@@ -181,5 +184,5 @@ class WatchedFolders:
         return datetime.fromtimestamp(min(max(seconds, FIRST_TIME), now), UTC).replace(tzinfo=None)
 
 
-def _unavailable(message: str) -> StorageUnavailable:
-    return StorageUnavailable(message, "is the image storage mounted? [images] watch in infer.toml names it")
+def _unavailable(message: str, hint: str = "") -> StorageUnavailable:
+    return StorageUnavailable(message, f"is the image storage mounted? [images] watch in infer.toml names it{hint}")

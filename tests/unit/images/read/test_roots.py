@@ -66,7 +66,7 @@ def test_an_empty_folder_may_be_a_file_system_that_is_not_mounted_and_a_removed_
     missing = [f"{root}/gone.jpg", f"{root}/day/gone.jpg", f"{root}/camera/day/gone.jpg"]
     check_missing(missing, ReadLimits((root,), 1))
     (root / "camera").mkdir()
-    with pytest.raises(StorageUnavailable, match="camera is empty"):
+    with pytest.raises(StorageUnavailable, match="camera holds no image"):
         check_missing(missing, ReadLimits((root,), 1))
 
 

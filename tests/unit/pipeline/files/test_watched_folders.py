@@ -87,7 +87,7 @@ def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering
     list(register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new]))
     folders = Folders([True, False], StorageUnavailable("/photos does not answer"), database=database)
     with pytest.raises(StorageUnavailable):
-        folders.mark_missing(SeenImages(database, ["/photos/"]))
+        folders.mark_missing(SeenImages(database, ["/photos/"]), folders.check)
     with database.read() as connection:
         missing = connection.scalars(select(images.c.location).where(images.c.missing_since.is_not(None))).all()
     assert (folders.found.num_missing, missing) == (1, ["/photos/0.jpg"])
