@@ -12,12 +12,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Table, case, delete, literal, null, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Subquery, Table, case, delete, literal, null, or_, select, update
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.cross_database_source import as_relation
-from infer_app.database.listing.recorded_sources import SourceIdentity, read_sources
+from infer_app.database.listing.recorded_sources import SourceIdentity, own_numbers, read_sources
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.results.conditions import ListedPicture, is_up_to_date, join_results
 from infer_app.database.results.forget_results import delete_results
@@ -67,11 +67,12 @@ class ForgettableCounts:
         return found
 
 
-def of_versions(database: Database, model_ids: Iterable[str]) -> Iterator[Forgettable]:
-    """Yield the results of versions of models, and before those of a detector what is made of its objects."""
+def of_versions(database: Database, source: Source, model_ids: Iterable[str]) -> Iterator[Forgettable]:
+    """Yield the source's results of versions, and before those of a detector what is made of its objects."""
+    is_own = _is_own(database, source)
     for model_id in sorted(model_ids):
-        yield from _every_result(database, "detector_id", model_id)
-        yield from _every_result(database, "model_id", model_id)
+        yield from _every_result(database, "detector_id", model_id, is_own)
+        yield from _every_result(database, "model_id", model_id, is_own)
 
 
 def of_missing(
@@ -82,7 +83,8 @@ def of_missing(
     Of our own table they are those that walks have not found, and that `are_gone` says are gone, by their locations. Of
     the user's they are those that it does not list: results of other sources are left alone.
     """
-    return _missing_files(database, are_gone) if source.is_ours else _not_listed(database, source)
+    is_known = source.is_ours and source.database is database
+    return _missing_files(source, are_gone) if is_known else _not_listed(database, source)
 
 
 def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
@@ -96,8 +98,8 @@ def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
             yield Forgettable([one for one, known in zip(results, is_listed, strict=True) if not known])
 
 
-def _missing_files(database: Database, are_gone: Callable[[Sequence[str]], Sequence[bool]]) -> Iterator[Forgettable]:
-    last = 0
+def _missing_files(source: Source, are_gone: Callable[[Sequence[str]], Sequence[bool]]) -> Iterator[Forgettable]:
+    database, last = source.database, 0
     while True:
         missing = select(images.c.id, images.c.location).where(images.c.missing_since.is_not(None), images.c.id > last)
         with database.read() as connection:
@@ -106,24 +108,17 @@ def _missing_files(database: Database, are_gone: Callable[[Sequence[str]], Seque
             return
         last = rows[-1].id
         gone = [row.id for row, is_gone in zip(rows, are_gone([row.location for row in rows]), strict=True) if is_gone]
+        listed = source.listed().where(source.id.in_(gone)).add_columns(*source.picture.columns).subquery()
         with database.read() as connection:
-            ids = [str(row_id) for row_id in gone]
-            own = (
-                _read(connection, _keys(table).where(table.c.image_id.in_(ids))) for table in (predictions, rejections)
-            )
-            yield Forgettable([one for results in own for one in results], gone)
+            yield Forgettable(_of_images(connection, listed), gone)
 
 
 def of_days_before(database: Database, source: Source, day: Day) -> Iterator[Forgettable]:
     """Yield the results of the images that the source lists before a day."""
     for page in source.list_pages_before(day, AT_ONCE):
-        results: list[StoredResult] = []
         with database.read() as connection:
             backend_of(connection).plan_for_pages(connection)
-            listed = as_relation(page, backend_of(connection), source.picture)
-            for table in (predictions, rejections):
-                joined = join_results(listed, table, ListedPicture.of(listed))
-                results += _read(connection, _keys(table).select_from(joined))
+            results = _of_images(connection, as_relation(page, backend_of(connection), source.picture))
         yield Forgettable(results)
 
 
@@ -147,15 +142,23 @@ def forget_versions(connection: Connection, model_ids: Sequence[str]) -> None:
     connection.execute(update(models).where(*former).values(used_until=null()))
 
 
-def count_only_these(database: Database, model_ids: Iterable[str], in_use: Sequence[str]) -> int:
-    """Count the images that these versions have results of, and no version in use."""
-    num_images = 0
-    for results, _ in (part for model_id in model_ids for part in _every_result(database, "model_id", model_id)):
+def have_others_run(database: Database, source: Source, model_ids: Sequence[str]) -> bool:
+    """Return whether one of the versions has run over another source, whose results are not forgotten."""
+    of_others = select(runs.c.id).where(runs.c.model_id.in_(model_ids), ~_is_own(database, source)).limit(1)
+    with database.read() as connection:
+        return connection.scalar(of_others) is not None
+
+
+def count_only_these(database: Database, source: Source, model_ids: Iterable[str], in_use: Sequence[str]) -> int:
+    """Count the source's images that these versions have results of, and no version in use."""
+    num_images, is_own = 0, _is_own(database, source)
+    for results, _ in (part for one in model_ids for part in _every_result(database, "model_id", one, is_own)):
         ids = {one.image_id for one in results}
         with database.read() as connection:
             for table in (predictions, rejections):
-                others = table.c.image_id.in_(ids), table.c.model_id.in_(in_use), is_up_to_date(table)
-                ids = ids.difference(connection.scalars(select(table.c.image_id).where(*others)))
+                others = table.c.image_id.in_(ids), table.c.model_id.in_(in_use), is_up_to_date(table), is_own
+                found = select(table.c.image_id).outerjoin_from(table, runs, runs.c.id == table.c.run_id)
+                ids = ids.difference(connection.scalars(found.where(*others)))
         num_images += len(ids)
     return num_images
 
@@ -200,6 +203,19 @@ def _every_result(
                 break
             last = results[-1]
             yield Forgettable(results)
+
+
+def _is_own(database: Database, source: Source) -> ColumnElement[bool]:
+    """Return the condition that a run, if it is known, is one over the source."""
+    with database.read() as connection:
+        own = own_numbers(connection, SourceIdentity.of(source, database))
+    return or_(runs.c.source_id.is_(None), runs.c.source_id.in_(own))
+
+
+def _of_images(connection: Connection, listed: Subquery) -> list[StoredResult]:
+    """Return the results of a relation as `Source.parts` yields them."""
+    both = ((table, join_results(listed, table, ListedPicture.of(listed))) for table in (predictions, rejections))
+    return [one for table, joined in both for one in _read(connection, _keys(table).select_from(joined))]
 
 
 def _keys(table: Table) -> Query:

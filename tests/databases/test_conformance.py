@@ -529,8 +529,8 @@ def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(da
     assert rows == [(times[0], 8, 1.7e9), (times[1], 7, 1e9), (times[1], 7, None)]
     monkeypatch.setattr(database, "write", None)  # looking at known files writes nothing
     assert [add(*replaced), add()] == [(0, 0), (0, 0)]
-    assert has_images_in(database, "/")
-    assert not has_images_in(database, "/ä/")
+    assert has_images_in(database, ["/"])
+    assert not has_images_in(database, ["/ä/"])
 
 
 def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(database, tables):

@@ -1,5 +1,6 @@
 """Nothing is called missing or deleted because a storage is away: what runs, `doctor` and `forget` do by night."""
 
+import os
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infer_app.cli.project.project import init
-from tests.integration.test_watch import YESTERDAY, daily, put
+from tests.integration.test_watch import YESTERDAY, daily, put, replace_photo
 from tests.support.projects import Project
 
 pytestmark = pytest.mark.slow
@@ -62,3 +63,46 @@ def test_a_watched_folder_that_shows_no_image_is_unavailable_whatever_else_lies_
     left = 5 if away.endswith("cam1") else 0
     assert project.rows(COUNTS) == [(left + watch.count("x"), 0, left + watch.count("x"))]
     assert daily(project, YESTERDAY) == (0, "")
+
+
+def copy_rows(project: Project, table: str, **changed: str) -> None:
+    """Repeat all rows of a table with other values, each an SQL expression."""
+    values = ", ".join(f"{name} = {value}" for name, value in changed.items())
+    project.write(f"CREATE TABLE copied AS SELECT * FROM {table}")
+    project.write(f"UPDATE copied SET {values}")
+    project.write(f"INSERT OR IGNORE INTO {table} SELECT * FROM copied")
+    project.write("DROP TABLE copied")
+
+
+OF_OTHERS = (
+    "SELECT image_id, sha256 FROM infer_predictions WHERE run_id = 'b'"
+    " UNION ALL SELECT image_id, reason FROM infer_rejections"
+)
+
+
+def test_rows_of_another_source_are_left_by_every_walk_and_deletion(project):
+    """A second project lists a table of its own, with a model of its own, whose ids are those of photos too."""
+    other = {"model_id": f"'{'d' * 16}'", "run_id": "'b'", "location": "'/scans/' || image_id"}
+    copy_rows(project, "infer_sources", id="7", relation="'scans'")
+    copy_rows(project, "infer_models", id=other["model_id"], name="'defects'")
+    copy_rows(project, "infer_runs", id="'b'", source_id="7", model="'defects'", model_id=other["model_id"])
+    copy_rows(project, "infer_predictions", **other, sha256="'another'")
+    columns = "image_id, model_id, run_id, reason, detail, stage, attempts, location, decoder, created_at"
+    values = "'3', model_id, run_id, 'corrupt', '', 'decode', 1, '/scans/3', '', created_at"
+    taken = "infer_predictions WHERE run_id = 'b' AND image_id = '3'"
+    project.write(f"INSERT INTO infer_rejections ({columns}) SELECT {values} FROM {taken}")
+    project.write(f"DELETE FROM {taken}")
+    before = project.rows(OF_OTHERS)
+    paths = dict(project.rows("SELECT id, location FROM infer_images"))
+    Path(paths[2]).unlink()
+    replace_photo(Path(paths[3]), (30, 30, 200))
+    os.utime(paths[4], (1.5e9, 1.5e9))  # which its own prediction is of
+    code, told = daily(project, YESTERDAY)
+    assert (code, "1 image was replaced" in told) == (0, True)
+    assert project.infer_json("status")["replaced"] == 1
+    assert "deleted 1 prediction, 0 rejections and 1 registered image" in project.infer(*ON_PURPOSE[:3])
+    assert project.infer_json("retry", "--replaced")["images"] == ["3"]
+    project.write("UPDATE infer_models SET in_use_since = NULL, used_until = created_at WHERE name = 'defects'")
+    assert "Those of other sources stay." in project.infer("forget", "--model", "defects", "--yes")
+    assert project.rows("SELECT count(used_until) FROM infer_models WHERE name = 'defects'") == [(1,)]
+    assert project.rows(OF_OTHERS) == before

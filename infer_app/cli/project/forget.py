@@ -18,6 +18,7 @@ from infer_app.database.forgettable_results import (
     count_only_these,
     forget,
     forget_versions,
+    have_others_run,
     of_days_before,
     of_missing,
     of_versions,
@@ -84,13 +85,14 @@ def _of_model(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetO
             f"`infer model remove {shlex.quote(short_name(*used[0]))} --force`",
         )
     model_ids = sorted({model_id for _, model_id in versions})
-    only = count_only_these(project.database, model_ids, in_use)
-    pending = (
-        f"No model in use has a result of {counted(only, 'image')} of them: they are pending then." if only else ""
-    )
+    of_source = project.database, project.source, model_ids
+    only, is_shared = count_only_these(*of_source, in_use), have_others_run(*of_source)
+    said = f"No model in use has a result of {counted(only, 'image')} of them: they are pending then. " if only else ""
+    said += "Those of other sources stay." if is_shared else ""
     names = " and ".join(short_name(*version) for version in versions)
-    before = partial(project.database.transact, partial(forget_versions, model_ids=model_ids))
-    return _ToForget(names, partial(of_versions, project.database, model_ids), before, pending)
+    former = [] if is_shared else model_ids
+    before = partial(project.database.transact, partial(forget_versions, model_ids=former))
+    return _ToForget(names, partial(of_versions, *of_source), before, said)
 
 
 @dataclass(frozen=True, slots=True)

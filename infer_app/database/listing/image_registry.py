@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -24,8 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import StatementError
 
-from infer_app.database.engine.column_types import AsText
 from infer_app.database.engine.connect import Database, backend_of
+from infer_app.database.listing.recorded_sources import our_picture
 from infer_app.database.results.conditions import ListedPicture, is_new_for_any
 from infer_app.database.results.schema import images, predictions, rejections
 from infer_app.domain import FileFacts, ImageFile
@@ -111,7 +111,8 @@ def register(
         if (known.changed or known.returned) and not dry_run:
             facts = dict(zip(known.changed, (hash_files or unhashed)(list(known.changed.values())), strict=True))
             changed = {row_id: now for row_id, now in facts.items() if now.size is not None}
-            database.transact(partial(_update, changed=changed, returned=known.returned))
+            store = partial(_update, picture=our_picture(database), changed=changed, returned=known.returned)
+            database.transact(store)
         yield RegisteredBatch(len(some), new, known.ids, len(known.changed), refused)
 
 
@@ -160,7 +161,9 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
     return missing
 
 
-def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: Sequence[int]) -> None:
+def _update(
+    connection: Connection, picture: ListedPicture, changed: Mapping[int, FileFacts], returned: Sequence[int]
+) -> None:
     if rows := [
         {
             "row_id": key,
@@ -172,11 +175,12 @@ def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: 
         for key, now in changed.items()
     ]:
         connection.execute(_SET_FACTS, rows)
-        connection.execute(_DELETE_OUTDATED, rows)
+        its = exists().where(images.c.id == bindparam("row_id"), picture.owns(rejections)).correlate(rejections)
+        connection.execute(_DELETE_OUTDATED.where(its), rows)
     ids = [*changed, *returned]
     connection.execute(update(images).where(images.c.id.in_(ids)).values(missing_since=None))
     same_bytes = or_(images.c.sha256.is_(None), predictions.c.sha256 == images.c.sha256)
-    queue_images(connection, ids, ~exists().where(predictions.c.image_id == AsText(images.c.id), same_bytes))
+    queue_images(connection, ids, ~exists().where(picture.owns(predictions), same_bytes))
 
 
 _new_sha256: ColumnElement[str] = bindparam("new_sha256", type_=String)
@@ -206,8 +210,7 @@ def read_late_times(
 
     `picture` is that of our own table. Only the queued ones are read: they have an index of their own.
     """
-    location = None if picture.location is None else AsText(images.c.location)
-    new = is_new_for_any(replace(picture, image_id=AsText(images.c.id), location=location), model_ids)
+    new = is_new_for_any(picture.of_our_table, model_ids)
     queued = images.c.queued_at.is_not(None), images.c.added_at < before
     times = select(images.c.added_at).where(*queued, new).order_by(images.c.added_at)
     yield from connection.execution_options(yield_per=10 * ROWS_PER_INSERT).scalars(times)

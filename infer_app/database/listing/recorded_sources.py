@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, func, insert, or_, select, update
+from sqlalchemy import Connection, func, insert, literal, or_, select, update
 
-from infer_app.database.engine.column_types import UtcNow
+from infer_app.database.engine.column_types import AsText, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
-from infer_app.database.results.schema import database_id, runs, sources
+from infer_app.database.results.conditions import ListedPicture
+from infer_app.database.results.schema import database_id, images, runs, sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,18 @@ class SourceIdentity:
         return f"{' '.join(self.relation.split())!r:.200}" + (f" of {self.database}" if self.database else "")
 
 
+OURS = SourceIdentity(None, images.name, images.c.id.name, images.c.location.name)
+
+
 def read_sources(connection: Connection) -> dict[int, SourceIdentity]:
     """Return the sources by their numbers."""
     columns = (sources.c[name] for name in SourceIdentity.__dataclass_fields__)
     return {row[0]: SourceIdentity(*row[1:]) for row in connection.execute(select(sources.c.id, *columns))}
+
+
+def own_numbers(connection: Connection, identity: SourceIdentity) -> list[int]:
+    """Return the numbers of a source, with those of the queries that it may have been before an edit."""
+    return [number for number, one in read_sources(connection).items() if identity.may_have_been(one)]
 
 
 def read_bases(connection: Connection) -> dict[int, str | None]:
@@ -88,16 +97,22 @@ def number_among_others(database: Database, identity: SourceIdentity) -> int | N
     return (number_of(identity, known) or 0) if set(known.values()) - {identity} else None
 
 
+def our_picture(database: Database) -> ListedPicture:
+    """Return what tells which results are those of a row of our own table."""
+    number = number_among_others(database, OURS)
+    of_row = ListedPicture(AsText(images.c.id), AsText(images.c.location), literal(number))
+    return ListedPicture(of_row.image_id) if number is None else of_row
+
+
 def read_forgotten_before(database: Database, identity: SourceIdentity) -> datetime | None:
     """Return the time (UTC) from which on the images of a source count, None for all.
 
     A query keeps that of the others over its database with its id column: it may be one of them that was edited.
     """
-    numbers = [number for number, one in _read_all(database).items() if identity.may_have_been(one)]
 
     def read() -> datetime | None:
         with database.read() as connection:
-            its = sources.c.id.in_(numbers)
+            its = sources.c.id.in_(own_numbers(connection, identity))
             found: datetime | None = connection.scalar(select(func.max(sources.c.forgotten_before)).where(its))
             return found
 

@@ -27,10 +27,11 @@ from sqlalchemy import (
     update,
 )
 
-from infer_app.database.engine.column_types import AsText, Query
+from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database
+from infer_app.database.listing.recorded_sources import our_picture
 from infer_app.database.listing.source import Source
-from infer_app.database.results.conditions import count_each
+from infer_app.database.results.conditions import count_each, join_results
 from infer_app.database.results.runs import refuse_during_runs
 from infer_app.database.results.schema import images, predictions
 from infer_app.day import Day
@@ -141,17 +142,19 @@ class RegisteredElsewhere:
     def read_files(self, ids: Sequence[int]) -> list[tuple[ImageFile, set[str]]]:
         """Return the files of images, as they were registered, with all checksums that they had."""
         columns = (images.c.id, images.c.location, images.c.size, images.c.modified, images.c.sha256)
+        picture = our_picture(self._database)
 
         def read() -> tuple[Sequence[Any], Sequence[Any]]:
             with self._database.read() as connection:
                 rows = connection.execute(select(*columns).where(images.c.id.in_(ids)).order_by(images.c.id)).all()
-                its = predictions.c.image_id.in_([str(row.id) for row in rows])
-                return rows, connection.execute(select(predictions.c.image_id, predictions.c.sha256).where(its)).all()
+                its = join_results(images, predictions, picture)
+                hashed = select(images.c.id, predictions.c.sha256).select_from(its).where(images.c.id.in_(ids))
+                return rows, connection.execute(hashed).all()
 
         rows, hashed = self._database.with_reconnect(read)
         known = {row.id: {row.sha256} for row in rows}
         for image_id, sha256 in hashed:
-            known[int(image_id)].add(sha256)
+            known[image_id].add(sha256)
         return [(ImageFile(*row[1:4]), known[row.id] - {None}) for row in rows]
 
     def move(self, old: str, new: str) -> int:
@@ -200,7 +203,7 @@ def count_changed(
     """Count the images, of a day or of all, that `read_changed` yields."""
     if not _is_known(database, source):
         return UNCHANGED
-    states = (_is_replaced(model_ids), images.c.missing_since.is_not(None))
+    states = (_is_replaced(source, model_ids), images.c.missing_since.is_not(None))
     with database.read() as connection:
         return ChangedCounts(*count_each(connection, images, [and_(*_listed(day), state) for state in states]))
 
@@ -212,7 +215,7 @@ def read_changed(
     if not _is_known(database, source):
         return
     columns = (images.c.id, images.c.location, images.c.added_at, images.c.missing_since)
-    changed = or_(images.c.missing_since.is_not(None), _is_replaced(model_ids))
+    changed = or_(images.c.missing_since.is_not(None), _is_replaced(source, model_ids))
     wanted = select(*columns).where(*_listed(day), changed).order_by(images.c.added_at, images.c.id)
     with database.read() as connection:
         rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
@@ -225,13 +228,13 @@ def _is_known(database: Database, source: Source) -> bool:
     return source.is_ours and source.database is database
 
 
-def _is_replaced(model_ids: Sequence[str]) -> ColumnElement[bool]:
+def _is_replaced(source: Source, model_ids: Sequence[str]) -> ColumnElement[bool]:
     """Return the condition that a prediction is of other bytes: for the few images whose file was looked at again.
 
     Of one without a checksum, as a remote one, the size tells.
     """
     one: ColumnElement[int] = literal_column("1")
-    its = predictions.c.image_id == AsText(images.c.id), predictions.c.model_id.in_(model_ids)
+    its = source.picture.of_our_table.owns(predictions), predictions.c.model_id.in_(model_ids)
     has_checksum = images.c.sha256 != ""
     is_other = predictions.c.sha256 != images.c.sha256, or_(has_checksum, predictions.c.size != images.c.size)
     of_others = select(one).where(*its, *is_other).limit(one).scalar_subquery()

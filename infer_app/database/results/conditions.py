@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -23,8 +23,8 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from infer_app.database.engine.column_types import Query, SameLocation
-from infer_app.database.results.schema import models, predictions, rejections, runs
+from infer_app.database.engine.column_types import AsText, Query, SameLocation
+from infer_app.database.results.schema import images, models, predictions, rejections, runs
 from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
 from infer_app.packages import retried_reasons
 
@@ -45,6 +45,12 @@ class ListedPicture:
     def of(cls, images: FromClause) -> ListedPicture:
         """Return the picture of a relation as `Source.parts` yields them."""
         return cls(images.c.infer_image_id, images.c.get("infer_location"), images.c.get("infer_source_id"))
+
+    @property
+    def of_our_table(self) -> ListedPicture:
+        """Return that of a row of `images`, for statements over it; this one is of a source that lists that table."""
+        location = None if self.location is None else AsText(images.c.location)
+        return replace(self, image_id=AsText(images.c.id), location=location)
 
     @property
     def columns(self) -> Iterator[ColumnElement[Any]]:
