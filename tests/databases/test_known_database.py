@@ -5,7 +5,8 @@ import pytest
 from infer_app.cli.project.project import upgrade, write_config
 from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import open_results_database, read_in_use
-from infer_app.database.results.schema import VERSION_TABLE, VIEWS, database_id, metadata
+from infer_app.database.results.schema import VERSION_TABLE, database_id, metadata
+from infer_app.database.results.views import VIEWS
 from infer_app.errors import DatabaseUnavailable
 from infer_app.settings.load import load_settings
 
@@ -83,7 +84,7 @@ def test_another_projects_database_is_refused_until_the_change_is_meant(loaded):
 
 def test_an_empty_database_is_refused_and_stays_empty(loaded):
     with Database(loaded.database_url) as database, database.write() as connection:
-        for view in VIEWS:
+        for view in reversed(VIEWS):
             connection.exec_driver_sql(f"DROP VIEW {view}")
         for table in (*metadata.tables, VERSION_TABLE):
             connection.exec_driver_sql(f"DROP TABLE {table}")

@@ -9,7 +9,8 @@ from sqlalchemy import inspect
 from infer_app.cli.app import app
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import check_schema, upgrade
-from infer_app.database.results.schema import VERSION_TABLE, VIEWS, metadata
+from infer_app.database.results.schema import VERSION_TABLE, metadata
+from infer_app.database.results.views import VIEWS
 from infer_app.errors import InferError, SchemaOutdated
 from tests.support.projects import DATE
 
@@ -97,7 +98,7 @@ def test_every_command_names_what_is_missing(in_project, url, capsys, kind_of, l
 @pytest.mark.parametrize("lost", [*metadata.tables, VERSION_TABLE])
 def test_no_table_is_done_without_and_none_is_made_again(database, lost):
     with database.write() as connection:
-        for view in VIEWS:
+        for view in reversed(VIEWS):
             connection.exec_driver_sql(f"DROP VIEW {view}")
         connection.exec_driver_sql(f"DROP TABLE {lost}")
     for act in (check_schema, upgrade):
@@ -111,7 +112,7 @@ def definitions(database):
         return {view: inspect(connection).get_view_definition(view) for view in VIEWS}
 
 
-@pytest.mark.parametrize("lost", [(*VIEWS,), *((view,) for view in VIEWS)])
+@pytest.mark.parametrize("lost", [(*reversed(VIEWS),), *((view,) for view in VIEWS)])
 def test_an_upgrade_makes_each_view_again(database, kind, lost):
     shown = {"infer_current_objects": "infer_shown_objects", "infer_current_crops": "infer_shown_crops"}
     if kind == "postgres" and len(lost) == 1 and lost[0] in shown:

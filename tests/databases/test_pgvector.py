@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from alembic import command
 from sqlalchemy import literal, make_url, select, text
 
 from infer_app.database.figures.disagreement import Disagreement
@@ -87,17 +86,6 @@ def test_vectors_of_objects_have_the_type_of_those_of_images(database, with_exte
         commit(database, [good])
         assert written() == kept
         migrate.check_schema(database)
-
-
-def test_an_upgrade_gives_the_vectors_of_objects_the_type_of_those_of_images(database, with_extension):
-    store_vectors(database, "pgvector")
-    with database.write() as connection:
-        config = migrate._config()
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0008")
-    migrate.upgrade(database)
-    with database.read() as connection:
-        assert database.backend.vector_type(connection, object_predictions.name) == "vector"
 
 
 def test_half_precision_is_kept_as_float32(database, with_extension):

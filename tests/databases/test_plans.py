@@ -25,8 +25,9 @@ from infer_app.database.results.forget_results import forget_results
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import VIEWS, images, object_predictions, objects, predictions, rejections
+from infer_app.database.results.schema import images, object_predictions, objects, predictions, rejections
 from infer_app.database.results.sink import Sink
+from infer_app.database.results.views import VIEWS
 from infer_app.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -123,6 +124,32 @@ class Backend:
     def join_as_listed(self, statement: Query) -> Query:
         """Return a statement whose tables are joined in their order, if the planner would choose a slow one."""
         return statement
+
+    def json_member(self, document: str, *path: str) -> str:
+        """Return the SQL of a member's text, or NULL if the document has none."""
+        return f"JSON_VALUE({document}, '$.{'.'.join(path)}')"
+
+    def json_labels(self, dialect: Dialect, document: str, *keys: str) -> tuple[str, str, str]:
+        """Return a relation of the labels under the first key that is there, and the SQL of a label and a score."""
+        raise NotImplementedError
+
+    def look_up(self, table: str, condition: str) -> str:
+        """Return the SQL of a left join whose rows are looked up by an index, if the planner would read them all."""
+        return f"LEFT JOIN {table} ON {condition}"
+
+    @contextmanager
+    def without_views(self, connection: Connection, views: dict[str, str]) -> Iterator[None]:
+        """Drop views, in reverse order, and make them anew at the end of the block."""
+        for name in reversed(views):
+            connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
+        yield
+        for name, select in views.items():
+            connection.exec_driver_sql(f"CREATE VIEW {name} AS {select}")
+
+    def replace_views(self, connection: Connection, views: dict[str, str]) -> None:
+        """Make views, or replace those that are there; grants and views that select from them stay."""
+        for name, select in views.items():
+            connection.exec_driver_sql(f"CREATE OR REPLACE VIEW {name} AS {select}")
 
     def other_schemas(self, inspector: Inspector) -> Sequence[str]:
         """Return the schemas of which tables may be read beside the default one."""

@@ -7,19 +7,30 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from sqlalchemy import JSON, Boolean, ColumnElement, DateTime, Dialect, LargeBinary, Select, String, TypeDecorator
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    ColumnElement,
+    DateTime,
+    Dialect,
+    LargeBinary,
+    Select,
+    String,
+    TypeDecorator,
+    UniqueConstraint,
+)
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 FAMILY = ("mysql", "mariadb")
+PGVECTOR_DTYPE = "float32"  # which represents the numbers of float16 exactly
+_LETTERS = {"float32": "f", "float16": "e"}
 Query: TypeAlias = Select[*tuple[Any, ...]]  # whose rows are read by the names of their columns
 MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
 
 # MariaDB's default type rounds to whole seconds, which could move an image into the next day.
 Microseconds = DateTime().with_variant(mysql.DATETIME(fsp=6), *FAMILY)
-# MariaDB's BLOB holds at most 64 KiB.
-LongBytes = LargeBinary().with_variant(mysql.LONGBLOB(), *FAMILY)
 
 
 def is_utf8(text: str) -> bool:
@@ -33,6 +44,10 @@ def is_utf8(text: str) -> bool:
 
 class Exact(String):
     """Text that is compared byte by byte: by MariaDB's default `a`, `A` and `a ` are the same key."""
+
+
+class UniqueText(UniqueConstraint):
+    """A constraint that makes a text unique, however long it is."""
 
 
 class EncodedJSON(TypeDecorator[Any]):
@@ -62,6 +77,15 @@ def to_bytes(shown: str) -> bytes:
     """Return pgvector's text as little-endian float32."""
     numbers = [float(number) for number in shown.strip("[]").split(",")]
     return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def to_text(vector: bytes | None, dtype: str | None) -> str | None:
+    """Return the vector as text for pgvector: nine digits identify a float32."""
+    if vector is None:
+        return None
+    letter = _LETTERS[str(dtype)]
+    numbers = struct.unpack(f"<{len(vector) // struct.calcsize(letter)}{letter}", vector)
+    return f"[{','.join(['%.9g'] * len(numbers))}]" % numbers
 
 
 def _to_bytes(value: Any) -> bytes | None:

@@ -24,6 +24,7 @@ from infer_app.database.engine.column_types import (
     HoursAfter,
     Query,
     SameLocation,
+    UniqueText,
     UtcNow,
     is_same,
 )
@@ -96,6 +97,13 @@ class MySQL(Backend):
         # Not INSERT IGNORE, which would also turn errors of rows that can't be written into warnings.
         return mysql.insert(table).on_duplicate_key_update({key: table.c[key]})
 
+    def json_labels(self, dialect: Dialect, document: str, *keys: str) -> tuple[str, str, str]:
+        # The column is exact, not only its comparison: MariaDB caches a subquery by the column's value.
+        exact = f"VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 COLLATE {exact_collation(dialect)}"
+        listed = ", ".join(f"JSON_EXTRACT({document}, '$.{key}')" for key in keys)
+        columns = f"label {exact} PATH '$.label', score DOUBLE PATH '$.score'"
+        return f"JSON_TABLE(COALESCE({listed}, '[]'), '$[*]' COLUMNS ({columns})) AS e", "e.label", "e.score"
+
     def join_as_listed(self, statement: Query) -> Query:
         for dialect in FAMILY:
             statement = statement.prefix_with("STRAIGHT_JOIN", dialect=dialect)
@@ -112,6 +120,16 @@ def _exact(type_: Exact, compiler: Any, **_: Any) -> str:
     name = f"VARCHAR({type_.length})" if type_.length else "TEXT"
     # The dialect can tell MariaDB from MySQL only when it is connected, as it is here.
     return f"{name} CHARACTER SET utf8mb4 COLLATE {exact_collation(compiler.dialect)}"
+
+
+@compiles(UniqueText, *FAMILY)
+def _unique_text(constraint: UniqueText, compiler: Any, **_: Any) -> str:
+    """Return a column of checksums, which are unique, and an index of prefixes: a key holds 768 characters."""
+    (name,) = constraint.columns.keys()
+    return (
+        f"{name}_sha256 BINARY(32) GENERATED ALWAYS AS (UNHEX(SHA2({name}, 256))) STORED,"
+        f" UNIQUE KEY {constraint.name} ({name}_sha256), KEY ix_{constraint.table.name}_{name} ({name}(255))"
+    )
 
 
 @compiles(UtcNow, *FAMILY)

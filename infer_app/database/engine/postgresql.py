@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -21,13 +22,42 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateIndex
 
 from infer_app.database.engine.array_upsert import ArrayDelete, ArrayUpsert
 from infer_app.database.engine.backend import Backend
 from infer_app.database.engine.bulk import BulkDelete, BulkUpsert, Merges
 from infer_app.database.engine.column_types import MARKS, AsText, AsUtcText, HoursAfter, SameLocation, UtcNow, is_same
+from infer_app.errors import SchemaOutdated
 
 CONNECT_TIMEOUT_S = 10
+_OTHER_COLUMNS, _DEPENDED_ON = "42P16", "2BP01"  # errors of CREATE OR REPLACE VIEW, and of DROP
+# Returns statements that give the owner, the options and the grants of a view, and of columns of vectors, once more.
+_RIGHTS = """
+SELECT statement FROM (
+    SELECT 0 AS place, format('ALTER VIEW %s SET (%s)', c.oid::regclass, array_to_string(reloptions, ', ')) AS statement
+    FROM pg_class c WHERE c.oid = to_regclass(:view) AND reloptions IS NOT NULL
+    UNION ALL
+    SELECT 1, format('ALTER VIEW %s OWNER TO %I', c.oid::regclass, pg_get_userbyid(relowner))
+    FROM pg_class c WHERE c.oid = to_regclass(:view)
+    UNION ALL
+    SELECT 2, format(
+        'GRANT %s ON %s TO %s%s', rights.what, rights.relation,
+        CASE rights.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(rights.grantee)) END,
+        CASE WHEN rights.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
+    )
+    FROM (
+        SELECT a.privilege_type AS what, c.oid::regclass AS relation, c.relowner, a.grantee, a.is_grantable
+        FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = to_regclass(:view)
+        UNION ALL
+        SELECT format('%s (%I)', a.privilege_type, t.attname), c.oid::regclass, c.relowner, a.grantee, a.is_grantable
+        FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
+        WHERE c.oid = to_regclass(:view) OR (t.attname = 'vector' AND c.oid IN (
+            to_regclass('infer_predictions'), to_regclass('infer_object_predictions')))
+    ) AS rights
+    WHERE rights.grantee <> rights.relowner
+) AS statements ORDER BY place
+"""
 _SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast")
 # Detects a machine that disappeared; TCP's defaults take hours.
 KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 6, "tcp_user_timeout": 90_000}
@@ -105,6 +135,55 @@ class PostgreSQL(Backend):
         first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
         return connection.scalar(text("SELECT current_schema()")) if first == "$user" else first
 
+    def json_member(self, document: str, *path: str) -> str:
+        *outer, last = path
+        return f"({' -> '.join([document, *(repr(key) for key in outer)])} ->> '{last}')"
+
+    def json_labels(self, dialect: Dialect, document: str, *keys: str) -> tuple[str, str, str]:
+        listed = ", ".join(f"{document} -> '{key}'" for key in keys)
+        score = "CAST(e.value ->> 'score' AS double precision)"
+        return f"json_array_elements(COALESCE({listed}, '[]')) AS e (value)", "(e.value ->> 'label')", score
+
+    def look_up(self, table: str, condition: str) -> str:
+        """Return a join that reads the rows of the condition alone: OFFSET keeps the planner from joining otherwise."""
+        return f"LEFT JOIN LATERAL (SELECT * FROM {table} WHERE {condition} OFFSET 0) AS g ON true"
+
+    def replace_views(self, connection: Connection, views: dict[str, str]) -> None:
+        """Replace the views with their options, or drop and make them where columns have changed."""
+        try:
+            with connection.begin_nested():
+                for name, select in views.items():
+                    found = "SELECT array_to_string(reloptions, ', ') FROM pg_class WHERE oid = to_regclass(:view)"
+                    options = connection.scalar(text(found), {"view": name})
+                    shown = f"{name} WITH ({options})" if options else name
+                    connection.exec_driver_sql(f"CREATE OR REPLACE VIEW {shown} AS {select}")
+        except DBAPIError as error:
+            if self.code_of(error) != _OTHER_COLUMNS:
+                raise
+            with self.without_views(connection, views):
+                pass
+
+    @contextmanager
+    def without_views(self, connection: Connection, views: dict[str, str]) -> Iterator[None]:
+        """Drop views, and make them anew with the owner, the options and the grants that they had.
+
+        Grants of columns of vectors stay too. Raises SchemaOutdated if other views select from these.
+        """
+        rights = [one for name in views for one in connection.scalars(text(_RIGHTS), {"view": name})]
+        try:
+            with super().without_views(connection, views):
+                yield
+        except DBAPIError as error:
+            if self.code_of(error) != _DEPENDED_ON:
+                raise
+            detail = " ".join(str(error.orig.diag.message_detail).split())  # type: ignore[union-attr]
+            raise SchemaOutdated(
+                f"views named infer_ have to be dropped and made again, but others select from them: {detail}",
+                "drop those, repeat this command, and make them again",
+            ) from None
+        for right in rights:
+            connection.exec_driver_sql(right.replace("%", "%%"))
+
     def vector_type(self, connection: Connection, table: str = "infer_predictions") -> str | None:
         column = text(
             "SELECT format_type(atttypid, atttypmod) FROM pg_attribute"
@@ -112,6 +191,13 @@ class PostgreSQL(Backend):
         )
         found = connection.scalar(column, {"table": table})
         return None if found in (None, "bytea") else str(found)
+
+
+@compiles(CreateIndex, "postgresql")
+def _create_index(element: CreateIndex, compiler: Any, **options: Any) -> str:
+    """Return the statement with the condition that is declared for SQLite, whose words are the same."""
+    where = element.element.dialect_options["sqlite"]["where"]
+    return f"{compiler.visit_create_index(element, **options)}{'' if where is None else f' WHERE {where}'}"
 
 
 _BY_BYTES = '"C"'  # PostgreSQL's collation

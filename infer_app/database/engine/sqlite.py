@@ -81,6 +81,18 @@ class SQLite(Backend):
     def bulk_delete(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
         return RowDelete(dialect, table, condition)
 
+    def json_member(self, document: str, *path: str) -> str:
+        return f"json_extract({document}, '$.{'.'.join(path)}')"
+
+    def json_labels(self, dialect: Dialect, document: str, *keys: str) -> tuple[str, str, str]:
+        listed = ", ".join(self.json_member(document, key) for key in keys)
+        label, score = (self.json_member("e.value", key) for key in ("label", "score"))
+        return f"json_each(COALESCE({listed}, '[]')) e", label, score
+
+    def replace_views(self, connection: Connection, views: dict[str, str]) -> None:
+        with self.without_views(connection, views):
+            pass
+
     def exact(self, text: ColumnElement[str]) -> ColumnElement[str]:
         return text.collate("BINARY")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ from sqlalchemy import Connection, column, insert, inspect, select, table
 from sqlalchemy.schema import CreateSchema
 
 from infer_app.database.engine.connect import Database, backend_of
-from infer_app.database.results.schema import VERSION, VERSION_TABLE, VIEWS, database_id, metadata
+from infer_app.database.results.schema import VERSION, VERSION_TABLE, VERSIONS, database_id, metadata
+from infer_app.database.results.views import VIEWS, make_views
 from infer_app.errors import SchemaOutdated
 
 if TYPE_CHECKING:
@@ -19,33 +20,38 @@ if TYPE_CHECKING:
 
 HINT_UPGRADE = "run `infer db upgrade`"
 TABLES = (VERSION_TABLE, *metadata.tables)
+_FORMER = "0009"  # of the last commits before 0.1.0, with the same tables
+_UNRELEASED = tuple(f"000{number}" for number in range(1, 9))
+_LAST_UNRELEASED = "80ce014"
 
 
 def upgrade(database: Database, new_id: str | None = None) -> str | None:
-    """Upgrade our tables to VERSION, make views that are missing, and return the version they had, or None.
+    """Upgrade our tables to VERSION, make our views anew, and return the version the tables had, or None.
 
-    A database without an id gets `new_id`, or a random one. Raises SchemaOutdated when the tables are newer than this
-    program, or when some of them are missing.
+    A database without an id gets `new_id`, or a random one. Raises SchemaOutdated when the tables are not of a version
+    that this program knows, or when some of them are missing.
     """
     from alembic import command  # imported here: it takes a third of a second
-    from alembic.script import ScriptDirectory
 
     config = _config()
-    scripts = ScriptDirectory.from_config(config)
-    known = {script.revision for script in scripts.walk_revisions()}
     with database.write() as connection:
         schema = backend_of(connection).own_schema(connection)
         if schema is not None and schema not in inspect(connection).get_schema_names():
             connection.execute(CreateSchema(schema))
         found = _relations(connection)
         before = _current(connection) if VERSION_TABLE in found else None
-        if before is not None and before not in known:
-            raise _newer(before)
-        if before == VERSION or (found and VERSION_TABLE not in found):
+        if before not in (None, _FORMER):
+            _check_version(before)
+        if before in (_FORMER, VERSION) or (found and VERSION_TABLE not in found):
             _check_tables(database, found)
         config.attributes |= {"connection": connection, "schema": schema}
+        if before is None:
+            metadata.create_all(connection, checkfirst=False)
+            command.stamp(config, VERSION)
+        elif before == _FORMER:
+            command.stamp(config, VERSIONS[0], purge=True)
         command.upgrade(config, "head")
-        _make_views(connection, scripts.get_revision("head").module.CREATE_VIEWS)
+        make_views(connection)
         if connection.scalar(select(database_id)) is None:
             connection.execute(insert(database_id).values(id=new_id or secrets.token_hex(16)))
     return before
@@ -60,8 +66,8 @@ def check_schema(database: Database) -> None:
         current = _current(connection) if found else None
         if current is None:
             raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
-        if current > VERSION:
-            raise _newer(current)
+        if current != _FORMER:
+            _check_version(current)
         if current != VERSION:
             raise SchemaOutdated(
                 f"the infer_ tables are of version {current}, this program needs {VERSION}", HINT_UPGRADE
@@ -103,17 +109,6 @@ def _missing(kind: str, names: list[str], database: Database) -> str:
     return f"{database.shown_url}: {what} missing"
 
 
-def _make_views(connection: Connection, create: Mapping[str, Callable[[], None]]) -> None:
-    """Make the views that are missing, each as the newest migration does."""
-    from alembic.migration import MigrationContext
-    from alembic.operations import Operations
-
-    found = _relations(connection)
-    with Operations.context(MigrationContext.configure(connection)):
-        for view in [name for name in create if name not in found]:
-            create[view]()
-
-
 def _current(connection: Connection) -> str | None:
     return connection.scalar(
         select(column("version_num")).select_from(
@@ -122,8 +117,17 @@ def _current(connection: Connection) -> str | None:
     )
 
 
-def _newer(version: str) -> SchemaOutdated:
-    return SchemaOutdated(f"the infer_ tables are of version {version}, newer than this program", "upgrade infer_app")
+def _check_version(version: str) -> None:
+    """Raise SchemaOutdated for a version that `upgrade` can do nothing about: unknown, or never released."""
+    if version in _UNRELEASED:
+        raise SchemaOutdated(
+            f"the infer_ tables are of version {version}, which was never released",
+            f"to keep their results, run `infer db upgrade` of commit {_LAST_UNRELEASED}, then that of this program",
+        )
+    if version not in VERSIONS:
+        raise SchemaOutdated(
+            f"the infer_ tables are of version {version}, newer than this program", "upgrade infer_app"
+        )
 
 
 def _config() -> Config:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Table, exists
 
+from infer_app.database.engine.column_types import PGVECTOR_DTYPE, to_text
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
-from infer_app.database.results.vectors import PGVECTOR_DTYPE, to_text
 from infer_app.domain import CropOutput, DetectedObject, Output, Prediction
 
 

@@ -9,39 +9,14 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, text
 
-from infer_app.database.engine.column_types import to_bytes
+from infer_app.database.engine.column_types import to_bytes, to_text
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.vectors import to_text
+from infer_app.database.results.views import definitions
 from infer_app.errors import DayHeld, UsageError
 
 Storage = Literal["bytes", "pgvector"]
 BATCH = 500  # vectors in memory while they are converted
-# Returns statements that copy owner, options and grants of the old view and column of vectors to the new ones.
-_RIGHTS = """
-SELECT statement FROM (
-    SELECT 0 AS place, format('ALTER VIEW {view} SET (%s)', array_to_string(reloptions, ', ')) AS statement
-    FROM pg_class WHERE oid = '{view}'::regclass AND reloptions IS NOT NULL
-    UNION ALL
-    SELECT 1, format('ALTER VIEW {view} OWNER TO %I', pg_get_userbyid(relowner))
-    FROM pg_class WHERE oid = '{view}'::regclass
-    UNION ALL
-    SELECT 2, format(
-        'GRANT %s ON %s TO %s%s', rights.what, rights.relation,
-        CASE rights.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(rights.grantee)) END,
-        CASE WHEN rights.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
-    )
-    FROM (
-        SELECT a.privilege_type AS what, c.oid::regclass AS relation, c.relowner, a.grantee, a.is_grantable
-        FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = '{view}'::regclass
-        UNION ALL
-        SELECT format('%s (%I)', a.privilege_type, t.attname), c.oid::regclass, c.relowner, a.grantee, a.is_grantable
-        FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
-        WHERE c.oid = '{view}'::regclass OR (c.oid = '{table}'::regclass AND t.attname = 'vector')
-    ) AS rights
-    WHERE rights.grantee <> rights.relowner
-) AS statements ORDER BY place
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +26,6 @@ class _Vectors:
     table: str
     key: Mapping[str, str]  # its columns with their types
     start: tuple[str | int, ...]  # before all keys
-    views: tuple[str, ...]  # that depend on the column, in an order in which none selects from a later one
 
     @property
     def names(self) -> str:
@@ -60,13 +34,8 @@ class _Vectors:
 
 _OF_IMAGE = {"image_id": "text", "model_id": "text"}
 _ALL_VECTORS = (
-    _Vectors("infer_predictions", _OF_IMAGE, ("", ""), ("infer_current_predictions",)),
-    _Vectors(
-        "infer_object_predictions",
-        _OF_IMAGE | {"object": "integer"},
-        ("", "", -1),
-        ("infer_current_crops", "infer_shown_crops"),
-    ),
+    _Vectors("infer_predictions", _OF_IMAGE, ("", "")),
+    _Vectors("infer_object_predictions", _OF_IMAGE | {"object": "integer"}, ("", "", -1)),
 )
 
 
@@ -86,7 +55,8 @@ def store_vectors(database: Database, storage: Storage) -> int:
         connection.execute(text("LOCK TABLE infer_runs IN EXCLUSIVE MODE"))
         if RunStore(database).living_runs():
             raise DayHeld("a run is active, which writes vectors of the current type", "wait for it to end")
-        return sum(_convert(connection, one, storage, type_name) for one in _ALL_VECTORS)
+        with database.backend.without_views(connection, definitions(connection)):
+            return sum(_convert(connection, one, storage, type_name) for one in _ALL_VECTORS)
 
 
 def _extension_type(connection: Connection) -> str:
@@ -104,12 +74,7 @@ def _extension_type(connection: Connection) -> str:
 
 
 def _convert(connection: Connection, one: _Vectors, storage: Storage, type_name: str) -> int:
-    """Copy the vectors into a column of the other type, and recreate the views, which depend on the column."""
-    created, rights = list[str](), list[str]()
-    for view in one.views:
-        definition = connection.scalar(text(f"SELECT pg_get_viewdef('{view}'::regclass)"))
-        created.append(f"CREATE VIEW {view} AS {definition}")
-        rights += connection.scalars(text(_RIGHTS.format(view=view, table=one.table))).all()
+    """Copy the vectors into a column of the other type, which takes the place of theirs."""
     connection.exec_driver_sql(f"ALTER TABLE {one.table} ADD COLUMN converted {type_name}")
     converted = 0
     last: Sequence[str | int] = one.start
@@ -117,14 +82,8 @@ def _convert(connection: Connection, one: _Vectors, storage: Storage, type_name:
         _write(connection, one, page, storage, type_name)
         converted += len(page)
         last = page[-1][: len(one.key)]
-    for statement in (
-        *(f"DROP VIEW {view}" for view in reversed(one.views)),
-        f"ALTER TABLE {one.table} DROP COLUMN vector",
-        f"ALTER TABLE {one.table} RENAME COLUMN converted TO vector",
-        *created,
-        *rights,
-    ):
-        connection.exec_driver_sql(statement.replace("%", "%%"))
+    connection.exec_driver_sql(f"ALTER TABLE {one.table} DROP COLUMN vector")
+    connection.exec_driver_sql(f"ALTER TABLE {one.table} RENAME COLUMN converted TO vector")
     return converted
 
 

@@ -14,25 +14,16 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    UniqueConstraint,
     text,
 )
 
-from infer_app.database.engine.column_types import MAX_ID, EncodedJSON, Exact, Microseconds, Vectors
+from infer_app.database.engine.column_types import FAMILY, MAX_ID, EncodedJSON, Exact, Microseconds, UniqueText, Vectors
 from infer_app.domain import DetectedObject
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSION = "0009"  # that of the newest migration
-# The last ones select from others, so they are dropped first.
-VIEWS = (
-    "infer_shown_crops",
-    "infer_current_crops",
-    "infer_shown_labels",
-    "infer_shown_objects",
-    "infer_current_objects",
-    "infer_current_predictions",
-)
+VERSIONS = ("0.1.0",)  # those of the migrations
+VERSION = VERSIONS[-1]
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
@@ -50,9 +41,9 @@ images = Table(
     # was tried for some days.
     Column("queued_at", Microseconds),
     Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
-    UniqueConstraint("location", name="uq_infer_images_location"),
+    UniqueText("location", name="uq_infer_images_location"),
     Index("ix_infer_images_added_at_id", "added_at", "id"),  # the key that a day's pages are read by
-    # The migration makes it so in PostgreSQL too; said here, it would load all of SQLAlchemy's PostgreSQL in every run.
+    # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
     Index("ix_infer_images_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
     sqlite_autoincrement=True,  # no id is used again: results are kept by it
 )
@@ -211,3 +202,8 @@ runs = Table(
     Column("last_commit", String(16)),  # a random name, to detect a commit that is repeated because its answer was lost
     Index("ix_infer_runs_day_model_id", "day", "model_id"),
 )
+
+# MariaDB's defaults are those of the database: often Latin-1, or a storage engine without transactions.
+_OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
+for _table in metadata.tables.values():
+    _table.dialect_kwargs.update({f"{name}_{option}": value for name in FAMILY for option, value in _OPTIONS.items()})

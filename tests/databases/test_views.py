@@ -1,0 +1,65 @@
+"""The views are those of this program after each upgrade, and stay whose they were."""
+
+import pytest
+from sqlalchemy import inspect, text
+
+from infer_app.database.results import views
+from infer_app.database.results.migrate import check_schema, upgrade
+from infer_app.database.results.views import VIEWS
+from infer_app.errors import SchemaOutdated
+
+VIEW = "infer_current_objects"  # infer_shown_objects selects from it
+RIGHTS = "SELECT reloptions, relacl::text FROM pg_class WHERE oid = to_regclass(:view)"
+
+
+def definitions(database):
+    with database.read() as connection:
+        return {view: inspect(connection).get_view_definition(view) for view in VIEWS}
+
+
+def rights(database):
+    with database.read() as connection:
+        return {view: tuple(connection.execute(text(RIGHTS), {"view": view}).one()) for view in VIEWS}
+
+
+@pytest.fixture
+def share(kind, execute):
+    """Let everyone read our views, which have options, where the database has such."""
+    if kind == "postgres":
+        execute(*(f"ALTER VIEW {view} SET (security_barrier = true)" for view in VIEWS))
+        execute(*(f"GRANT SELECT ON {view} TO PUBLIC" for view in VIEWS))
+
+
+def test_each_upgrade_makes_the_views_of_this_program(database, kind, execute, share):
+    execute("CREATE VIEW their_own AS SELECT image_id FROM infer_current_objects")
+    before, shared = definitions(database), kind == "postgres" and rights(database)
+    if kind == "sqlite":
+        execute(f"DROP VIEW {VIEW}")
+    create = "CREATE VIEW" if kind == "sqlite" else "CREATE OR REPLACE VIEW"
+    options = "WITH (security_barrier = true)" if kind == "postgres" else ""
+    with database.read() as connection:
+        select = views.definitions(connection)[VIEW]
+    execute(f"{create} {VIEW} {options} AS {select} LIMIT 0")
+    assert definitions(database) != before
+    upgrade(database)
+    check_schema(database)
+    assert definitions(database) == before
+    assert (kind == "postgres" and rights(database)) == shared
+    execute("SELECT * FROM their_own")
+
+
+def test_a_view_of_other_columns_is_made_anew_with_its_grants(database, kind, execute, share):
+    """Not even then is a view of the user's dropped, which PostgreSQL would have to."""
+    before, shared = definitions(database), kind == "postgres" and rights(database)
+    execute("DROP VIEW infer_shown_objects", "CREATE VIEW infer_shown_objects AS SELECT 1 AS number")
+    execute("CREATE VIEW their_own AS SELECT * FROM infer_shown_objects")
+    if kind == "postgres":
+        execute("ALTER VIEW infer_shown_objects SET (security_barrier = true)")
+        execute("GRANT SELECT ON infer_shown_objects TO PUBLIC")
+        with pytest.raises(SchemaOutdated, match="view their_own depends on view infer_shown_objects") as caught:
+            upgrade(database)
+        assert caught.value.hint == "drop those, repeat this command, and make them again"
+        execute("DROP VIEW their_own")
+    upgrade(database)
+    assert definitions(database) == before
+    assert (kind == "postgres" and rights(database)) == shared
