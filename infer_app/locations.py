@@ -30,6 +30,7 @@ _BUCKET = re.compile(r"(?P<bucket>[a-z0-9][a-z0-9._-]*)(?:/(?P<key>.*))?", re.IG
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 _IN_A_PATH = "/%:@!$&'()*+,;=~"  # besides letters, digits and _.-~
 _IN_A_QUERY = _IN_A_PATH + "?"
+_LIKE_AN_ESCAPE = re.compile(r"\\(?=x5c|udc|x00)")
 _USER = re.compile(r"^([a-z0-9+.-]+://)[^/?#]*@", re.IGNORECASE)
 
 
@@ -194,11 +195,12 @@ def shown(location: str) -> str:
 def stored_location(location: str) -> str:
     """Return a location as results keep it: without secrets, and with what no database takes escaped.
 
-    That is undecodable bytes of a file name, and NUL, which PostgreSQL refuses. `SameLocation` knows these marks.
+    That is undecodable bytes of a file name, and NUL, which PostgreSQL refuses. No two paths are stored alike; URLs are
+    if they differ in user or query only. `StoredLocation` does the same in SQL.
     """
-    if location.isascii() and "://" not in location and "\0" not in location:
+    if location.isascii() and "\\" not in location and "://" not in location and "\0" not in location:
         return location  # as nearly all are: a run stores one for each image
-    return escape_unstorable(shown(location))
+    return escape_unstorable(_LIKE_AN_ESCAPE.sub(r"\\x5c", shown(location)))
 
 
 def escape_unstorable(text: str) -> str:

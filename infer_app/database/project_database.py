@@ -118,6 +118,8 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
                 raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
             source = CrossDatabaseSource(listing, settings, results)
         check_source(source)
+        if source.has_bytes_for_text:
+            source = CrossDatabaseSource(source.database, settings, results)
         identity = SourceIdentity.of(source, results)
         source.own_number = number_among_others(results, identity)
         source.base = None if loaded.base is None else str(loaded.base)

@@ -141,14 +141,20 @@ def _as_utc_text(element: AsUtcText, compiler: Any, **options: Any) -> str:
     return str(compiler.process(AsText(*element.clauses), **options))
 
 
-MARKS = ("'***'", r"'\udc'", r"'\x00'")  # in place of secrets, undecodable bytes and NUL in a stored location
+class StoredLocation(FunctionElement[str]):
+    """A location that the source lists, as `locations.stored_location` stores it with a result."""
+
+    type = String()
+    inherit_cache = True
+    name = "stored_location"
+
+
+# What looks like an escape of `stored_location`, and its own.
+ESCAPED = ((r"\x5c", r"\x5cx5c"), (r"\udc", r"\x5cudc"), (r"\x00", r"\x5cx00"))
 
 
 class SameLocation(FunctionElement[bool]):
-    """Whether a stored location, or NULL where it is not known, is that of a listed one, cast to text.
-
-    What `stored_location` has masked or escaped can't be compared: the text before it decides.
-    """
+    """Whether a stored location, or NULL where it is not known, is another one as it would be stored."""
 
     type = Boolean()
     inherit_cache = True
@@ -158,12 +164,4 @@ class SameLocation(FunctionElement[bool]):
 @compiles(SameLocation)
 def _same_location(element: SameLocation, compiler: Any, **options: Any) -> str:
     stored, listed = (compiler.process(clause, **options) for clause in element.clauses)
-    return is_same(stored, f"COALESCE({listed}, '')", "instr", MARKS)
-
-
-def is_same(stored: str, listed: str, position: str, marks: tuple[str, ...], *more: str) -> str:
-    ways = [f"{stored} IS NULL", f"{stored} = {listed}", *more]
-    for mark in marks:
-        at = f"{position}({stored}, {mark})"
-        ways.append(f"({at} > 0 AND substr({stored}, 1, {at} - 1) = substr({listed}, 1, {at} - 1))")
-    return f"({' OR '.join(ways)})"
+    return f"({stored} IS NULL OR {stored} = COALESCE({listed}, ''))"

@@ -16,19 +16,19 @@ from sqlalchemy.sql.dml import Insert
 from infer_app.database.engine.backend import Backend, merged
 from infer_app.database.engine.bulk import Merges
 from infer_app.database.engine.column_types import (
+    ESCAPED,
     FAMILY,
-    MARKS,
     MAX_ID,
     AsText,
     Exact,
     HoursAfter,
     Query,
-    SameLocation,
+    StoredLocation,
     UniqueText,
     UtcNow,
-    is_same,
 )
 from infer_app.database.engine.reconnect import OUTAGE_S
+from infer_app.locations import SCHEMES
 
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen
 UNKNOWN_COLUMN = 1054  # for which PyMySQL raises OperationalError
@@ -148,8 +148,16 @@ def _as_exact_text(element: AsText, compiler: Any, **options: Any) -> str:
     return f"CAST({value} AS CHAR CHARACTER SET utf8mb4) COLLATE {exact_collation(compiler.dialect)}"
 
 
-@compiles(SameLocation, *FAMILY)
-def _same_location_mariadb(element: SameLocation, compiler: Any, **options: Any) -> str:
-    stored, listed = (compiler.process(clause, **options) for clause in element.clauses)
-    marks = tuple(mark.replace("\\", "\\\\") for mark in MARKS)
-    return is_same(stored, f"COALESCE({listed}, '')", "instr", marks)
+@compiles(StoredLocation, *FAMILY)
+def _stored_location_mariadb(element: StoredLocation, compiler: Any, **options: Any) -> str:
+    listed = compiler.process(AsText(*element.clauses), **options)
+    # Without groups: MariaDB and MySQL refer to them in different ways.
+    after = f"SUBSTRING({listed}, LOCATE('://', {listed}) + 3)"
+    user = f"CONCAT(SUBSTRING_INDEX({listed}, '://', 1), '://', REGEXP_REPLACE({after}, '^[^/?#]*@', '***@'))"
+    query = f"REGEXP_REPLACE({user}, '(?s)[?].*$', '?***')"
+    shown = f"CASE WHEN {listed} REGEXP '(?i)^https?://' THEN {query} ELSE {user} END"
+    shown = f"CASE WHEN {listed} REGEXP '(?i)^({'|'.join(SCHEMES)})://' THEN {shown} ELSE {listed} END"
+    for plain, escaped in (*ESCAPED, ("\0", "\\x00")):
+        plain, escaped = (text.replace("\\", "\\\\").replace("\0", "\\0") for text in (plain, escaped))
+        shown = f"REPLACE({shown}, '{plain}', '{escaped}')"
+    return f"{shown} COLLATE {exact_collation(compiler.dialect)}"

@@ -27,8 +27,9 @@ from sqlalchemy.schema import CreateIndex
 from infer_app.database.engine.array_upsert import ArrayDelete, ArrayUpsert
 from infer_app.database.engine.backend import Backend
 from infer_app.database.engine.bulk import BulkDelete, BulkUpsert, Merges
-from infer_app.database.engine.column_types import MARKS, AsText, AsUtcText, HoursAfter, SameLocation, UtcNow, is_same
+from infer_app.database.engine.column_types import ESCAPED, AsText, AsUtcText, HoursAfter, StoredLocation, UtcNow
 from infer_app.errors import SchemaOutdated
+from infer_app.locations import SCHEMES
 
 CONNECT_TIMEOUT_S = 10
 _OTHER_COLUMNS, _DEPENDED_ON = "42P16", "2BP01"  # errors of CREATE OR REPLACE VIEW, and of DROP
@@ -211,12 +212,15 @@ def _as_utc_text_postgres(element: AsUtcText, compiler: Any, **options: Any) -> 
     return f"CASE WHEN {text} ~ '^[0-9]+-[0-9][0-9]-[0-9][0-9] .*[+-][0-9]+' THEN {utc} ELSE {text} END"
 
 
-@compiles(SameLocation, "postgresql")
-def _same_location_postgres(element: SameLocation, compiler: Any, **options: Any) -> str:
-    stored, listed = (compiler.process(clause, **options) for clause in element.clauses)
-    exact = f"COALESCE({listed}, '') COLLATE {_BY_BYTES}"
-    of_bytes = f"{exact} = '\\x' || encode(convert_to({stored}, 'UTF8'), 'hex')"  # how a BYTEA is cast to text
-    return is_same(stored, exact, "strpos", MARKS, of_bytes)
+@compiles(StoredLocation, "postgresql")
+def _stored_location_postgres(element: StoredLocation, compiler: Any, **options: Any) -> str:
+    listed = compiler.process(AsText(*element.clauses), **options)
+    user = f"regexp_replace({listed}, '^(({'|'.join(SCHEMES)})://)[^/?#]*@', '\\1***@', 'i')"
+    query = f"regexp_replace({user}, '^(https?://[^?]*)[?].*$', '\\1?***', 'i')"
+    shown = f"CASE WHEN strpos({listed}, '://') = 0 THEN {listed} ELSE {query} END"
+    for plain, escaped in ESCAPED:
+        shown = f"replace({shown}, '{plain}', '{escaped}')"
+    return f"({shown}) COLLATE {_BY_BYTES}"
 
 
 @compiles(UtcNow, "postgresql")

@@ -16,8 +16,9 @@ from sqlalchemy.ext.compiler import compiles
 
 from infer_app.database.engine.backend import Backend
 from infer_app.database.engine.bulk import BulkDelete, RowDelete
-from infer_app.database.engine.column_types import HoursAfter, UtcNow
+from infer_app.database.engine.column_types import AsText, HoursAfter, StoredLocation, UtcNow
 from infer_app.database.engine.sqlite_file import (
+    STORED_LOCATION,
     begin_sqlite,
     commit_sqlite,
     connect_sqlite,
@@ -108,3 +109,11 @@ def _utc_now_sqlite(element: UtcNow, compiler: object, **_: object) -> str:
 @compiles(HoursAfter, "sqlite")
 def _hours_after_sqlite(element: HoursAfter, compiler: Any, **options: Any) -> str:
     return f"datetime({compiler.process(element.clauses, **options)}, '+{element.hours} hours')"
+
+
+@compiles(StoredLocation, "sqlite")
+def _stored_location_sqlite(element: StoredLocation, compiler: Any, **options: Any) -> str:
+    listed = compiler.process(AsText(*element.clauses), **options)
+    # Python is called only for a URL, or where not all is printable ASCII without a backslash.
+    is_plain = f"{listed} NOT GLOB '*[^] -[^-~]*' AND instr({listed}, '://') = 0 AND instr({listed}, char(0)) = 0"
+    return f"CASE WHEN {is_plain} THEN {listed} ELSE {STORED_LOCATION}(CAST({listed} AS BLOB)) END"

@@ -15,11 +15,13 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from infer_app.database.engine.reconnect import BUSY_TIMEOUT_S
 from infer_app.errors import DatabaseUnavailable
+from infer_app.locations import as_location, stored_location
 
 LEAST_FREE_BYTES = 1 << 20  # on the disk: a transaction needs some
 HINT_FOLDER = "does the file's folder exist, and is it writable?"
 HINT_SPACE = "the disk is full: free some space, then run again; what was committed stays"
 HINT_DAMAGED = "the file is damaged: restore a backup, or save what can be read: sqlite3 FILE .recover"
+STORED_LOCATION = "infer_stored_location"  # a function of every connection, from bytes
 FILE = "infer_file"  # key of the os.stat of a connection's file when it was opened
 
 
@@ -36,6 +38,7 @@ def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
     # One undecodable file name must not end a run: it is passed on, and the file system decides whether it exists.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    connection.create_function(STORED_LOCATION, 1, _stored_location, deterministic=True)
     if read_only:
         connection.execute("PRAGMA query_only=ON")
         return connection
@@ -46,6 +49,10 @@ def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
     # With a rollback journal a power cut could leave a partial commit, so that one needs FULL.
     connection.execute(f"PRAGMA synchronous={'NORMAL' if is_wal else 'FULL'}")
     return connection
+
+
+def _stored_location(listed: bytes | None) -> str | None:
+    return None if listed is None else stored_location(as_location(listed))
 
 
 def check_writable(path: Path) -> None:

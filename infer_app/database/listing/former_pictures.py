@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, read_bases, read_sources
 from infer_app.database.listing.source import PAGE_SIZE, Source
-from infer_app.database.listing.source_checks import check_source
+from infer_app.database.listing.source_checks import check_source, not_as_text
 from infer_app.database.results.conditions import KeyedJoin, ListedPicture, join_results
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.day import Day
@@ -157,10 +157,7 @@ def _among(listing: Source, former: Sequence[FormerResult]) -> FormerResult | No
     for one in former:
         by_id.setdefault(one.image_id, []).append(one)
         if not listing.is_ours and one.location == stored_location(one.listed):
-            raise UsageError(
-                f"[source] location = {listing.settings.location!r} is of a type that can't be compared with text",
-                'give it as text: [source] query = "SELECT CAST(… AS …) AS …"',
-            )
+            raise not_as_text(listing.settings)
     listed = select(listing.id_text, listing.location).select_from(listing.relation)
     if len(by_id) <= FEW:
         listed = listed.where(listing.id_text.in_(list(by_id)))

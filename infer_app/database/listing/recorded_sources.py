@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, func, insert, literal, or_, select, update
 
-from infer_app.database.engine.column_types import AsText, UtcNow
+from infer_app.database.engine.column_types import AsText, StoredLocation, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture
@@ -100,7 +100,7 @@ def number_among_others(database: Database, identity: SourceIdentity) -> int | N
 def our_picture(database: Database) -> ListedPicture:
     """Return what tells which results are those of a row of our own table."""
     number = number_among_others(database, OURS)
-    of_row = ListedPicture(AsText(images.c.id), AsText(images.c.location), literal(number))
+    of_row = ListedPicture(AsText(images.c.id), StoredLocation(images.c.location), literal(number))
     return ListedPicture(of_row.image_id) if number is None else of_row
 
 

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy import table as lightweight_table
 from sqlalchemy.sql.expression import FromClause
 
-from infer_app.database.engine.column_types import MAX_ID, AsText, AsUtcText, Query, is_utf8
+from infer_app.database.engine.column_types import MAX_ID, AsText, AsUtcText, Query, StoredLocation, is_utf8
 from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.left_out import LeftOut, read_left_out
 from infer_app.database.listing.time_column import day_bounds, read_examples, read_time
@@ -72,6 +72,7 @@ class Source:
         self.own_number: int | None = None  # in infer_sources, 0 before its first run; None: no other source has a run
         self.base: str | None = None  # the folder that relative locations start at
         self.forgotten_before: datetime | None = None  # UTC; images of earlier times belong to no day any more
+        self.has_bytes_for_text = False  # in the column of locations, which no server compares with a stored location
         self._left_out: dict[Day, LeftOut] = {}
         self._examples: list[object] = []  # of the time column, once it has a value
 
@@ -79,10 +80,10 @@ class Source:
     def picture(self) -> ListedPicture:
         """Return what tells which results are those of a row that the source lists."""
         if not self.is_ours:
-            return ListedPicture(self.id_text, AsText(self.location))
+            return ListedPicture(self.id_text, StoredLocation(self.location))
         if self.own_number is None:
             return ListedPicture(self.id_text)
-        return ListedPicture(self.id_text, AsText(self.location), literal(self.own_number))
+        return ListedPicture(self.id_text, StoredLocation(self.location), literal(self.own_number))
 
     def picture_of(self, image_id: str, location: str | None) -> ListedPicture:
         """Return the picture of one row; None is the location of an image that is no longer listed: its last one."""

@@ -8,8 +8,10 @@ from typing import Any
 from sqlalchemy import Connection, CursorResult, inspect, select
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
+from infer_app.database.engine.column_types import StoredLocation
 from infer_app.database.listing.source import Source
 from infer_app.errors import UsageError
+from infer_app.locations import as_location, stored_location
 from infer_app.settings.sections import SourceSettings
 
 
@@ -21,6 +23,9 @@ def check_source(source: Source) -> None:
         columns = select(source.id, source.location, source.time)
         try:
             example = connection.execute(columns.select_from(source.relation).limit(1))
+            stored = StoredLocation(source.location)
+            located = select(source.location, stored).select_from(source.relation).where(source.location.is_not(None))
+            location = connection.execute(located.limit(1)).first()
         except (OperationalError, ProgrammingError) as error:
             if source.database.is_denied(error) or not source.database.backend.is_statement_error(error):
                 raise  # the role lacks a privilege, the file is locked, or for example a time limit of the server
@@ -29,6 +34,18 @@ def check_source(source: Source) -> None:
                 "its id, location and time must be columns of the table or query",
             ) from None
         _check_types(example, source)
+        has_bytes = location is not None and isinstance(location[0], bytes | memoryview)
+        source.has_bytes_for_text = has_bytes and source.database.backend.has_typed_columns
+        if location and not source.has_bytes_for_text and location[1] != stored_location(as_location(location[0])):
+            raise not_as_text(source.settings)
+
+
+def not_as_text(settings: SourceSettings) -> UsageError:
+    """Return the error for locations that the database casts to another text than is read."""
+    return UsageError(
+        f"[source] location = {settings.location!r} is of a type that can't be compared with text",
+        'give it as text: [source] query = "SELECT CAST(… AS …) AS …"',
+    )
 
 
 def _check_table(connection: Connection, settings: SourceSettings) -> None:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from infer_app.database.engine.column_types import AsText, Query, SameLocation
+from infer_app.database.engine.column_types import AsText, Query, SameLocation, StoredLocation
 from infer_app.database.results.schema import images, models, predictions, rejections, runs
 from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
 from infer_app.packages import retried_reasons
@@ -38,7 +38,7 @@ class ListedPicture:
     """
 
     image_id: ColumnElement[str]
-    location: ColumnElement[Any] | None = None  # as text; None: the id alone tells
+    location: ColumnElement[Any] | None = None  # as it would be stored; None: the id alone tells
     source_id: ColumnElement[int] | None = None  # whose own results are not compared
 
     @classmethod
@@ -49,7 +49,7 @@ class ListedPicture:
     @property
     def of_our_table(self) -> ListedPicture:
         """Return that of a row of `images`, for statements over it; this one is of a source that lists that table."""
-        location = None if self.location is None else AsText(images.c.location)
+        location = None if self.location is None else StoredLocation(images.c.location)
         return replace(self, image_id=AsText(images.c.id), location=location)
 
     @property

@@ -247,7 +247,7 @@ def _is_first_try(new: Any) -> ColumnElement[bool]:
     missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)
     is_found_now = and_(rejections.c.reason == missing, new.reason != missing)
     is_of_other_objects = rejections.c.detector_id.is_distinct_from(new.detector_id)
-    return or_(is_found_now, is_of_other_objects, rejections.c.location != new.location)
+    return or_(is_found_now, is_of_other_objects, AsText(rejections.c.location) != AsText(new.location))
 
 
 def _is_same_attempt(new: Any) -> ColumnElement[bool]:
