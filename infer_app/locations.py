@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from urllib.parse import quote, unquote
 
 _FILE = "file://"
@@ -201,6 +202,14 @@ def stored_location(location: str) -> str:
     if location.isascii() and "\\" not in location and "://" not in location and "\0" not in location:
         return location  # as nearly all are: a run stores one for each image
     return escape_unstorable(_LIKE_AN_ESCAPE.sub(r"\\x5c", shown(location)))
+
+
+def mask_checksum(location: str) -> str | None:
+    """Return a few digits that tell URLs apart which `stored_location` stores alike, None for any other location.
+
+    They are too few to confirm a password that somebody guesses.
+    """
+    return None if shown(location) == location else sha256(location.encode("utf-8", "replace")).hexdigest()[:4]
 
 
 def escape_unstorable(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -10,6 +11,7 @@ from sqlalchemy import create_engine, text
 from tests.databases.conftest import ServerProject
 from tests.integration.conftest import built_models  # noqa: F401
 from tests.support.projects import DATE
+from tests.support.web_server import web_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 BYTES = {"sqlite": "BLOB", "postgres": "BYTEA", "mariadb": "VARBINARY(300)"}
@@ -56,8 +58,7 @@ def paint(path, red):
 
 
 def sha256(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("holds", ["text", "bytes"])
@@ -66,7 +67,7 @@ def test_paths_are_one_picture_only_if_every_byte_is_the_same(pictures, kind, ho
     column = {"text": TEXTS, "bytes": BYTES}[holds][kind]
     is_of_bytes = kind == "sqlite" or holds == "bytes"
     pairs = PAIRS if is_of_bytes else [pair for pair in PAIRS if is_utf8("".join(pair))]
-    days = [[os.path.join(str(pictures.photos), name) for name in names] for names in zip(*pairs, strict=True)]
+    days = [[f"{pictures.photos}/{name}" for name in names] for names in zip(*pairs, strict=True)]
     for red, path in enumerate(days[0] + days[1]):
         paint(path, 100 + red)
     for paths in days:
@@ -82,3 +83,51 @@ def test_paths_are_one_picture_only_if_every_byte_is_the_same(pictures, kind, ho
 
 def is_utf8(name):
     return name.encode(errors="replace").decode() == name
+
+
+SIGNED = (  # each night another signature of one picture
+    "X-Amz-Date=20261120T01{n}Z&X-Amz-Expires=60&X-Amz-Signature=ab{n}", "sv=2024&se=2026-11-2{n}&sig=x%2F{n}%3D",
+    "GoogleAccessId=a@b.c&Expires=17{n}&Signature=y{n}", "X-Goog-Date={n}&X-Goog-Signature=c?{n}",
+)  # fmt: skip
+
+
+def test_a_url_signed_anew_each_night_is_one_picture(pictures, kind, web):
+    def sign(n):
+        return [f"{web.url}/{number}.png?{query.format(n=n)}" for number, query in enumerate(SIGNED)]
+
+    pictures.list(TEXTS[kind], *sign(1))
+    assert pictures.run_day()["predicted"] == len(SIGNED)
+    before = pictures.stored()
+    pictures.list(TEXTS[kind], *sign(2))
+    assert pictures.run_day()["selected"] == 0
+    assert pictures.stored() == before
+    assert pictures.infer_json("verify", "--date", DATE)["balanced"]
+
+
+def test_an_address_that_was_rejected_is_tried_again_when_any_part_changes(pictures, kind, web):
+    """Not before; what else its owner writes there may be rejected again."""
+    host = web.url.removeprefix("http://")
+    bad = [
+        f"http://u:pw@{host}/0.png",
+        f"http://u:pw@{host}/1.png",
+        f"http://{host}/2.png?a b",
+        f"http://{host}/3.png#a",
+    ]
+    pictures.list(TEXTS[kind], *bad, f"{web.url}/4.png")
+    assert pictures.run_day()["day"] == {"eligible": 5, "predicted": 1, "rejected": 4, "pending": 0}
+    assert pictures.run_day()["selected"] == 0
+    good = [f"{web.url}/0.png", f"http://v:pw@{host}/1.png", f"{web.url}/2.png?a%20b", f"{web.url}/3.png"]
+    pictures.list(TEXTS[kind], *good, f"{web.url}/4.png?other")
+    assert pictures.run_day()["day"] == {"eligible": 5, "predicted": 4, "rejected": 1, "pending": 0}
+    assert pictures.run_day()["selected"] == 0
+    assert "pw" not in str(pictures.rows("SELECT location, detail, sha256 FROM infer_rejections"))
+
+
+@pytest.fixture
+def web(pictures):
+    with web_server() as server:
+        for number in range(5):
+            paint(pictures.photos / "one.png", 100 + number)
+            server.serve(f"/{number}.png", (pictures.photos / "one.png").read_bytes())
+        pictures.set("remote", allow=[server.url], allow_private_hosts=["127.0.0.1"])
+        yield server

@@ -19,7 +19,7 @@ from infer_app.database.results.conditions import ListedPicture, join_results
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.domain import TRANSIENT_REASONS, FileFacts, Reason
-from infer_app.locations import as_location
+from infer_app.locations import as_location, mask_checksum
 from infer_app.model_names import Version
 from infer_app.run_report import DayCounts
 
@@ -34,6 +34,11 @@ class StoredRejection:
     location: str
     reason: str
     file: FileFacts
+
+    @property
+    def has_other_address(self) -> bool:
+        """Return whether it was rejected for a URL of which a masked part has changed."""
+        return self.reason == Reason.LOCATION_NOT_ALLOWED and self.file.sha256 != mask_checksum(self.location)
 
     def differs(self, now: FileFacts) -> bool:
         """Return whether a regular file with these facts is another file than the rejected one."""

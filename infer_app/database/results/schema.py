@@ -160,7 +160,7 @@ rejections = Table(
     Column("location", Text, nullable=False),  # as it was read; the source may have changed since
     Column("size", BigInteger),  # bytes
     Column("modified", Double),  # seconds since the epoch
-    Column("sha256", String(64)),
+    Column("sha256", String(64)),  # of a URL that isn't allowed: digits of its own, which tell whether it has changed
     Column("decoder", Text, nullable=False),  # with its version: decoders disagree about what is broken
     Column("created_at", Microseconds, nullable=False),
     Column("detector_id", String(64)),  # as in infer_predictions

@@ -33,7 +33,7 @@ from infer_app.database.results.object_rows import ObjectRows, output_columns
 from infer_app.database.results.schema import object_predictions, predictions, rejections, runs
 from infer_app.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, Output, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld
-from infer_app.locations import escape_unstorable, stored_location
+from infer_app.locations import escape_unstorable, mask_checksum, stored_location
 
 R = TypeVar("R", Prediction, Broken)
 
@@ -200,9 +200,15 @@ def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[object]
         "location": [stored_location(broken.ref.location) for broken in every],
         "size": [broken.file.size for broken in every],
         "modified": [broken.file.modified for broken in every],
-        "sha256": [broken.file.sha256 for broken in every],
+        "sha256": [_rejected_checksum(broken) for broken in every],
         "decoder": [broken.decoder for broken in every],
     }
+
+
+def _rejected_checksum(broken: Broken) -> str | None:
+    """Return that of the file, or of an address that isn't allowed, which is tried again once it is another."""
+    is_of_address = broken.reason is Reason.LOCATION_NOT_ALLOWED
+    return mask_checksum(broken.ref.location) if is_of_address else broken.file.sha256
 
 
 def _singles(result: ChunkResult) -> Iterator[ChunkResult]:

@@ -33,7 +33,7 @@ _ask: AskStorage = partial(iterate_in_process, timeout_s=STORAGE_TIMEOUT_S, chec
 
 
 def reset_changed_rejections(project: ProjectDatabase, path_map: PathMapping, day: Day, model_id: str) -> int:
-    """Delete the final rejections whose file has changed since; return their number.
+    """Delete the final rejections whose file or address has changed since; return their number.
 
     Another process checks the files: a process that waits for storage that does not answer can't be ended.
     """
@@ -42,13 +42,13 @@ def reset_changed_rejections(project: ProjectDatabase, path_map: PathMapping, da
         with closing(
             project.day_queries.final_rejections(day, model_id)
         ) as stored:  # a server keeps a transaction open
-            rejections = (one for one in stored if is_local(one.location))
-            while some := list(islice(rejections, FILES_AT_ONCE)):
-                locations = [rejected.location for rejected in some]
-                files = _ask(stat_all, locations, path_map)
+            while some := list(islice(stored, FILES_AT_ONCE)):
+                changed += [rejected.image_id for rejected in some if rejected.has_other_address]
+                local = [rejected for rejected in some if is_local(rejected.location)]
+                files = _ask(stat_all, [rejected.location for rejected in local], path_map)
                 changed += [
                     rejected.image_id
-                    for rejected, now in zip(some, files, strict=True)
+                    for rejected, now in zip(local, files, strict=True)
                     if now.size is not None and rejected.differs(now)
                 ]
     except ModelError:
