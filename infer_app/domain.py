@@ -201,7 +201,7 @@ class StoredObjects(NamedTuple):
     """The objects of an image that the detector has predicted before."""
 
     objects: Objects
-    sha256: str | None  # of the bytes in which they were found; None in rows of earlier releases
+    sha256: str | None  # of the bytes in which they were found
 
 
 @dataclass(frozen=True, slots=True)

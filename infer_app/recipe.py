@@ -75,7 +75,7 @@ class Recipe:
     crop: float | None = None  # crop-resize: the square's share of the shorter side, 0-1
     interpolation: str = "bicubic"  # bicubic or bilinear
     exif: str = "apply"  # apply or ignore the EXIF orientation
-    decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size; gpu: no longer run
+    decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size
     depth: str = "full"  # of 16 bits the upper 8; or window:LOW,HIGH; or percentile:LOW,HIGH of each image
     channels: str = "rgb"  # the order in which the network takes them: rgb or bgr
     crop_rounding: str = "nearest"  # or down: where a crop of an odd remainder begins
@@ -88,7 +88,7 @@ class Recipe:
             object.__setattr__(self, "resize", Size.of(self.resize))
 
     def check(self) -> None:
-        """Raise UsageError for what a build does not allow; models of earlier releases may have it."""
+        """Raise UsageError for what a build does not allow."""
         for name, allowed in _CHOICES.items():
             one_of(_FLAGS.get(name, name), getattr(self, name), allowed)
         for field, kinds, hint in _BELONGS_TO:
@@ -119,12 +119,12 @@ class Recipe:
             )
 
     def to_json(self) -> dict[str, object]:
-        """Return its fields; those that older recipes lack only if they are set, so that models keep their ids."""
+        """Return its fields; those that were added later only if they are set, so that models keep their ids."""
         values = {name: value.to_json() if isinstance(value, Size) else value for name, value in asdict(self).items()}
         return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
 
 
-# Fields of a recipe that were added after the first release, with their defaults.
+# Fields of a recipe that were added when there were models, with their defaults.
 _LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0, "antialias": True}
 _DEFAULTS = {"resize": None, "crop": None, "decode": "exact", **_LATER}
 _CHOICES = {

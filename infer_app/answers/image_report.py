@@ -36,7 +36,6 @@ from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
 
 START_UP_S = 10.0  # of the process that reads
-SAME_BOX = 0.9  # intersection over union of an object that was found again
 
 
 @dataclass(frozen=True, slots=True)

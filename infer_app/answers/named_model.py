@@ -26,7 +26,7 @@ class NamedModel:
 
     name: str
     outputs: tuple[Mapping[str, Any], ...]  # OutputSpec as JSON, of the version in use first
-    labels: Mapping[str, Sequence[str] | None]  # by id; empty: classes are numbers; None: an earlier release ran it
+    labels: Mapping[str, Sequence[str] | None]  # by id; empty: classes are numbers; None: not recorded
     detector: str | None = None  # the name of the detector whose objects it is given, if it is a second network
 
     @classmethod

@@ -34,13 +34,9 @@ def known_id(loaded: LoadedSettings) -> str | None:
 
 
 def check_known(loaded: LoadedSettings, database: Database) -> None:
-    """Raise DatabaseUnavailable if the project has another database than this one, or this one is gone or empty.
-
-    One whose tables are of a version without an id may be the project's own, restored from a backup.
-    """
+    """Raise DatabaseUnavailable if the project has another database than this one, or this one is gone or empty."""
     known = known_id(loaded)
     if known is None:
-        _check_new(loaded, database)
         return
     name = id_file(loaded).name
     way_out = f"delete {name} if this change is meant"
@@ -56,17 +52,6 @@ def check_known(loaded: LoadedSettings, database: Database) -> None:
         raise DatabaseUnavailable(
             f"{database.shown_url} is not this project's database, whose id {name} has",
             f"correct [database] url; {way_out}",
-        )
-
-
-def _check_new(loaded: LoadedSettings, database: Database) -> None:
-    """Raise DatabaseUnavailable if there were runs, of a release that wrote no id, and their database is gone."""
-    folder = loaded.reports_folder
-    if is_missing(database) and any(folder.glob("*-*-*-*.html")):
-        raise DatabaseUnavailable(
-            f"{database.shown_url} does not exist, and {folder.name}/ has reports of this project's runs",
-            f"restore it from a backup, or mount its disk; move {folder.name}/ away if a new one is meant: all is "
-            f"predicted anew",
         )
 
 

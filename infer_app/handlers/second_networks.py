@@ -144,7 +144,7 @@ class _SecondNetwork:
 
 def stored_objects(sample: Sample, stored: StoredObjects) -> Objects | Broken:
     """Return the objects that were found before, if that was in the bytes that were read now."""
-    if stored.sha256 in (None, sample.file.sha256):
+    if stored.sha256 == sample.file.sha256:
         return stored.objects
     detail = "its objects were found in another file; `infer retry` with the detector's name finds them again"
     return Broken(sample.ref, Reason.OTHER_FILE, detail, "read", sample.file)

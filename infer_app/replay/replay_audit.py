@@ -152,7 +152,7 @@ def _rows_of(
 ) -> Iterator[StoredRow]:
     """Yield the stored row for each of the listed locations that it can be of.
 
-    That is one at most, unless it is a row of an earlier release, without a location.
+    That is one at most, unless its location is not known.
     """
     for location in locations:
         for history in read_history(project.database, [version], project.source.picture_of(image_id, location)):

@@ -18,7 +18,7 @@ from infer_app.errors import UsageError
 from infer_app.locations import AllowedPrefix, PathMapping, RemoteAccess
 from infer_app.settings.masks import mask_address, mask_url
 from infer_app.settings.sections import Settings
-from infer_app.settings.settings_sources import KEYS, VariablesSource, check_removed, did_you_mean, open_file
+from infer_app.settings.settings_sources import KEYS, VariablesSource, did_you_mean, open_file
 
 Flags = Mapping[str, Mapping[str, object]]  # section -> key -> value
 DEFAULT_CONFIG = Path("infer.toml")
@@ -226,8 +226,7 @@ class LoadedSettings(Settings, BaseSettings):
 def load_settings(config: Path | None = None, flags: Flags | None = None) -> LoadedSettings:
     """Return the settings of `config` (default ./infer.toml), overridden by INFER_* variables, then by `flags`.
 
-    A flag that is None was not given. Raises UsageError with "did you mean" for an unknown key, with what to do
-    instead for one that former versions had, and for an invalid value.
+    A flag that is None was not given. Raises UsageError with "did you mean" for an unknown key, and for a bad value.
     """
     origins: dict[str, str] = {}
     arguments: dict[str, Any] = {"path": (config or DEFAULT_CONFIG).absolute(), "origins": origins}
@@ -246,6 +245,5 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> UsageError:
     key = str(first["loc"][1] if len(first["loc"]) > 1 else first["loc"][0])
     if first["type"] == "extra_forbidden":
         section = str(first["loc"][0])
-        check_removed(where, section, key)
         return UsageError(f"{where}: unknown key {key!r} in [{section}]", did_you_mean(key, section))
     return UsageError(f"{where}: {dotted}: {first['msg']}", "`infer config show --origin` shows what is set where")

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
 
 from infer_app.errors import UsageError
-from infer_app.settings.removed import REMOVED
 from infer_app.settings.sections import Settings
 
 KEYS = [f"{name}.{key}" for name, field in Settings.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]
@@ -49,14 +48,10 @@ def open_file(settings_cls: type[BaseSettings], path: Path) -> TomlConfigSetting
         raise UsageError(f"can't read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}", "fix the line, or compare it with what `infer init` writes") from None
-    for section, table in list(source().items()):
-        if not table and f"[{section}]" in REMOVED:  # `infer init` of former versions wrote its heading
-            del source.init_kwargs[section]
-            continue
+    for section, table in source().items():
         if not isinstance(table, dict):
             raise UsageError(f"{path.name}: {section!r} is outside a [section]", did_you_mean(section))
         if section not in Settings.model_fields:
-            check_removed(path.name, section)
             close = difflib.get_close_matches(section, list(Settings.model_fields), 1, 0.5)
             hint = f"did you mean [{close[0]}]?" if close else f"known are {', '.join(Settings.model_fields)}"
             raise UsageError(f"{path.name}: unknown section [{section}]", hint)
@@ -78,7 +73,6 @@ def _is_setting(name: str) -> bool:
         return True
     if not (section and separator) and name not in {variable(known).replace("__", "_") for known in KEYS}:
         return False
-    check_removed(name, section, key)
     close = difflib.get_close_matches(dotted, KEYS, 1, 0.5)
     hint = f"did you mean {variable(close[0])}?" if close else "`infer config show` lists the settings"
     raise UsageError(f"unknown variable {name}", hint)
@@ -101,13 +95,6 @@ def _read_map(text: str) -> Mapping[str, str]:
             raise UsageError(f"INFER_IMAGES__MAP: {part!r} is not of the form /recorded=/local", hint)
         found[recorded] = local
     return MappingProxyType(found)  # a dict would be merged with the file's instead of replacing it
-
-
-def check_removed(where: str, section: str, key: str = "") -> None:
-    """Raise UsageError, with what to do instead, for a setting that former versions had."""
-    for name in (f"[{section}]", f"[{section}] {key}"):
-        if name in REMOVED:
-            raise UsageError(f"{where}: {name} was removed", REMOVED[name])
 
 
 def did_you_mean(key: str, section: str = "") -> str:

@@ -26,7 +26,7 @@ MAX_SHARE = 1.2  # of the limit; a larger one comes from chunks that were commit
 MIN_TAKEN = 0.1  # share of the cores' time from which on other programs are named
 MIN_MISSING = 0.05  # of the limit; less is within the measurement's own variation
 STORAGE, DATABASE, DEVICE, OTHERS = "storage", "database", "device", "other programs"
-DISPLAY_NAMES = {"read": "reading", "decode": "decoding", "transform": "resizing", "gpu-decode": "decoding on the GPU"}
+DISPLAY_NAMES = {"read": "reading", "decode": "decoding", "transform": "resizing"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,15 @@ from infer_app.domain import ChunkResult, ImageRef, Span
 STAGES = (
     "select",
     "read",
-    "cache",  # ended, always 0: --json keeps its keys
     "decode",
     "transform",
     "collate",
     "copy",
-    "gpu-decode",  # ended, as "cache"
     "model",
     "outputs",
     "write",
 )
-WAITING_STAGES = ("select", "read", "cache", "write")  # for database or storage; the others only for a core
+WAITING_STAGES = ("select", "read", "write")  # for database or storage; the others only for a core
 
 
 class StageClock:

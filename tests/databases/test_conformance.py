@@ -197,7 +197,6 @@ def test_a_first_run_and_a_switch_at_once_leave_one_version_in_use(database):
 
 
 def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database):
-    """As a database of an earlier release may have them."""
     moment = datetime(2026, 1, 1)
     row = {"name": MODEL.name, "manifest": {}, "created_at": moment, "used_until": moment}
     with database.write() as connection:

@@ -105,24 +105,6 @@ def test_a_file_that_is_gone_is_refused_and_not_made_again(loaded, kind):
     assert not file.exists()
 
 
-def test_a_file_that_is_gone_is_missed_by_a_project_of_before_that_has_reports(tmp_path):
-    loaded = load_settings(write_config(tmp_path))
-    read_in_use(loaded)  # a new project has none yet
-    report = tmp_path / "reports/2026-11-20-cats.html"
-    report.parent.mkdir()
-    report.touch()
-    for use in EVERY_WAY:
-        with pytest.raises(DatabaseUnavailable, match=r"does not exist, and reports/ has reports") as caught:
-            use(loaded)
-        assert (caught.value.exit_code, "move reports/ away" in caught.value.hint) == (10, True)
-    assert not list(tmp_path.glob("*.db*"))
-    report.parent.rename(tmp_path / "former reports")
-    upgrade_tables(loaded)
-    report.parent.mkdir()
-    report.touch()
-    open_to_write(loaded)
-
-
 def test_a_restored_database_of_before_keeps_the_projects_id(loaded):
     with Database(loaded.database_url) as database, database.write() as connection:
         connection.execute(database_id.delete())

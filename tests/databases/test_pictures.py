@@ -376,7 +376,6 @@ def test_a_source_in_another_database_is_compared_too(database, tmp_path, run):
 
 
 def test_results_whose_location_is_not_known_count(database, fill, run, execute):
-    """Those of an earlier release."""
     fill("shots", ("1", "/1.jpg", DAY))
     run(SHOTS)
     execute("UPDATE infer_predictions SET location = NULL", "UPDATE infer_runs SET source_id = NULL")

@@ -19,7 +19,6 @@ MANIFESTS = {
     "detector": {"output": {"kind": "detection"}, "labels": ["cat", "dog"]},
     "number": {"output": {"kind": "regression"}, "labels": [], "num_outputs": 1},
     "vectors": {"output": {"kind": "embedding"}, "labels": [], "num_outputs": 2},
-    "of an earlier release": {},
 }
 OUTPUTS = {
     "classifier": Output("cat", 1.0004),  # as half precision rounds it
@@ -34,7 +33,6 @@ OUTPUTS = {
     ),
     "number": Output(score=-40.0),
     "vectors": Output(vector=bytes(8), vector_dtype="float32", vector_dim=2),
-    "of an earlier release": Output("emu", 7.0),
 }
 
 
@@ -142,14 +140,6 @@ OBJECTS_MISCOUNTED = "prediction with another number of objects than it counts"
 def test_a_row_that_no_run_writes_is_named_by_its_cause(stored, execute, statement, message):
     execute(statement)
     assert message in found(stored)
-
-
-def test_rows_of_earlier_releases_may_lack_what_those_did_not_store(stored, execute):
-    execute("UPDATE infer_predictions SET location = NULL, size = NULL, width = NULL, height = NULL")
-    execute(change("classifier", "score = 7"))  # of a network that ends in no softmax, which those did not refuse
-    assert len(found(stored)) == 2
-    execute("UPDATE infer_runs SET variant_sha256 = NULL, source_id = 1")  # as `infer db upgrade` leaves them
-    assert found(stored) == []
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "pipeline.files": None,
     "pipeline.flow": None,
     "pipeline": None,
-    "cli.terminal": {"settings", "telemetry"},
+    "cli.terminal": {"telemetry"},
     "cli.commands": {"cli.terminal"},
     "answers.comparison": {"database", "database.figures", "database.queries", "models.detection"},
     "answers": None,

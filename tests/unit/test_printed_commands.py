@@ -17,7 +17,6 @@ import pytest
 import typer
 
 from infer_app.cli.app import app
-from infer_app.settings.removed import REMOVED
 from infer_app.settings.sections import Settings
 
 PACKAGE = Path(__file__).parents[2] / "infer_app"
@@ -104,7 +103,7 @@ TEXTS = [
     for path in sorted(PACKAGE.rglob(f"*.{suffix}"))
     for text in texts_of(path)
 ]
-PRINTED = [text for text in TEXTS if text.is_printed and text.text not in REMOVED]
+PRINTED = [text for text in TEXTS if text.is_printed]
 
 
 def parse(command: str, *, is_whole: bool) -> None:

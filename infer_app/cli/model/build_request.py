@@ -15,7 +15,6 @@ from infer_app.models.artifact.specs import WITH_LABELS, DetectionSpec, OutputSp
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.sources.source_facts import DETECTION, Fact
 from infer_app.recipe import NAMED, Recipe, Size, one_of
-from infer_app.settings.removed import DECODE_GPU, REMOVED
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -47,8 +46,6 @@ def make_request(options: BuildOptions, facts: Mapping[str, Fact], detector: Art
 
 def make_recipe(options: BuildOptions) -> Recipe:
     """Return the recipe with its defaults filled in. Raises UsageError for options that don't belong to it."""
-    if options.decode == "gpu":
-        raise UsageError(f"{DECODE_GPU} was removed", REMOVED[DECODE_GPU])
     kind, is_own = options.recipe, options.preprocess is not None
     common = {name: getattr(options, name) for name in ("size", "interpolation", "exif", "decode", "channels")}
     one_of("antialias", options.antialias, ("yes", "no"))

@@ -17,13 +17,12 @@ from infer_app.atomic_file import replace_file
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.fill_locations import fill_locations, has_unknown_runs
 from infer_app.database.listing.image_registry import add_images, add_objects
-from infer_app.database.project_database import open_project_database, open_source, upgrade_results_database
+from infer_app.database.project_database import open_project_database, upgrade_results_database
 from infer_app.database.results.pgvector import Storage, store_vectors
 from infer_app.database.results.schema import VERSION
 from infer_app.domain import FileFacts, ImageFile
-from infer_app.errors import DatabaseUnavailable, UsageError
+from infer_app.errors import UsageError
 from infer_app.images.read.folder_scan import find_images, may_be_image
 from infer_app.images.read.local_files import ReadLimits, hash_files
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
@@ -169,23 +168,10 @@ def upgrade(vectors: Storage | None, config: Path | None) -> None:
     with Database(loaded.database_url) as database:
         before = upgrade_results_database(loaded, database)
         converted = store_vectors(database, vectors) if vectors else 0
-        located = _locate_predictions(loaded, database) if has_unknown_runs(database) else ""
     was = "unchanged" if before == VERSION else f"was {before or 'empty'}"
     print(f"{loaded.shown_url}: version {VERSION}, {was}")
-    if located:
-        print(located)
     if vectors:
         print(f"vectors are stored as {vectors}, {converted:,} were converted")
-
-
-def _locate_predictions(loaded: LoadedSettings, database: Database) -> str:
-    """Store where the images of earlier releases' predictions are, and return how many; or why the source can't say."""
-    try:
-        with open_source(loaded, database) as source:
-            located = fill_locations(database, source)
-    except (DatabaseUnavailable, UsageError) as error:
-        return f"the locations of earlier predictions stay unknown until `infer db upgrade` can read them: {error}"
-    return f"{counted(located, 'prediction')} of earlier releases {'has' if located == 1 else 'have'} a location now"
 
 
 def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError, as_known
-from infer_app.settings.removed import REMOVED
+from infer_app.errors import EXIT_BUG, EXIT_OK, as_known
 from infer_app.telemetry.closed_streams import discard_pending_output
 from infer_app.telemetry.printable import one_line
 from infer_app.telemetry.printed_options import with_config
@@ -39,12 +38,6 @@ def fail(error: Exception, as_json: bool) -> int:
         with tolerate_closed_stream(sys.stdout):
             print(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}))
     return exit_code
-
-
-def refuse_removed(name: str) -> None:
-    """Raise UsageError with what to do instead if a flag or command of this name was removed."""
-    if name in REMOVED:
-        raise UsageError(f"{name} was removed", REMOVED[name])
 
 
 @contextmanager

@@ -9,22 +9,13 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from infer_app.cli.terminal.failures import refuse_removed
-
 RUN, INSPECT, MODELS, MAINTAIN = GROUPS = ("Run", "Inspect results", "Models", "Maintain")
 WHOLE = 1000  # characters, more than any first sentence has
 _TYPE_NAME = re.compile(r" <[^<>]+>$")  # that recent versions of typer append to an argument's metavar
 
 
 class PlainCommand(TyperCommand):
-    """Show an argument by its metavar alone: `PATH` and not `PATH <list[str]>`. Refuse flags that were removed."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:  # of click, which recent versions of typer contain under another name
-            refuse_removed(getattr(error, "option_name", ""))
-            raise
+    """Show an argument by its metavar alone: `PATH` and not `PATH <list[str]>`."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for heading, kind in (("Arguments", "argument"), ("Options", "option")):
@@ -37,13 +28,8 @@ class PlainCommand(TyperCommand):
 class WholeSummaries(TyperGroup):
     """List each command with the whole first sentence of its help, which typer cuts at the width of the terminal.
 
-    Plain text: importing rich takes 0.1 s. Refuse commands that were removed.
+    Plain text: importing rich takes 0.1 s.
     """
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in self.commands:
-            refuse_removed(" ".join([*_words(ctx), args[0]]))
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: object, formatter: object) -> None:
         self._list_commands("Commands", list(self.commands), formatter)
@@ -72,8 +58,3 @@ class App(typer.Typer):
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         return super().command(name, cls=PlainCommand, **settings)
-
-
-def _words(ctx: Any) -> list[str]:
-    """Return the names of a group and those above it, such as infer and model."""
-    return [*(_words(ctx.parent) if ctx.parent else ()), ctx.command.name]

@@ -38,7 +38,7 @@ STATES = ("running", "done", "failed")
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """The recorded models by what they give. A manifest of an earlier release may lack what a law needs."""
+    """The recorded models by what they give."""
 
     classifiers: Sequence[str]
     detectors: Sequence[str]
@@ -87,8 +87,6 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
     own = objects.c.image_id == row.image_id, objects.c.model_id == row.model_id
     num_written = select(func.count()).select_from(objects).where(*own).scalar_subquery()
     not_finite = or_(row.score.is_(None), func.abs(row.score) > sys.float_info.max)  # a NaN is greater in PostgreSQL
-    # `infer db upgrade` gives runs of earlier releases a source; this they never have
-    of_this_release = row.run_id.in_(select(runs.c.id).where(runs.c.variant_sha256.is_not(None)))
     broken = {
         "of a model that is not in infer_models": row.model_id.not_in(select(models.c.id)),
         "of a run that is not in infer_runs, or is of another model": _has_no_run(predictions),
@@ -96,17 +94,13 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
         "with a label or score but no object, or the reverse": and_(
             of_objects, or_(has_label == found_nothing, has_score == found_nothing)
         ),
-        "with a score outside 0 to 1": and_(
-            or_(and_(of_classifier, of_this_release), of_detector), is_no_score(row.score)
-        ),
+        "with a score outside 0 to 1": and_(or_(of_classifier, of_detector), is_no_score(row.score)),
         "without a finite number": and_(row.model_id.in_(kinds.numbers), not_finite),
         "with another number of objects than it counts": or_(
             and_(of_detector, _num_objects() != num_written), and_(is_second, _num_objects() != num_crops())
         ),
         "without the sha256 of its picture": or_(row.sha256.is_(None), func.length(row.sha256) != 64),
-        "without the location or size of its picture": and_(
-            of_this_release, or_(row.location.is_(None), row.size.is_(None))
-        ),
+        "without the location or size of its picture": or_(row.location.is_(None), row.size.is_(None)),
         "of a picture without a width or height": or_(
             row.width <= 0, row.height <= 0, row.width.is_(None) != row.height.is_(None)
         ),

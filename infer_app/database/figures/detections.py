@@ -70,7 +70,7 @@ class PredictedImage:
 
     image_id: str
     location: str
-    picture: Size | None  # None: predicted by an earlier release
+    picture: Size | None  # None: the row lacks it
     label: str | None
     score: float | None
     objects: tuple[DetectedObject, ...]

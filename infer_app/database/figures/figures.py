@@ -42,7 +42,7 @@ class ScoredImage:
     location: str
     label: str | None
     score: float | None  # None only for an image in which a detector found nothing
-    sha256: str | None  # of the bytes that were predicted; None if an earlier release did not store it
+    sha256: str | None  # of the bytes that were predicted
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class FormerResult:
     image_id: str
     location: str  # as it is stored
     listed: str  # the location of the picture that has the id now
-    source_id: int | None  # of the run that wrote it; None: of an earlier release
+    source_id: int | None  # of the run that wrote it
 
 
 def check_ids(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> None:

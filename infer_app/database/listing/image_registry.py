@@ -133,7 +133,7 @@ def _read_known(database: Database, some: Mapping[str, ImageFile]) -> _Known:
 
 
 def _has_changed(image: ImageFile, size: int | None, modified: float | None) -> bool:
-    """Return whether the facts differ where both are known: earlier versions did not record modification times."""
+    """Return whether the facts differ where both are known: of remote files no modification time is."""
     pairs = ((image.size, size), (image.modified, modified))
     return any(now != before for now, before in pairs if now is not None and before is not None)
 

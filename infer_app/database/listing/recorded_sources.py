@@ -13,7 +13,7 @@ from infer_app.database.engine.column_types import AsText, StoredLocation, UtcNo
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture
-from infer_app.database.results.schema import database_id, images, runs, sources
+from infer_app.database.results.schema import database_id, images, sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,3 @@ def forget_before(database: Database, identity: SourceIdentity, time: datetime) 
     later = or_(sources.c.forgotten_before.is_(None), sources.c.forgotten_before < time.replace(tzinfo=None))
     forget = update(sources).where(sources.c.id == number, later).values(forgotten_before=time.replace(tzinfo=None))
     database.transact(lambda connection: connection.execute(forget))
-
-
-def adopt_runs(database: Database, number: int) -> None:
-    """Give the runs of earlier releases the number of the only source that is known."""
-
-    def adopt(connection: Connection) -> None:
-        if len(set(read_sources(connection).values())) == 1:
-            connection.execute(update(runs).where(runs.c.source_id.is_(None)).values(source_id=number))
-
-    database.transact(adopt)

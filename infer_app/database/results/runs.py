@@ -78,19 +78,13 @@ class RunModel:
 
 
 class BegunVariant(NamedTuple):
-    """The variant of a day's first predictions, and its files; None for those of a run of an earlier release."""
+    """The variant of a day's first predictions, and its files; None: those of any build go on with it."""
 
     variant: str
-    sha256: str | None = None
+    sha256: str | None
 
     def is_that_of(self, model: RunModel) -> bool:
         return self.variant == model.variant and self.sha256 in (None, model.variant_sha256)
-
-
-def first_begun(found: Sequence[BegunVariant]) -> BegunVariant | None:
-    """Return the variant of the first of a day's runs, with its files if any of its runs tells them."""
-    same = [one for one in found if one.variant == found[0].variant]
-    return next((one for one in same if one.sha256), found[0]) if found else None
 
 
 class RunStore:

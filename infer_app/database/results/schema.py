@@ -90,10 +90,10 @@ predictions = Table(
     Column("vector_dim", Integer),
     Column("sha256", String(64)),  # of the bytes that were predicted
     Column("created_at", Microseconds, nullable=False),  # when it was predicted
-    Column("width", Integer),  # pixels of the upright picture; NULL in rows of earlier releases
+    Column("width", Integer),  # pixels of the upright picture
     Column("height", Integer),
     Column("num_objects", Integer),  # rows of infer_objects, of a second network those of infer_object_predictions
-    Column("location", Exact()),  # as the source listed it, without secrets; NULL in rows of earlier releases
+    Column("location", Exact()),  # as the source listed it, without secrets
     Column("size", BigInteger),  # bytes, of the file as it was read
     Column("modified", Double),  # seconds since the epoch; NULL where there is no such time
     Column("detector_id", String(64)),  # of a second network: the version of its detector whose objects it was given
@@ -197,7 +197,7 @@ runs = Table(
     Column("exit_code", Integer),
     Column("error", Text),
     Column("throughput", JSON),  # further measurements of its speed, named as in the report
-    Column("source_id", Integer),  # of infer_sources; NULL in rows of earlier releases, as the next one
+    Column("source_id", Integer),  # of infer_sources
     Column("variant_sha256", String(64)),  # of the checksums of the variant's files
     Column("last_commit", String(16)),  # a random name, to detect a commit that is repeated because its answer was lost
     Index("ix_infer_runs_day_model_id", "day", "model_id"),

@@ -28,7 +28,6 @@ _MODEL_FILES = {
     "onnx": ("source.onnx",),
     "openvino": ("source.xml", "source.bin"),
 }
-_ADDED = frozenset({"output_name", "weights", "crop"})  # keys that older manifests don't have
 REBUILD = "rebuild the model with `infer model build SOURCE --name NAME`, or restore its folder from a backup"
 
 
@@ -91,7 +90,7 @@ class Manifest:
             "labels": self.files.get(LABELS_FILE),
             "preprocess": [self.preprocess, self.files.get(PREPROCESS_FILE)],
         }
-        # What older models lack counts only where it is set, so that they keep their ids.
+        # What was added later counts only where it is set, so that models keep their ids.
         crop = [self.crop.to_json(), self.files.get(CROP_FILE)] if self.crop else None
         later = {"output_name": self.output_name, "head": self.files.get(HEAD_FILE), "crop": crop}
         defines |= {key: value for key, value in later.items() if value is not None}
@@ -182,7 +181,7 @@ def _check_keys(data: Details, where: str) -> None:
             f"{where}: format {version}, this program reads {FORMAT}", "update infer_app, or rebuild the model here"
         )
     known = {item.name for item in fields(Manifest)}
-    if missing := sorted(known - _ADDED - set(data)):
+    if missing := sorted(known - set(data)):
         raise ModelChanged(f"{where}: missing {', '.join(missing)}", REBUILD)
     if unknown := sorted(set(data) - known):
         raise ModelChanged(f"{where}: unknown {', '.join(unknown)}", REBUILD)

@@ -72,7 +72,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     folder = models_folder / request.name / manifest.model_id
     load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
     known = KnownModel(folder, manifest, has_golden=request.golden is not None)
-    if found := known.find(load, partial(source_rows, module, input_spec)) or known.find_former(source):
+    if found := known.find(load, partial(source_rows, module, input_spec)):
         return found
     _check_outputs(request, outputs, files)
     with replaced_folder(folder) as building:

@@ -16,8 +16,6 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact, open_artifact
 from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.building.model_source import SourceFiles
-from infer_app.models.sources.computation import computation_sha256
 from infer_app.models.verification.golden import check_golden
 
 
@@ -50,22 +48,9 @@ class KnownModel:
             ) from error
         return artifact
 
-    def find_former(self, source: SourceFiles) -> Artifact | None:
-        """Return the model that an earlier release built of the same callable: its id did not cover what was traced."""
-        if source.former_sha256 is None:
-            return None
-        former_id = replace(self.built_now, source_sha256=source.former_sha256).expected_id()
-        found = _intact_artifact(self.folder.with_name(former_id))
-        if found is None or computation_sha256(found.read(found.manifest.model_file)) != computation_sha256(
-            source.model
-        ):
-            return None  # another network gets an id of its own
-        self._check_same_golden_images(found.manifest)
-        return found
-
     def _check_same_golden_images(self, existing: Manifest) -> None:
         theirs, ours = ([one.files[path] for path in one.golden] for one in (existing, self.built_now))
-        if self.has_golden and theirs[: len(ours)] != ours:  # of a large input an earlier release took more
+        if self.has_golden and theirs != ours:
             version = short_name(existing.name, existing.model_id)
             raise UsageError(
                 f"{version} is there already, with other golden images, which its variants were compared on",

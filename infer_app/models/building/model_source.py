@@ -36,7 +36,6 @@ class SourceFiles:
     kind: str  # torchscript, callable, onnx or openvino
     files: tuple[bytes, ...]  # one, and for openvino the weights too
     sha256: str
-    former_sha256: str | None = None  # of a callable, by the rule of earlier releases: code and weights only
 
     @property
     def model(self) -> bytes:
@@ -180,10 +179,10 @@ def _refuse_output_name(output_name: str | None) -> None:
 
 def _traced(module: nn.Module, code: bytes, input_spec: InputSpec, size: Size) -> SourceFiles:
     module = module.eval().cpu().float()
-    former = hashlib.sha256(code + _state_sha256(module).encode()).hexdigest()
+    stated = hashlib.sha256(code + _state_sha256(module).encode()).hexdigest()
     traced = _trace(module, input_spec, size)  # also what other files and packages define
-    sha256 = hashlib.sha256((former + computation_sha256(traced)).encode()).hexdigest()
-    return SourceFiles("callable", (traced,), sha256, former)
+    sha256 = hashlib.sha256((stated + computation_sha256(traced)).encode()).hexdigest()
+    return SourceFiles("callable", (traced,), sha256)
 
 
 def _make(function: Callable[..., object], source: str) -> nn.Module:

@@ -11,7 +11,6 @@ import numpy as np
 from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.images.read.bad_image import BadImage
 from infer_app.model_variants import variant_of
-from infer_app.models.artifact.activation import check_activation
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
 from infer_app.models.artifact.specs import OutputSpec, Tolerance
@@ -70,8 +69,6 @@ def check_golden(
         _load(load_pixels, artifact.read(path), pixels, tolerance.pixel_levels, number)
         for number, (path, pixels) in enumerate(zip(artifact.manifest.golden, expected_pixels, strict=True))
     ]
-    if output.detection and output.activation == "none" and (classes := golden_classes(artifact)) is not None:
-        check_activation(classes, "none")  # an earlier release took it for a softmax, under the same id
     actual = predict_all(predict, expected_pixels, batch_size)
     _check_outputs(expected, actual, output, tolerance)
     is_exact = variant_of(variant or "").is_exact

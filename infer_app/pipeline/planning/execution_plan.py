@@ -27,7 +27,6 @@ from infer_app.plurals import counted
 from infer_app.recipe import Size
 from infer_app.run_report import Alternative
 from infer_app.settings.load import LoadedSettings
-from infer_app.settings.removed import DECODE_GPU, REMOVED
 from infer_app.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)
@@ -112,11 +111,8 @@ def _check_on_cpu(loaded: LoadedSettings, seconds: Sequence[str]) -> None:
 def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int = 0) -> ExecutionPlan:
     """Plan by what was measured on this host; measure it now if it never was. `num_workers` 0: as measured.
 
-    Raises UsageError for a variant the model doesn't have and ModelError if none can run here, or if the model decodes
-    on a GPU.
+    Raises UsageError for a variant the model doesn't have and ModelError if none can run here.
     """
-    if artifact.manifest.recipe.decode == "gpu":
-        raise ModelError(f"{artifact.manifest.name} decodes on a GPU, which this version does not", REMOVED[DECODE_GPU])
     num_cores = usable_cores()
     if num_workers > num_cores:
         cores = counted(num_cores, "core")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.results.runs import BegunVariant, RunModel, first_begun
+from infer_app.database.results.runs import BegunVariant, RunModel
 from infer_app.day import Day
 from infer_app.errors import PrecisionUnavailable
 from infer_app.model_variants import known_variant, variant_of
@@ -133,7 +133,7 @@ def find_begun(project: ProjectDatabase, day: Day, model: RunModel) -> BegunVari
     if not all(one.is_that_of(model) for one in found.values()):  # results of some runs may have been deleted
         left = project.ask(project.day_queries.runs_of, day, model.model_id)
         found = {run_id: one for run_id, one in found.items() if run_id in left}
-    return first_begun(list(found.values()))
+    return next(iter(found.values()), None)
 
 
 def _check_dtype(loaded: LoadedSettings, day: Day, begun: BegunVariant | None, model: RunModel) -> None:

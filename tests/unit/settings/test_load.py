@@ -6,7 +6,6 @@ import pytest
 
 from infer_app.errors import UsageError
 from infer_app.settings.load import load_settings
-from infer_app.settings.removed import REMOVED
 from infer_app.settings.sections import Settings, rejection_budget
 
 KEYS = [f"{section}.{key}" for section, field in Settings.model_fields.items() for key in field.annotation.model_fields]
@@ -84,19 +83,6 @@ def test_variables_that_kubernetes_sets_for_a_service_are_ignored(tmp_path, serv
 def test_a_variable_that_names_no_section_is_ignored(tmp_path, name):
     config = write(tmp_path, "")
     assert load(config, environ={name: "1"}) == load(config)
-
-
-@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("[")])
-def test_a_setting_of_former_versions_is_refused_with_what_to_do_instead(tmp_path, name):
-    section, _, key = name.removeprefix("[").partition("]")
-    key = key.strip() or "any"
-    text = f"[{section}]\n{key} = 1\n"
-    variable = f"INFER_{section}__{key}".upper()
-    for content, environ, where in ((text, {}, "infer.toml"), ("", {variable: "1"}, variable)):
-        with pytest.raises(UsageError) as caught:
-            load(write(tmp_path, content), environ=environ)
-        assert (caught.value.message, caught.value.hint) == (f"{where}: {name} was removed", REMOVED[name])
-    load(write(tmp_path, "[cache]\n"))  # the heading alone, as former versions wrote it
 
 
 @pytest.mark.parametrize(

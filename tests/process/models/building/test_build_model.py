@@ -219,23 +219,6 @@ def test_the_id_of_a_callable_is_that_of_another_process_and_folder(user):
     assert told.stdout.strip() == str([here, here])
 
 
-def test_a_model_of_an_earlier_release_keeps_its_id_while_the_network_is_the_same(user, monkeypatch):
-    """Its id covers the function's file and the weights."""
-    traced = model_source._traced
-
-    def traced_then(*given):
-        found = traced(*given)
-        return replace(found, sha256=found.former_sha256, former_sha256=None)
-
-    with monkeypatch.context() as then:
-        then.setattr(model_source, "_traced", traced_then)
-        former = build_model(callable_request(user), user / "models")
-    again = build_model(callable_request(user), user / "models")
-    assert (again.reused, again.folder) == (True, former.folder)
-    changed = build_model(callable_request(user, "x.amax((2, 3))"), user / "models")
-    assert changed.manifest.model_id != former.manifest.model_id
-
-
 def test_a_build_that_gives_other_outputs_under_a_known_id_is_refused(user, monkeypatch):
     """As by another library that the id does not cover."""
     monkeypatch.setattr(model_source, "computation_sha256", lambda _: "the same")

@@ -7,7 +7,7 @@ import pytest
 
 from infer_app.errors import ModelError
 from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
-from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant, save_manifest
+from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant
 from infer_app.models.building import openvino_variants
 from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.selection.tuning import Layout, Speed, load_tuning, new_tuning, save_tuning
@@ -16,9 +16,7 @@ from infer_app.pipeline.planning import execution_plan
 from infer_app.pipeline.planning import layouts as layouts_module
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan, measure_speeds, plan_execution
 from infer_app.pipeline.planning.layouts import best_first, measure_layouts
-from infer_app.recipe import Recipe
 from infer_app.run_report import Alternative
-from infer_app.settings.removed import REMOVED
 from tests.support.networks import Means, Network, built
 
 CORES = 4
@@ -177,14 +175,3 @@ def test_of_layouts_about_as_fast_that_with_most_workers_comes_first(rate, first
 )
 def test_threads_of_a_worker_leave_no_core_over(num_cores, threads):
     assert layouts_module._divisors(num_cores) == threads
-
-
-def test_a_model_of_former_versions_that_decodes_on_a_gpu_opens_but_does_not_run(tmp_path):
-    now = built(tmp_path, recipe=Recipe("stretch", 8))
-    former = replace(now.manifest, recipe=Recipe("stretch", 8, decode="gpu"))
-    save_manifest(now.folder, replace(former, model_id=former.expected_id()))
-    artifact = open_artifact(now.folder)
-    artifact.verify()
-    with pytest.raises(ModelError, match="decodes on a GPU, which this version does not") as caught:
-        plan_execution(artifact, VariantRequest())
-    assert caught.value.hint == REMOVED["--decode gpu"]

@@ -8,7 +8,6 @@ from infer_app.cli.model.build_request import make_recipe, make_request, taken_b
 from infer_app.errors import UsageError
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.recipe import Recipe, Size
-from infer_app.settings.removed import REMOVED
 
 WIDE = Size(640, 480)
 
@@ -51,7 +50,6 @@ def test_a_recipe_is_made_of_options(options: dict[str, object], made: dict[str,
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({"decode": "gpu"}, "--decode gpu was removed", REMOVED["--decode gpu"]),
         ({"decode": "fast"}, "unknown decode 'fast'", "exact, scaled"),
         ({"channels": "grb"}, "unknown channels 'grb'", "rgb, bgr"),
         ({"centre": "up"}, "unknown centre 'up'", "nearest, down"),

@@ -65,7 +65,6 @@ def plan(tables, monkeypatch):
     [
         (FP16, []),
         (FP16, [(FP16,)]),
-        (FP16, [(FP16, None)]),  # by an earlier release
         # Another build of a variant that is fitted to nothing, as of another version of OpenVINO:
         (FP32, [(FP32, "then")]),
         (BF16, [(BF16, "then")]),
