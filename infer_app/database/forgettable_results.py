@@ -110,7 +110,8 @@ def _missing_files(source: Source, are_gone: Callable[[Sequence[str]], Sequence[
         gone = [row.id for row, is_gone in zip(rows, are_gone([row.location for row in rows]), strict=True) if is_gone]
         listed = source.listed().where(source.id.in_(gone)).add_columns(*source.picture.columns).subquery()
         with database.read() as connection:
-            yield Forgettable(_of_images(connection, listed), gone)
+            results = _of_images(connection, listed)
+        yield Forgettable(results, gone)  # with no read open: beside one, a file with a rollback journal is not written
 
 
 def of_days_before(database: Database, source: Source, day: Day) -> Iterator[Forgettable]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infer_app.cli.project.project import init
+from tests.conftest import make_users_file
 from tests.integration.test_watch import YESTERDAY, daily, put, replace_photo
 from tests.support.projects import Project
 
@@ -18,9 +19,11 @@ COUNTS = "SELECT count(*), count(missing_since), (SELECT count(*) FROM infer_pre
 
 @pytest.fixture
 def project(tmp_path, built_models):
-    """Two cameras with five photos each, which are predicted."""
+    """Two cameras with five photos each, which are predicted; the database keeps its rollback journal."""
     project = Project(tmp_path / "project")
     init(project.folder)
+    make_users_file(project.folder / "infer.db")
+    project.upgrade()
     project.use_models(built_models)
     for number in range(10):
         put(project, f"cam{number % 2}/{number}.jpg", YESTERDAY - timedelta(days=number % 3))
@@ -105,4 +108,4 @@ def test_rows_of_another_source_are_left_by_every_walk_and_deletion(project):
     project.write("UPDATE infer_models SET in_use_since = NULL, used_until = created_at WHERE name = 'defects'")
     assert "Those of other sources stay." in project.infer("forget", "--model", "defects", "--yes")
     assert project.rows("SELECT count(used_until) FROM infer_models WHERE name = 'defects'") == [(1,)]
-    assert project.rows(OF_OTHERS) == before
+    assert (project.rows(OF_OTHERS), project.rows("PRAGMA journal_mode")) == (before, [("delete",)])
