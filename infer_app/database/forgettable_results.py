@@ -24,6 +24,7 @@ from infer_app.database.results.forget_results import delete_results
 from infer_app.database.results.runs import refuse_during_runs
 from infer_app.database.results.schema import images, models, predictions, rejections, runs
 from infer_app.day import Day
+from infer_app.errors import UsageError
 
 AT_ONCE = 500  # images whose results one transaction deletes
 
@@ -136,11 +137,17 @@ def forget(database: Database, parts: Iterable[Forgettable]) -> ForgettableCount
     return ForgettableCounts.of(delete_each())
 
 
-def forget_versions(connection: Connection, model_ids: Sequence[str]) -> None:
-    """Record that versions were never in use, so that they count on no day. Raises DayHeld while a run is active."""
+def forget_versions(connection: Connection, model_ids: Sequence[str], *, is_shared: bool) -> None:
+    """Record that versions were never in use, so that they count on no day; not of those that other sources share.
+
+    Raises DayHeld while a run is active, and UsageError for a version that was put in use meanwhile.
+    """
     refuse_during_runs(connection)
-    former = models.c.id.in_(model_ids), models.c.in_use_since.is_(None)
-    connection.execute(update(models).where(*former).values(used_until=null()))
+    its = models.c.id.in_(model_ids)
+    if name := connection.scalar(select(models.c.name).where(its, models.c.in_use_since.is_not(None)).limit(1)):
+        raise UsageError(f"a version of {name} was put in use meanwhile", "nothing was deleted")
+    if not is_shared:
+        connection.execute(update(models).where(its).values(used_until=null()))
 
 
 def have_others_run(database: Database, source: Source, model_ids: Sequence[str]) -> bool:

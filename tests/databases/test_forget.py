@@ -5,8 +5,10 @@ import json
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
+import typer
 from sqlalchemy import func, select, update
 
 from infer_app.answers.image_report import find_place
@@ -273,4 +275,13 @@ def test_nothing_is_deleted_during_a_run_without_consent_or_without_a_terminal(l
     said = capsys.readouterr().out
     assert f"days before {DAY}: 4 predictions with 4 objects, 2 rejections to be deleted for good" in said
     assert "nothing was deleted" in said
+    assert counts(loaded) == [WHOLE, WHOLE, WHOLE]
+    with open_project_database(loaded) as project:
+        begin = partial(project.run_store.open_run, DAY, replace(MODEL, may_be_put_in_use=False))
+        monkeypatch.setattr(typer, "confirm", lambda *_, **__: bool(begin()))  # a run begins before the answer
+        for chosen in asked[1:]:
+            with pytest.raises(DayHeld):
+                forget(loaded, yes=False, **chosen)
+            for run_id in project.run_store.living_runs():
+                project.run_store.fail_run(run_id, 1, "")
     assert counts(loaded) == [WHOLE, WHOLE, WHOLE]

@@ -13,8 +13,7 @@ from pathlib import Path
 from infer_app.cli.model.model import find_model, has_project, print_progress
 from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import open_project_database, open_results_database
-from infer_app.database.results.model_versions import check_not_running
-from infer_app.database.results.runs import RunStore
+from infer_app.database.results.runs import RunStore, check_not_running
 from infer_app.day import Day
 from infer_app.errors import InferError, UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
@@ -85,7 +84,7 @@ def check_replaceable(artifact: Artifact, variants: Iterable[str], config: Path 
         return
     with open_project_database(loaded, read_only=True) as project:
         with project.database.read() as connection:
-            check_not_running(connection, manifest.model_id, project.run_store.living_runs())
+            check_not_running(connection, manifest.model_id)
         for variant in present:
             if not variant_of(variant).is_fitted:
                 continue  # a day goes on with any build of it

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from infer_app.cli.model.model import has_project, models_folder, print_progress
@@ -16,11 +17,9 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_results_database
 from infer_app.database.results.model_versions import (
     RecordedVersion,
-    check_not_running,
     count_predictions,
     read_versions,
     switch_version,
-    take_out_of_use,
 )
 from infer_app.database.results.runs import RunStore
 from infer_app.errors import InferError, ModelError, UsageError
@@ -144,15 +143,12 @@ def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None
     name, model_id = folder.parent.name, folder.name
     this = short_name(name, model_id)
     with open_results_database(load_settings(config)) if has_project(config) else nullcontext() as database:
-        recorded: Sequence[RecordedVersion] = ()
-        if database is not None:
-            with database.read() as connection:
-                recorded = read_versions(connection)
-                check_not_running(connection, model_id, RunStore(database).living_runs())
-        _check_removable(folder, recorded, force)
+        check = partial(_check_removable, folder, force=force)
+        if database is None:
+            check(())
+        else:
+            RunStore(database).end_use(name, model_id, check)
         count = count_predictions(database).get(model_id, 0) if database is not None else 0
-        if database is not None:
-            database.transact(lambda connection: take_out_of_use(connection, name, model_id))
         try:
             remove_folder(folder)
         except OSError as error:
@@ -163,7 +159,7 @@ def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None
         print(f"removed {this}; its {count:,} predictions stay in the database" if count else f"removed {this}")
 
 
-def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], force: bool) -> None:
+def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], *, force: bool) -> None:
     """Raise UsageError if the next run takes this version, unless it is the only one and its removal is forced."""
     name, model_id = folder.parent.name, folder.name
     versions = [one.manifest.model_id for one in versions_of(folder.parent.parent, name)]

@@ -90,8 +90,8 @@ def _of_model(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetO
     said = f"No model in use has a result of {counted(only, 'image')} of them: they are pending then. " if only else ""
     said += "Those of other sources stay." if is_shared else ""
     names = " and ".join(short_name(*version) for version in versions)
-    former = [] if is_shared else model_ids
-    before = partial(project.database.transact, partial(forget_versions, model_ids=former))
+    end = partial(forget_versions, model_ids=model_ids, is_shared=is_shared)
+    before = partial(project.database.transact, end)
     return _ToForget(names, partial(of_versions, *of_source), before, said)
 
 

@@ -13,6 +13,7 @@ from infer_app.database.engine.column_types import AsText, StoredLocation, UtcNo
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture
+from infer_app.database.results.runs import refuse_during_runs
 from infer_app.database.results.schema import database_id, images, sources
 
 
@@ -129,8 +130,16 @@ def _read_all(database: Database) -> dict[int, SourceIdentity]:
 
 
 def forget_before(database: Database, identity: SourceIdentity, time: datetime) -> None:
-    """Let the images of a source that are older than a time (UTC) belong to no day any more."""
+    """Let the images of a source that are older than a time (UTC) belong to no day any more.
+
+    Raises DayHeld while a run is active, which would go on writing their results.
+    """
     number = record_source(database, identity)
     later = or_(sources.c.forgotten_before.is_(None), sources.c.forgotten_before < time.replace(tzinfo=None))
     forget = update(sources).where(sources.c.id == number, later).values(forgotten_before=time.replace(tzinfo=None))
-    database.transact(lambda connection: connection.execute(forget))
+
+    def store(connection: Connection) -> None:
+        refuse_during_runs(connection)
+        connection.execute(forget)
+
+    database.transact(store)

@@ -12,7 +12,6 @@ from sqlalchemy import Connection, func, select, update
 from infer_app.database.engine.column_types import Microseconds, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.schema import models, predictions, runs
-from infer_app.errors import DayHeld
 
 BEFORE_ALL = datetime(1970, 1, 2)  # when a version "ran" that never ran
 TICK = timedelta(microseconds=1)
@@ -148,13 +147,6 @@ def _lock_version_in_use(connection: Connection, name: str) -> RecordedVersion |
     """Lock a name's rows and return its version in use: two transactions at once would leave two in use."""
     connection.execute(select(models.c.id).where(models.c.name == name).order_by(models.c.id).with_for_update()).all()
     return version_in_use(read_versions(connection), name)
-
-
-def check_not_running(connection: Connection, model_id: str, living: set[str]) -> None:
-    """Raise DayHeld if one of the living runs is of this version."""
-    found = connection.scalars(select(runs.c.id).where(runs.c.model_id == model_id, runs.c.state == "running"))
-    if active := sorted(living.intersection(found)):
-        raise DayHeld(f"run {active[0]} is active with this version", "wait for it to end: `infer status` shows it")
 
 
 def count_predictions(database: Database) -> dict[str, int]:

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -15,12 +15,19 @@ from operator import itemgetter
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, true, update
 
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import BUSY_TIMEOUT_S
-from infer_app.database.results.model_versions import ensure_row, put_first_in_use, record_run
+from infer_app.database.results.model_versions import (
+    RecordedVersion,
+    ensure_row,
+    put_first_in_use,
+    read_versions,
+    record_run,
+    take_out_of_use,
+)
 from infer_app.database.results.schema import models, runs
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, DayHeld
@@ -194,6 +201,19 @@ class RunStore:
                 if is_alive(row, now)
             }
 
+    def end_use(self, name: str, model_id: str, check: Callable[[Sequence[RecordedVersion]], None]) -> None:
+        """Leave a name without a version in use, if it is this one and `check` raises nothing.
+
+        Raises DayHeld while a run of the version is active.
+        """
+
+        def end(connection: Connection) -> None:
+            check_not_running(connection, model_id)
+            check(read_versions(connection))
+            take_out_of_use(connection, name, model_id)
+
+        self._database.transact(end)
+
     def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
         """Record the run's model, and put the version in use if no version of its name is."""
         record_run(connection, model.name, model.model_id, model.manifest, now)
@@ -221,9 +241,16 @@ def keep_runs_out(connection: Connection, days: Iterable[date], versions: Iterab
 
 
 def refuse_during_runs(connection: Connection) -> None:
-    """Raise DayHeld if a run is active, of whatever day and model."""
+    """Raise DayHeld if a run is active; none of a model that has run before begins until the transaction ends."""
+    connection.execute(select(models.c.id).order_by(models.c.id, models.c.name).with_for_update()).all()
+    check_not_running(connection)
+
+
+def check_not_running(connection: Connection, *model_ids: str) -> None:
+    """Raise DayHeld if a run is active, of whatever day and of any model or of these."""
     now = connection.execute(select(UtcNow())).scalar_one()
-    for row in connection.execute(select(runs).where(runs.c.state == "running")):
+    of_models = runs.c.model_id.in_(model_ids) if model_ids else true()
+    for row in connection.execute(select(runs).where(runs.c.state == "running", of_models)):
         if is_alive(row, now):
             raise DayHeld(f"run {row.id} of {row.day} is active", "wait for it to end: `infer status` shows it")
 
