@@ -12,7 +12,20 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Subquery, Table, case, delete, literal, null, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Subquery,
+    Table,
+    case,
+    delete,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database, backend_of
@@ -55,6 +68,10 @@ class ForgettableCounts:
     rejections: int = 0
     images: int = 0  # rows of infer_images
     of_second_networks: int = 0  # of the predictions and rejections
+
+    @property
+    def num_results(self) -> int:
+        return self.predictions + self.rejections
 
     @classmethod
     def of(cls, parts: Iterable[Forgettable]) -> ForgettableCounts:
@@ -124,14 +141,19 @@ def of_days_before(database: Database, source: Source, day: Day) -> Iterator[For
         yield Forgettable(results)
 
 
-def forget(database: Database, parts: Iterable[Forgettable]) -> ForgettableCounts:
+def forget(database: Database, parts: Iterable[Forgettable], told: ForgettableCounts) -> ForgettableCounts:
     """Delete what is given, each part in a transaction of its own, and return how much it was.
 
-    It can be repeated after it was interrupted. Raises DayHeld while a run is active.
+    It can be repeated after it was interrupted. Raises DayHeld while a run is active, and UsageError before more is
+    deleted than was told, as when a table was emptied meanwhile.
     """
 
     def delete_each() -> Iterator[Forgettable]:
+        left = told.num_results
         for part in parts:
+            left -= len(part.results)
+            if left < 0:
+                raise UsageError("more is to be forgotten by now than was told", "repeat the command")
             yield database.transact(partial(_delete, part=part))
 
     return ForgettableCounts.of(delete_each())
@@ -148,6 +170,16 @@ def forget_versions(connection: Connection, model_ids: Sequence[str], *, is_shar
         raise UsageError(f"a version of {name} was put in use meanwhile", "nothing was deleted")
     if not is_shared:
         connection.execute(update(models).where(its).values(used_until=null()))
+
+
+def count_results(database: Database, source: Source) -> int:
+    """Count the predictions and rejections of a source."""
+    num_results, is_own = 0, _is_own(database, source)
+    with database.read() as connection:
+        for table in (predictions, rejections):
+            rows = select(func.count()).outerjoin_from(table, runs, runs.c.id == table.c.run_id)
+            num_results += connection.scalar(rows.where(is_own)) or 0
+    return num_results
 
 
 def have_others_run(database: Database, source: Source, model_ids: Sequence[str]) -> bool:

@@ -170,6 +170,29 @@ def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, execute, 
     assert answer(capsys) == NOTHING
 
 
+def test_most_of_a_source_is_not_forgotten_without_a_second_flag(loaded, listing, capsys, execute, tmp_path):
+    """A table may be loaded anew, a storage be away, a date be mistyped."""
+    with pytest.raises(UsageError, match="nothing was deleted: .* 6 of 9 results") as refused:
+        forget(loaded, before=str(DAY))
+    assert "--even-most" in refused.value.hint
+    for path in sorted(tmp_path.glob("photos/*.jpg"))[1:]:
+        path.unlink()
+    if listing == "our table":
+        with open_project_database(loaded) as project:
+            mark_missing(project.database, list(range(2, 10)))
+    elif listing == "a table":
+        execute("DELETE FROM shots")
+    else:
+        with Database(loaded.source_url) as listed, listed.write() as connection:
+            connection.exec_driver_sql("DELETE FROM shots")
+    with pytest.raises(UsageError, match=f"nothing was deleted: .* {8 if listing == 'our table' else 9} of 9 results"):
+        forget(loaded, missing=True)
+    assert stored(loaded, predictions, objects, rejections) == (6, 6, 3)
+    capsys.readouterr()
+    forget(loaded, missing=True, even_most=True)
+    assert answer(capsys)["predictions"] == (5 if listing == "our table" else 6)
+
+
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)
 def test_no_picture_is_forgotten_whose_folder_is_empty_and_may_not_be_mounted(loaded, capsys, tmp_path):
     with open_project_database(loaded) as project:
@@ -193,7 +216,7 @@ def test_a_photo_that_comes_back_before_it_is_deleted_keeps_its_results(loaded, 
         found = list(forgettable_results.of_missing(database, project.source, lambda paths: [True] * len(paths)))
         assert [len(part.results) for part in found] == [2]
         list(register(database, [ImageFile(str(second))], lambda new: []))
-        deleted = forgettable_results.forget(database, found)
+        deleted = forgettable_results.forget(database, found, ForgettableCounts.of(found))
     assert deleted == ForgettableCounts(predictions=1, objects=1, images=1)
     assert counts(loaded) == [DayCounts(2, 1, 1, 0), WHOLE, WHOLE]
 
@@ -220,7 +243,7 @@ def test_a_former_version_is_forgotten_and_counts_on_no_day(loaded, capsys):
     run(loaded, DAY, OTHER)
     with open_project_database(loaded) as project:
         switch_version(project.database, MODEL.name, OTHER, {})
-    forget(loaded, as_json=False, model=ID)
+    forget(loaded, as_json=False, model=ID, even_most=True)
     said = capsys.readouterr().out
     assert "No model in use has a result of 6 images of them: they are pending then." in said
     assert "deleted 6 predictions with 6 objects, 3 rejections" in said
@@ -242,18 +265,18 @@ def test_what_was_interrupted_is_done_by_repeating_it(loaded, monkeypatch, capsy
 
     monkeypatch.setattr(forgettable_results, "_delete", delete_one)
     with pytest.raises(KeyboardInterrupt):
-        forget(loaded, before=str(DAY))
+        forget(loaded, before=str(DAY), even_most=True)
     capsys.readouterr()
     assert counts(loaded) == [NONE, NONE, WHOLE]
     assert stored(loaded, predictions, objects) == (4, 4)
-    forget(loaded, before=str(DAY))
+    forget(loaded, before=str(DAY), even_most=True)
     assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 2}
     assert stored(loaded, predictions, objects, rejections) == (2, 2, 1)
 
 
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)
 def test_nothing_is_deleted_during_a_run_without_consent_or_without_a_terminal(loaded, monkeypatch, capsys):
-    asked = ({"missing": True}, {"before": str(DAY)}, {"model": OTHER})
+    asked = ({"missing": True}, {"before": str(DAY), "even_most": True}, {"model": OTHER})
     with open_project_database(loaded) as project:
         switch_version(project.database, "other", OTHER, {})
         with project.database.write() as connection:
@@ -271,9 +294,10 @@ def test_nothing_is_deleted_during_a_run_without_consent_or_without_a_terminal(l
             forget(loaded, yes=False, **chosen)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     capsys.readouterr()
-    forget(loaded, yes=False, as_json=False, before=str(DAY))
+    forget(loaded, yes=False, as_json=False, before=str(DAY), even_most=True)
     said = capsys.readouterr().out
-    assert f"days before {DAY}: 4 predictions with 4 objects, 2 rejections to be deleted for good" in said
+    what = "4 predictions with 4 objects, 2 rejections of the source 'infer_images'"
+    assert f"days before {DAY}: {what} to be deleted for good" in said
     assert "nothing was deleted" in said
     assert counts(loaded) == [WHOLE, WHOLE, WHOLE]
     with open_project_database(loaded) as project:

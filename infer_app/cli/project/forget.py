@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -16,6 +16,7 @@ from infer_app.database.forgettable_results import (
     Forgettable,
     ForgettableCounts,
     count_only_these,
+    count_results,
     forget,
     forget_versions,
     have_others_run,
@@ -50,8 +51,9 @@ def _missing(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOp
     """Return the results of pictures that are gone. Raises StorageUnavailable if their storage may be away."""
     if options.even_most and loaded.watched:
         WatchedFolders(loaded, project.database).mark_deleted()
-    are_gone = partial(are_missing, loaded, options.even_most)
-    return _ToForget("pictures that are gone", partial(of_missing, project.database, project.source, are_gone))
+    find = partial(of_missing, project.database, project.source, partial(are_missing, loaded, options.even_most))
+    missing = WatchedFolders(loaded, project.database).count_missing()
+    return _ToForget("pictures that are gone", find, missing=list(missing))
 
 
 def _of_days(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOptions) -> _ToForget:
@@ -103,15 +105,20 @@ class _ToForget:
     find: Callable[[], Iterator[Forgettable]]
     before: Callable[[], object] = lambda: None
     consequence: str = ""
+    missing: Sequence[tuple[int, int, str]] = ()  # of each watched folder: how many images are, of how many
 
 
 def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) -> None:
     """Ask whether it is to be deleted, delete it, and print how much it was."""
     project.database.transact(refuse_during_runs)
     found = ForgettableCounts.of(one.find())
-    typer.echo(
-        f"{one.what}: {_describe(found)} to be deleted for good. {one.consequence}".rstrip(), err=options.as_json
-    )
+    source = SourceIdentity.of(project.source, project.database)
+    told = f"{one.what}: {_describe(found)} of the source {source} to be deleted for good. {one.consequence}"
+    typer.echo(told.rstrip(), err=options.as_json)
+    if not options.even_most:
+        _refuse_most(found.num_results, count_results(project.database, project.source), "results of this source")
+        for num_missing, num_images, folder in one.missing:
+            _refuse_most(num_missing, num_images, f"images registered in {folder}")
     if not options.yes:
         if not sys.stdin.isatty():
             raise UsageError("nothing was deleted: there is no terminal to ask on", "add --yes if this is meant")
@@ -119,8 +126,17 @@ def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) ->
             typer.echo("nothing was deleted", err=options.as_json)
             return
     one.before()
-    deleted = forget(project.database, one.find())
+    deleted = forget(project.database, one.find(), found)
     print(json.dumps(asdict(deleted)) if options.as_json else f"deleted {_describe(deleted)}")
+
+
+def _refuse_most(num_deleted: int, num_all: int, what: str) -> None:
+    """Raise UsageError for more than half: a storage may be away, a table be loaded anew, a date be mistyped."""
+    if 2 * num_deleted > num_all:
+        raise UsageError(
+            f"nothing was deleted: it is most of what there is, {num_deleted:,} of {num_all:,} {what}",
+            "is all there, the storage and the table that lists the images? If it is meant, add --even-most",
+        )
 
 
 def _describe(amount: ForgettableCounts) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import DatedImage, register
-from infer_app.database.listing.watched_images import SeenImages, has_images_in, mark_missing
+from infer_app.database.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
 from infer_app.database.project_database import open_results_database, read_limits
 from infer_app.day import Day
 from infer_app.domain import FileFacts, ImageFile
@@ -140,6 +140,11 @@ class WatchedFolders:
                 check()
                 mark_missing(self._database, gone)
                 self.found.num_missing += len(gone)
+
+    def count_missing(self) -> Iterator[tuple[int, int, str]]:
+        """Yield of each folder that is watched how many of its images are missing, of how many, and its name."""
+        for folder in map(str, self._loaded.all_watched if self._loaded.lists_own_images else ()):
+            yield *count_missing(self._database, self._recorded_folders(folder)), folder
 
     def ask(self, function: Callable[..., Any], *args: object) -> Iterator[Any]:
         """Yield what `function` yields in another process: a process can't be ended that waits for storage.
