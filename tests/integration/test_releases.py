@@ -1,0 +1,65 @@
+"""What a release has stored is kept by all later ones: tests/releases has a database and a model of each."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from infer_app.database.results.schema import VERSION_TABLE
+from tests.support.projects import Project
+
+pytestmark = pytest.mark.slow
+RELEASES = Path(__file__).parents[1] / "releases"
+NEXT_DAY = "2026-11-21"
+
+
+@pytest.fixture(params=[folder.name for folder in RELEASES.iterdir()])
+def project(tmp_path, request):
+    """A project with a release's database, in which each table has rows, and its model `colors`."""
+    project = Project(tmp_path / "project")
+    project.init()
+    with closing(sqlite3.connect(project.folder / "infer.db")) as database:
+        database.executescript((RELEASES / request.param / "infer.sql").read_text())
+    shutil.copytree(RELEASES / request.param / "models", project.folder / "models")
+    return project
+
+
+def columns_of_each_table(project):
+    tables = project.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'infer%'")
+    names = {table: project.rows(f"SELECT name FROM pragma_table_info('{table}')") for (table,) in tables}
+    return {table: ", ".join(name for (name,) in rows) for table, rows in names.items() if table != VERSION_TABLE}
+
+
+def read_rows(project, columns):
+    return {table: project.rows(f"SELECT {names} FROM {table} ORDER BY 1") for table, names in columns.items()}
+
+
+@pytest.mark.always
+def test_a_released_database_keeps_each_row_and_a_released_model_its_id(project):
+    columns = columns_of_each_table(project)
+    before = read_rows(project, columns)
+    assert all(before.values())
+    project.infer("db", "upgrade")
+    assert read_rows(project, columns) == before
+    project.infer("verify", "--date", "2026-11-20", "--model", "colors")
+    (model_id,) = (path.name for path in (project.folder / "models/colors").iterdir())
+    project.infer("model", "verify", "colors")
+    project.add_photos(3, date=NEXT_DAY)
+    assert project.infer_json("run", "--date", NEXT_DAY, "--model", "colors")["predicted"] == 3
+    shown = project.rows(
+        "SELECT model_id, label FROM infer_current_predictions WHERE model = 'colors' ORDER BY image_id"
+    )
+    assert shown[-3:] == [(model_id, "red"), (model_id, "green"), (model_id, "blue")]
+
+
+@pytest.mark.parametrize("version", ["0008", "0.2.0"])
+def test_a_database_of_another_version_is_left_as_it_is(project, version):
+    project.write(f"UPDATE {VERSION_TABLE} SET version_num = '{version}'")
+    columns = columns_of_each_table(project)
+    before = read_rows(project, columns)
+    for command in ("db upgrade", f"run --date {NEXT_DAY}", "status"):
+        project.infer(*command.split(), exit_code=11)
+        assert ("to keep their results" if version == "0008" else "upgrade infer_app") in project.errors
+    assert read_rows(project, columns) == before
