@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -219,3 +220,26 @@ def test_what_differs_between_databases_is_asked_of_their_backends():
 
 
 MIGRATIONS = "database/results/migrations/versions/"
+CHAPTERS = Path(__file__).with_name("chapters.toml")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def count_code_lines(path: Path) -> int:
+    """Count the lines that hold code: neither empty, nor a comment alone, nor of a docstring."""
+    source = path.read_text()
+    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED))
+    docstrings = (node.body[0] for node in nodes if ast.get_docstring(node))
+    documenting = {line for one in docstrings for line in range(one.lineno, one.end_lineno + 1)}
+    lines = enumerate(source.splitlines(), 1)
+    return sum(number not in documenting and line.strip()[:1] not in ("", "#") for number, line in lines)
+
+
+def test_the_package_and_its_chapters_have_no_more_code_lines_than_a_file_allows():
+    allowed = tomllib.loads(CHAPTERS.read_text())
+    lines = {str(path.relative_to(PACKAGE)): count_code_lines(path) for path in PACKAGE.rglob("*.py")}
+    counted = [("package", sum(lines.values()), allowed.pop("package"))]
+    for name, chapter in allowed.items():
+        own = [*chapter["files"], *(file for file in lines if file.rpartition("/")[0] in chapter.get("folders", ()))]
+        assert [file for file in own if file not in lines] == [], f"take deleted files out of {CHAPTERS.name}"
+        counted.append((name, sum(lines[file] for file in own), chapter["lines"]))
+    assert [f"{name}: {found}, {CHAPTERS.name} allows {most}" for name, found, most in counted if found > most] == []
