@@ -102,6 +102,9 @@ class ImagesSettings(Section):
         tuple[Path, ...], BeforeValidator(_require_list)
     ] = ()  # folders whose new images a run registers first, by their own dates; they may be read
     day: Literal["file", "exif"] = "file"  # what dates a watched image; exif: when it was taken, else its file
+    exclude: Annotated[
+        tuple[str, ...], BeforeValidator(_require_list)
+    ] = ()  # names, or paths below the folder, that are not registered, as ["*_thumb.jpg", "cam1/tests"]; in any case
     roots: tuple[Path, ...] = ()  # folders that images may be read from; none: [source] base, if there is one
     map: Annotated[dict[str, str], AfterValidator(_check_folders)] = {}  # recorded folders and where they are here
     max_bytes: int = Field(256 * MIB, gt=0)  # of a file; a larger one is rejected without being read

@@ -16,7 +16,8 @@ from infer_app.settings.sections import Settings
 
 KEYS = [f"{name}.{key}" for name, field in Settings.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]
 _PATHS = dict.fromkeys(("images.roots", "images.watch"), os.pathsep)
-_SEPARATORS = _PATHS | dict.fromkeys(("run.models", "remote.allow", "remote.allow_private_hosts"), ",")
+_LISTS = ("images.exclude", "run.models", "remote.allow", "remote.allow_private_hosts")
+_SEPARATORS = _PATHS | dict.fromkeys(_LISTS, ",")
 
 
 class VariablesSource(EnvSettingsSource):

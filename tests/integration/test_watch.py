@@ -142,6 +142,37 @@ def test_what_is_being_written_waits_and_what_is_no_image_is_left_out(project):
     assert "1 .cr2" in project.errors
 
 
+# What a NAS, a system, a camera and other programs keep beside photos, and what [images] exclude names.
+KEPT_BY_OTHERS = (
+    *("@eaDir/a.jpg/SYNOPHOTO_THUMB_M.jpg", "#recycle/a.jpg", "#snapshot/GMT-1/a.jpg", "cam1/@eaDir/b.jpg"),
+    *("@Recycle/a.jpg", ".@__thumb/a.jpg", "~snapshot/hourly/a.jpg", "@GMT-2026.11.20/a.jpg", "lost+found/1.jpg"),
+    *("$RECYCLE.BIN/S-1/$R1.JPG", "System Volume Information/a.jpg", "__MACOSX/a.jpg", "._a.jpg", ".Trash-1000/a.jpg"),
+    *("Catalog Previews.lrdata/a.jpg", "All.photoslibrary/resources/a.jpg", ".stversions/a.jpg", "appdata_x/a.png"),
+    *("files_trashbin/a.jpg", "PRIVATE/M4ROOT/THMBNL/C0001T01.JPG", "GOPR1.THM", "GOPR1.LRV", "IMG_1.AAE", "IMG_1.MOV"),
+    *("notes.xmp", "no suffix", "cam1/b_thumb.jpg", "cam2/tests/c.jpg"),
+)
+
+
+def test_a_watched_folder_and_images_add_give_one_answer_and_tell_what_they_leave_out(project, tmp_path):
+    for name in ("a.jpg", "cam1/b.JPG", "cam2/c.jpg", *KEPT_BY_OTHERS):
+        (project.photos / name).parent.mkdir(parents=True, exist_ok=True)
+        put(project, "photo.jpg", YESTERDAY).rename(project.photos / name)
+    (project.photos / "linked").symlink_to(tmp_path)
+    project.set("images", exclude=["*_THUMB.jpg", "/cam2/tests/"])
+    registered = project.infer_json("run")["registered"]
+    told = {"@eaDir": 2, "hidden": 4, "*_THUMB.jpg": 1, "cam2/tests": 1, "links to folders": 1, ".thm": 1}
+    assert (registered["added"], registered["unreadable"]) == (3, [])
+    assert told.items() <= registered["other"].items()
+    assert sum(registered["other"].values()) == len(KEPT_BY_OTHERS) + 1
+    assert "2 @eaDir" in project.infer("run")
+    watched = project.rows("SELECT location FROM infer_images ORDER BY 1")
+    project.write("DELETE FROM infer_images")
+    assert "4 hidden, 2 @eaDir" in project.infer("images", "add", "photos")
+    assert project.rows("SELECT location FROM infer_images ORDER BY 1") == watched
+    project.infer("images", "add", "photos/no suffix")  # what is named itself
+    assert len(project.rows("SELECT 1 FROM infer_images")) == 4
+
+
 def replace_photo(file: Path, color: tuple[int, int, int], seconds: float = 60.0) -> None:
     """Another picture in the same file; its time is `seconds` later, but long ago for a run."""
     at = file.stat().st_mtime + seconds

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path, PurePosixPath
+from itertools import chain
+from pathlib import Path
 
 import tomlkit
 import tomlkit.exceptions
@@ -23,9 +25,10 @@ from infer_app.database.results.pgvector import Storage, store_vectors
 from infer_app.database.results.schema import VERSION
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import UsageError
-from infer_app.images.read.folder_scan import find_images, may_be_image
+from infer_app.images.read.folder_scan import FolderScan, find_images
 from infer_app.images.read.local_files import ReadLimits, hash_files
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
+from infer_app.pipeline.files.registration import describe_left_out
 from infer_app.pipeline.files.watched_folders import WatchedFolders
 from infer_app.plurals import counted
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
@@ -81,7 +84,8 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     urls = [path for path in paths if isinstance(path, str) and is_remote(path)]
     local = _existing([path for path in paths if path not in urls])
     added_at = _added_at(loaded, date)
-    files = [file for path in local for file in find_images(path)]
+    scans = [FolderScan(str(path), loaded.images.exclude) for path in local]
+    files = [file for path, scan in zip(local, scans, strict=True) for file in find_images(path, scan)]
     storable = [file for file in files if is_utf8(str(file))]
     places = [_prefix_of(url) for url in urls]
     with open_project_database(loaded) as project:
@@ -94,10 +98,16 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
         looked = partial(_hash, limits=ReadLimits((*loaded.roots, *folders), 0, path_map=loaded.path_map))
         added, known = add_images(project.database, storable, added_at, loaded.path_map, looked), len(storable)
         for url, place in zip(urls, places, strict=True):
-            for found in _list_images(url, place, loaded.remote_access):
+            scan = FolderScan(str(place), loaded.images.exclude)
+            scans.append(scan)
+            for found in _list_images(url, place, loaded.remote_access, scan):
                 added += add_objects(project.database, found, added_at)
                 known += len(found)
     print(f"{counted(added, 'image')} added for {date or 'today'}, {known - added:,} known already")
+    if left_out := sum((scan.left_out for scan in scans), Counter[str]()):
+        print(f"left out by their names or kinds: {describe_left_out(left_out)}; a file that is named itself is added")
+    for problem in chain.from_iterable(scan.unreadable for scan in scans):
+        print(f"left out, since it can't be read: {printable(problem)}")
     for file in sorted(set(files) - set(storable)):
         print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
 
@@ -124,7 +134,9 @@ def _prefix_of(url: str) -> AllowedPrefix:
     return AllowedPrefix(replace(parsed, path=f"{folder}/", query=""))
 
 
-def _list_images(url: str, place: AllowedPrefix, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
+def _list_images(
+    url: str, place: AllowedPrefix, access: RemoteAccess, scan: FolderScan
+) -> Iterator[list[tuple[str, int | None]]]:
     """Yield (location, size in bytes) of a single image, or of all below a folder, one folder at a time."""
     if not parse_url(url).path.endswith("/"):
         yield [(url, None)]
@@ -133,7 +145,7 @@ def _list_images(url: str, place: AllowedPrefix, access: RemoteAccess) -> Iterat
 
     start = len(str(place))
     for found in list_folders(place, access):
-        yield [(location, size) for location, size in found if may_be_image(PurePosixPath(location[start:]))]
+        yield [(location, size) for location, size in found if scan.may_be_image(location[start:])]
 
 
 def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from infer_app.answers.next_run import backfill_command
 from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
 from infer_app.day import Day
-from infer_app.pipeline.files.registration import Registration
+from infer_app.pipeline.files.registration import Registration, describe_left_out
 from infer_app.pipeline.run_result import ModelResult, RunSummary
 from infer_app.plurals import counted
 from infer_app.run_report import RunReport, Speedup
@@ -60,8 +60,7 @@ class RunOutput:
         if self.options.quiet and summary.exit_code == 0:
             return
         if self.registration is not None and self.registration.other:
-            left_out = ((count, suffix or "others") for suffix, count in self.registration.other.most_common())
-            print(f"no images by their names: {', '.join(f'{count:,} {kind}' for count, kind in left_out)}")
+            print(f"left out by their names or kinds: {describe_left_out(self.registration.other)}")
         for result in summary.results:
             if len(summary.results) + len(summary.failures) > 1:
                 print(f"{result.last.model}:")

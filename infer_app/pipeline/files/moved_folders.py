@@ -52,7 +52,9 @@ def find_moved(
         new = loaded.path_map.recorded(f"{folder}/")
         if has_images_in(database, [new]) or not elsewhere:
             continue
-        files = _sample(chain.from_iterable(batch.files for batch in ask(scan_folders, [folder])))
+        files = _sample(
+            chain.from_iterable(batch.files for batch in ask(scan_folders, [folder], loaded.images.exclude))
+        )
         for old in _former_folders(files, folder, elsewhere):
             if _is_same(folder, old, elsewhere, loaded, ask):
                 yield MovedFolder(elsewhere, old, new)

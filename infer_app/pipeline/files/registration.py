@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date
 from itertools import islice
@@ -19,7 +19,7 @@ from infer_app.telemetry.printable import one_line
 
 log = logging.getLogger(__name__)
 
-FEW_SUFFIXES = 20  # of files that are left out, which are told apart
+FEW_KINDS = 50  # of what is left out, which are told apart
 SHOWN_PROBLEMS = 5
 SETTLED_S = 10.0  # after its last change a file is taken to be complete
 SAMPLE = 4096  # images that a dry run may try without registering them
@@ -38,7 +38,7 @@ class Registration:
     num_changed: int = 0  # known files with another size or time than before
     num_missing: int = 0  # known files that are gone since the last walk
     moved: list[str] = field(default_factory=list)  # what was known elsewhere, where it is now, and how many images
-    other: Counter[str] = field(default_factory=Counter)  # files with another suffix, by suffix
+    other: Counter[str] = field(default_factory=Counter)  # what was left out, by suffix, by name or in words
     unreadable: list[str] = field(default_factory=list)  # folders and files, with the reason
     unstorable: list[str] = field(default_factory=list)  # one file that the database can't hold, with the reason
     num_unstorable: int = 0
@@ -75,6 +75,10 @@ class Registration:
             more = enumerate(islice(to_run, SAMPLE - first), first)
             self.sample += [ImageRef(f"new-{number}", location) for number, location in more]
 
+    def count_left_out(self, counts: Counter[str]) -> None:
+        for why, count in counts.items():
+            self.other[why if why in self.other or len(self.other) < FEW_KINDS else ""] += count
+
     def log(self, loaded: LoadedSettings, *, dry_run: bool) -> None:
         """Log what was found."""
         folders = ", ".join(_short(folder, loaded) for folder in loaded.watched)
@@ -93,8 +97,7 @@ class Registration:
         if self.num_missing:
             log.info("%s of %s gone since the last walk", counted(self.num_missing, "file"), folders)
         if self.other:
-            counts = ", ".join(f"{count:,} {suffix or 'others'}" for suffix, count in self.other.most_common(5))
-            log.info("files of %s that are no images by their names were left out: %s", folders, counts)
+            log.info("left out of %s by their names or kinds: %s", folders, describe_left_out(self.other))
 
     def describe(self) -> Iterator[str]:
         """Yield what somebody should look at."""
@@ -114,6 +117,11 @@ class Registration:
                 f"{counted(self.num_unstorable, 'file')} can't be registered, since the database can't hold the name or"
                 f" refuses the row, for example {self.unstorable[0]}"
             )
+
+
+def describe_left_out(counts: Mapping[str, int]) -> str:
+    """Return what was left out, the most frequent first; "" stands for files without a suffix and all rare kinds."""
+    return ", ".join(f"{count:,} {one_line(why) or 'others'}" for why, count in Counter(counts).most_common())
 
 
 def _short(folder: Path, loaded: LoadedSettings) -> str:

@@ -15,13 +15,12 @@ from infer_app.database.project_database import open_results_database, read_limi
 from infer_app.day import Day
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
-from infer_app.images.read.folder_scan import look_at_folders, scan_folders, suffix_of
+from infer_app.images.read.folder_scan import look_at_folders, scan_folders
 from infer_app.images.read.local_files import are_gone, hash_files
 from infer_app.images.read.roots import ON_PURPOSE
-from infer_app.locations import IMAGE_SUFFIXES
 from infer_app.pipeline.files.changed_files import FILES_AT_ONCE
 from infer_app.pipeline.files.moved_folders import find_moved
-from infer_app.pipeline.files.registration import FEW_SUFFIXES, SETTLED_S, Registration
+from infer_app.pipeline.files.registration import SETTLED_S, Registration
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printable import one_line
@@ -68,8 +67,8 @@ class WatchedFolders:
 
     def check(self, *, may_be_empty: bool = False) -> None:
         """Raise StorageUnavailable for a folder that is missing or doesn't answer, or holds no image though it did."""
-        folders = [str(folder) for folder in self._loaded.all_watched]
-        for folder, problem in zip(folders, list(self.ask(look_at_folders, folders)), strict=True):
+        folders, exclude = [str(folder) for folder in self._loaded.all_watched], self._loaded.images.exclude
+        for folder, problem in zip(folders, list(self.ask(look_at_folders, folders, exclude)), strict=True):
             if problem:
                 raise _unavailable(f"{folder}: {problem}")
             if problem == "" and not may_be_empty and has_images_in(self._database, self._recorded_folders(folder)):
@@ -104,14 +103,11 @@ class WatchedFolders:
     def images(self) -> Iterator[ImageFile]:
         """Yield the images that can be registered, under the locations to record; count the other files."""
         found, path_map = self.found, self._loaded.path_map
-        for scanned in self.ask(scan_folders, [*map(str, self._loaded.watched)]):
+        for scanned in self.ask(scan_folders, [*map(str, self._loaded.watched)], self._loaded.images.exclude):
             found.unreadable += scanned.unreadable
+            found.count_left_out(scanned.left_out)
             for file in scanned.files:
-                suffix = suffix_of(file.location)
-                if suffix not in IMAGE_SUFFIXES:
-                    is_shown = "/" not in suffix and (suffix in found.other or len(found.other) < FEW_SUFFIXES)
-                    found.other[suffix if is_shown else ""] += 1
-                elif abs(scanned.began_at - (file.modified or 0.0)) < SETTLED_S:
+                if abs(scanned.began_at - (file.modified or 0.0)) < SETTLED_S:
                     found.unsettled += 1
                 elif not file.location.isascii() and not is_utf8(file.location):
                     found.num_unstorable += 1

@@ -9,10 +9,10 @@ def make(folder, *names):
     return [folder / name for name in names]
 
 
-def test_a_folder_gives_its_files_in_order_hidden_and_sidecar_files_left_out(tmp_path):
+def test_a_folder_gives_its_images_in_order_by_their_names(tmp_path):
     make(tmp_path, "b.jpg", "a/2.PNG", "a/1.jpg", "no suffix", "notes.TXT", "a/x.xmp", ".hidden.jpg", ".git/y.jpg")
     found = [str(path.relative_to(tmp_path)) for path in find_images(tmp_path)]
-    assert found == ["a/1.jpg", "a/2.PNG", "b.jpg", "no suffix"]
+    assert found == ["a/1.jpg", "a/2.PNG", "b.jpg"]
 
 
 def test_what_is_named_is_taken_whatever_it_or_the_folder_above_it_is_called(tmp_path):

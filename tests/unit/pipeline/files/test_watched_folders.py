@@ -1,5 +1,6 @@
 """The dates that new images of watched folders get."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -76,7 +77,7 @@ def test_a_time_in_the_future_counts_as_now(file_time):
 def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the_scan_takes():
     began_at = NOW.timestamp() - 3600
     files = [ImageFile(f"/photos/{age}.jpg", 7, began_at - age) for age in (-1.0, 1.0, 60.0)]
-    folders = Folders([ScannedFiles(files, [], began_at)])
+    folders = Folders([ScannedFiles(files, [], began_at, Counter())])
     assert [file.location for file in folders.images()] == ["/photos/60.0.jpg"]
     assert folders.found.unsettled == 2
 
