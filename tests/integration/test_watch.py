@@ -107,9 +107,14 @@ def test_photos_may_be_of_the_day_that_they_were_taken_on(project):
     exif = Image.Exif()
     exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = f"{taken:%Y:%m:%d} 12:00:00"
     put(project, "a.jpg", YESTERDAY, exif=exif)
-    put(project, "b.jpg", YESTERDAY)
+    long = put(project, "long.jpg", YESTERDAY, exif=exif, xmp=bytes(60_000))
+    data = long.read_bytes()
+    long.write_bytes(
+        data[:2] + 35 * (b"\xff\xe1\xff\xffhttp://ns.adobe.com/xmp/extension/\0" + bytes(65_498)) + data[2:]
+    )
+    os.utime(long, (long.stat().st_atime, put(project, "b.jpg", YESTERDAY).stat().st_mtime))
     run = project.infer_json("run")
-    assert [(report["date"], report["predicted"]) for report in run["late"]] == [(str(taken), 1)]
+    assert [(report["date"], report["predicted"]) for report in run["late"]] == [(str(taken), 2)]
     assert (run["predicted"], run["attention"]) == (1, [])
 
 

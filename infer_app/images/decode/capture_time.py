@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from io import BytesIO
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from PIL import ExifTags, Image
 
-from infer_app.images.decode.formats import sniff
+from infer_app.images.decode.decoder import open_file
+from infer_app.images.decode.formats import SNIFFED_BYTES, sniff
 from infer_app.images.decode.heif import read_heic_exif
-
-JPEG_START = 1 << 20  # bytes
+from infer_app.images.decode.jpeg_structure import EXIF_NAME, exif_part, jpeg_segments
+from infer_app.images.read.bad_image import BadImage
 
 
 def read_capture_times(paths: Sequence[str], zone: str) -> Iterator[float | None]:
@@ -42,13 +43,24 @@ def _read_capture_time(path: str, zone: ZoneInfo) -> float | None:
 
 def _read_exif(path: str) -> dict[int, object]:
     with Path(path).open("rb") as file:
-        start = file.read(JPEG_START)  # a JPEG has it there; of a damaged one Pillow would search everything
+        found = sniff(file.read(SNIFFED_BYTES))
         file.seek(0)
-        found = sniff(start)
         if found == "heic":  # which Pillow does not know
             return read_heic_exif(file.read()).get_ifd(ExifTags.IFD.Exif)
-        with Image.open(BytesIO(start) if found == "jpeg" else file) as image:
+        if found == "jpeg":  # of a damaged one Pillow would read everything
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                return _jpeg_exif(mapped).get_ifd(ExifTags.IFD.Exif)
+        with open_file(file, found) as image:
             return image.getexif().get_ifd(ExifTags.IFD.Exif)
+
+
+def _jpeg_exif(data: mmap.mmap) -> Image.Exif:
+    """Return the EXIF data of a JPEG, before which there may be megabytes of others; what is no metadata isn't read."""
+    exif, parts = Image.Exif(), list[bytes]()
+    with contextlib.suppress(BadImage):  # damage behind it
+        parts.extend(exif_part(segment) for segment in jpeg_segments(data))
+    exif.load(EXIF_NAME + b"".join(parts))
+    return exif
 
 
 def _text(value: object) -> str:

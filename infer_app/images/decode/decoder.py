@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import turbojpeg
@@ -52,7 +52,7 @@ NO_STRIP_MEMORY = "decoder error -9"  # what Pillow says of a TIFF: memory is sh
 _BOXED = ("heic", "avif")
 
 # Opened by their class and not by Image.open, so that no file is opened by a plugin for another format.
-_PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
+_PLUGINS: dict[str, Callable[[BinaryIO], ImageFile.ImageFile]] = {
     "jpeg": JpegImagePlugin.JpegImageFile,
     "png": PngImagePlugin.PngImageFile,
     "webp": WebPImagePlugin.WebPImageFile,
@@ -103,7 +103,12 @@ def has_turbo() -> bool:
 
 def open_image(data: bytes, kind: str | None = None) -> ImageFile.ImageFile:
     """Open an image, of which no pixel is decoded yet. Raises BadImage, or what Pillow raises for damaged data."""
-    return _PLUGINS[kind or sniff(data)](BytesIO(data))
+    return open_file(BytesIO(data), kind or sniff(data))
+
+
+def open_file(file: BinaryIO, kind: str) -> ImageFile.ImageFile:
+    """Open a file whose format is known. Raises what `open_image` raises."""
+    return _PLUGINS[kind](file)
 
 
 def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 
+SNIFFED_BYTES = 1024  # of the beginning, that tell a format
 FORMATS = "JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC and AVIF"
 _SIGNATURES = {
     b"\xff\xd8\xff": "jpeg",
@@ -71,7 +72,7 @@ def _name_of_other(data: bytes) -> str | None:
     for name, signature, start in _REFUSED:
         if data.startswith(signature, start):
             return name
-    text = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    text = data[:SNIFFED_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<svg", b"<?xml", b"<!--")) and b"<svg" in text:
         return "SVG"
     return "an HTML page" if text.startswith((b"<!doctype html", b"<html")) else None

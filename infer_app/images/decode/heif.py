@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from io import BytesIO
-from typing import Any
+from typing import Any, BinaryIO
 
 from PIL import Image, ImageFile, features
 
@@ -22,14 +21,14 @@ from infer_app.images.read.bad_image import BadImage
 _NO_PICTURE = re.compile(r"primary item|'pitm' box|compression format has not been built in")
 
 
-def open_heic(file: BytesIO) -> ImageFile.ImageFile:
+def open_heic(file: BinaryIO) -> ImageFile.ImageFile:
     """Open the primary picture of a HEIC file, upright and of 8 bits. Raises BadImage without a decoder."""
     if not has_heic():
         raise BadImage(Reason.HEIC_DECODER_MISSING, f"HEIC; no decoder for it is installed: {INSTALL_DECODER}")
     return _HeicFile(file)
 
 
-def open_avif(file: BytesIO) -> ImageFile.ImageFile:
+def open_avif(file: BinaryIO) -> ImageFile.ImageFile:
     """Open the first picture of an AVIF file, whose rotation is in its EXIF data. Raises BadImage without a decoder."""
     if not has_avif():
         raise BadImage(Reason.AVIF_DECODER_MISSING, f"AVIF; no decoder for it is installed: {INSTALL_DECODER}")

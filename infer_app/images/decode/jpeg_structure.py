@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ SOI, EOI, SOS, APP0, APP1, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 END_OF_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 _SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
 MAX_SEGMENTS = 10_000  # a file has dozens; more only cost time
-MAX_EXIF_BYTES = 1 << 20
+EXIF_NAME = b"Exif\0\0"
 _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 _XMP_NAME = b"http://ns.adobe.com/xap/1.0/\0"
 
@@ -68,15 +69,15 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
     """
     frame = b""
     sof = 0
-    exif, xmp = b"", b""
+    exif, xmp = list[bytes](), b""
     for segment in jpeg_segments(data):
         marker, payload = segment.marker, segment.payload
         if marker in _START_OF_FRAME:
             if sof:
                 raise BadImage(Reason.CORRUPT, "two frame headers")
             sof, frame = marker, _checked_frame(marker, payload)
-        elif marker == APP1 and payload.startswith(b"Exif\0\0"):
-            exif += payload[6:] if len(exif) < MAX_EXIF_BYTES else b""  # long EXIF data continues in the next segment
+        elif part := exif_part(segment):
+            exif.append(part)
         elif marker == APP1 and payload.startswith(_XMP_NAME):
             xmp = payload
         elif marker == SOS:
@@ -87,12 +88,18 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
                 sof=sof,
                 num_components=frame[5] if frame else 0,
                 num_scan_components_first=_checked_scan(payload, frame),
-                orientation=_orientation(exif, xmp),
+                orientation=_orientation(b"".join(exif), xmp),
             )
     raise BadImage(Reason.TRUNCATED, "ends before the first scan")
 
 
-def jpeg_segments(data: bytes) -> Iterator[Segment]:
+def exif_part(segment: Segment) -> bytes:
+    """Return the EXIF data in a segment, which continue in the next one if they are long; nothing for another one."""
+    is_exif = segment.marker == APP1 and segment.payload.startswith(EXIF_NAME)
+    return segment.payload[len(EXIF_NAME) :] if is_exif else b""
+
+
+def jpeg_segments(data: bytes | mmap.mmap) -> Iterator[Segment]:
     """Yield the marker segments up to and including the first scan's header; skip stray bytes between them.
 
     Raises BadImage: TRUNCATED if the data ends inside a segment, CORRUPT for an end or a second start of the image.
@@ -176,7 +183,7 @@ def _orientation(exif: bytes, xmp: bytes) -> int:
 def _exif_orientation(exif: bytes) -> int | None:
     tags = Image.Exif()
     try:
-        tags.load(b"Exif\0\0" + exif)
+        tags.load(EXIF_NAME + exif)
         found = tags.get(ExifTags.Base.Orientation)
     except Exception:  # Pillow raises whatever the damage leads to
         return None

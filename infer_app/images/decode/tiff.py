@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from io import BytesIO
+from typing import BinaryIO
 
 from PIL import TiffImagePlugin
 
@@ -23,7 +23,7 @@ _COMPRESSIONS = {
 }
 
 
-def open_tiff(file: BytesIO) -> TiffFile:
+def open_tiff(file: BinaryIO) -> TiffFile:
     """Open a TIFF. Raises BadImage for a compression or for samples that Pillow doesn't read."""
     try:
         image = TiffFile(file)

@@ -1,9 +1,9 @@
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from PIL import ExifTags, Image
 
-from infer_app.images.decode import capture_time
 from infer_app.images.decode.capture_time import read_capture_times
 from tests.support.heif_files import heic
 
@@ -28,7 +28,7 @@ def photo(path, taken=None, offset=None, camera_date=None):
     return str(path)
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "heic"])
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "heic", "avif"])
 def test_a_photo_was_taken_when_its_camera_says_in_the_zone_that_is_set(tmp_path, suffix):
     path = photo(tmp_path / f"a.{suffix}", "2026:07:01 12:00:00")
     assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]
@@ -52,7 +52,10 @@ def test_photos_without_a_time_and_damaged_ones_have_none_and_the_next_ones_have
     assert list(times) == [None] * 5 + [NOON]
 
 
-def test_only_the_beginning_of_a_jpeg_is_searched(tmp_path, monkeypatch):
-    paths = [photo(tmp_path / name, "2026:07:01 12:00:00") for name in ("a.jpg", "b.png")]
-    monkeypatch.setattr(capture_time, "JPEG_START", 60)
-    assert list(read_capture_times(paths, "Europe/Berlin")) == [None, NOON]
+def test_metadata_of_any_length_may_come_before_and_after_the_time(tmp_path):
+    long, short, damaged = (Path(photo(tmp_path / f"{name}.jpg", "2026:07:01 12:00:00")) for name in "abc")
+    more = (b"\xff\xe1\xff\xffhttp://ns.adobe.com/xmp/extension/\0" + bytes(65_498)) * 35
+    data = short.read_bytes()
+    long.write_bytes(data[:2] + more + data[2:])
+    damaged.write_bytes(data[:-400])
+    assert list(read_capture_times([long, short, damaged], "Europe/Berlin")) == [NOON] * 3
