@@ -82,7 +82,6 @@ NOT_READ = reasons_with(ReasonFact.NOT_READ)
 READ_FAILURES = reasons_with(ReasonFact.RETRIED | ReasonFact.NOT_READ)  # which may be the storage's fault
 # Final until this module is there; then every image that was rejected for it is new again (packages.retried_reasons).
 DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
-INSTALL_DECODER = "pip install 'infer_app[heic]'"
 MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
 ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longer than a few retries
 

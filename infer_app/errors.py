@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 
 
 class InferError(Exception):
@@ -130,7 +135,23 @@ _HINTS |= {
 
 
 NO_TORCH = "torch is not installed"
-INSTALL_TORCH = "pip install 'infer_app[torch]'"
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra here, by what it requires: it works for a clone and a wheel alike."""
+    needed = shlex.join(_requirements(extra))
+    if find_spec("pip"):
+        return f"{shlex.quote(sys.executable)} -m pip install {needed}"
+    return f"add {needed} to this environment, or build its container image with EXTRAS={extra}"
+
+
+def _requirements(extra: str) -> Iterator[str]:
+    from importlib.metadata import requires  # takes a while, which a run saves
+
+    for requirement, _, marker in (one.partition(";") for one in requires("infer_app") or ()):
+        if f'extra == "{extra}"' in marker:
+            own = re.fullmatch(r"infer[_-]app\[(.+)\]", requirement.strip())
+            yield from _requirements(own[1]) if own else (requirement.strip(),)
 
 
 def as_known(error: BaseException) -> InferError | None:
@@ -138,7 +159,7 @@ def as_known(error: BaseException) -> InferError | None:
     if isinstance(error, InferError):
         return error
     if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-        hint = f"{INSTALL_TORCH}; docs/how-to/install.md says how to get it without CUDA"
+        hint = f"{install('torch')}; docs/how-to/install.md says how to get it without CUDA"
         return UsageError(f"{NO_TORCH}, and this needs it", hint)
     if isinstance(error, MemoryError):
         error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))

@@ -14,8 +14,8 @@ from infer_app.database.listing.watched_images import UNCHANGED, ChangedCounts
 from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_state import is_unusual
 from infer_app.database.queries.pending_images import PendingDays
-from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, Reason
-from infer_app.errors import EXIT_TOO_MANY_REJECTED
+from infer_app.domain import DECODER_MODULES, Reason
+from infer_app.errors import EXIT_TOO_MANY_REJECTED, install
 from infer_app.packages import retried_reasons
 from infer_app.plurals import counted
 from infer_app.run_report import DayCounts, DayState
@@ -179,7 +179,7 @@ def _about_rejections(of: Situation) -> str:
     texts = {
         "rejected for content: fix or remove the files": final,
         f"rejected for location: correct it, or allow it and run `infer retry {options} --reason {refused}`": outside,
-        f"rejected for want of a decoder: `{INSTALL_DECODER}`, then run again": undecoded,
+        f"rejected for want of a decoder: `{install('heic')}`, then run again": undecoded,
         "rejected for now: the next run retries them": transient,
     }
     return "; ".join(f"{count:,} {what}" for what, count in texts.items() if count)

@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from infer_app.answers.next_run import NextRun, retry_command
 from infer_app.database.queries.pending_images import StoredFailure
-from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, Reason
-from infer_app.errors import InferError
+from infer_app.domain import DECODER_MODULES, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, Reason
+from infer_app.errors import InferError, install
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.refusals import how_to_allow
 from infer_app.model_names import Version
@@ -96,7 +96,7 @@ def explain_image(
     if failure is not None and is_final(failure) and not is_replaced:
         if failure.reason in DECODER_MODULES:
             message = f"{_describe(failure)}; no run tries it again before its decoder is installed"
-            return Cause(Why.REJECTED, message, of_day.command, INSTALL_DECODER)
+            return Cause(Why.REJECTED, message, of_day.command, install("heic"))
         return _rejected(image_id, failure, refusal)
     if refusal is not None:
         return Cause(Why.NOT_ALLOWED, f"its location is not allowed: {refusal.detail}", of_day.command, refusal.fix)

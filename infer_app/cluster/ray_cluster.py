@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from infer_app.errors import UsageError, lines_of
+from infer_app.errors import UsageError, install, lines_of
 from infer_app.workers.fork_server import run_folder, signals_blocked
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ def import_ray() -> ModuleType:
     try:
         import ray
     except ImportError as error:
-        raise UsageError("Ray is not installed", "pip install 'infer_app[ray]'") from error
+        raise UsageError("Ray is not installed", install("ray")) from error
     library: ModuleType = ray
     return library
 

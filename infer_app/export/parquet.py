@@ -13,7 +13,7 @@ import numpy as np
 
 from infer_app.atomic_file import new_content
 from infer_app.domain import OutputKind
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, install
 from infer_app.export.exported_images import Export
 from infer_app.export.tables import Row, columns_of, read_rows
 
@@ -44,7 +44,7 @@ def _load_pyarrow() -> tuple[ModuleType, ModuleType]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
-        raise UsageError("Parquet needs pyarrow", "pip install 'infer_app[parquet]'") from None
+        raise UsageError("Parquet needs pyarrow", install("parquet")) from None
     return pa, pq
 
 

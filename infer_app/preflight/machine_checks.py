@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from infer_app import __version__
-from infer_app.domain import INSTALL_DECODER
-from infer_app.errors import INSTALL_TORCH, NO_TORCH, InferError
+from infer_app.errors import NO_TORCH, InferError, install
 from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.machine import usable_cores
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
@@ -48,7 +47,7 @@ def check_decoder(_: LoadedSettings) -> Iterator[Finding]:
     yield Finding("decoder", decoder_name(), fix)
     if missing := missing_decoders():
         names = " and ".join(sorted(reason.partition("_")[0].upper() for reason in missing))
-        yield Finding("decoder", f"{names} images are rejected until their decoder is installed", INSTALL_DECODER)
+        yield Finding("decoder", f"{names} images are rejected until their decoder is installed", install("heic"))
 
 
 def check_gpu(_: LoadedSettings) -> Iterator[Finding]:
@@ -57,7 +56,7 @@ def check_gpu(_: LoadedSettings) -> Iterator[Finding]:
     if host.gpu is None:
         yield Finding("gpu", "none is found: models run on the CPU")
     elif host.torch is None:
-        yield Finding("gpu", f"{host.gpu.name}, but {NO_TORCH}", INSTALL_TORCH)
+        yield Finding("gpu", f"{host.gpu.name}, but {NO_TORCH}", install("torch"))
     elif host.cuda is None:
         yield Finding("gpu", f"{host.gpu.name}, but torch {host.torch} has no CUDA", "install torch's CUDA build")
     else:
@@ -69,7 +68,7 @@ def check_gpu(_: LoadedSettings) -> Iterator[Finding]:
 def _tensorrt(host: Host) -> Iterator[Finding]:
     if host.torch_tensorrt is None:
         if host.gpu is not None:
-            yield Finding("tensorrt", "torch-tensorrt is not installed", "pip install 'infer_app[trt]'")
+            yield Finding("tensorrt", "torch-tensorrt is not installed", install("trt"))
         return
     versions = f"torch-tensorrt {host.torch_tensorrt}, TensorRT {host.tensorrt}"
     found, fix = broken_tensorrt() or (f"{versions}, plans embedded in format {host.abi}", "")

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 import torch
 
+from infer_app.errors import install
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.models_folder import find_artifact
 from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
@@ -85,4 +86,4 @@ def test_a_gpu_whose_torch_has_no_cuda_is_told_apart(with_gpu_variants, tmp_path
     told = {finding["check"]: (finding["found"], finding["fix"]) for finding in findings}
     torch_version = describe_host().torch
     assert told["gpu"] == (f"Stand-in H200, but torch {torch_version} has no CUDA", "install torch's CUDA build")
-    assert told["tensorrt"] == ("torch-tensorrt is not installed", "pip install 'infer_app[trt]'")
+    assert told["tensorrt"] == ("torch-tensorrt is not installed", install("trt"))

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from infer_app.errors import install
 from tests.support.heif_files import avif, heic, smooth
 from tests.support.projects import DATE, build_model
 from tests.support.rasters import png_of_16_bits
 
 RUN = ("run", "--date", DATE, "--lookback", "0")
-INSTALL = "pip install 'infer_app[heic]'"
+INSTALL = install("heic")
 DARK = "images use at most 12 of 16 bits: nearly black as read; build the model with --depth window:0,4095"
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,10 @@ def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project
     assert report["day"] == {"eligible": 22, "predicted": 20, "rejected": 2, "pending": 0}
     page = json.loads((project.folder / f"reports/{DATE}-colors.json").read_text())
     assert any(INSTALL in step["what"] for step in page["steps"])
-    assert all(detail.endswith(INSTALL) for (detail,) in project.rows("SELECT detail FROM infer_rejections"))
+    assert all(
+        detail.endswith("no decoder for it is installed")
+        for (detail,) in project.rows("SELECT detail FROM infer_rejections")
+    )
     found = project.infer_json("doctor", **without_decoders)["findings"]
     told = "AVIF and HEIC images are rejected until their decoder is installed"
     assert [one["fix"] for one in found if one["found"] == told] == [INSTALL]

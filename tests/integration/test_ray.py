@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from infer_app.errors import install
 from tests.support.projects import DATE, Project
 from tests.support.waiting import wait_until
 
@@ -95,7 +96,7 @@ def test_without_ray_it_says_what_to_install(project, tmp_path):
     (tmp_path / "ray.py").write_text("raise ImportError('no ray here')")
     project.add_photos(1)
     error = project.infer_json(*RAY, exit_code=2, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    assert (error["error"], error["hint"]) == ("Ray is not installed", "pip install 'infer_app[ray]'")
+    assert (error["error"], error["hint"]) == ("Ray is not installed", install("ray"))
 
 
 def test_an_address_where_there_is_no_cluster(project):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelError, UsageError, install
 from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact, record_variant
 from infer_app.models.building.add_gpu_variants import check_gpu_variants
@@ -157,7 +157,7 @@ def test_a_plan_of_another_machine_or_a_damaged_one_is_refused(artifact, on, mac
 def test_a_missing_runtime_is_told(artifact):
     with pytest.raises(ModelError, match="torch-tensorrt can't be loaded: No module named 'torch_tensorrt'") as caught:
         run_in_process(child_calls.predict, artifact.folder, TRT, random_pixels(1), 1)
-    assert caught.value.hint == "pip install 'infer_app[trt]' on a machine with an NVIDIA GPU"
+    assert caught.value.hint == f"{install('trt')} on a machine with an NVIDIA GPU"
     with pytest.raises(ModelError, match="runtime is not loaded: Unknown type name '__torch__.torch.classes.tensorrt"):
         run_in_process(child_calls.load_without_runtime, artifact.read(f"variants/{TRT}/model.ts"))
 

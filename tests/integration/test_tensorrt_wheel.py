@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from infer_app.errors import install
 from infer_app.models.runtimes import gpu_probe, tensorrt
 from infer_app.pipeline.planning import execution_plan
 from infer_app.workers.isolated_call import run_in_process
@@ -135,7 +136,7 @@ def test_the_real_package_without_tensorrt_is_told_and_prints_nothing(broken, ca
     message, hint = run_in_process(execution_plan.why_tensorrt_fails)
     assert message.startswith("torch-tensorrt can't be loaded: ")
     assert f"found torch-tensorrt {VERSION} with torch " in hint
-    assert "TensorRT missing: they must be an exact set, pip install 'infer_app[trt]'" in hint
+    assert f"TensorRT missing: they must be an exact set, {install('trt')}" in hint
     assert capfd.readouterr().out == ""
 
 

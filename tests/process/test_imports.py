@@ -64,3 +64,8 @@ def test_a_run_over_local_files_loads_nothing_that_only_other_runs_need():
     script = f"import sys, infer_app.cli.run.run; print([name for name in {names} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+def test_the_package_runs_as_the_command():
+    run = subprocess.run([sys.executable, "-m", "infer_app", "--version"], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, f"infer_app {infer_app.__version__}\n")

@@ -96,6 +96,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "cli.run": None,
     "cli.project": None,
     "cli": None,
+    "__main__": {"cli"},
     "database.results.migrations": {"database.results"},
     "database.results.migrations.versions": set(),
 }

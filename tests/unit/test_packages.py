@@ -1,9 +1,10 @@
+import shlex
 import sys
 from importlib.metadata import version
 
 import pytest
 
-from infer_app import packages
+from infer_app import errors, packages
 from infer_app.packages import find_mismatches, recorded_packages
 
 MODERN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder)
@@ -52,3 +53,12 @@ def test_what_is_installed_is_compared_with_what_the_program_requires(requiremen
 def test_the_fix_can_be_run_as_printed():
     (found,) = find_mismatches(["torch>=1,<2"])
     assert found.fix == f"{sys.executable} -m pip install 'torch<2,>=1'"
+
+
+@pytest.mark.parametrize("extra", ["torch", "int8", "heic", "s3"])
+def test_an_extra_is_installed_by_what_it_requires_for_no_index_has_this_package(extra, monkeypatch):
+    assert not list(find_mismatches([f"{shlex.split(errors.install(extra))[-1]}"]))
+    assert errors.install(extra).startswith(f"{sys.executable} -m pip install ")
+    monkeypatch.setattr(errors, "find_spec", lambda _: None)  # as in the container image
+    assert errors.install(extra).endswith(f" EXTRAS={extra}")
+    assert "infer_app" not in errors.install(extra)

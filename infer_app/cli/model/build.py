@@ -31,7 +31,7 @@ from infer_app.cli.model.variant_tables import (
     unproven_boxes,
 )
 from infer_app.cli.model.version_commands import put_in_use
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelError, UsageError, install
 from infer_app.machine import usable_cores
 from infer_app.model_variants import OPENVINO_INT8
 from infer_app.models.artifact.artifact import Artifact
@@ -132,7 +132,7 @@ def _calibration(options: BuildOptions) -> Calibration | None:
     if options.calibrate is None:
         return None
     if not openvino.can_quantise():
-        raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
+        raise ModelError("int8 needs NNCF", install("int8"))
     return Calibration(options.calibrate, share)
 
 

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, install
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,9 +42,7 @@ def check_installed() -> None:
     """Raise UsageError if a package of the demo is missing."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise UsageError(
-            f"the demo's packages are not installed: {', '.join(missing)}", "pip install 'infer_app[demo]'"
-        )
+        raise UsageError(f"the demo's packages are not installed: {', '.join(missing)}", install("demo"))
 
 
 def copy_photos(folder: Path) -> None:

@@ -44,11 +44,11 @@ def make_demo(folder: Path) -> None:
     _show(config)
     (page,) = write_reports(ReportRequest("yesterday", [MODEL], None, config))
     print(f"\nThe day on one page: {page.html}")
-    infer = "infer" if shutil.which("infer") else Path(sys.argv[0]).absolute()
+    infer = "infer" if shutil.which("infer") else f"{shlex.quote(sys.executable)} -m infer_app"
     print(f"\nNext, in {folder}:")
     print(f"  {infer} run --date yesterday        # again: nothing new, nothing changes")
     print(f"  {infer} run --date today --dry-run  # after you copied photos into photos/: how long will they take?")
-    print(f"  {infer} run --date today            # registers and predicts them")
+    print(f"  {infer} run --date today            # registers and predicts them, ten seconds after they were copied")
 
 
 def _make(folder: Path) -> None:

@@ -30,7 +30,7 @@ from infer_app.database.engine.reconnect import (
     Forbidden,
     with_reconnect,
 )
-from infer_app.errors import DatabaseUnavailable, UsageError
+from infer_app.errors import DatabaseUnavailable, UsageError, install
 from infer_app.settings.masks import mask_text, mask_url
 
 T = TypeVar("T")
@@ -150,8 +150,8 @@ class Database:
             raise UsageError(*no_driver(self._url)) from None
         except ModuleNotFoundError as error:
             known = self.backend.extras.get(str(error.name))
-            install = f"'infer_app[{known}]'" if known else error.name
-            raise UsageError(f"the driver {error.name!r} is not installed", f"pip install {install}") from None
+            hint = install(known) if known else f"pip install {error.name}"
+            raise UsageError(f"the driver {error.name!r} is not installed", hint) from None
         except (TypeError, ValueError, ArgumentError) as error:
             raise self._wrong_option(error) from None
 

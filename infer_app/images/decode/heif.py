@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from PIL import Image, ImageFile, features
 
-from infer_app.domain import INSTALL_DECODER, Reason
+from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 
 # What libheif says of a file whose pictures are only in a sequence, or are not coded as HEVC.
@@ -24,14 +24,14 @@ _NO_PICTURE = re.compile(r"primary item|'pitm' box|compression format has not be
 def open_heic(file: BinaryIO) -> ImageFile.ImageFile:
     """Open the primary picture of a HEIC file, upright and of 8 bits. Raises BadImage without a decoder."""
     if not has_heic():
-        raise BadImage(Reason.HEIC_DECODER_MISSING, f"HEIC; no decoder for it is installed: {INSTALL_DECODER}")
+        raise BadImage(Reason.HEIC_DECODER_MISSING, "HEIC; no decoder for it is installed")
     return _HeicFile(file)
 
 
 def open_avif(file: BinaryIO) -> ImageFile.ImageFile:
     """Open the first picture of an AVIF file, whose rotation is in its EXIF data. Raises BadImage without a decoder."""
     if not has_avif():
-        raise BadImage(Reason.AVIF_DECODER_MISSING, f"AVIF; no decoder for it is installed: {INSTALL_DECODER}")
+        raise BadImage(Reason.AVIF_DECODER_MISSING, "AVIF; no decoder for it is installed")
     from PIL import AvifImagePlugin
 
     AvifImagePlugin.DEFAULT_MAX_THREADS = 1

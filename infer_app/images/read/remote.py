@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TypeVar
 
 from infer_app.domain import Reason
-from infer_app.errors import StorageUnavailable, UsageError
+from infer_app.errors import StorageUnavailable, UsageError, install
 from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.buckets import BucketReader
 from infer_app.images.read.http import HttpReader
@@ -75,7 +75,7 @@ def check_installed(prefix: AllowedPrefix) -> None:
     """Raise UsageError if the package that reads a prefix's scheme is not installed."""
     package, extra = PACKAGES.get(prefix.root.scheme, ("", ""))
     if package and find_spec(package) is None:
-        raise UsageError(f"{prefix} needs {package}", f"pip install 'infer_app[{extra}]'")
+        raise UsageError(f"{prefix} needs {package}", install(extra))
 
 
 def _ask(prefix: AllowedPrefix, access: RemoteAccess, ask: Callable[[RemoteUrl, float], T]) -> T | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from infer_app.errors import ModelError
+from infer_app.errors import ModelError, install
 from infer_app.machine import computes_bf16, has_vnni
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
 from infer_app.models.artifact.artifact import Artifact, record_variant
@@ -152,7 +152,7 @@ def _add_int8(
     check: Callable[[], None],
 ) -> Artifact:
     if not openvino.can_quantise():
-        raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
+        raise ModelError("int8 needs NNCF", install("int8"))
     best = None
     for candidate in _quantised(artifact, graph, images):
         report(f"{OPENVINO_INT8}: {candidate.settings.name}: {describe_kept(artifact.manifest, candidate.parity)}")

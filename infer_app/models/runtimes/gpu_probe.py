@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infer_app.errors import INSTALL_TORCH, NO_TORCH
+from infer_app.errors import NO_TORCH, install
 from infer_app.machine import computes_bf16, has_vnni
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT, variant_of
 from infer_app.packages import TENSORRT, installed_version
@@ -123,7 +123,7 @@ def missing_for(variant: str, requires: Mapping[str, object] | None = None, host
         other = _other_machine(requires or {}, host) if wanted.runtime == "tensorrt" else None
         return missing_here(variant, host) or other
     if variant == TORCHSCRIPT and find_spec("torch") is None:
-        return f"{NO_TORCH}: {INSTALL_TORCH}"
+        return f"{NO_TORCH}: {install('torch')}"
     if wanted.dtype == "bf16" and not computes_bf16():
         return "this CPU does not compute bf16: that takes AMX, AVX512-BF16 or ARM's bf16"
     if (requires or {}).get("instructions") == VNNI and not has_vnni():
@@ -136,11 +136,11 @@ def missing_here(variant: str, host: Host) -> str | None:
     if host.gpu is None:
         return "no NVIDIA GPU is found: nvidia-smi must show one, and a container be started with it"
     if host.torch is None:
-        return f"{NO_TORCH}: {INSTALL_TORCH}"
+        return f"{NO_TORCH}: {install('torch')}"
     if host.cuda is None:
         return f"torch {host.torch} is built without CUDA: install torch's CUDA build"
     if variant_of(variant).runtime == "tensorrt" and host.torch_tensorrt is None:
-        return "torch-tensorrt is not installed: pip install 'infer_app[trt]'"
+        return f"torch-tensorrt is not installed: {install('trt')}"
     return None
 
 

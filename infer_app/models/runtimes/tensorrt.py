@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from infer_app.errors import ModelError, first_line
+from infer_app.errors import ModelError, first_line, install
 from infer_app.models.runtimes.gpu_probe import describe_host
 from infer_app.models.runtimes.torchscript import Script, load_runnable, save_module
 from infer_app.recipe import Size
@@ -25,7 +25,6 @@ from infer_app.recipe import Size
 PLAN_FILE, MODULE_FILE = "engine.plan", "model.ts"  # in variants/<variant>/
 MIN_BATCH, BEST_BATCH, MAX_BATCH = 1, 64, 256  # images; the plan is tuned for BEST_BATCH
 
-INSTALL = "pip install 'infer_app[trt]' on a machine with an NVIDIA GPU"
 REBUILD = "build it again on this machine: `infer model build SOURCE --name NAME --variant trt`"
 
 
@@ -153,10 +152,10 @@ def _how_to_install(printed: str) -> str:
     """Name the installed versions: most often TensorRT is not the version that torch-tensorrt was built for."""
     host = describe_host()
     if host.torch_tensorrt is None:
-        return INSTALL
+        return f"{install('trt')} on a machine with an NVIDIA GPU"
     pair = f"torch-tensorrt {host.torch_tensorrt} with torch {host.torch} and TensorRT {host.tensorrt or 'missing'}"
     about = f"; it printed: {_one_line(printed)}" if printed.strip() else ""
-    return f"found {pair}: they must be an exact set, {INSTALL}{about}"
+    return f"found {pair}: they must be an exact set, {install('trt')}{about}"
 
 
 def _own_device(torch_tensorrt: ModuleType, device: torch.device) -> object:
@@ -176,7 +175,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 _REFUSALS = (
-    ("Unknown type name", "torch-tensorrt's runtime is not loaded", INSTALL),
+    ("Unknown type name", "torch-tensorrt's runtime is not loaded", "`infer doctor` says what is missing"),
     (
         "Torch-TensorRT ABI",
         "the module was embedded by another torch-tensorrt",

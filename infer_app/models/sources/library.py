@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from infer_app.errors import ModelError, UsageError, first_line
+from infer_app.errors import ModelError, UsageError, first_line, install
 from infer_app.models.sources.source_facts import SourceFacts
 from infer_app.packages import installed_version
 
@@ -51,7 +51,7 @@ def read_config(path: Path) -> dict[str, Any]:
 def require_library(name: str) -> None:
     """Raise ModelError unless a library can be imported, and torchvision too if it is there: the others import it."""
     if find_spec(name) is None:
-        hint = _torchvision_hint() if name == "torchvision" else f"pip install 'infer_app[{name}]'"
+        hint = _torchvision_hint() if name == "torchvision" else install(name)
         raise ModelError(f"this source needs the package {name}", hint)
     for one in dict.fromkeys(("torchvision", name)):
         try:

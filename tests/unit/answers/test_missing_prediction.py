@@ -17,7 +17,7 @@ from infer_app.answers.missing_prediction import (
 from infer_app.answers.next_run import NextRun
 from infer_app.database.queries.pending_images import StoredFailure
 from infer_app.domain import Reason
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, install
 
 TODAY = date(2026, 11, 22)
 COLUMN = "column shot_at of specimens"
@@ -74,7 +74,7 @@ RETRY = "infer retry --image 'my photo'"
         (
             *(9, {"failure": UNDECODED}, "rejected"),
             "rejected as heic_decoder_missing (HEIC); no run tries it again before its decoder is installed",
-            *(BACKFILL, "pip install 'infer_app[heic]'"),
+            *(BACKFILL, install("heic")),
         ),
         (
             *(1, {"failure": replace(UNDECODED, reason="avif_decoder_missing")}, "retried"),

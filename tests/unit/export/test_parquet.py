@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, install
 from infer_app.export import parquet
 from infer_app.export.parquet import write_parquet
 from infer_app.export.tables import read_rows
@@ -64,4 +64,4 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError) as refused:
         write_parquet(tmp_path / "a.parquet", export_of())
-    assert refused.value.hint == "pip install 'infer_app[parquet]'"
+    assert refused.value.hint == install("parquet")

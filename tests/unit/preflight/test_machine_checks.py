@@ -2,7 +2,7 @@
 
 import pytest
 
-from infer_app.errors import INSTALL_TORCH, NO_TORCH, ModelError
+from infer_app.errors import NO_TORCH, ModelError, install
 from infer_app.model_variants import CUDA_FP16
 from infer_app.models.runtimes.gpu_probe import Gpu, Host, missing_here
 from infer_app.packages import Mismatch
@@ -47,5 +47,5 @@ def test_a_gpu_without_torch_is_told_with_what_installs_it(monkeypatch):
     host = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"))
     monkeypatch.setattr(machine_checks, "describe_host", lambda: host)
     found, _ = machine_checks.check_gpu(None)
-    assert (found.found, found.fix) == (f"NVIDIA H200, but {NO_TORCH}", INSTALL_TORCH)
-    assert missing_here(CUDA_FP16, host) == f"{NO_TORCH}: {INSTALL_TORCH}"
+    assert (found.found, found.fix) == (f"NVIDIA H200, but {NO_TORCH}", install("torch"))
+    assert missing_here(CUDA_FP16, host) == f"{NO_TORCH}: {install('torch')}"

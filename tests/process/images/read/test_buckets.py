@@ -4,7 +4,7 @@ import time
 import pytest
 
 from infer_app.domain import FileFacts, Reason
-from infer_app.errors import StorageUnavailable, UsageError
+from infer_app.errors import StorageUnavailable, UsageError, install
 from infer_app.images.read import remote
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.read_image import read_image
@@ -138,4 +138,4 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
     monkeypatch.setattr(remote, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="needs gcsfs") as caught:
         remote.probe(AllowedPrefix.parse("gs://bucket/"), access())
-    assert caught.value.hint == "pip install 'infer_app[gs]'"
+    assert caught.value.hint == install("gs")

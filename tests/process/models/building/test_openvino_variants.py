@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from infer_app.errors import DayHeld, ModelError, UsageError
+from infer_app.errors import DayHeld, ModelError, UsageError, install
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.bundle import pack, unpack
@@ -198,7 +198,7 @@ def test_int8_that_is_asked_for_and_can_not_be_made_is_an_error(network, photos,
     monkeypatch.setattr(openvino, "can_quantise", lambda: False)
     with pytest.raises(ModelError, match="int8 needs NNCF") as caught:
         add_variants(network, Calibration(photos), said.append)
-    assert caught.value.hint == "pip install 'infer_app[int8]'"
+    assert caught.value.hint == install("int8")
     open_artifact(network.folder).verify()
 
 

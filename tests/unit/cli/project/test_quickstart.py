@@ -4,7 +4,7 @@ import pytest
 
 from infer_app.cli.project import demo_assets, project
 from infer_app.cli.project.quickstart import make_demo
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, install
 from infer_app.settings.load import load_settings
 
 
@@ -13,7 +13,7 @@ def test_a_quickstart_without_its_packages_writes_nothing(tmp_path, monkeypatch,
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=package) as caught:
         make_demo(tmp_path / "demo")
-    assert "infer_app[demo]" in caught.value.hint
+    assert caught.value.hint == install("demo")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infer_app.database.engine.connect import Database
-from infer_app.errors import DatabaseUnavailable, InferError, UsageError
+from infer_app.errors import DatabaseUnavailable, InferError, UsageError, install
 from tests.conftest import need
 
 
@@ -217,7 +217,7 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch, url, driver, extra
     monkeypatch.setitem(sys.modules, driver, None)
     with pytest.raises(UsageError, match=f"the driver '{driver}' is not installed") as caught:
         Database(url)
-    assert caught.value.hint == f"pip install 'infer_app[{extra}]'"
+    assert caught.value.hint == install(extra)
 
 
 @pytest.mark.parametrize(

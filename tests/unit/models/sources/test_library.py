@@ -1,6 +1,6 @@
 import pytest
 
-from infer_app.errors import ModelError
+from infer_app.errors import ModelError, install
 from infer_app.models.sources import library
 
 
@@ -32,7 +32,7 @@ def test_another_library_that_can_not_be_imported_is_named(monkeypatch):
     assert caught.value.hint == "pip install -U timm"
 
 
-@pytest.mark.parametrize(("name", "hint"), [("timm", "'infer_app[timm]'"), ("torchvision", "torchvision 0.")])
+@pytest.mark.parametrize(("name", "hint"), [("timm", install("timm")), ("torchvision", "torchvision 0.")])
 def test_a_library_that_is_missing_is_named_with_what_installs_it(monkeypatch, name, hint):
     monkeypatch.setattr(library, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=f"needs the package {name}") as caught:
