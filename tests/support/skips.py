@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-EXTRAS = {"ray": "ray", "adlfs": "azure", "gcsfs": "gs", "nncf": "int8", "skimage": "demo", "sphinx": "docs"}
+EXTRAS = {"adlfs": "azure", "gcsfs": "gs", "nncf": "int8", "skimage": "demo", "sphinx": "docs"}
 
 
 def need(*packages: str) -> None:
