@@ -12,6 +12,7 @@ import numpy as np
 from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
+from infer_app.images.decode.formats import check_answer
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.local_files import ReadLimits, read_ahead
 from infer_app.images.read.read_image import read_image
@@ -183,7 +184,7 @@ def _broken(image: _Image, error: BadImage | MemoryError, stage: str) -> Broken:
 def _open_prefetch(limits: ReadLimits) -> Prefetch:
     from infer_app.images.read.prefetch import Prefetch  # imported here: most runs have no remote images
 
-    return Prefetch(limits)
+    return Prefetch(limits, check_answer)
 
 
 def _kept_bytes(sample: Sample | Broken) -> int:

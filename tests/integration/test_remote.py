@@ -164,6 +164,41 @@ def test_a_bucket_that_is_gone_or_down_stops_the_run(project, s3_server):
     assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
 
 
+PAGE = b"<!DOCTYPE html><title>Sign in</title>"
+
+
+@pytest.mark.parametrize("body", [b"", PAGE, b'{"error": "try later"}', b"<?xml version='1.0'?><Error/>", bytes(99)])
+def test_answers_that_are_no_pictures_are_the_servers_fault(project, servers, body):
+    server, _ = servers
+    names = [f"/{number}.jpg" for number in range(5)]
+    register(project, [server.url + name for name in names])
+    allow(project, server.url, allow_private_hosts=["127.0.0.1"], retries=1)
+    for name in names:
+        server.serve(name, body)
+    told = run(project, exit_code=14)["error"]
+    assert server.url in told
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
+    for name in names[:4]:
+        server.serve(name, photo())
+    server.answers[names[0]] = lambda handler: handler.send(body if handler.server.hits[names[0]] < 4 else photo())
+    report = run(project)
+    assert (report["predicted"], report["reasons"]) == (4, {"read_error": 1})
+    server.serve(names[4], photo())
+    assert run(project)["predicted"] == 1
+
+
+def test_a_bucket_whose_objects_are_all_empty_ends_the_run_and_one_empty_object_does_not(project, s3_server):
+    bucket = s3_server.bucket("hollow")
+    for number in range(3):
+        bucket.put(f"{number}.jpg", b"")
+    register(project, [f"s3://hollow/{number}.jpg" for number in range(3)])
+    allow(project, "s3://hollow/")
+    run(project, exit_code=14, **s3_server.environ)
+    bucket.put("0.jpg", photo())
+    bucket.put("1.jpg", PAGE)
+    assert run(project, **s3_server.environ)["reasons"] == {"empty": 1, "read_error": 1}
+
+
 def test_images_add_lists_a_bucket_and_doctor_looks_at_it(project, servers, s3_server):
     server, _ = servers
     bucket = s3_server.bucket("added")

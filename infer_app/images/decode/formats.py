@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.retry import Transient
 
 SNIFFED_BYTES = 1024  # of the beginning, that tell a format
 FORMATS = "JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC and AVIF"
@@ -34,6 +35,7 @@ _REFUSED = (
     ("a BigTIFF whose bytes are big-endian", b"MM\0+", 0),
     ("a Git LFS pointer instead of the file", b"version https://git-lfs", 0),
 )
+_HTML = "an HTML page"
 # Brands of the ISO base media file format, whose files begin with a box `ftyp`: its size, "ftyp", the main brand, four
 # bytes of version, further brands.
 _BRANDS = {
@@ -75,7 +77,16 @@ def _name_of_other(data: bytes) -> str | None:
     text = data[:SNIFFED_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<svg", b"<?xml", b"<!--")) and b"<svg" in text:
         return "SVG"
-    return "an HTML page" if text.startswith((b"<!doctype html", b"<html")) else None
+    return _HTML if text.startswith((b"<!doctype html", b"<html")) else None
+
+
+def check_answer(data: bytes) -> None:
+    """Raise Transient for what a server may send in place of a picture: a page, a text, or what no known format is."""
+    try:
+        sniff(data)
+    except BadImage as bad:
+        if bad.reason is Reason.UNSUPPORTED_FORMAT and _name_of_other(data) in (None, _HTML):
+            raise Transient(f"no picture: {bad.detail}") from None
 
 
 def check_png_end(data: bytes) -> None:

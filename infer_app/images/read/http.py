@@ -142,7 +142,7 @@ def _image(response: BaseHTTPResponse, max_bytes: int) -> ImageBytes:
         raise _refusal(response)
     data = _decoded(_body(response, max_bytes), response.headers.get("Content-Encoding", "identity"), max_bytes)
     if not data:
-        raise BadImage(Reason.EMPTY, "0 bytes", FileFacts(size=0))
+        raise Transient("0 bytes")
     facts = FileFacts(len(data), _modified(response), hashlib.sha256(data).hexdigest())
     return ImageBytes(data, facts)
 

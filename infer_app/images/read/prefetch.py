@@ -14,7 +14,7 @@ from contextlib import suppress
 from infer_app.domain import Chunk, ImageRef
 from infer_app.images.read.bad_image import ImageBytes
 from infer_app.images.read.local_files import ReadLimits
-from infer_app.images.read.remote import read_remote
+from infer_app.images.read.remote import CheckAnswer, read_remote
 from infer_app.locations import is_remote
 
 HELD_BYTES = 64 << 20
@@ -24,8 +24,8 @@ KNOWN_CHUNKS = 4  # more than a worker has at a time
 class Prefetch:
     """A prefetcher whose methods may be called from different threads; it starts its own with the first read."""
 
-    def __init__(self, limits: ReadLimits) -> None:
-        self._limits = limits
+    def __init__(self, limits: ReadLimits, check: CheckAnswer = lambda _: None) -> None:
+        self._limits, self._check = limits, check
         self._pool = ThreadPoolExecutor(limits.remote.concurrency, "prefetch")
         self._lock = threading.Lock()
         self._waiting: deque[ImageRef] = deque()
@@ -62,7 +62,8 @@ class Prefetch:
             self._start(self._waiting.popleft())
 
     def _start(self, ref: ImageRef) -> None:
-        self._started[ref] = self._pool.submit(read_remote, ref.location, self._limits.max_bytes, self._limits.remote)
+        limits = self._limits
+        self._started[ref] = self._pool.submit(read_remote, ref.location, limits.max_bytes, limits.remote, self._check)
 
     def _held_bytes(self) -> int:
         fetched = (future for future in self._started.values() if future.done() and future.exception() is None)

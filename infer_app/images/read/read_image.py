@@ -9,7 +9,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 
@@ -28,13 +28,14 @@ from infer_app.images.read.local_files import (
 from infer_app.locations import is_remote
 
 
-def read_image(location: str, limits: ReadLimits) -> ImageBytes:
+def read_image(location: str, limits: ReadLimits, check: Callable[[bytes], None] = lambda _: None) -> ImageBytes:
     """Read a local path, a file:// URI or a URL, with size, modification time and sha256.
 
-    Raises BadImage, whose `facts` are those known when the image was refused.
+    `check` raises Transient for bytes from a URL that are not the picture. Raises BadImage, whose `facts` are those
+    known when the image was refused.
     """
     if is_remote(location):
-        image: ImageBytes = _remote().read_remote(location, limits.max_bytes, limits.remote)
+        image: ImageBytes = _remote().read_remote(location, limits.max_bytes, limits.remote, check)
         return image
     if limits.rows is not None and location.startswith(ROW):
         return _read_row(limits.rows, location.removeprefix(ROW), limits.max_bytes)

@@ -18,16 +18,26 @@ from infer_app.locations import HTTP_PORTS, PACKAGES, AllowedPrefix, RemoteAcces
 
 CHECK_S = 10.0  # time limit of a check
 
+CheckAnswer = Callable[[bytes], None]
 T = TypeVar("T")
 
 
-def read_remote(location: str, max_bytes: int, access: RemoteAccess) -> ImageBytes:
-    """Read a URL within `access.timeout_s`, including retries. Raises BadImage."""
+def read_remote(location: str, max_bytes: int, access: RemoteAccess, check: CheckAnswer = lambda _: None) -> ImageBytes:
+    """Read a URL within `access.timeout_s`, including retries. Raises BadImage.
+
+    `check` is called with the bytes and raises Transient for those that are not the picture.
+    """
     url = allowed_url(location, access)
     deadline = time.monotonic() + access.timeout_s
     http, buckets = readers_of(access)
     reader: HttpReader | BucketReader = http if url.scheme in HTTP_PORTS else buckets
-    return with_retries(lambda: reader.read(url, max_bytes, deadline), access.retries, deadline)
+
+    def read() -> ImageBytes:
+        found = reader.read(url, max_bytes, deadline)
+        check(found.data)
+        return found
+
+    return with_retries(read, access.retries, deadline)
 
 
 def allowed_url(location: str, access: RemoteAccess) -> RemoteUrl:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from infer_app.domain import NOT_READ
+from infer_app.domain import NOT_READ, READ_FAILURES, Reason
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.folder_scan import look_at_folders
 from infer_app.images.read.local_files import ReadLimits, local_path, was_replaced
 from infer_app.images.read.read_image import read_image
-from infer_app.locations import storage_of
+from infer_app.locations import is_remote, storage_of
 
 ON_PURPOSE = "if they were deleted on purpose: `infer forget --missing --even-most`"
 _HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"
@@ -54,18 +55,31 @@ def check_missing(locations: Sequence[str], limits: ReadLimits) -> None:
             raise StorageUnavailable(f"{nearest} holds no image, where {location} was", hint)
 
 
-def is_other_there(missing: str, others: Sequence[str], limits: ReadLimits) -> bool:
+def is_other_there(
+    missing: str, others: Sequence[str], limits: ReadLimits, check: Callable[[bytes], None] = lambda _: None
+) -> bool:
     """Return whether one of the other images can be read from the roots or the remote storage of a missing one."""
+    limits = replace(limits, remote=replace(limits.remote, retries=0))
     place = storage_of(missing), _folder_and_roots(missing, limits)[1]
     near = (other for other in others if place == (storage_of(other), _folder_and_roots(other, limits)[1]))
-    return any(_is_there(other, limits) for other in near)
+    return any(_is_there(other, limits, check) for other in near)
 
 
-def _is_there(location: str, limits: ReadLimits) -> bool:
+def may_be_outage(location: str, reason: Reason) -> bool:
+    """Return whether the storage may be to blame that an image has no prediction; also for an empty object of it."""
+    return reason in READ_FAILURES or (reason is Reason.EMPTY and is_remote(location))
+
+
+def was_read(location: str, reason: Reason) -> bool:
+    """Return whether an image that has no prediction shows that its storage is there."""
+    return reason not in NOT_READ and not may_be_outage(location, reason)
+
+
+def _is_there(location: str, limits: ReadLimits, check: Callable[[bytes], None]) -> bool:
     try:
-        read_image(location, limits)
+        read_image(location, limits, check)
     except BadImage as error:
-        return error.reason not in NOT_READ
+        return was_read(location, error.reason)
     return True
 
 

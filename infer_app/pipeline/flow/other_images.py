@@ -10,6 +10,7 @@ from infer_app.database.project_database import ProjectDatabase
 from infer_app.day import Day
 from infer_app.domain import ImageRef
 from infer_app.errors import InferError, StorageUnavailable
+from infer_app.images.decode.formats import check_answer
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.read_image import refused_among
 from infer_app.images.read.roots import is_other_there
@@ -42,7 +43,9 @@ class OtherImages:
         """Return whether an image of the last day that was predicted, or one of the days around it, can be read."""
         others = self.project.ask(lambda: list(self._near()))
         try:  # in another process, since reading can hang
-            return run_in_process(is_other_there, missing, others, self.limits, timeout_s=STORAGE_TIMEOUT_S)
+            return run_in_process(
+                is_other_there, missing, others, self.limits, check_answer, timeout_s=STORAGE_TIMEOUT_S
+            )
         except InferError:
             return False
 

@@ -12,13 +12,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from infer_app.domain import NOT_READ, READ_FAILURES, Broken, ChunkResult, Reason
+from infer_app.domain import Broken, ChunkResult, Reason
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.refusals import nothing_allowed, recorded_and_read
+from infer_app.images.read.roots import may_be_outage, was_read
 from infer_app.locations import find_allowed_prefix, storage_of
 
 NO_ANSWER = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # the server may be down
+SEVERAL = 2  # failed reads, none of which a server or a bucket answered with a picture
 MAX_FAILED_READS = 200  # in a row; of missing files only if nothing else of their storage can be read
 MAX_MISSING = 10_000  # missing files in a row that are held in memory
 CHECK_INTERVAL_S = 30.0  # between two checks of a place that is available
@@ -64,8 +66,8 @@ class OutageGuard:
         """Yield the results that may be written now that this one is known."""
         storages = {broken: storage_of(broken.ref.location) for broken in result.broken}
         read = {storage_of(prediction.ref.location) for prediction in result.predictions}
-        read |= {storages[broken] for broken in result.broken if _was_read(broken)}
-        failed = [broken for broken in result.broken if broken.reason in READ_FAILURES]
+        read |= {storages[broken] for broken in result.broken if was_read(broken.ref.location, broken.reason)}
+        failed = [broken for broken in result.broken if may_be_outage(broken.ref.location, broken.reason)]
         self._anything_allowed |= bool(read or failed)
         for storage in read:
             yield from self._failed.pop(storage, ())
@@ -90,7 +92,7 @@ class OutageGuard:
             self._check_place(storage, results[-1].broken[-1], again_s=0)
         yield from self._refused
         for storage in list(self._failed):
-            yield from self._release(storage)
+            yield from self._release(storage, SEVERAL if storage else MAX_FAILED_READS)
 
     def _hold(self, storage: str, failed: ChunkResult) -> Iterator[ChunkResult]:
         held = self._failed[storage]
@@ -100,12 +102,16 @@ class OutageGuard:
         if _num_failed(held) >= MAX_FAILED_READS or sum(len(result.broken) for result in held) >= MAX_MISSING:
             yield from self._release(storage)
 
-    def _release(self, storage: str) -> Iterator[ChunkResult]:
-        """Yield the failed reads of a storage unless they are so many that it may be gone."""
+    def _release(self, storage: str, enough: int = MAX_FAILED_READS) -> Iterator[ChunkResult]:
+        """Yield the failed reads of a storage unless they are so many that it may be gone.
+
+        `enough`: so many, but for missing files, where nothing else of the storage can be read.
+        """
         held = self._failed.pop(storage)
         count, last = sum(len(result.broken) for result in held), held[-1].broken[-1]
-        is_gone = _num_failed(held) >= MAX_FAILED_READS
-        if is_gone or (count >= MAX_FAILED_READS and not self._is_other_there(last.ref.location)):
+        num_failed = _num_failed(held)
+        may_be_gone = count >= MAX_FAILED_READS or num_failed >= enough
+        if num_failed >= MAX_FAILED_READS or (may_be_gone and not self._is_other_there(last.ref.location)):
             where, location = f" from {storage}" if storage else "", recorded_and_read(last, self._limits.path_map)
             raise StorageUnavailable(
                 f"{count} reads{where} failed in a row, the last with {last.reason}: {location}",
@@ -146,10 +152,6 @@ def _may_be_unavailable(failed: Broken) -> bool:
 def _num_failed(held: Iterable[ChunkResult]) -> int:
     """Return the number of failed reads but for missing files, which only a storage that answers calls missing."""
     return sum(broken.reason is not Reason.NOT_FOUND for result in held for broken in result.broken)
-
-
-def _was_read(broken: Broken) -> bool:
-    return broken.reason not in NOT_READ
 
 
 def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkResult, ChunkResult | None]:

@@ -130,7 +130,7 @@ REFUSALS = {
     "endless chunks": (is_endless_in_chunks, 3, Reason.TOO_LARGE_BYTES, "more than the 100,000 bytes", 1),
     "bomb": (gzipped(bytes(50_000_000)), 3, Reason.TOO_LARGE_BYTES, "unzipped more than", 1),
     "announced": (lambda handler: handler.head(Content_Length="1" + "0" * 12), 3, Reason.TOO_LARGE_BYTES, "10", 1),
-    "empty": (serves(b""), 3, Reason.EMPTY, "0 bytes", 1),
+    "empty": (serves(b""), 3, Reason.READ_ERROR, "0 bytes; tried 4 times", 4),
     "no gzip": (serves(b"no gzip", **GZIP), 3, Reason.READ_ERROR, "a damaged gzip body", 1),
     "brotli": (serves(b"\x0b\x02\x80", **BROTLI), 3, Reason.READ_ERROR, "was not requested", 1),
 }
