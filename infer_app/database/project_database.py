@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.known_database import check_known, is_missing, known_id, remember
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
+from infer_app.database.listing.former_pictures import check_other_sources
 from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, read_forgotten_before
 from infer_app.database.listing.row_images import RowReader
 from infer_app.database.listing.source import Source
@@ -21,6 +22,7 @@ from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable
 from infer_app.images.read.local_files import ReadLimits
+from infer_app.model_names import plain_name
 from infer_app.settings.load import LoadedSettings
 
 P = ParamSpec("P")
@@ -107,7 +109,8 @@ def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
 def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
     """Open the source that lists the images, in the database of results or in another, which is only read.
 
-    Raises DatabaseUnavailable, or UsageError for a source that doesn't exist.
+    Raises DatabaseUnavailable, or UsageError for a source that doesn't exist or whose
+    ids stand for pictures of another source too.
     """
     settings = loaded.source
     with ExitStack() as stack:
@@ -124,7 +127,19 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
         source.own_number = number_among_others(results, identity)
         source.base = None if loaded.base is None else str(loaded.base)
         source.forgotten_before = read_forgotten_before(results, identity)
+        if source.own_number is not None:
+            source.model_names = _model_names(loaded)
+            check_other_sources(results, source, source.model_names)
         yield source
+
+
+def _model_names(loaded: LoadedSettings) -> frozenset[str]:
+    """Return the names of this project's models: those of the settings, else of its folder."""
+    with suppress(OSError):
+        there = {path.name for path in loaded.models_folder.iterdir()}
+        named = {plain_name(name) for name in loaded.model_names}
+        return frozenset(named if named and named <= there else there)
+    return frozenset()
 
 
 def read_limits(loaded: LoadedSettings) -> ReadLimits:

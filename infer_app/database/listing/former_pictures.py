@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from itertools import islice
 
 from sqlalchemy import select
@@ -17,13 +18,15 @@ from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.listing.source_checks import check_source, not_as_text
 from infer_app.database.results.conditions import KeyedJoin, ListedPicture, join_results
 from infer_app.database.results.schema import predictions, rejections, runs
-from infer_app.day import Day
+from infer_app.day import MAX_YEAR, MIN_YEAR, Day
+from infer_app.domain import ROW
 from infer_app.errors import DatabaseUnavailable, UnusableIds, UsageError
 from infer_app.locations import as_location, is_relative, stored_location
 from infer_app.settings.sections import SourceSettings
 
 log = logging.getLogger(__name__)
 
+FIRST_DAY, LAST_DAY = Day.of(date(MIN_YEAR, 1, 1), "UTC"), Day.of(date(MAX_YEAR, 12, 31), "UTC")
 AT_ONCE = 100_000  # results in memory
 FEW = 500  # ids in one statement
 NEEDED = "name a column, or write a query, that gives every image of all days an id of its own, such as its path"
@@ -46,8 +49,7 @@ def check_ids(results: Database, source: Source, day: Day, model_ids: Sequence[s
     That picture may be of another day, or of another source that runs have used with this database. Results whose
     pictures are no longer listed are only logged: an id that was used again.
     """
-    if source.base is not None:
-        _check_bases(results, source, day, model_ids)
+    _check_unqualified(results, source, day, model_ids)
     num_former, first = 0, None
     with closing(_read_former(results, source, day, model_ids)) as found:
         while some := list(islice(found, AT_ONCE)):
@@ -60,6 +62,24 @@ def check_ids(results: Database, source: Source, day: Day, model_ids: Sequence[s
         )
 
 
+def check_other_sources(results: Database, source: Source, names: Collection[str]) -> None:
+    """Raise UnusableIds as `check_ids` does, for the images of all days, if another source has a result under an id.
+
+    `names` are the models of this project: others may have results under the same ids.
+    """
+    own, days = SourceIdentity.of(source, results), replace(FIRST_DAY, end=LAST_DAY.end)
+    with results.read() as connection:
+        others = [number for number, one in read_sources(connection).items() if not own.may_have_been(one)]
+        theirs = select(runs.c.model_id).distinct().where(runs.c.source_id.in_(others), runs.c.model.in_(names))
+        model_ids = connection.scalars(theirs).all() if others else ()
+    if model_ids:
+        _check_unqualified(results, source, days, model_ids)
+        with closing(_read_former(results, source, days, model_ids)) as found:
+            of_others = (one for one in found if one.source_id in others)
+            while some := list(islice(of_others, AT_ONCE)):
+                _check(results, source, some)
+
+
 def check_ids_again(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> None:
     """Do what `check_ids` does for a day that is held now, if another source has a run: it may have held the day."""
     source.own_number = number_among_others(results, SourceIdentity.of(source, results))
@@ -67,19 +87,18 @@ def check_ids_again(results: Database, source: Source, day: Day, model_ids: Sequ
         check_ids(results, source, day, model_ids)
 
 
-def _check_bases(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> None:
-    """Raise UnusableIds if another source with another base has a result for an id and relative location of the day.
+def _check_unqualified(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> None:
+    """Raise UnusableIds if another source has a result under an id and a location that are of the day, but not unique.
 
-    A source whose own base has changed is taken for one that was moved.
+    That is a relative location below another base, or that of a row, whose bytes a column holds. A source whose own
+    base has changed is taken for one that was moved.
     """
+    if source.base is None and source.settings.bytes is None:
+        return
     own = SourceIdentity.of(source, results)
     with results.read() as connection:
         bases, known = read_bases(connection), read_sources(connection)
-        others = [
-            number
-            for number, identity in known.items()
-            if bases[number] not in (None, source.base) and not own.may_have_been(identity)
-        ]
+        others = [number for number, identity in known.items() if not own.may_have_been(identity)]
         if not others:
             return
         backend_of(connection).plan_for_pages(connection)
@@ -90,13 +109,21 @@ def _check_bases(results: Database, source: Source, day: Day, model_ids: Sequenc
                 columns = (images.c[3], table.c.location, runs.c.source_id)
                 its = select(*columns).select_from(with_run).where(runs.c.source_id.in_(others))
                 with connection.execution_options(yield_per=PAGE_SIZE).execute(its) as rows:
-                    clash = next((row for row in rows if is_relative(row[1] or "/")), None)
+                    clash = next((row for row in rows if _is_elsewhere(row[1], source.base, bases[row[2]])), None)
                 if clash:
+                    here, there = (f" below {base}" if base else "" for base in (source.base, bases[clash[2]]))
                     raise UnusableIds(
-                        f"[source] id: {clash[0]} is {clash[1]!r} below {source.base} in {own}, but the database has"
-                        f" its result for {clash[1]!r} below {bases[clash[2]]} of another source, {known[clash[2]]}",
+                        f"[source] id: {clash[0]} is {clash[1]!r}{here} in {own}, but the database has"
+                        f" its result for {clash[1]!r}{there} of another source, {known[clash[2]]}",
                         APART,
                     )
+
+
+def _is_elsewhere(location: str | None, here: str | None, there: str | None) -> bool:
+    """Return whether a location is that of another picture for a source with another base."""
+    if location is None or not is_relative(location):
+        return False
+    return location.startswith(ROW) or there not in (None, here)
 
 
 def _read_former(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> Generator[FormerResult]:

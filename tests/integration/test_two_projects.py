@@ -1,0 +1,83 @@
+"""Two projects over one database of results: what a run refuses every command refuses, and none sees the other's."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from PIL import Image
+
+from tests.support.networks import ChannelMeans, save
+from tests.support.projects import DATE, build_model
+
+IDS = ("1", "2", "3")
+COMMANDS = (
+    ("run", "--date", DATE), ("run", "--date", DATE, "--dry-run"), ("status",), ("verify", "--date", DATE),
+    ("pending",), ("pending", "--date", DATE), ("export", "--date", DATE, "--format", "jsonl", "--to", "out.jsonl"),
+    ("predictions", "--date", DATE), ("rejects", "--date", DATE), ("report", "--date", DATE), ("report", "--index"),
+    ("retry", "--date", DATE), ("retry", "--replaced", "--date", DATE), ("images", "changed", "--date", DATE),
+    ("explain", "--image", "1"), ("forget", "--missing", "--yes"), ("forget", "--before", DATE, "--yes"), ("doctor",),
+)  # fmt: skip
+
+
+@pytest.fixture
+def second(make_project):
+    """Two projects, the first of which has run; second(paths, base, bytes) is the other one, over its database."""
+
+    def make(location, base="photos", bytes_=False):
+        projects = []
+        for name in ("first", "second"):
+            project = make_project(name)
+            for number in IDS:
+                color = (40 * int(number) + (name == "second"), 50, 60)
+                Image.new("RGB", (20, 20), color).save(project.photos / f"{number}.png")
+            table = "shots" if name == "first" else "scans"
+            url = f"sqlite:///{project.folder.parent}/first/infer.db"
+            project.set("database", url=url)
+            held = {"bytes": "path"} if bytes_ else {"location": "path"} | ({"base": base} if base else {})
+            project.set("source", table=table, time="taken", time_zone="UTC", **held)
+            project.set("images", roots=["photos"])
+            project.upgrade()
+            projects.append(project)
+            with closing(sqlite3.connect(projects[0].folder / "infer.db")) as results, results:
+                results.execute(f"CREATE TABLE {table} (id TEXT, path, taken TEXT)")
+                for number in IDS:
+                    file = project.photos / f"{number}.png"
+                    path = file.read_bytes() if bytes_ else location.format(photos=project.photos, number=number)
+                    results.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (number, path, f"{DATE} 10:00:00"))
+        first, other = projects
+        assert first.run_day()["predicted"] == len(IDS)
+        return first, other
+
+    return make
+
+
+@pytest.mark.parametrize(("location", "base", "bytes_"), [
+    ("{number}.png", "photos", False), ("{photos}/{number}.png", None, False), ("", None, True)
+], ids=["below another base", "in another table", "bytes in another table"])  # fmt: skip
+def test_ids_of_another_source_are_refused_by_every_command(second, location, base, bytes_):
+    first, other = second(location, base, bytes_)
+    before = first.results()
+    for command in COMMANDS if base else COMMANDS[:3]:
+        said = other.infer(*command, exit_code=2) + other.errors
+        assert "of another source, 'shots'" in said, command
+    assert first.results() == before
+    assert first.infer_json("status", "--days", "400")["days"][0]["state"] == "done"
+    assert first.run_day()["selected"] == 0
+
+
+def test_projects_with_models_of_their_own_see_their_own_alone(second):
+    """Though their ids are the same, and each of them runs every night."""
+    first, other = second("{number}.png")
+    save(ChannelMeans(), other.folder / "means.ts")
+    (other.folder / "models").unlink()
+    build_model(other.folder, "means.ts", "means", "--size", "8")
+    assert other.run_day()["predicted"] == len(IDS)
+    for project, name in ((first, "colors"), (other, "means")):
+        assert project.run_day()["selected"] == 0
+        days = project.infer_json("status", "--days", "400")["days"]
+        assert [(day["model"], day["state"], day["pending"]) for day in days] == [(name, "done", 0)]
+        project.infer("report", "--date", DATE)
+        assert [page.name for page in (project.folder / "reports").glob("*.html")] == [f"{DATE}-{name}.html"]
+        assert "no image of any day is pending" in project.infer("pending")
+        assert project.infer_json("verify", "--date", DATE)["balanced"]
+        assert "FAIL" not in project.infer("doctor")
