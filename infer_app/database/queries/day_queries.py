@@ -103,6 +103,7 @@ class DayQueries(PendingQueries):
         wanted = select(runs).where(runs.c.model_id == model_id, runs.c.day == day)
         newest = wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100)
         with self._database.read() as connection:
+            newest = newest.where(self._own_runs(connection))
             return [dict(row._mapping) for row in connection.execute(newest)]
 
     def _read_joined(self, day: Day, table: Table, model_id: str | None) -> Iterator[Row]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 
+from infer_app.database.listing.recorded_sources import SourceIdentity, own_numbers
 from infer_app.database.queries.counts import CountQueries
 from infer_app.database.results.model_versions import RecordedVersion, read_versions
 from infer_app.database.results.schema import runs
@@ -38,8 +39,9 @@ class VersionQueries(CountQueries):
         A version that has tried only some of the day's images before it was put in use did not do the day. If none of
         a name ran on the day, it is the one in use. `wanted` is as for `models_in_use`.
         """
-        started = select(runs.c.model_id, func.max(runs.c.started_at)).where(runs.c.day == day.date)
+        started = select(runs.c.model_id, func.max(runs.c.started_at))
         with self._database.read() as connection:
+            started = started.where(runs.c.day == day.date, self._own_runs(connection))
             ran = {row[0]: row[1] for row in connection.execute(started.group_by(runs.c.model_id))}
         by_name: dict[str, list[RecordedVersion]] = {}
         for version in self._counting(wanted):
@@ -59,6 +61,7 @@ class VersionQueries(CountQueries):
         found = found if day is None else found.where(runs.c.day == day)
         newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)
         with self._database.read() as connection:
+            newest = newest.where(self._own_runs(connection))
             return [(row[0], row[1], row[2]) for row in connection.execute(newest)]
 
     def versions_of(self, model_id: str) -> list[str]:
@@ -96,11 +99,27 @@ class VersionQueries(CountQueries):
             f"name the version, {tried}, or put it in use: `infer model use {tried}`",
         )
 
+    def _own_runs(self, connection: Connection) -> ColumnElement[bool]:
+        """Return the condition that a run is not one of another project over this database."""
+        if self._source.own_number is None:
+            return true()
+        own = own_numbers(connection, SourceIdentity.of(self._source, self._database))
+        return or_(runs.c.source_id.is_(None), runs.c.source_id.in_(own))
+
+    def _names_of_others(self, connection: Connection) -> set[str]:
+        """Return the names of models that only runs of other projects over this database have used."""
+        if self._source.own_number is None:
+            return set()
+        ran = select(runs.c.model).distinct()
+        others = {*connection.scalars(ran)} - {*connection.scalars(ran.where(self._own_runs(connection)))}
+        return others - self._source.model_names
+
     def _recorded(self, wanted: str | None) -> list[RecordedVersion]:
         with self._database.read() as connection:
             known = read_versions(connection)
-        if wanted is None:
-            return known
+            if wanted is None:
+                others = self._names_of_others(connection)
+                return [one for one in known if one.name not in others]
         named = set(versions_named(wanted, _named(known)))
         if named:
             return [one for one in known if (one.name, one.model_id) in named]
