@@ -371,3 +371,22 @@ def test_a_project_whose_images_stop_coming_is_told_by_the_run_its_mail_status_a
     assert f"No images for 3 days: {gap}" in page
     backfill = project.infer("backfill", "--from", str(YESTERDAY), "--to", str(TODAY))
     assert "attention" not in backfill
+
+
+def test_photos_ahead_of_a_clock_that_is_behind_wait_for_the_right_time(project):
+    """A machine whose battery is empty, or without network when it starts: the files know better."""
+    files = [put(project, f"{number}.jpg", TODAY + timedelta(days=40)) for number in range(3)]
+    code, said = daily(project, YESTERDAY)
+    assert (code, "this machine's clock says" in said, "camera" in said) == (0, True, False)
+    assert project.rows("SELECT count(*) FROM infer_images") == [(0,)]
+    for file in files:  # as they look once the clock is right
+        os.utime(file, (time.time() - 86400,) * 2)
+    assert daily(project, YESTERDAY) == (0, "")
+    assert project.rows("SELECT count(*) FROM infer_predictions") == [(3,)]
+    project.write("UPDATE infer_runs SET started_at = ?", f"{TODAY + timedelta(days=40)} 02:30:00.000000")
+    put(project, "later.jpg", TODAY + timedelta(days=39))
+    put(project, "reset.jpg", date(2000, 1, 1))
+    told = daily(project, YESTERDAY)[1]
+    assert "later.jpg: set the clock" in told
+    assert "reset.jpg: is the camera's clock right?" in told
+    assert project.rows("SELECT count(*) FROM infer_images WHERE location LIKE '%later.jpg'") == [(0,)]

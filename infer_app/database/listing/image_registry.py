@@ -116,6 +116,20 @@ def register(
         yield RegisteredBatch(len(some), new, known.ids, len(known.changed), refused)
 
 
+def first_usual_time(database: Database) -> datetime | None:
+    """Return a time (UTC) that all but a twentieth of the registered images are not before; None without any."""
+
+    def read() -> datetime | None:
+        with database.read() as connection:
+            place = (connection.scalar(select(func.count()).select_from(images)) or 0) // 20
+            times = select(images.c.added_at).order_by(images.c.added_at)
+            found: datetime | None = connection.scalar(times.offset(place).limit(1))
+            return found
+
+    time = database.with_reconnect(read)
+    return None if time is None else time.replace(tzinfo=UTC)
+
+
 def _read_known(database: Database, some: Mapping[str, ImageFile]) -> _Known:
     columns = (images.c.location, images.c.id, images.c.missing_since, images.c.size, images.c.modified)
     with database.read() as connection:

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, date
+from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -44,6 +44,8 @@ class Registration:
     num_unstorable: int = 0
     wrong_clock: list[str] = field(default_factory=list)  # one new image with a time that can't be right
     num_wrong_clocks: int = 0
+    num_ahead: int = 0  # new images that are left for a run with the right time
+    ahead: list[str] = field(default_factory=list)  # what this machine's clock says, and one of them
     sample: list[ImageRef] = field(default_factory=list)  # of a dry run: some that would be run
 
     @property
@@ -79,6 +81,11 @@ class Registration:
         for why, count in counts.items():
             self.other[why if why in self.other or len(self.other) < FEW_KINDS else ""] += count
 
+    def leave_for_right_clock(self, now: datetime, locations: Sequence[str]) -> None:
+        """Add new images that are ahead of this machine's clock."""
+        self.num_ahead += len(locations)
+        self.ahead = self.ahead or [f"{now:%Y-%m-%d %H:%M} UTC", one_line(locations[0])]
+
     def log(self, loaded: LoadedSettings, *, dry_run: bool) -> None:
         """Log what was found."""
         folders = ", ".join(_short(folder, loaded) for folder in loaded.watched)
@@ -105,8 +112,14 @@ class Registration:
         if self.num_wrong_clocks:
             images, have = counted(self.num_wrong_clocks, "new image"), "has" if self.num_wrong_clocks == 1 else "have"
             yield (
-                f"{images} {have} a time before 1995 or in the future, for example {self.wrong_clock[0]}:"
-                " is the camera's clock right?"
+                f"{images} {have} a time before 1995, years before the others or in the future, for example"
+                f" {self.wrong_clock[0]}: is the camera's clock right?"
+            )
+        if self.num_ahead:
+            images, are = counted(self.num_ahead, "new image"), "is" if self.num_ahead == 1 else "are"
+            yield (
+                f"this machine's clock says {self.ahead[0]}, and {images} {are} of later days, for example"
+                f" {self.ahead[1]}: set the clock, and the next run registers them"
             )
         for problem in self.unreadable[:SHOWN_PROBLEMS]:
             yield f"not registered, since it can't be read: {one_line(problem)}"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.image_registry import DatedImage, register
+from infer_app.database.listing.image_registry import DatedImage, first_usual_time, register
 from infer_app.database.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
 from infer_app.database.project_database import open_results_database, read_limits
+from infer_app.database.results.runs import last_start
 from infer_app.day import Day
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 FIRST_TIME = 0.0  # seconds since the epoch: earlier modification times are errors
 FIRST_DIGITAL = datetime(1995, 1, 1, tzinfo=UTC).timestamp()  # no camera wrote a file before
+YEARS_S = 5 * 365 * 86400.0  # a clock that was reset begins so long before the other images, or longer
 A_DAY_S = 86400.0  # so far may a camera's clock, or its zone, be ahead
 
 Check = Callable[[], None]  # raises if the run is to end
@@ -117,12 +120,26 @@ class WatchedFolders:
                     yield file._replace(location=path_map.recorded(file.location)) if path_map.folders else file
 
     def date_all(self, new: Sequence[ImageFile]) -> Sequence[DatedImage]:
-        """Return new images with their own times: of their cameras, if [images] day says so, or of their files."""
+        """Return new images with their own times: of their cameras, if [images] day says so, or of their files.
+
+        If this machine's clock is behind, those that are ahead of it are left for a run that has the right time.
+        """
         now = datetime.now(UTC)
         taken: Sequence[float | None] = [None] * len(new)
         if self._loaded.images.day == "exif":
             taken = self._capture_times([self._loaded.path_map.to_local(file.location) for file in new])
-        times = [self._time_of(file, seconds, now.timestamp()) for file, seconds in zip(new, taken, strict=True)]
+        stated = [
+            [seconds for seconds in (camera, file.modified) if seconds is not None]
+            for file, camera in zip(new, taken, strict=True)
+        ]
+        latest = now.timestamp() + A_DAY_S
+        ahead = [file for file, times in zip(new, stated, strict=True) if min(times, default=0.0) > latest]
+        if ahead and self._is_behind(now, 2 * len(ahead) > len(new)):
+            self.found.leave_for_right_clock(now, [file.location for file in ahead])
+            kept = [number for number, file in enumerate(new) if file not in ahead]
+            new, stated = [new[number] for number in kept], [stated[number] for number in kept]
+        usual = self._first_usual(stated) if new else 0.0
+        times = [self._time_of(file, one, now.timestamp(), usual) for file, one in zip(new, stated, strict=True)]
         queued_at = now.replace(tzinfo=None)
         return [DatedImage(file, at, queued_at=queued_at) for file, at in zip(new, times, strict=True)]
 
@@ -174,14 +191,33 @@ class WatchedFolders:
                 times.append(None)
         return times
 
-    def _time_of(self, file: ImageFile, taken: float | None, now: float) -> datetime:
+    def _is_behind(self, now: datetime, are_most_ahead: bool) -> bool:
+        """Return whether this machine's clock is behind that of a former run, or of most files where none is known."""
+        last = self._last_start
+        is_behind_run = last is not None and last > now + timedelta(seconds=A_DAY_S)
+        return is_behind_run or (are_most_ahead and self._first_known is None)
+
+    @cached_property
+    def _last_start(self) -> datetime | None:
+        return last_start(self._database)
+
+    @cached_property
+    def _first_known(self) -> datetime | None:
+        return first_usual_time(self._database)
+
+    def _first_usual(self, stated: Sequence[Sequence[float]]) -> float:
+        """Return the time before which an image is years older than nearly all, of those that are known or else new."""
+        own = sorted(times[0] for times in stated if times)
+        first = self._first_known.timestamp() if self._first_known else own[len(own) // 2] if own else 0.0
+        return first - YEARS_S
+
+    def _time_of(self, file: ImageFile, stated: Sequence[float], now: float, usual: float) -> datetime:
         """Return the first of the times stated that can be right, in UTC; one in the future counts as now."""
-        stated = [seconds for seconds in (taken, file.modified) if seconds is not None]
         possible = [seconds for seconds in stated if FIRST_DIGITAL <= seconds <= now + A_DAY_S]
-        if len(possible) < len(stated):
+        if len(possible) < len(stated) or (possible and possible[0] < usual):
             self.found.num_wrong_clocks += 1
             self.found.wrong_clock = self.found.wrong_clock or [one_line(file.location)]
-        seconds = (possible or stated[-1:] or [now])[0]
+        seconds = (possible or list(stated[-1:]) or [now])[0]
         return datetime.fromtimestamp(min(max(seconds, FIRST_TIME), now), UTC).replace(tzinfo=None)
 
 

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import select
 
-from infer_app.database.listing.image_registry import DatedImage, register
+from infer_app.database.listing import image_registry
+from infer_app.database.listing.image_registry import DatedImage
 from infer_app.database.listing.watched_images import SeenImages
 from infer_app.database.results.schema import images
 from infer_app.domain import ImageFile
@@ -41,9 +42,9 @@ class Folders(WatchedFolders):
         return answer
 
 
-def date(file_time, taken=None, day="exif"):
+def date(database, file_time, taken=None, day="exif"):
     """The image that a new file is registered as, and what the run says of it."""
-    folders = Folders([taken and taken.timestamp()], day=day)
+    folders = Folders([taken and taken.timestamp()], database=database, day=day)
     (dated,) = folders.date_all([ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())])
     return dated, list(folders.found.describe())
 
@@ -61,16 +62,19 @@ def date(file_time, taken=None, day="exif"):
     ],
 )
 def test_a_photo_is_of_the_day_that_the_setting_takes_and_a_time_that_can_not_be_right_is_told(
-    file_time, taken, day, expected, is_told
+    database, file_time, taken, day, expected, is_told
 ):
-    dated, told = date(file_time, taken, day)
+    dated, told = date(database, file_time, taken, day)
     assert dated.added_at == expected.replace(tzinfo=None)
-    assert ["before 1995 or in the future, for example /photos/a.jpg" in line for line in told] == [True] * is_told
+    assert [
+        "before 1995, years before the others or in the future, for example /photos/a.jpg" in line for line in told
+    ] == [True] * is_told
 
 
 @pytest.mark.parametrize("file_time", [NOW + 300 * DAY, NOW + 2 * HOUR, None])
-def test_a_time_in_the_future_counts_as_now(file_time):
-    dated, _ = date(file_time)
+def test_a_time_in_the_future_counts_as_now_where_other_images_are_known(database, register, file_time):
+    register("/photos/known.jpg", at=NOW.replace(tzinfo=None) - DAY)
+    dated, _ = date(database, file_time)
     assert NOW <= dated.added_at.replace(tzinfo=UTC) <= NOW + HOUR
 
 
@@ -85,7 +89,9 @@ def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the
 def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering_later(database, monkeypatch):
     monkeypatch.setattr(watched_folders, "FILES_AT_ONCE", 2)
     files = [ImageFile(f"/photos/{number}.jpg") for number in range(4)]
-    list(register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new]))
+    list(
+        image_registry.register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new])
+    )
     folders = Folders([True, False], StorageUnavailable("/photos does not answer"), database=database)
     with pytest.raises(StorageUnavailable):
         folders.mark_missing(SeenImages(database, ["/photos/"]), folders.check)
