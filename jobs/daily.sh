@@ -52,12 +52,14 @@ find_infer() {
 
 # bash handles no signal while it waits for a command in the foreground. So infer runs in the background, in a
 # process group of its own (set -m), and gets each signal exactly once: at the first one it commits the chunks in
-# progress and exits with 143, at a second one it exits at once.
+# progress and exits with 143, at a second one it exits at once. With job control `wait` would also return when infer
+# is merely stopped (SIGSTOP), so that is turned off again.
 run_to_log() {
     local infer_pid exit_code signalled=yes
     set -m
     "$@" >"$log" 2>&1 </dev/null &
     infer_pid=$!
+    set +m
     trap 'signalled=yes; kill -TERM "$infer_pid" 2>/dev/null || true' TERM HUP INT
     while [[ $signalled == yes ]]; do # a signal interrupts `wait`
         signalled=no

@@ -1,5 +1,6 @@
 """jobs/: what cron runs, in cron's bare environment."""
 
+import os
 import re
 import shutil
 import signal
@@ -98,6 +99,18 @@ def test_sigterm_reaches_infer_once_and_its_exit_code_comes_back(stub_infer):
     job.send_signal(signal.SIGTERM)
     out, _ = job.communicate(timeout=60)
     assert (job.returncode, out.count("stopping")) == (143, 1)
+
+
+def test_a_stopped_run_is_waited_for(stub_infer):
+    """As cpulimit and a debugger stop one: the exit code and the mail are those of the run that went on."""
+    project = stub_infer("echo $$ >pid; kill -STOP $$; echo 'attention: went on'")
+    job = subprocess.Popen([str(DAILY), str(project)], env=CRON_ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+    pid = project / "pid"
+    wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    wait_until(lambda: "(stopped)" in Path(f"/proc/{pid.read_text().strip()}/status").read_text())
+    os.kill(int(pid.read_text()), signal.SIGCONT)
+    out, _ = job.communicate(timeout=60)
+    assert (job.returncode, out.splitlines()[1:]) == (0, ["attention: went on"])
 
 
 @pytest.mark.parametrize(
