@@ -96,7 +96,7 @@ system:
 
 # What some tests need besides, each a program and its package; without one they are skipped. PostgreSQL needs none: the
 # test extra has it as a wheel.
-TOOLS = mariadbd:mariadb-server chromium:chromium promtool:prometheus snooze:snooze
+TOOLS = mariadbd:mariadb-server chromium:chromium promtool:prometheus snooze:snooze faketime:faketime
 tools:
 	@missing=$$(for tool in $(TOOLS); do \
 		PATH="$$PATH:/usr/sbin" command -v $${tool%:*} >/dev/null || echo $${tool#*:}; done); \

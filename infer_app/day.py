@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo
 
 from infer_app.errors import UsageError
@@ -37,9 +38,15 @@ class Day:
         return self.date.isoformat()
 
 
+@cache
+def _first_asked() -> datetime:
+    """Return the time of the first call: `today` is one date for a command that runs over midnight."""
+    return datetime.now(UTC)
+
+
 def parse_date(text: str, zone: str, now: datetime | None = None) -> date:
     """Parse `2026-11-20`, `today` or `yesterday` in `zone`. Raises UsageError for anything else."""
-    today = (now or datetime.now(UTC)).astimezone(find_zone(zone)).date()
+    today = (now or _first_asked()).astimezone(find_zone(zone)).date()
     if text in ("today", "yesterday"):
         return today if text == "today" else today - timedelta(days=1)
     try:
