@@ -32,7 +32,7 @@ test-rest: $(VENV)/.test system
 
 # An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
 faults: $(VENV)/.test system
-	$(BIN)/python -m pytest tests/faults --full $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m pytest tests/faults tests/integration/test_laws.py --full $(if $(SEED),--seed $(SEED))
 
 # As root: `make test` while the processor is taken away at random, half an hour. It finds tests that depend on speed.
 starve: $(VENV)/.test system
