@@ -15,6 +15,7 @@ from infer_app.database.queries.thresholds import ALL_LABELS
 from infer_app.export.categories import Categories
 from infer_app.export.crop_labels import ShownCrop
 from infer_app.export.exported_images import Export, ExportedImage
+from infer_app.model_names import short_name
 
 VERSION = "1.6"
 MAX_CLASSIFICATIONS = 5  # of an object
@@ -33,9 +34,9 @@ def write_megadetector(path: Path, export: Export) -> None:
 def _pieces(export: Export) -> Iterator[str]:
     categories = Categories(export.of_boxes.model.labels_by_version)
     classes = Categories(export.model.labels_by_version if export.detector else ())
-    yield f'{{"info": {json.dumps(_info(export))},\n"images": ['
-    separator = "\n"
-    for entry in _entries(export, categories, classes):
+    yield '{"images": ['
+    separator, made_by = "\n", set[str]()
+    for entry in _entries(export, categories, classes, made_by):
         yield f"{separator}{entry}"
         separator = ",\n"
     yield f'],\n"detection_categories": {json.dumps(_named(categories))}'
@@ -44,13 +45,15 @@ def _pieces(export: Export) -> Iterator[str]:
     if export.groups:
         chains = {str(number + 1): export.crop_labels.chain(label) for number, label in sorted(classes.labels.items())}
         yield f',\n"classification_category_descriptions": {json.dumps(chains)}'
-    yield "}\n"
+    yield f',\n"info": {json.dumps(_info(export, made_by))}}}\n'
 
 
-def _entries(export: Export, categories: Categories, classes: Categories) -> Iterator[str]:
+def _entries(export: Export, categories: Categories, classes: Categories, made_by: set[str]) -> Iterator[str]:
+    """Yield the lines of images, and add the versions whose predictions they are of."""
     failures = {rejected.image_id: _failure(rejected, export) for rejected in export.read_rejected()}
     for image in export.read_images(all_objects=True):
         failures.pop(image.prediction.image_id, None)
+        made_by.add(image.prediction.model_id)
         yield _image(image, export, categories, classes)
     export.counts.num_rejected, export.counts.num_detected = len(failures), 0
     for image in export.detector.read_images() if export.detector and failures else ():
@@ -68,12 +71,16 @@ def _named(categories: Categories) -> dict[str, str]:
     }
 
 
-def _info(export: Export) -> dict[str, object]:
-    info: dict[str, object] = {"format_version": VERSION, "detector": export.of_boxes.model.shown_name}
+def _info(export: Export, made_by: set[str]) -> dict[str, object]:
+    """Return what the file says of itself; several versions of a model are all named."""
+    model = export.model
+    versions = ", ".join(short_name(model.name, one) for one in model.model_ids if one in made_by) or model.shown_name
+    detector = export.detector.model.shown_name if export.detector else versions
+    info: dict[str, object] = {"format_version": VERSION, "detector": detector}
     if ALL_LABELS in (thresholds := export.of_boxes.thresholds):
         info["detector_metadata"] = {"typical_detection_threshold": thresholds[ALL_LABELS]}
     if export.detector:
-        info["classifier"] = export.model.shown_name
+        info["classifier"] = versions
         if ALL_LABELS in export.thresholds:
             info["classifier_metadata"] = {"typical_classification_threshold": export.thresholds[ALL_LABELS]}
     return info

@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, FromClause, Subquery, Table, and_, select
+from sqlalchemy import Subquery, and_, or_, select
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database
@@ -18,7 +18,7 @@ from infer_app.database.figures.figures import RejectedImage
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.source_queries import stream_rows
 from infer_app.database.queries.thresholds import find_threshold
-from infer_app.database.results.conditions import KeyedJoin, ListedPicture, has_prediction
+from infer_app.database.results.conditions import KeyedJoin, ListedPicture, has_prediction, is_preferred, join_results
 from infer_app.database.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions, rejections
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
@@ -90,9 +90,9 @@ def read_predicted_images(
 ) -> Iterator[PredictedImage]:
     """Yield the predictions of an interval of days in order of (time, id).
 
-    Of several versions of a model the first one that has predicted an image counts.
+    Of several versions of a model the first one that has a result of an image counts.
     """
-    for rows in _read_images(database, source, days, model_ids, part):
+    for rows in _read_images(database, source, days, model_ids, part, one_alone=True):
         found = _preferred(rows, model_ids)
         yield _with_output(found[0]) if part is Part.OUTPUT else _with_objects(found)
 
@@ -101,22 +101,22 @@ def read_together(
     database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part = Part.OBJECTS
 ) -> Iterator[tuple[PredictedImage, ...]]:
     """Yield the predictions of each image that all models predicted, in order of (time, id); with objects or crops."""
-    for rows in _read_images(database, source, days, model_ids, part):
+    for rows in _read_images(database, source, days, model_ids, part, one_alone=False):
         by_model = {model_id: list(own) for model_id, own in groupby(rows, key=itemgetter(2))}
         if len(by_model) == len(model_ids):
             yield tuple(_with_objects(by_model[model_id]) for model_id in model_ids)
 
 
 def _read_images(
-    database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part
+    database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part, one_alone: bool
 ) -> Iterator[list[Any]]:
-    """Yield the rows of each image, by model and object."""
+    """Yield the rows of each image, by model and object; with `one_alone` none that a preferred version rejected."""
     columns = [predictions.c[name] for name in (*_PREDICTION, *(_OUTPUT if part is Part.OUTPUT else ()))]
     columns += [] if part is Part.OUTPUT else OBJECT_COLUMNS
     columns += _CROP_COLUMNS if part is Part.CROPS else []
 
     def rows_of(images: Subquery) -> Query:
-        joined = _join_versions(images, predictions, model_ids)
+        joined = join_results(images, predictions, ListedPicture.of(images), *model_ids, counting=one_alone)
         order = [images.c[2], images.c[0], predictions.c.model_id]
         if part is not Part.OUTPUT:
             detector = predictions.c.detector_id if part is Part.CROPS else predictions.c.model_id
@@ -126,6 +126,8 @@ def _read_images(
         if part is Part.CROPS:
             joined = KeyedJoin(joined, object_predictions, _IS_OF_OBJECT, True)
         wanted = select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order)
+        if one_alone:
+            wanted = wanted.where(is_preferred(predictions, ListedPicture.of(images), model_ids))
         # Without statistics it could read all predictions of several models first.
         return database.backend.join_as_listed(wanted)
 
@@ -134,25 +136,20 @@ def _read_images(
 
 
 def read_rejected_images(database: Database, source: Source, days: Day, *model_ids: str) -> Iterator[RejectedImage]:
-    """Yield the images that were rejected and that no version has predicted, in order of (time, id)."""
+    """Yield the images whose first version with a result has rejected them, in order of (time, id)."""
     columns = [rejections.c[name] for name in ("model_id", "reason", "stage", "detail", "attempts")]
 
     def rows_of(images: Subquery) -> Query:
-        joined = _join_versions(images, rejections, model_ids)
+        joined = join_results(images, rejections, ListedPicture.of(images), *model_ids, counting=True)
         wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
-        unpredicted = wanted.where(*(~has_prediction(ListedPicture.of(images), model_id) for model_id in model_ids))
-        return unpredicted.order_by(images.c[2], images.c[0])
+        picture = ListedPicture.of(images)
+        up_to = ((model_id, model_ids[index:]) for index, model_id in enumerate(model_ids))
+        its = (or_(rejections.c.model_id.not_in(ids), ~has_prediction(picture, one)) for one, ids in up_to)
+        return wanted.where(*its).order_by(images.c[2], images.c[0])
 
     for _, of_image in groupby(stream_rows(database, source, days, rows_of), key=itemgetter(0)):
         image_id, location, _, *rejection = _preferred(list(of_image), model_ids)[0]
         yield RejectedImage(image_id, as_location(location), *rejection)
-
-
-def _join_versions(images: Subquery, table: Table, model_ids: Sequence[str]) -> FromClause:
-    is_version: ColumnElement[bool] = table.c.model_id == model_ids[0]
-    if len(model_ids) > 1:
-        is_version = table.c.model_id.in_(model_ids)
-    return KeyedJoin(images, table, and_(ListedPicture.of(images).owns(table), is_version), False)
 
 
 def _preferred(rows: list[Any], model_ids: Sequence[str]) -> list[Any]:

@@ -19,13 +19,11 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.source_queries import SourceQueries
 from infer_app.database.results.conditions import (
-    KeyedJoin,
     ListedPicture,
     added_up,
     count_each,
     count_rows,
     has_prediction,
-    is_up_to_date,
     join_results,
 )
 from infer_app.database.results.model_versions import kind_of
@@ -181,8 +179,7 @@ class Figures(SourceQueries):
 
     def _with_results(self, images: Subquery, table: Table) -> FromClause:
         """Join the results that count; those of objects of another version of the detector are pending."""
-        own = ListedPicture.of(images).owns(table), table.c.model_id == self._model_id
-        return KeyedJoin(images, table, and_(*own, is_up_to_date(table)), False)
+        return join_results(images, table, ListedPicture.of(images), self._model_id, counting=True)
 
     def _has_no_prediction(self, images: Subquery) -> Any:
         """Return the condition that an image has no prediction: with both rows it counts as predicted."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Subquery, Table, select
+from sqlalchemy import ColumnElement, Subquery, Table, select
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.queries.audit import audit
 from infer_app.database.queries.pending_images import PendingQueries
 from infer_app.database.queries.source_queries import stream_rows
-from infer_app.database.results.conditions import ListedPicture, join_results
+from infer_app.database.results.conditions import ListedPicture, is_preferred, join_results
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.domain import TRANSIENT_REASONS, FileFacts, Reason
@@ -66,7 +66,14 @@ class DayQueries(PendingQueries):
 
         `versions`: as `models_in_use` returns them. With all of them the result equals infer_current_predictions.
         """
-        for _, rows in groupby(self.read_predictions(day), key=itemgetter("image_id")):
+        by_name: dict[str, list[str]] = {}
+        for name, model_id in versions:
+            by_name.setdefault(name, []).append(model_id)
+
+        def are_preferred(picture: ListedPicture) -> list[ColumnElement[bool]]:
+            return [is_preferred(predictions, picture, ids) for ids in by_name.values()]
+
+        for _, rows in groupby(self._read_joined(day, predictions, None, are_preferred), key=itemgetter("image_id")):
             by_version = {row["model_id"]: row for row in rows}
             current: dict[str, str] = {}
             for name, model_id in versions:
@@ -106,14 +113,24 @@ class DayQueries(PendingQueries):
             newest = newest.where(self._own_runs(connection))
             return [dict(row._mapping) for row in connection.execute(newest)]
 
-    def _read_joined(self, day: Day, table: Table, model_id: str | None) -> Iterator[Row]:
+    def _read_joined(
+        self,
+        day: Day,
+        table: Table,
+        model_id: str | None,
+        conditions: Callable[[ListedPicture], list[ColumnElement[bool]]] = lambda _: [],
+    ) -> Iterator[Row]:
         """Yield the rows of `table` for the day's images, with the images' locations."""
         wanted = [column for column in table.columns if column.name != "vector"]
 
         def rows_of(images: Subquery) -> Query:
-            joined = join_results(images, table, ListedPicture.of(images), model_id)
+            joined = join_results(
+                images, table, ListedPicture.of(images), *([model_id] if model_id else ()), counting=True
+            )
             statement = select(*wanted, images.c[1].label("image_location")).select_from(joined)
-            return statement.order_by(images.c[2], images.c[0], table.c.model_id)
+            return statement.where(*conditions(ListedPicture.of(images))).order_by(
+                images.c[2], images.c[0], table.c.model_id
+            )
 
         for row in stream_rows(self._database, self._source, day, rows_of):
             found = dict(row._mapping)

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sqlalchemy import ColumnElement, Connection, Subquery, case, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Connection, Subquery, func, literal_column, or_, select
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.listing.source import PAGE_SIZE
@@ -106,12 +106,12 @@ class PendingQueries(VersionQueries):
         def rows_of(images: Subquery) -> Query:
             if done_by:  # first, since the rejections that are joined below are those of another version
                 images = select(images).where(*without_results(images, done_by)).subquery()
-            joined = join_results(images, rejections, ListedPicture.of(images), model_id, is_outer=True)
+            joined = join_results(images, rejections, ListedPicture.of(images), model_id, is_outer=True, counting=True)
             stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
             former = _former_detector(ListedPicture.of(images), model_id)
             statement = select(images.c[3], images.c[1], images.c[2], former, *stored).select_from(joined)
             # As in is_new, for the joined row.
-            is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled(), ~is_up_to_date(rejections))
+            is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())
             new = statement.where(~has_prediction(ListedPicture.of(images), model_id), is_unsettled)
             return new.order_by(images.c[2], images.c[0])
 
@@ -157,7 +157,9 @@ class PendingQueries(VersionQueries):
 
 
 def _former_detector(picture: ListedPicture, model_id: str) -> ColumnElement[str | None]:
-    """Return the version of a detector whose objects the result of a pending image is of; its rejection is joined."""
-    predicted = select(predictions.c.detector_id).where(picture.owns(predictions), predictions.c.model_id == model_id)
-    rejected = case((~is_up_to_date(rejections), rejections.c.detector_id))
-    return func.coalesce(rejected, predicted.limit(literal_column("1")).scalar_subquery())
+    """Return the version of a detector whose objects the result of a pending image is of, which counts no more."""
+    former = (
+        select(table.c.detector_id).where(picture.owns(table), table.c.model_id == model_id, ~is_up_to_date(table))
+        for table in (rejections.alias("former"), predictions)
+    )
+    return func.coalesce(*(one.limit(literal_column("1")).scalar_subquery() for one in former))

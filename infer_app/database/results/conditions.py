@@ -19,6 +19,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
 )
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.selectable import NamedFromClause
@@ -117,7 +118,13 @@ def _has_row(
     return select(one).where(*matches, *conditions).limit(one).scalar_subquery().is_not(None)
 
 
-def is_up_to_date(table: Table) -> ColumnElement[bool]:
+def is_preferred(table: FromClause, picture: ListedPicture, model_ids: Sequence[str]) -> ColumnElement[bool]:
+    """Return the condition that no version that is preferred to the one of a result has rejected its image."""
+    later = ((model_id, model_ids[index:]) for index, model_id in enumerate(model_ids[:-1], 1))
+    return and_(true(), *(or_(table.c.model_id.not_in(ids), ~has_rejection(picture, one)) for one, ids in later))
+
+
+def is_up_to_date(table: FromClause) -> ColumnElement[bool]:
     """Return the condition that a result counts: one of a second network is of a detector's version that is in use."""
     in_use = select(models.c.id).where(models.c.in_use_since.is_not(None))
     return or_(table.c.detector_id.is_(None), table.c.detector_id.in_(in_use))
@@ -127,12 +134,17 @@ def join_results(
     left: FromClause,
     table: NamedFromClause,
     picture: ListedPicture,
-    model_id: str | None = None,
-    *,
+    *model_ids: str,
     is_outer: bool = False,
+    counting: bool = False,
 ) -> FromClause:
-    """Join the rows of each image in a table of results, for one model or for all."""
-    on = [picture.owns(table)] + ([] if model_id is None else [table.c.model_id == model_id])
+    """Join the rows of each image in a table of results, for some models or for all; with `counting` those that count.
+
+    Whatever shows or counts results asks for those that count; what compares, checks or deletes rows for all.
+    """
+    on = [picture.owns(table), *([is_up_to_date(table)] if counting else [])]
+    if model_ids:
+        on.append(table.c.model_id.in_(model_ids) if len(model_ids) > 1 else table.c.model_id == model_ids[0])
     return KeyedJoin(left, table, and_(*on), is_outer)
 
 

@@ -9,21 +9,27 @@ from sqlalchemy import Connection
 from infer_app.database.engine.connect import backend_of
 from infer_app.database.results.schema import objects, predictions
 
-# The rows of the version in use or, where that has no prediction of the image, of the one that was in use before.
+# That a result counts, as in conditions.is_up_to_date.
+_COUNTS = """(
+    {row}.detector_id IS NULL
+    OR {row}.detector_id IN (SELECT used.id FROM infer_models used WHERE used.in_use_since IS NOT NULL)
+)"""
+# The rows of the version in use or, where none of its results counts, of the one that was in use before.
 _CURRENT = """
 SELECT m.name AS model, {columns}
 FROM {table} p
 JOIN infer_models m ON m.id = p.model_id
 {join}
-WHERE COALESCE(m.in_use_since, m.used_until) IS NOT NULL AND NOT EXISTS (
+WHERE COALESCE(m.in_use_since, m.used_until) IS NOT NULL AND {counts} AND {is_preferred}
+"""
+_IS_PREFERRED = """NOT EXISTS (
     SELECT 1
-    FROM infer_predictions preferred
+    FROM {results} preferred
     JOIN infer_models n ON n.id = preferred.model_id
-    WHERE preferred.image_id = p.image_id AND n.name = m.name
+    WHERE preferred.image_id = p.image_id AND n.name = m.name AND {counts}
       AND (COALESCE(n.in_use_since, n.used_until) > COALESCE(m.in_use_since, m.used_until)
         OR (COALESCE(n.in_use_since, n.used_until) = COALESCE(m.in_use_since, m.used_until) AND n.id > m.id))
-)
-"""
+)"""
 # A label's own threshold, else that of its model, else none.
 _THRESHOLD = """COALESCE(
     (SELECT t.threshold FROM infer_thresholds t WHERE t.model = {model} AND t.label = {label}),
@@ -78,8 +84,16 @@ def definitions(connection: Connection) -> dict[str, str]:
     return {name: select(connection) for name, select in VIEWS.items()}
 
 
-def _current(table: str, columns: Sequence[str], join: str = "") -> str:
-    return _CURRENT.format(table=table, columns=", ".join(columns), join=join)
+def _current(table: str, columns: Sequence[str], join: str = "", result: str = "p") -> str:
+    """Return the SQL of rows of a table that are, or belong to, the `result` of its version that is preferred."""
+    preferred = (
+        _IS_PREFERRED.format(results=results, counts=_COUNTS.format(row="preferred"))
+        for results in ("infer_predictions", "infer_rejections")
+    )
+    counts = "1 = 1" if table == "infer_objects" else _COUNTS.format(row=result)
+    return _CURRENT.format(
+        table=table, columns=", ".join(columns), join=join, counts=counts, is_preferred=" AND ".join(preferred)
+    )
 
 
 def _shown_labels(connection: Connection) -> str:
@@ -92,7 +106,7 @@ def _shown_labels(connection: Connection) -> str:
 def _current_crops(connection: Connection) -> str:
     detector = backend_of(connection).json_member("m.manifest", "crop", "of")
     columns = ("p.image_id", "p.model_id", "p.object", f"{detector} AS detector", "s.detector_id", _BOX, _OUTPUT)
-    return _current("infer_object_predictions", (*columns, "s.location"), _WITH_BOX)
+    return _current("infer_object_predictions", (*columns, "s.location"), _WITH_BOX, "s")
 
 
 def _shown_crops(connection: Connection) -> str:
