@@ -33,23 +33,24 @@ class CropLabels:
         """Return the best allowed label, else the deepest group that reaches its threshold; or what is no label."""
         if crop.label is None:
             return ShownCrop(None, None, crop.score, crop.output)
-        shown = self._shown(self.allowed(crop.output, crop.label)) or {"label": None, "index": None, "score": None}
+        shown = self._shown(crop, self.allowed(crop.output)) or {"label": None, "index": None, "score": None}
         return ShownCrop(shown["label"], shown["index"], shown["score"], crop.output)
 
-    def allowed(self, output: StoredOutput, own: str | None = None) -> list[Entry]:
-        """Return the stored labels that are allowed, the best first, of equal ones the network's `own`."""
-        details = output.details
-        stored = details.get("top", details.get("labels", ()))
+    def allowed(self, output: StoredOutput) -> list[Entry]:
+        """Return the listed labels that are allowed, the best first."""
+        stored = output.details.get("top", output.details.get("labels", ()))
         allowed = (one for one in stored if self._groups_of(one["label"]))
-        return sorted(allowed, key=lambda one: (-one["score"], one["label"] != own, one["label"]))
+        return sorted(allowed, key=lambda one: (-one["score"], one["label"]))
 
     def chain(self, label: str) -> str:
         """Return a label's groups from the root of the taxonomy to itself, joined by semicolons."""
         return ";".join(self._groups_of(label) or (label,))
 
-    def _shown(self, allowed: list[Entry]) -> Entry | None:
-        if allowed and self._reaches(allowed[0]["label"], allowed[0]["score"]):
-            return allowed[0]
+    def _shown(self, crop: PredictedCrop, allowed: list[Entry]) -> Entry | None:
+        own = [one for one in allowed if one["label"] == crop.label]  # before others with an equal score
+        for one in (*own[:1], *allowed[:1]):
+            if self._reaches(one["label"], one["score"]):
+                return one
         sums: dict[str, float] = {}
         depths: dict[str, int] = {}
         for one in allowed:

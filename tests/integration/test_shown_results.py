@@ -133,3 +133,34 @@ def test_a_version_that_rejected_an_image_hides_the_answer_of_the_version_before
     found = json.loads(stored.export("megadetector", "--model", "species").read_text())
     assert found["info"]["classifier"] == f"species@{S2[:8]}, species@{S1[:8]}"
     assert ["classifications" in one["detections"][0] for one in found["images"]] == [True, True, False]
+
+
+LOW = {"labels": [], "threshold": 0.5}  # male 0.3 is the best, and is not listed
+EQUAL = [("lion", 0.5), ("dog", 0.5)]  # lion is the network's best
+
+
+@pytest.mark.parametrize(
+    ("best", "output", "labels", "thresholds", "shown"),
+    [
+        ([("lion", 0.3)], LOW, SPECIES["labels"], [], None),
+        ([("lion", 0.3)], LOW, SPECIES["labels"], ["--default", "0.2"], None),
+        (EQUAL, {}, SPECIES["labels"], [], "lion"),
+        (EQUAL, {}, SPECIES["labels"], ["lion=0.6"], "dog"),
+        (EQUAL, {}, SPECIES["labels"], ["lion=0.6", "dog=0.6"], None),
+        ([("lion", 0.4), ("lion", 0.35)], {}, ["lion", "lion", "dog"], ["--default", "0.7"], "lion"),
+    ],
+)
+def test_one_label_of_an_object_is_shown_everywhere(stored, best, output, labels, thresholds, shown):
+    stored.register("1")
+    stored.detect("1", D1, 0.9)
+    stored.classify("1", S1, D1, *best, **output)
+    activation = "sigmoid" if output else "softmax"
+    manifest = SPECIES | {"labels": labels, "output": SPECIES["output"] | {"activation": activation, "threshold": 0.5}}
+    stored.write("UPDATE infer_models SET manifest = ? WHERE id = ?", json.dumps(manifest), S1)
+    if thresholds:
+        stored.infer("threshold", "set", "species", *thresholds)
+    assert stored.shown() == [("1", shown)]
+    stored.infer_json("report", "--date", DATE, "--model", "species")
+    page = json.loads((stored.folder / f"reports/{DATE}-species.json").read_text())
+    counted = page["labels"] and [(one["label"], one["count"]) for one in page["labels"]["most"]]
+    assert counted == ([(shown, 1)] if shown else None)

@@ -133,6 +133,10 @@ class Backend:
         """Return a relation of the labels under the first key that is there, and the SQL of a label and a score."""
         raise NotImplementedError
 
+    def ordered(self, text: str) -> str:
+        """Return the SQL of a text that is ordered by its bytes, as Python orders it."""
+        return text
+
     def look_up(self, table: str, condition: str) -> str:
         """Return the SQL of a left join whose rows are looked up by an index, if the planner would read them all."""
         return f"LEFT JOIN {table} ON {condition}"

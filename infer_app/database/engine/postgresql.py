@@ -145,6 +145,9 @@ class PostgreSQL(Backend):
         score = "CAST(e.value ->> 'score' AS double precision)"
         return f"json_array_elements(COALESCE({listed}, '[]')) AS e (value)", "(e.value ->> 'label')", score
 
+    def ordered(self, text: str) -> str:
+        return f'{text} COLLATE "C"'
+
     def look_up(self, table: str, condition: str) -> str:
         """Return a join that reads the rows of the condition alone: OFFSET keeps the planner from joining otherwise."""
         return f"LEFT JOIN LATERAL (SELECT * FROM {table} WHERE {condition} OFFSET 0) AS g ON true"

@@ -21,7 +21,7 @@ from infer_app.database.results.conditions import KeyedJoin
 from infer_app.database.results.label_groups import read_label_groups
 from infer_app.database.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions
 from infer_app.day import Day
-from infer_app.domain import DetectedObject
+from infer_app.domain import MULTI_LABEL, DetectedObject
 from infer_app.locations import as_location
 
 _LABEL = AsText(object_predictions.c.label)  # by bytes: MariaDB would consider two labels equal, and refuse to compare
@@ -42,8 +42,12 @@ class CropFigures(ObjectFigures):
         super().__init__(database, source, model, model_id)
         self._detector = detector
         self._is_shown = objects.c.score >= threshold_of(detector, objects.c.label)
-        own = read_thresholds(database, model).keys() - {ALL_LABELS}
-        self._shows_best_alone = not (own or read_label_groups(database, model))
+        own, manifest = read_thresholds(database, model).keys() - {ALL_LABELS}, self.manifest()
+        is_multi_label = manifest.get("output", {}).get("activation") in MULTI_LABEL
+        names = manifest.get("labels", ())
+        self._shows_best_alone = not (
+            own or is_multi_label or len(set(names)) < len(names) or read_label_groups(database, model)
+        )
         self._is_labelled = object_predictions.c.score >= threshold_of(model, _LABEL)
 
     def read_detector_thresholds(self) -> dict[str, float]:
@@ -75,7 +79,7 @@ class CropFigures(ObjectFigures):
     def _shown_labels(self, images: Subquery) -> Query:
         """Return the labels and groups that the view shows, which takes longer than to count the best labels.
 
-        With a threshold of its own another label may be shown where the best one is not.
+        Where the best label is not shown, another one may be, or the sum of two classes of one name.
         """
         label = SHOWN_CROPS.c.label
         own = [SHOWN_CROPS.c[name] == predictions.c[name] for name in ("image_id", "model_id")]

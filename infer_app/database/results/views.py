@@ -42,10 +42,11 @@ _WITH_BOX = """
 JOIN infer_predictions s ON s.image_id = p.image_id AND s.model_id = p.model_id
 JOIN infer_objects d ON d.image_id = p.image_id AND d.model_id = s.detector_id AND d.object = p.object
 """
-# What is shown of an object: its best label, if it is allowed and reaches its threshold, else what is found among all.
+# What is shown of an object, as export/crop_labels.py has it: the network's best label, if it is listed and allowed and
+# reaches its threshold, else what is found among all that are listed.
 _SHOWN = """CASE
     WHEN c.label IS NULL THEN {without}
-    WHEN c.score >= {threshold} AND NOT EXISTS (
+    WHEN c.score >= {threshold} AND EXISTS (SELECT 1 FROM {entries} WHERE {label} = c.label) AND NOT EXISTS (
         SELECT 1 FROM infer_label_groups g WHERE g.model = c.model AND g.label = c.label AND g.depth = -1
     ) THEN c.{column}
     ELSE COALESCE(({best}), ({group}))
@@ -57,7 +58,7 @@ _BEST = """
     WHERE NOT EXISTS (
         SELECT 1 FROM infer_label_groups g WHERE g.model = c.model AND g.label = {label} AND g.depth = -1
     )
-    ORDER BY {score} DESC, {label} LIMIT 1
+    ORDER BY {score} DESC, {ordered} LIMIT 1
 """
 # The deepest group whose allowed labels suffice together; a label without groups stands for itself.
 _GROUP = """
@@ -70,7 +71,7 @@ _GROUP = """
     HAVING SUM({score}) >= COALESCE(
         MAX(t.threshold), (SELECT u.threshold FROM infer_thresholds u WHERE u.model = c.model AND u.label = ''), 0
     )
-    ORDER BY MAX(COALESCE(g.depth, 0)) DESC, SUM({score}) DESC, {group} LIMIT 1
+    ORDER BY MAX(COALESCE(g.depth, 0)) DESC, SUM({score}) DESC, {ordered} LIMIT 1
 """
 
 
@@ -134,8 +135,16 @@ def _shown(connection: Connection, column: str) -> str:
         column=column,
         without="NULL" if column == "label" else "c.score",
         threshold=_THRESHOLD.format(model="c.model", label="c.label"),
-        best=_BEST.format(found=best_found, threshold=_THRESHOLD.format(model="c.model", label=label), **shared),
-        group=_GROUP.format(found=group_found, join_groups=join_groups, group=group, **shared),
+        best=_BEST.format(
+            found=best_found,
+            threshold=_THRESHOLD.format(model="c.model", label=label),
+            ordered=backend.ordered(label),
+            **shared,
+        ),
+        group=_GROUP.format(
+            found=group_found, join_groups=join_groups, group=group, ordered=backend.ordered(group), **shared
+        ),
+        **shared,
     )
 
 
