@@ -67,7 +67,7 @@ def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export) -> Non
     """Write images into the file and meanwhile their annotations aside, which follow afterwards."""
     categories = Categories(export.of_boxes.model.labels_by_version)
     description = json.dumps(f"Predictions of {export.model.shown_name}")
-    file.write(f'{{"info": {{"description": {description}}},\n"images": '.encode())
+    file.write(f'{{"info": {{"description": {description}}},\n"licenses": [],\n"images": '.encode())
     file.writelines(_list(_image_lines(export, categories, annotations)))
     file.write(b',\n"annotations": [\n')
     annotations.seek(0)
@@ -105,7 +105,7 @@ def _annotations(image: ExportedImage, number: int, first: int, categories: Cate
         yield (
             f'{{"id": {annotation}, "image_id": {number}, "category_id": {categories[index, label] + 1}, '
             f'"bbox": [{x * image_width}, {y * image_height}, {width}, {height}], "area": {width * height}, '
-            f'"iscrowd": 0, "score": {score}{_attributes(crop, model) if crop else ""}}}'
+            f'"iscrowd": 0, "segmentation": [], "score": {score}{_attributes(crop, model) if crop else ""}}}'
         )
 
 

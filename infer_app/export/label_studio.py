@@ -7,6 +7,7 @@ Those of a second network have its labels, and the detector's where it shows non
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,8 @@ def write_tasks(path: Path, export: Export) -> None:
             file.write(f"{separator}{json.dumps(_task(image, export))}".encode("ascii"))
             separator = ",\n"
         file.write(b"[]\n" if separator == "[\n" else b"\n]\n")
+        file.flush()
+        os.fsync(file.fileno())  # before either file is replaced: a disk that is full leaves both as they were
         config.write(_config(sorted(labels), export).encode("utf-8", "replace"))
 
 
@@ -57,13 +60,14 @@ def _task(image: ExportedImage, export: Export) -> dict[str, object]:
     version = short_name(export.model.name, image.prediction.model_id)
     score = max((one["score"] for one in result), default=0.0)
     return {
-        "data": {IMAGE: _url(image.path), "image_id": image.prediction.image_id},
+        "data": {IMAGE: _url(image), "image_id": image.prediction.image_id},
         "predictions": [{"model_version": version, "score": score, "result": result}],
     }
 
 
-def _url(path: str) -> str:
-    if path.startswith(ROW):
+def _url(image: ExportedImage) -> str:
+    path = image.path
+    if image.prediction.location.startswith(ROW):
         raise UsageError(
             "the images are in a column of the database, where Label Studio can't read them",
             "choose another format; a sample with --copy-to writes them as files",

@@ -61,9 +61,17 @@ def _write_labels(folder: Path, export: Export) -> None:
 
 
 def label_file(path: str) -> PurePosixPath:
-    """Return the relative path of an image's labels, inside whatever folder: `..` in a location leads nowhere."""
+    """Return the relative path of an image's labels, inside whatever folder: `..` in a location leads nowhere.
+
+    Raises UsageError where no trainer would find it: they replace the last folder `images` of a photo's path.
+    """
     parts = [part for part in _SCHEME.sub("", path).replace("\0", "").split("/") if part not in ("", ".")]
     safe = ["%2E%2E" if part == ".." else part for part in parts] or ["image"]
+    if "images" in safe[:-1]:
+        raise UsageError(
+            f"{path} is in a folder named images, beside which YOLO trainers look for its labels",
+            "name that folder, or one in it, by --relative-to; or write COCO",
+        )
     return PurePosixPath(*safe[:-1], f"{PurePosixPath(safe[-1]).stem}.txt")
 
 

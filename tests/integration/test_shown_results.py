@@ -2,10 +2,12 @@
 
 import csv
 import json
+import subprocess
+import sys
 
 import pytest
 
-from tests.support.projects import DATE, Project
+from tests.support.projects import DATE, INFER, Project
 
 AT = f"{DATE} 10:00:00.000000"
 D1, D2, S1, S2 = (digit * 16 for digit in "1234")
@@ -164,3 +166,65 @@ def test_one_label_of_an_object_is_shown_everywhere(stored, best, output, labels
     page = json.loads((stored.folder / f"reports/{DATE}-species.json").read_text())
     counted = page["labels"] and [(one["label"], one["count"]) for one in page["labels"]["most"]]
     assert counted == ([(shown, 1)] if shown else None)
+
+
+def test_a_dataset_is_one_that_its_readers_take(stored):
+    """Datumaro, which CVAT reads by, wants `licenses` and a `segmentation` of each box, which may be empty."""
+    stored.register("1")
+    stored.detect("1", D1, 0.9)
+    dataset = json.loads(stored.export("coco", "--model", "animals").read_text())
+    assert (dataset["licenses"], dataset["annotations"][0]["segmentation"]) == ([], [])
+    assert list(dataset) == ["info", "licenses", "images", "annotations", "categories"]
+
+
+def test_labels_that_no_trainer_would_find_are_refused(stored):
+    """Trainers replace the last `/images/` of a photo's path by `/labels/`."""
+    stored.register("1", "/srv/cam/images/1.jpg")
+    stored.detect("1", D1, 0.9)
+    to = "export", "--date", DATE, "--format", "yolo", "--model", "animals", "--to", "set", "--relative-to"
+    stored.infer(*to, "/srv", exit_code=2)
+    assert "in a folder named images" in stored.errors
+    stored.infer(*to, "/srv/cam/images")
+    assert (stored.folder / "set/labels/1.txt").read_text()
+
+
+def test_a_file_with_the_name_of_an_image_in_a_column_is_a_file(stored):
+    stored.register("1", "/srv/row:1@2.png")
+    stored.detect("1", D1, 0.9)
+    [task] = json.loads(stored.export("label-studio", "--model", "animals", "--relative-to", "/srv").read_text())
+    assert task["data"]["image"] == "/data/local-files/?d=row%3A1%402.png"
+
+
+def test_tasks_and_their_configuration_are_replaced_together(stored):
+    for image_id in "123456":
+        stored.register(image_id)
+        stored.detect(image_id, D1, 0.9)
+    tasks, config = (stored.folder / name for name in ("out.label-studio", "out-config.xml"))
+    stored.export("label-studio", "--model", "animals")
+    size = tasks.stat().st_size
+    assert config.stat().st_size < size - 1
+    tasks.write_text("old")
+    config.write_text("old")
+    limited = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size - 1}, {size - 1}))"
+    full = f"import os, resource, sys; {limited}; os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, "-c", full, str(INFER), "export", "--date", DATE, "--to", str(tasks)]
+    command += ["--format", "label-studio", "--model", "animals"]
+    run = subprocess.run(command, cwd=stored.folder, capture_output=True, text=True)
+    assert (run.returncode, "File too large" in run.stderr) == (2, True)
+    assert [file.read_text() for file in (tasks, config)] == ["old", "old"]
+
+
+def test_the_last_version_of_a_name_stays_preferred_when_it_is_removed_by_a_clock_that_is_behind(stored, built_models):
+    stored.use_models(built_models, copied=True)
+    [folder] = stored.folder.glob("models/colors/*")
+    times = {"7" * 16: ("used_until", "2099-01-01"), folder.name: ("in_use_since", "2099-01-02")}
+    stored.register("1")
+    for model_id, (column, day) in times.items():
+        at = {"created_at": AT, column: f"{day} 00:00:00.000000"}
+        stored.insert("infer_models", id=model_id, name="colors", manifest=SPECIES["output"], **at)
+        stored.predict("1", model_id, model_id, 0.9)
+    current = "SELECT model_id FROM infer_current_predictions"
+    assert stored.rows(current) == [(folder.name,)]
+    stored.infer("model", "remove", "--force", "colors")
+    assert stored.rows("SELECT 1 FROM infer_models WHERE in_use_since IS NOT NULL AND name = 'colors'") == []
+    assert stored.rows(current) == [(folder.name,)]

@@ -14,11 +14,12 @@ from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, detected, exp
 def test_a_dataset_has_boxes_in_pixels_and_the_images_own_ids(tmp_path):
     hostile = detected("12", location=HOSTILE_PATH)
     found = written(write_dataset, tmp_path / "coco.json", detected("7", CAT, DOG._replace(label=HOSTILE)), hostile)
-    box = {"image_id": 7, "iscrowd": 0}
+    box = {"image_id": 7, "iscrowd": 0, "segmentation": []}
     cat = {"category_id": 1, "bbox": [160.0, 240.0, 80.0, 120.0], "area": 9600.0, "score": 0.75}
     dog = {"category_id": 3, "bbox": [0.0, 0.0, 640.0, 480.0], "area": 307200.0, "score": 0.5}
     assert found == {
         "info": {"description": "Predictions of animals@01234567"},
+        "licenses": [],
         "images": [
             {"id": 7, "file_name": "/srv/photos/7.jpg", "width": 640, "height": 480},
             {"id": 12, "file_name": HOSTILE_PATH, "width": 640, "height": 480},
