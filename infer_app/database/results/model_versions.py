@@ -110,13 +110,18 @@ def put_in_use(connection: Connection, name: str, model_id: str, now: datetime) 
     before = _lock_version_in_use(connection, name)
     if before and before.model_id == model_id:
         return before
-    times = [time for one in read_versions(connection) if one.name == name for time in one.times]
-    moment = max([now, *(time + 2 * TICK for time in times)])  # even if the clock was set back
+    moment = _after_all(connection, name, now)
     former = models.c.name == name, models.c.in_use_since.is_not(None)
     connection.execute(update(models).where(*former).values(used_until=moment - TICK, in_use_since=None))
     this = models.c.name == name, models.c.id == model_id
     connection.execute(update(models).where(*this).values(in_use_since=moment))
     return before
+
+
+def _after_all(connection: Connection, name: str, now: datetime) -> datetime:
+    """Return the time of a change: after those of all versions of the name, even if the clock was set back."""
+    times = [time for one in read_versions(connection) if one.name == name for time in one.times]
+    return max([now, *(time + 2 * TICK for time in times)])
 
 
 def put_first_in_use(connection: Connection, name: str, model_id: str, now: datetime) -> None:
@@ -128,8 +133,12 @@ def put_first_in_use(connection: Connection, name: str, model_id: str, now: date
 
 def take_out_of_use(connection: Connection, name: str, model_id: str) -> None:
     """Leave a name without a version in use, if it is this one; infer_current_predictions still has its predictions."""
-    this = models.c.name == name, models.c.id == model_id, models.c.in_use_since.is_not(None)
-    connection.execute(update(models).where(*this).values(used_until=UtcNow(), in_use_since=None))
+    if not ((used := _lock_version_in_use(connection, name)) and used.model_id == model_id):
+        return
+    now = connection.execute(select(UtcNow())).scalar_one()
+    this = models.c.name == name, models.c.id == model_id
+    moment = _after_all(connection, name, now)
+    connection.execute(update(models).where(*this).values(used_until=moment, in_use_since=None))
 
 
 def switch_version(database: Database, name: str, model_id: str, manifest: dict[str, object]) -> RecordedVersion | None:
