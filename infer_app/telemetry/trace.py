@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,11 +25,11 @@ class Trace:
     def __init__(self, path: Path) -> None:
         """Open the temporary file. Raises UsageError if it can't be written."""
         self._path = path.resolve()  # the target of a symbolic link is written, and the link stays
-        self._part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
+        self._part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.part")
         if self._path.exists() and not self._path.is_file():
             raise UsageError(f"--trace {path} is not a file", "name a file, which is created or overwritten")
         try:
-            self._file = self._part.open("w", encoding="utf-8")
+            self._file = self._part.open("x", encoding="utf-8")  # a new file: a link is not followed
         except OSError as error:
             raise UsageError(
                 f"--trace {path} can't be written: {error.strerror}", "name a file in a folder you can write to"

@@ -45,6 +45,15 @@ def test_an_old_trace_stays_whole_until_the_new_one_is(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["t.json"]
 
 
+def test_a_link_in_a_folder_of_everybody_is_not_followed(tmp_path):
+    """Under the name of the file that is written first, as far as anybody can know it."""
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / f".t.json.{ME}.part").symlink_to(tmp_path / "mine")
+    with Trace(tmp_path / "t.json"):
+        pass
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
 @pytest.mark.parametrize("where", ["nowhere/t.json", ".", "/dev/null", "file/t.json"])
 def test_where_nothing_can_be_written_is_refused_at_once(tmp_path, where):
     (tmp_path / "file").touch()
