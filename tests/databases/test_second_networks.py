@@ -306,6 +306,8 @@ REVERSE = "with a label or score but no object, or the reverse"
         ("UPDATE infer_object_predictions SET score = 1.5", ["with a score outside 0 to 1"], []),
         ("UPDATE infer_object_predictions SET label = NULL", ["without a label or score"], []),
         (f"UPDATE infer_predictions SET label = NULL WHERE {OF_1}", [REVERSE], []),
+        (f"UPDATE infer_predictions SET size = NULL WHERE {OF_1}", ["without the location or size"], []),
+        (f"UPDATE infer_predictions SET size = NULL WHERE image_id = '2' AND detector_id = '{D}'", [], []),
     ],
 )
 def test_a_row_that_no_run_writes_is_named(database, detector, species, execute, tmp_path, statement, faults, of_day):
@@ -326,6 +328,7 @@ def test_a_row_that_no_run_writes_is_named(database, detector, species, execute,
     assert found() == ([], [])
     execute(statement)
     of_rows, problems = found()
+    assert faults or (of_rows, problems) == ([], [])
     assert [fault for fault in faults if not any(fault in problem for problem in of_rows)] == []
     assert [fault for fault in of_day if not any(fault in problem for problem in problems)] == []
 

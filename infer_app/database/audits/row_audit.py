@@ -100,7 +100,10 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
             and_(of_detector, _num_objects() != num_written), and_(is_second, _num_objects() != num_crops())
         ),
         "without the sha256 of its picture": or_(row.sha256.is_(None), func.length(row.sha256) != 64),
-        "without the location or size of its picture": or_(row.location.is_(None), row.size.is_(None)),
+        # A second network opens no file without an object: its row has the size that the detector's has
+        "without the location or size of its picture": or_(
+            row.location.is_(None), and_(row.size.is_(None), not_(and_(is_second, found_nothing)))
+        ),
         "of a picture without a width or height": or_(
             row.width <= 0, row.height <= 0, row.width.is_(None) != row.height.is_(None)
         ),
