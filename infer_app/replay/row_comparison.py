@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from infer_app.database.figures.similarity import cosine, mean_difference, numbers_of
+from infer_app.database.engine.column_types import PGVECTOR_DTYPE
+from infer_app.database.figures.similarity import mean_difference, numbers_of, vector_of
 from infer_app.database.queries.image_history import ModelHistory
-from infer_app.domain import Broken, CropOutput, DetectedObject, Output, Prediction
+from infer_app.domain import Broken, CropOutput, DetectedObject, FileFacts, Output, Prediction
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE
 from infer_app.models.detection.boxes import match_objects
 from infer_app.packages import recorded_packages
@@ -20,6 +22,7 @@ from infer_app.replay.predict_again import SAME_BOX, PlanAgain, reason_of
 
 SAME_SCORE = 0.01  # largest difference of a score in fp32
 SAME_VECTOR = 0.999  # cosine; pixels of another machine may differ by two levels
+_LISTS = {"top", "labels", "values"}  # of an output, whose numbers are compared one by one
 
 
 class Changed(StrEnum):
@@ -46,11 +49,16 @@ class RowComparison:
 
     def find(self, stored: ModelHistory, now: Prediction | Broken) -> tuple[Changed, str] | None:
         """Return what differs and how, or None."""
-        row = stored.prediction or {}
-        then, bytes_now = row["sha256"], now.file.sha256
-        if then is not None and bytes_now is not None and bytes_now != then:
+        row, file = stored.prediction or {}, now.file
+        same = (
+            (row["sha256"], file.sha256) if file.sha256 else (row.get("size"), file.size)
+        )  # an empty file is not read
+        if None not in same and same[0] != same[1]:
             return Changed.PICTURE, "its file was replaced since it was predicted"
-        detail = f"rejected now, {reason_of(now)}" if isinstance(now, Broken) else self._answer(row, now.output)
+        if isinstance(now, Broken):
+            detail: str | None = f"rejected now, {reason_of(now)}"
+        else:
+            detail = _facts(row, file) or self._answer(row, now.output)
         if detail is None:
             return None
         built_anew = stored.run and stored.run["variant_sha256"] not in (None, self._sha256)
@@ -63,15 +71,30 @@ class RowComparison:
             return self._crops(row, now.crops)
         if now.objects is not None:
             return self._objects([one.found for one in row["objects"] or ()], now.objects)
-        if now.vector is not None and now.vector_dtype is not None:
-            alike = cosine(now.vector, now.vector_dtype, row["vector"], row["vector_dtype"]) if row["vector"] else None
-            return None if alike is not None and alike >= self._cosine else f"the cosine of the two vectors is {alike}"
+        return self._output(row, now) or _details(row, now)
+
+    def _output(self, row: Mapping[str, Any], now: Output) -> str | None:
+        if now.vector is not None:
+            return self._vectors(row, now)
         if now.label is not None:
             return self._classes(row, now)
         then, numbers = numbers_of(row["score"], row["output"]), numbers_of(now.score, now.details)
         apart = mean_difference(then, numbers)
         is_same = apart is not None and apart <= self._margin * self._scale
         return None if is_same else f"stored {then}, now {numbers}"
+
+    def _vectors(self, row: Mapping[str, Any], now: Output) -> str | None:
+        """Compare two vectors by their distance, as a share of the longer one: by direction and by length."""
+        assert now.vector is not None
+        numbers = vector_of(now.vector, now.vector_dtype).astype(float)
+        then = vector_of(row["vector"] or b"", row["vector_dtype"]).astype(float)
+        of_type = row["vector_dtype"] in (now.vector_dtype, PGVECTOR_DTYPE) and row["vector_dim"] == now.vector_dim
+        if then.shape != numbers.shape or not of_type:
+            return f"stored {then.size} {row['vector_dtype']}, now {numbers.size} {now.vector_dtype}"
+        length = max(np.linalg.norm(then), np.linalg.norm(numbers))
+        apart = float(np.linalg.norm(then - numbers))
+        most = math.sqrt(2 - 2 * self._cosine)  # of two vectors of one length with this cosine
+        return None if apart <= most * length else f"the vectors are {apart / length:.3g} of their length apart"
 
     def _objects(self, then: Sequence[DetectedObject], now: Sequence[DetectedObject]) -> str | None:
         """Compare the objects that are surely above the lowest score that is stored."""
@@ -105,28 +128,53 @@ class RowComparison:
         is_best = (row["label"], row["score"]) == (best["label"], best["score"])
         return None if is_best else f"stored {row['label']} {_number(row['score'])}, its best object is {best['label']}"
 
-    def _classes(self, row: Mapping[str, object], now: Output) -> str | None:
+    def _classes(self, row: Mapping[str, Any], now: Output) -> str | None:
         """Compare the best class and all that are listed; of classes that score alike another may be the best."""
         assert now.label is not None
         assert now.score is not None
         details = json.loads(now.details)
-        then = {row["label"]: row["score"]} | _scores(row["output"])  # of several labels only those over the threshold
-        scores = {now.label: now.score} | _scores(details)
-        is_tie = row["label"] in scores and scores[row["label"]] >= now.score - self._margin
+        then, scores = _scores(row["output"]), _scores(details)
+        ties = [now.label, *(label for (label, _), score in scores.items() if score >= now.score - self._margin)]
+        is_tie = row["label"] in ties
         if (row["label"] != now.label and not is_tie) or not _is_near(row["score"], now.score, self._margin):
             return f"stored {row['label']} {_number(row['score'])}, now {now.label} {_number(now.score)}"
-        for label in {**then, **scores}:
-            ours, theirs = (side.get(label, _lowest(side, details)) for side in (scores, then))
+        names = {index: label for label, index in scores}
+        for label, index in then:
+            if names.get(index, label) != label:
+                return f"stored {label} as class {index}, which is {names[index]}"
+        for key in {**then, **scores}:
+            ours, theirs = (side.get(key, _lowest(side, details)) for side in (scores, then))
             if not _is_near(theirs, ours, self._margin):
-                return f"stored {label} {_number(theirs)}, now {_number(ours)}"
+                return f"stored {key[0]} {_number(theirs)}, now {_number(ours)}"
         return None
 
 
-def _scores(output: Any) -> dict[Any, Any]:
-    """Return the score of each label that a stored output lists."""
+def _facts(row: Mapping[str, Any], file: FileFacts) -> str | None:
+    """Return which fact of the same bytes is another one than the row has."""
+    now = (file.size, *(file.picture or (None, None)))
+    for name, ours in zip(("size", "width", "height"), now, strict=True):
+        if None not in (ours, row.get(name)) and ours != row[name]:
+            return f"stored {name} {row[name]}, now {ours}"
+    return None
+
+
+def _details(row: Mapping[str, Any], now: Output) -> str | None:
+    """Return which of a label, a score and what else an output has is there on one side alone, or not the same."""
+    for name in ("label", "score"):
+        if (row[name] is None) != (getattr(now, name) is None):
+            return f"stored {name} {row[name]}, now {getattr(now, name)}"
+    then, ours = (
+        {key: None if key in _LISTS else value for key, value in one.items()}
+        for one in (row["output"], json.loads(now.details))
+    )
+    return None if then == ours else f"stored {json.dumps(then)}, now {json.dumps(ours)}"
+
+
+def _scores(output: Any) -> dict[tuple[Any, Any], Any]:
+    """Return the score of each class that an output lists, by label and index."""
     entries = output if isinstance(output, dict) else {}
     listed = entries.get("top") or entries.get("labels") or []
-    return {entry.get("label"): entry.get("score") for entry in listed}
+    return {(one.get("label"), one.get("index")): one.get("score") for one in listed}
 
 
 def _lowest(scores: Mapping[Any, Any], details: Mapping[str, Any]) -> Any:

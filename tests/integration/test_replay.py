@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.support.detectors import Quadrants
 from tests.support.networks import ChannelMeans, save
@@ -49,6 +50,20 @@ def replace_file(day):
     shutil.copy(day.photos / "0001.jpg", day.photos / "0000.jpg")
 
 
+def empty_file(day):
+    (day.photos / "0000.jpg").write_bytes(b"")
+
+
+def edit(**values):
+    """Change columns of the first row by SQL."""
+
+    def change(day):
+        for name, value in values.items():
+            day.write(f"UPDATE infer_predictions SET {name} = {value} WHERE image_id = '1'")
+
+    return change
+
+
 def flip_a_byte(day):
     (file,) = day.folder.glob("models/colors/*/source.ts")
     data = bytearray(file.read_bytes())
@@ -80,6 +95,21 @@ def other_decoder(day):
         (edit_label, 1, "answer", "stored blue 0.9947, now red 0.9947; libraries and processor are those of its run"),
         (other_libraries, 1, "answer", "torch 1.2"),
         (replace_file, 1, "picture", "its file was replaced"),
+        (empty_file, 1, "picture", "its file was replaced"),
+        (edit(size="size + 1"), 1, "answer", "stored size"),
+        (edit(width=80), 1, "answer", "stored width 80, now 40"),
+        (
+            edit(output="""replace(output, '"index": 1', '"index": 2')"""),
+            1,
+            "answer",
+            "stored green as class 2, which is blue",
+        ),
+        (
+            edit(output="""replace(output, '"green"', '"blue"')"""),
+            1,
+            "answer",
+            "stored blue as class 1, which is green",
+        ),
         (flip_a_byte, 12, "network", "changed since it was built"),
         (damage_manifest, 12, "network", "manifest.json: not JSON"),
         (other_decoder, 12, "decoder", "levels, 2 are allowed"),
@@ -145,6 +175,32 @@ def test_a_row_is_that_of_the_listed_image_with_its_location(day, monkeypatch):
     assert replayed(day, "100%")["not_compared"] == elsewhere | {"several images have its id": 1}
 
 
+def test_a_vector_is_compared_by_direction_and_length(tmp_path):
+    """Also one of zeros, of a black picture."""
+    project = Project(tmp_path / "project")
+    project.init()
+    save(ChannelMeans(), project.folder / "means.ts")
+    flags = ["--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1", "--no-tune"]
+    project.infer("model", "build", "means.ts", "--name", "means", "--output", "raw", *flags)
+    Image.new("RGB", (40, 30)).save(project.photos / "black.png")
+    project.add_photos(3)
+    project.run_day()
+    stored = dict(project.rows("SELECT image_id, vector FROM infer_predictions"))
+    assert any(not any(vector) for vector in stored.values())
+    assert replayed(project, "100%")["differences"] == []
+
+    def found_after(statement, *values):
+        project.write(f"UPDATE infer_predictions SET {statement}", *values)
+        return {one["image_id"] for one in replayed(project, "100%", exit_code=1)["differences"]}
+
+    image_id, vector = next((one, vector) for one, vector in stored.items() if any(vector))
+    for factor in (0, 0.9, 1.1, 2):
+        edited = (np.frombuffer(vector, "<f4") * np.float32(factor)).tobytes()
+        assert found_after("vector = ? WHERE image_id = ?", edited, image_id) == {image_id}
+    project.write("UPDATE infer_predictions SET vector = ? WHERE image_id = ?", vector, image_id)
+    assert found_after("label = 'red', vector_dim = 4") == set(stored)
+
+
 def test_a_second_network_gets_the_stored_objects_again(tmp_path):
     """However the detector would find them now, which is not opened."""
     project = Project(tmp_path / "project")
@@ -165,6 +221,12 @@ def test_a_second_network_gets_the_stored_objects_again(tmp_path):
     assert found["detail"].startswith("object 1: stored ")
     explained = project.infer("explain", "--image", "1", "--model", "species", "--replay")
     assert "4 objects · 4 of the 4 stored objects found again" in explained
+    third = "FROM infer_object_predictions WHERE image_id = '1' AND \"object\" = 2"
+    ((label,),) = project.rows(f"SELECT label {third}")
+    project.write("UPDATE infer_object_predictions SET label = 'kiwi' " + third.partition("predictions ")[2])
+    explained = project.infer("explain", "--image", "1", "--model", "species", "--replay")
+    assert "3 of the 4 stored objects found again · object 2: kiwi stored, " in explained
+    project.write("UPDATE infer_object_predictions SET label = ? WHERE label = 'kiwi'", label)
     shutil.rmtree(project.folder / "models" / "animals")
     ((why, count),) = replayed(project, "100%")["not_compared"].items()
     assert (count, why.startswith("animals@")) == (6, True)

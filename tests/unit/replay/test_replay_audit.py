@@ -17,17 +17,23 @@ from infer_app.replay.row_comparison import RowComparison
 
 REF = ImageRef("1", "/photos/1.jpg")
 FOX = DetectedObject("fox", 0, 0.9, 0.1, 0.1, 0.4, 0.4)
+CLASSES = ("cat", "dog", "fox")
 FAINT = FOX._replace(score=0.105, x=0.6)
 
 
+def entries(scores):
+    return [{"label": one, "index": CLASSES.index(one), "score": value} for one, value in scores.items()]
+
+
 def classes(label, score, **others):
-    top = [{"label": one, "score": value} for one, value in {label: score, **others}.items()]
+    top = [
+        {"label": one, "index": CLASSES.index(one), "score": value} for one, value in {label: score, **others}.items()
+    ]
     return Output(label, score, json.dumps({"top": top}))
 
 
 def labels(label, score, **over):
-    entries = [{"label": one, "score": value} for one, value in over.items()]
-    return Output(label, score, json.dumps({"labels": entries, "threshold": 0.5}))
+    return Output(label, score, json.dumps({"labels": entries(over), "threshold": 0.5}))
 
 
 def vector(*numbers):
@@ -64,6 +70,7 @@ def columns(output):
         "output": json.loads(output.details),
         "vector": output.vector,
         "vector_dtype": output.vector_dtype,
+        "vector_dim": output.vector_dim,
     }
 
 
@@ -113,8 +120,9 @@ def test_what_rounding_and_another_machine_may_change_is_no_difference(compariso
         (classes("cat", 0.6, dog=0.3), classes("cat", 0.6, dog=0.2), "stored dog 0.3, now 0.2"),
         (labels("cat", 0.9, cat=0.9), labels("cat", 0.9, cat=0.9, dog=0.7), "stored dog 0.5, now 0.7"),
         (Output("cat", None), classes("cat", 0.9), "stored cat without a score, now cat 0.9"),
-        (vector(1, 2, 3), vector(1, 2, 4), "the cosine of the two vectors is 0.99"),
-        (Output(), vector(1, 2, 3), "the cosine of the two vectors is None"),
+        (vector(1, 2, 3), vector(1, 2, 4), "the vectors are 0.218 of their length apart"),
+        (Output(), vector(1, 2, 3), "stored 0 None, now 3 float32"),
+        (vector(1, 2, 3), vector(1.1, 2.2, 3.3), "the vectors are 0.0909 of their length apart"),
         (numbers(10, -50), numbers(10, -53), "stored [10, -50], now [10, -53]"),
         (found(FOX), found(), "an object 'fox' with score 0.900 is not found any more"),
         (found(), found(FOX), "an object 'fox' with score 0.900 is not stored"),
@@ -122,7 +130,7 @@ def test_what_rounding_and_another_machine_may_change_is_no_difference(compariso
         (found(FOX), found(FOX._replace(score=0.8)), "an object 'fox' with score 0.900 is not found any more"),
         (found(FOX), found(FOX._replace(label="dog")), "an object 'fox' with score 0.900 is not found any more"),
         (crops(o1=classes("cat", 0.9)), crops(o1=classes("dog", 0.9)), "object 1: stored cat 0.9, now dog 0.9"),
-        (crops(o1=vector(1, 2, 3)), crops(o1=vector(1, 2, 4)), "object 1: the cosine of the two vectors is 0.99"),
+        (crops(o1=vector(1, 2, 3)), crops(o1=vector(1, 2, 4)), "object 1: the vectors are 0.218 of their length apart"),
         (crops(o0=numbers(1), o1=numbers(2)), crops(o0=numbers(1)), "object 1 is not taken any more"),
         (crops(), crops(o2=numbers(1)), "object 2 is not stored"),
         (
