@@ -40,6 +40,7 @@ class Replay:
     num_objects: int | None = None  # of a detector, or those that a second network takes
     num_stored: int | None = None
     num_matched: int | None = None  # of one label, whose boxes overlap by at least SAME_BOX, or which are one box
+    changed_objects: tuple[str, ...] = ()  # of a second network: those with another label, and both labels
     error: str | None = None
     hint: str | None = None
     exit_code: int = EXIT_OK
@@ -166,10 +167,16 @@ def _compared(replay: Replay, now: Prediction, stored: dict[str, Any] | None) ->
 def _compared_crops(replay: Replay, crops: Sequence[CropOutput], stored: Sequence[StoredObject]) -> Replay:
     """Compare what a second network gives for each object with what is stored of it."""
     made = {number: one.made for number, one in enumerate(stored) if one.made}
-    pairs = [(output, made[number]) for number, output in crops if number in made]
-    matched = sum(output.label == row["label"] for output, row in pairs)
-    cosines = [alike for alike in (_cosine(*pair) for pair in pairs) if alike is not None]
-    return replace(replay, num_stored=len(made), num_matched=matched, cosine=min(cosines, default=None))
+    pairs = {number: (output, made[number]) for number, output in crops if number in made}
+    changed = tuple(
+        f"object {number}: {row['label']} stored, {output.label} now"
+        for number, (output, row) in pairs.items()
+        if output.label != row["label"]
+    )
+    cosines = [alike for alike in (_cosine(*pair) for pair in pairs.values()) if alike is not None]
+    matched = len(pairs) - len(changed)
+    counts = replace(replay, num_stored=len(made), num_matched=matched, cosine=min(cosines, default=None))
+    return replace(counts, changed_objects=changed)
 
 
 def _cosine(output: Output, stored: Mapping[str, Any]) -> float | None:

@@ -213,5 +213,6 @@ def _replay_as_text(again: Replay) -> str:
         (again.cosine, "· cosine {:.6f}"),
         (None if again.num_objects is None else counted(again.num_objects, "object"), "· {}"),
         (again.num_stored, f"· {again.num_matched or 0:,} of the {{:,}} stored objects found again"),
+        *((one, "· {}") for one in again.changed_objects),
     )
     return " ".join([f"in {again.variant}{instead}:", *_texts(*known)])
