@@ -107,14 +107,18 @@ def compute_speedup(cost: Cost, alternative: Alternative) -> float:
 def judged(report: RunReport) -> RunReport:
     """Return the report with its bottleneck; after too short a run without one, and without share, limit and advice.
 
-    Other programs are the bottleneck if they took at least half of the share of the limit that is missing, and some is.
+    Other programs are the bottleneck if they took at least half of the share of the limit that is missing, and some is;
+    or if they had the cores most of the time and waits set the limit, which then are waits for a core.
     """
     share = report.share_of_limit
     if report.selected < MIN_IMAGES or share is None or share > MAX_SHARE or report.limited_by is None:
         return replace(report, bottleneck=None, limited_by=None, share_of_limit=None, advice=None, alternatives=())
     missing = 1 - share
-    is_disturbed = missing >= MIN_MISSING and taken_by_others(report) >= max(MIN_TAKEN, missing / 2)
-    return replace(report, bottleneck=OTHERS if is_disturbed else report.limited_by)
+    taken = taken_by_others(report)
+    is_disturbed = missing >= MIN_MISSING and taken >= max(MIN_TAKEN, missing / 2)
+    waits_for_core = report.limited_by in (DATABASE, STORAGE) and taken >= 0.5
+    bottleneck = OTHERS if is_disturbed or waits_for_core else report.limited_by
+    return replace(report, bottleneck=bottleneck, share_of_limit=min(share, 1.0))
 
 
 def taken_by_others(report: RunReport) -> float:

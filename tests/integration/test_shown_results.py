@@ -196,9 +196,9 @@ def test_a_file_with_the_name_of_an_image_in_a_column_is_a_file(stored):
 
 
 def test_tasks_and_their_configuration_are_replaced_together(stored):
-    for image_id in "123456":
-        stored.register(image_id)
-        stored.detect(image_id, D1, 0.9)
+    for number in range(12):  # more than SQLite's own files have
+        stored.register(number, f"/{number}{'x' * 4000}.jpg")
+        stored.detect(str(number), D1, 0.9)
     tasks, config = (stored.folder / name for name in ("out.label-studio", "out-config.xml"))
     stored.export("label-studio", "--model", "animals")
     size = tasks.stat().st_size

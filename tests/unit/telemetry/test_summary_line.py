@@ -55,13 +55,20 @@ def test_costs_leave_out_what_costs_nothing():
 
 
 @pytest.mark.parametrize(
-    ("share", "slower_by", "bottleneck"),
-    [(0.94, 1.0, "model"), (0.3, 0.6, "other programs"), (0.97, 0.6, "model"), (1.03, 0.6, "model")],
+    ("share", "slower_by", "limited_by", "bottleneck"),
+    [
+        (0.94, 1.0, "model", "model"),
+        (0.3, 0.6, "model", "other programs"),
+        (0.97, 0.6, "model", "model"),
+        (1.03, 0.6, "model", "model"),
+        (1.14, 0.3, "database", "other programs"),  # waits for a core, which look like waits for the database
+        (1.0, 0.9, "database", "database"),
+    ],
 )
-def test_others_limit_where_they_took_most_of_what_is_missing(share, slower_by, bottleneck):
+def test_others_limit_where_they_took_most_of_what_is_missing(share, slower_by, limited_by, bottleneck):
     walls = {stage: ms / slower_by for stage, ms in REPORT.stages.items()}
-    shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share)
-    assert speed(judged(shared)) == f"{100 * share:.0f} % of the limit; bottleneck: {bottleneck}"
+    shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share, limited_by=limited_by)
+    assert speed(judged(shared)) == f"{100 * min(share, 1):.0f} % of the limit; bottleneck: {bottleneck}"
 
 
 def test_a_share_that_other_programs_took_is_told():
