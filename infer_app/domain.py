@@ -333,5 +333,14 @@ class ChunkResult:
         )
 
     @property
+    def num_asked(self) -> int:
+        """Return the number of images that a network was given: a second network gets none without an object."""
+        return len({one.ref.image_id for one in (*self.broken, *self.predictions) if not _is_empty(one)})
+
+    @property
     def refs(self) -> tuple[ImageRef, ...]:
         return (*(prediction.ref for prediction in self.predictions), *(broken.ref for broken in self.broken))
+
+
+def _is_empty(one: Prediction | Broken) -> bool:
+    return isinstance(one, Prediction) and one.output.crops == ()

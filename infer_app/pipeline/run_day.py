@@ -87,7 +87,8 @@ def predict(
         if plan.detector is not None:
             new = group.stop.until(with_stored_objects(new, project, plan, model_runs, observer))
         size = ChunkSize(executor.limit_chunk(group.loaded.run.chunk_size), executor.least_chunk)
-        run_flow(new, executor.pool, guard, model_runs, size, observer)
+        working = [one for one in model_runs if not plan.executions[one.number].is_idle]
+        run_flow(new, executor.pool, guard, working, size, observer)
     return tally
 
 
@@ -118,7 +119,7 @@ def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, ru
 
 
 def _count_predicted(project: ProjectDatabase, day: Day, model_id: str) -> int:
-    return project.ask(project.day_queries.count_day, day, model_id).predicted
+    return project.ask(project.day_queries.count_asked, day, model_id)[0]
 
 
 def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_workers: int) -> None:

@@ -116,7 +116,7 @@ def make_report(
     rates = rate_limits(cost)
     limit = min(rates.values(), default=None)
     alternatives = rank(cost, measured)
-    too_many = model_run.stopped is not None or model_run.rejected > rejection_budget(max_rejected, model_run.selected)
+    too_many = model_run.stopped is not None or model_run.failed > rejection_budget(max_rejected, model_run.asked)
     report = RunReport(
         date=day.date,
         model=model.name,

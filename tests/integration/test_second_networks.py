@@ -198,3 +198,31 @@ def test_what_fails_on_one_object_rejects_its_image_alone_and_for_that_network_a
     for name, bad, takes in (("species", "5", is_species), ("vectors", None, bool), ("white", "4", bool)):
         good = {image_id: patches for image_id, patches in pictures.items() if image_id != bad}
         assert [row[:2] for row in project.rows(CROPS.format(name))] == [row[:2] for row in taken(good, takes)]
+
+
+def test_only_images_with_an_object_tell_whether_a_second_network_fails(project):
+    """One that fails on all of few objects rejects none, however many images have none or are unreadable."""
+    for number in range(72):
+        draw(project.photos / f"{number}.png", ["black"] if number % 6 == 0 else [])
+    project.add("photos")
+    few = ("--max-rejected", "25")
+    report = project.run_day("--model", "cells", "--model", "species", *few, exit_code=3)
+    assert [one["predicted"] for one in report["models"]] == [72, 60]
+    for number in range(0, 72, 6):
+        (project.photos / f"{number}.png").write_text("please log in")
+    report = project.run_day("--model", "species", *few, exit_code=3)["models"][1]
+    assert report["day"] == {"eligible": 72, "predicted": 60, "rejected": 0, "pending": 12}
+    assert "12 of 12 images are unsupported_format" in report["stopped"]
+    assert project.rows("SELECT * FROM infer_rejections") == []
+
+    other = {"date": "2026-11-19"}
+    (project.photos / "other").mkdir()
+    for number in range(72):
+        draw(project.photos / f"other/{number}.png", ["red"] if number == 1 else [])
+        if number % 6 == 0:
+            (project.photos / f"other/{number}.png").write_bytes(b"")
+    project.add("photos/other", **other)
+    report = project.infer_json("run", "--date", other["date"], "--lookback", "0", "--model", "species", *few)
+    days = [one["day"] for one in report["models"]]
+    assert days == [{"eligible": 72, "predicted": 60, "rejected": 12, "pending": 0}] * 2
+    assert [one["day_state"]["level"] for one in report["models"]] == ["good", "good"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Subquery, and_, true
+from sqlalchemy import ColumnElement, Subquery, and_, exists, or_, true
 
 from infer_app.database.queries.source_queries import SourceQueries
 from infer_app.database.results.conditions import (
@@ -16,6 +16,7 @@ from infer_app.database.results.conditions import (
     has_rejection,
     is_new_for_any,
 )
+from infer_app.database.results.schema import predictions, rejections
 from infer_app.day import Day
 from infer_app.run_report import DayCounts
 
@@ -30,6 +31,15 @@ class CountQueries(SourceQueries):
         """
         with self._parts(day) as parts:
             return DayCounts(*added_up(count_each(*part, _counted(part[1], model_id)) for part in parts))
+
+    def count_asked(self, day: Day, model_id: str) -> tuple[int, int]:
+        """Count the predicted and the rejected images that the model was given, or that could not be read for it.
+
+        A second network is given no image without an object, and none that its detector has rejected.
+        """
+        with self._parts(day) as parts:
+            counts = added_up(count_each(*part, _asked(part[1], model_id)) for part in parts)
+        return counts[0], counts[1]
 
     def count_images(self, days: Day) -> int:
         with self._parts(days) as parts:
@@ -65,3 +75,11 @@ def _counted(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
     """Return the conditions of the images that each field of DayCounts counts."""
     predicted, rejected = _results_of(images, model_id)
     return [true(), predicted, and_(~predicted, rejected), and_(~predicted, ~rejected)]
+
+
+def _asked(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
+    """Return the conditions of the images that `count_asked` counts."""
+    picture, of_detector = ListedPicture.of(images), rejections.alias("of_detector")
+    key = of_detector.c.image_id == rejections.c.image_id, of_detector.c.model_id == rejections.c.detector_id
+    predicted = has_prediction(picture, model_id, or_(predictions.c.detector_id.is_(None), predictions.c.num_objects > 0))
+    return [predicted, and_(~has_prediction(picture, model_id), has_rejection(picture, model_id, ~exists().where(*key)))]

@@ -28,6 +28,7 @@ class DayFacts:
     counts: DayCounts
     runs: Sequence[dict[str, Any]]  # rows of infer_runs of the day, the newest first
     max_rejected: str
+    asked: tuple[int, int] | None = None  # predicted and rejected images that the model was given; None: all of them
     is_running: bool = False  # the newest run is alive
     older: PendingDays | None = None  # with pending images
     images_before: Sequence[int] = ()  # of each of the days before; empty while more images may come
@@ -94,9 +95,12 @@ class DayStates:
         if self._living is None:
             self._living = self._run_store.living_runs()
         runs = self._day_queries.runs_of_day(day.date, model_id)
+        counts = counts or self._day_queries.count_day(day, model_id)
+        may_be_too_many = counts.rejected > rejection_budget(self._max_rejected, 0)
         return DayFacts(
-            counts=counts or self._day_queries.count_day(day, model_id),
+            counts=counts,
             runs=runs,
+            asked=self._day_queries.count_asked(day, model_id) if may_be_too_many else None,
             max_rejected=self._max_rejected,
             is_running=bool(runs) and runs[0]["id"] in self._living,
             older=self.find_older_pending(day, model, model_id),
@@ -149,7 +153,8 @@ def _too_many_rejected(facts: DayFacts) -> str:
     decisive = next(did_something, None)
     if decisive is not None and decisive["exit_code"] == EXIT_TOO_MANY_REJECTED:
         return "rejected or failed" if decisive["error"] else "rejected"
-    is_over = facts.counts.rejected > rejection_budget(facts.max_rejected, facts.counts.eligible)
+    predicted, rejected = facts.asked or (facts.counts.predicted, facts.counts.rejected)
+    is_over = rejected > rejection_budget(facts.max_rejected, predicted + rejected)
     return "rejected" if is_over else ""
 
 

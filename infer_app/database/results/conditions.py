@@ -97,8 +97,8 @@ def is_new(picture: ListedPicture, model_id: str) -> ColumnElement[bool]:
     return and_(~has_prediction(picture, model_id), ~has_rejection(picture, model_id, is_settled()))
 
 
-def has_prediction(picture: ListedPicture, model_id: str) -> ColumnElement[bool]:
-    return _has_row(predictions, picture, model_id)
+def has_prediction(picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return _has_row(predictions, picture, model_id, *conditions)
 
 
 def has_rejection(picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:

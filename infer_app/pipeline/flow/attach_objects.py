@@ -37,7 +37,7 @@ def with_stored_objects(
         if done.num_images:
             with observer.commit(done):
                 for number in plan.seconds:
-                    model_runs[number].commit(done)
+                    model_runs[number].write_known(done)
         yield from left
 
 

@@ -44,7 +44,7 @@ class FailureBudget:
     def __init__(self, max_rejected: str, count_predicted: Callable[[], int] = int) -> None:
         """Take `max_rejected` as in the settings: "5%" (at least 10) or "25".
 
-        `count_predicted` returns how many images of the day have a prediction, of this run or an earlier one.
+        `count_predicted` returns how many images that the model was given that day have a prediction, of any run.
         """
         self.stopped: str | None = None  # why no more images should be taken
         self._max_rejected = max_rejected
@@ -59,7 +59,7 @@ class FailureBudget:
         """Yield what may be written by now; images that are never yielded stay pending."""
         of_model = [broken for broken in result.broken if broken.may_be_models_fault]
         final = [broken for broken in result.broken if not broken.may_be_models_fault and _is_final(broken)]
-        self._num_images += result.num_images
+        self._num_images += result.num_asked
         self._num_counted += len(of_model) + len(final)
         if self._num_images >= PROBATION_IMAGES and self._num_counted > self._allowed(self._num_images):
             yield from self._settle_files()
@@ -71,8 +71,8 @@ class FailureBudget:
             return
         of_files = [broken for broken in final if ReasonFact.IN_CONTENT in broken.reason.facts]
         yield _without(result, [*of_model, *of_files])
-        self._of_model.add(of_model, result.num_images)
-        self._of_files.add(of_files, result.num_images)
+        self._of_model.add(of_model, result.num_asked)
+        self._of_files.add(of_files, result.num_asked)
         if self._of_model.is_over:
             yield from self._settle_model()
         if self._of_files.is_over:

@@ -43,25 +43,29 @@ def run_flow(
                 _commit(result, model_runs)
             size.learn(result)
     for model_run in model_runs:
-        model_run.settle()
+        model_run.settle(any(one.stopped for one in model_runs if one.model.model_id == model_run.model.detector_id))
 
 
 def _commit(result: ChunkResult, model_runs: Sequence[ModelRun]) -> None:
     """Write a chunk model by model, a second network's results only where its detector's objects could be written."""
     unwritten: dict[str | None, frozenset[str]] = {}
+    rejected: dict[str | None, frozenset[str]] = {}
     for model_run in model_runs:
-        of_detector = unwritten.get(model_run.model.detector_id, frozenset())
-        unwritten[model_run.model.model_id] = model_run.commit(result.without(of_detector))
+        model_id, detector_id = model_run.model.model_id, model_run.model.detector_id
+        rejected[model_id] = frozenset(broken.ref.image_id for broken in result.of_model(model_run.number).broken)
+        own = result.without(unwritten.get(detector_id, frozenset()))
+        unwritten[model_id] = model_run.commit(own, rejected.get(detector_id, frozenset()))
 
 
 def skip_stopped_models(new: Iterable[NewImage], model_runs: Sequence[ModelRun]) -> Iterator[NewImage]:
-    """Skip the models whose failure budget is used up; `model_runs` are in the order of their numbers.
+    """Skip the models whose failure budget is used up; `model_runs` are those that an image may be new for.
 
     With a detector that finds no more objects the second networks are skipped that would take them.
     """
+    by_number = {one.number: one for one in model_runs}
     for image in new:
         stopped = {one.model.model_id for one in model_runs if one.stopped is not None}
-        wanted = tuple(number for number in image.model_indices if _is_wanted(image, model_runs[number], stopped))
+        wanted = tuple(number for number in image.model_indices if _is_wanted(image, by_number[number], stopped))
         if wanted:
             yield image if wanted == image.model_indices else replace(image, model_indices=wanted)
         elif len(stopped) == len(model_runs):

@@ -42,7 +42,7 @@ def test_an_image_that_one_network_needs_is_left_for_all_and_others_are_done(tab
     detector.detect("none")
     detector.reject("refused")
     committed = []
-    runs = [SimpleNamespace(commit=lambda result: committed.append(result))] * 4
+    runs = [SimpleNamespace(write_known=lambda result: committed.append(result))] * 4
     observer = SimpleNamespace(commit=lambda _: nullcontext())
     images = [NewImage(ImageRef(image_id, f"/{image_id}.jpg"), new_for) for image_id in ("found", "none", "refused")]
     found = list(with_stored_objects(images, tables, PLAN, runs, observer))

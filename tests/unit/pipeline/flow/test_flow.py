@@ -30,7 +30,7 @@ def model_runs(*stopped):
     models = [SimpleNamespace(model_id="d", detector_id=None), SimpleNamespace(model_id="s", detector_id="d")]
     models.append(SimpleNamespace(model_id="o", detector_id=None))
     return [
-        SimpleNamespace(model=model, stopped="why" if number in stopped else None)
+        SimpleNamespace(number=number, model=model, stopped="why" if number in stopped else None)
         for number, model in enumerate(models)
     ]
 
