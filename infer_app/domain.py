@@ -254,11 +254,11 @@ class Chunk:
     files: tuple[FileFacts, ...] = ()  # of each ref, after it was read
     objects: Mapping[str, StoredObjects] = field(default_factory=dict, hash=False)  # by image id; for second networks
 
-    def of(self, refs: Iterable[ImageRef]) -> Chunk:
-        """Return a chunk of some of its refs, without a slot, to be read again."""
+    def of(self, refs: Iterable[ImageRef], model_indices: tuple[int, ...] = ()) -> Chunk:
+        """Return a chunk of some of its refs, for all or some of its models, without a slot, to be read again."""
         refs = tuple(refs)
         objects = {ref.image_id: self.objects[ref.image_id] for ref in refs} if self.objects else {}
-        return Chunk(self.number, refs, self.model_indices, objects=objects)
+        return Chunk(self.number, refs, model_indices or self.model_indices, objects=objects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,12 +335,8 @@ class ChunkResult:
     @property
     def num_asked(self) -> int:
         """Return the number of images that a network was given: a second network gets none without an object."""
-        return len({one.ref.image_id for one in (*self.broken, *self.predictions) if not _is_empty(one)})
+        return replace(self, predictions=tuple(one for one in self.predictions if one.output.crops != ())).num_images
 
     @property
     def refs(self) -> tuple[ImageRef, ...]:
         return (*(prediction.ref for prediction in self.predictions), *(broken.ref for broken in self.broken))
-
-
-def _is_empty(one: Prediction | Broken) -> bool:
-    return isinstance(one, Prediction) and one.output.crops == ()

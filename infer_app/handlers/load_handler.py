@@ -30,7 +30,7 @@ class LoadHandler:
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
         assert chunk.slot is not None
         clock = StageClock(self._is_traced)
-        self._loader.begin(chunk)
+        self._loader.begin(chunk, chunk.model_indices)
         batch = self._loader.load(chunk.refs, 0, self._slots[chunk.slot], heartbeat, clock)
         self._loader.learn(clock)
         result = ChunkResult(chunk.number, (), batch.broken, chunk.model_indices, num_loaded=len(batch.samples))

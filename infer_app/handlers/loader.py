@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -47,7 +47,8 @@ class Loader:
         self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
         self._decode_limits = DecodeLimits(spec.max_pixels)
         self._memory_limit: int | None = None  # for a chunk
-        self._makes_pixels, self._keeps_pictures = True, False  # of a chunk
+        self._models: Collection[int] = (0,)  # of a chunk
+        self._keeps_pictures = False
         self._reads_wait = False  # set once reads have waited: files in the page cache need no reading ahead
 
     def load(
@@ -82,12 +83,12 @@ class Loader:
         """Do the same by the recipe of another model."""
         return transform(decode_image(data, recipe, self._decode_limits), recipe, preprocess)
 
-    def begin(self, chunk: Chunk, *, makes_pixels: bool = True, keeps_pictures: bool = False) -> None:
+    def begin(self, chunk: Chunk, models: Collection[int] = (0,), *, keeps_pictures: bool = False) -> None:
         """Begin a chunk, before its first image is loaded.
 
-        `makes_pixels`: for networks that take whole pictures; `keeps_pictures`: for those that take objects of them.
+        `models`: those for which pixels of whole pictures are made; `keeps_pictures`: for networks that take objects.
         """
-        self._makes_pixels, self._keeps_pictures = makes_pixels, keeps_pictures
+        self._models, self._keeps_pictures = models, keeps_pictures
         self._memory_limit = find_memory_limit()
         if self._prefetch is not None:  # the first chunk, and those whose `prefetch` comes late
             self._prefetch.expect(chunk)
@@ -107,7 +108,7 @@ class Loader:
         image = _Image(ref)
         clock.refs = (ref,)
         for stage, step in (("read", self._read), ("decode", self._decode), ("transform", self._transform)):
-            heartbeat.record(position, stage, image.facts)
+            heartbeat.record(position, stage, image.facts, self._models if stage == "transform" else ())
             try:
                 with clock.time(stage):
                     step(image)
@@ -138,7 +139,7 @@ class Loader:
         image.picture = decode_image(image.data, self.recipe, self._decode_limits)
 
     def _transform(self, image: _Image) -> None:
-        if self._makes_pixels:
+        if self._models:
             image.pixels = transform(image.picture, self.recipe, self._preprocess)
 
 

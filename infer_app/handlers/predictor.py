@@ -75,12 +75,17 @@ def _detail(error: BaseException) -> str:
 class Networks:
     """The networks of a handler that take whole pictures; each gets its pixels here, in every executor."""
 
-    def __init__(self, models: Sequence[LoadedModel]) -> None:
+    def __init__(
+        self, models: Sequence[LoadedModel], detector: int | None = None, seconds: frozenset[int] = frozenset()
+    ) -> None:
+        """Take the networks; a failure of the detector is one of all second networks too."""
         self._models = {model.model_index: model for model in models}
+        self._blamed = {index: seconds | {index} if index == detector else {index} for index in self._models}
 
-    def is_wanted(self, chunk: Chunk) -> bool:
-        """Return whether the chunk's images are new for one of them."""
-        return any(index in self._models for index in chunk.model_indices)
+    def depending(self, chunk: Chunk) -> frozenset[int]:
+        """Return the models that the chunk's images are new for and that need the pixels of whole pictures."""
+        blamed = (self._blamed[index] for index in chunk.model_indices if index in self._models)
+        return frozenset().union(*blamed).intersection(chunk.model_indices)
 
     def predict(
         self, batch: Batch, chunk: Chunk, first: int, heartbeat: Heartbeat, clock: StageClock
@@ -89,7 +94,7 @@ class Networks:
         for model in (self._models[index] for index in chunk.model_indices if index in self._models):
             for start in range(0, len(batch.samples), model.batch_size):
                 part = slice(start, start + model.batch_size)
-                heartbeat.record(first, "model")
+                heartbeat.record(first, "model", models=self._blamed[model.model_index])
                 yield from model.infer(Batch(batch.pixels[part], batch.samples[part], ()), clock)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class SecondNetworks:
     def finish(self, chunk: Chunk, heartbeat: Heartbeat, clock: StageClock) -> Iterator[Prediction | Broken]:
         """Yield one result for each image of the chunk that was taken, and for each network that it is new for."""
         for network in self.wanted(chunk):
-            heartbeat.record(len(chunk.refs) - 1, "model")
+            heartbeat.record(len(chunk.refs) - 1, "model", models=[network.index])
             yield from network.finish(clock)
 
 
@@ -70,7 +71,7 @@ class _Cropped:
 
 class _SecondNetwork:
     def __init__(self, model: LoadedModel, loader: Loader) -> None:
-        manifest = model.artifact.manifest
+        manifest, self.index = model.artifact.manifest, model.model_index
         assert manifest.crop is not None
         self._model, self._loader, self._crop, self._recipe = model, loader, manifest.crop, manifest.recipe
         self._function, self._preprocess = model.artifact.crop_function(), model.artifact.preprocess()
@@ -91,11 +92,11 @@ class _SecondNetwork:
         for number, one in found:
             if not self._crop.takes(one) or image.broken:
                 continue
-            heartbeat.record(position, "transform", sample.file)
             clock.refs = (sample.ref,)
             try:
                 with clock.time("transform"), self._loader.within_memory():
-                    self._buffer[len(self._waiting)] = self._pixels(picture, one)
+                    record = partial(heartbeat.record, position, file=sample.file, models=[self.index])
+                    self._buffer[len(self._waiting)] = self._pixels(picture, one, record)
             except BadImage as bad:
                 self._reject(image, number, bad.reason, bad.detail, "transform")
                 continue
@@ -104,7 +105,7 @@ class _SecondNetwork:
                 continue
             self._waiting.append((image, number))
             if len(self._waiting) == len(self._buffer):
-                heartbeat.record(position, "model")
+                heartbeat.record(position, "model", models=[self.index])
                 self._predict(clock)
 
     def pixels(self, data: bytes) -> np.ndarray:
@@ -120,9 +121,12 @@ class _SecondNetwork:
                 yield Prediction(sample.ref, output_of_image(image.outputs), sample.file, self._model.model_index)
         self._images = []
 
-    def _pixels(self, picture: Picture, one: DetectedObject) -> np.ndarray:
+    def _pixels(self, picture: Picture, one: DetectedObject, record: Callable[[str], None]) -> np.ndarray:
         box = (one.x, one.y, one.width, one.height)
-        return transform(cut_out(picture, box, self._crop.rule, self._function), self._recipe, self._preprocess)
+        record("transform" if self._function is None else "crop")
+        crop = cut_out(picture, box, self._crop.rule, self._function)
+        record("transform")
+        return transform(crop, self._recipe, self._preprocess)
 
     def _predict(self, clock: StageClock) -> None:
         """Predict the crops that wait, and add each output to its image."""
@@ -146,7 +150,7 @@ def stored_objects(sample: Sample, stored: StoredObjects) -> Objects | Broken:
     """Return the objects that were found before, if that was in the bytes that were read now."""
     if stored.sha256 == sample.file.sha256:
         return stored.objects
-    detail = "its objects were found in another file; `infer retry` with the detector's name finds them again"
+    detail = "its objects were found in another file; `infer retry --image` finds them again"
     return Broken(sample.ref, Reason.OTHER_FILE, detail, "read", sample.file)
 
 

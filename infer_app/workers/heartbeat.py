@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 from infer_app.domain import FileFacts
 
 NOTHING = -1
-STAGES = ("", "read", "decode", "transform", "model")
-# number of the record; task, position in the chunk, stage, since; size, modified, sha256
-_LAYOUT = struct.Struct("<q qqqd qd32s")
+STAGES = ("", "read", "decode", "transform", "crop", "model")
+MODELS = 256  # of a handler
+# number of the record; task, position in the chunk, stage, since; size, modified, sha256; a bit for each model
+_LAYOUT = struct.Struct(f"<q qqqd qd32s {MODELS // 8}s")
 _CHECKSUM = struct.Struct("<I")
 _RECORD_SIZE = _LAYOUT.size + _CHECKSUM.size
 SIZE = 2 * _RECORD_SIZE  # bytes of a heartbeat
@@ -30,6 +32,7 @@ class CurrentStep:
     stage: str
     since: float  # time.monotonic(), one clock for all processes of a machine
     file: FileFacts
+    models: frozenset[int] = frozenset()  # of the handler, for which alone it is done; none: for all of the chunk
 
 
 class Heartbeat:
@@ -54,12 +57,19 @@ class Heartbeat:
     def begin_task(self, task: int) -> None:
         self._task = task
 
-    def record(self, position: int, stage: str, file: FileFacts = FileFacts()) -> None:  # noqa: B008 (frozen)
+    def record(
+        self,
+        position: int,
+        stage: str,
+        file: FileFacts = FileFacts(),  # noqa: B008 (frozen)
+        models: Iterable[int] = (),
+    ) -> None:
         size = _UNKNOWN_SIZE if file.size is None else file.size
         sha256 = bytes.fromhex(file.sha256) if file.sha256 else b""
         step = (self._task, position, STAGES.index(stage), time.monotonic())
         self._number += 1
-        record = _LAYOUT.pack(self._number, *step, size, file.modified or 0.0, sha256)
+        bits = sum(1 << model for model in models).to_bytes(MODELS // 8, "little")
+        record = _LAYOUT.pack(self._number, *step, size, file.modified or 0.0, sha256, bits)
         start = self._number % 2 * _RECORD_SIZE
         self._bytes[start : start + _RECORD_SIZE] = record + _CHECKSUM.pack(zlib.crc32(record))
 
@@ -72,10 +82,12 @@ class Heartbeat:
         """Return the step of the newest complete record; read again if the worker overwrote both meanwhile."""
         while not (records := self._complete_records()):
             pass
-        _, task, position, stage, since, size, modified, sha256 = max(records)
+        _, task, position, stage, since, size, modified, sha256, bits = max(records)
         known = size != _UNKNOWN_SIZE
         file = FileFacts(size, modified, sha256.hex()) if known else FileFacts()
-        return CurrentStep(task, position, STAGES[stage], since, file)
+        flags = int.from_bytes(bits, "little")
+        models = frozenset(model for model in range(flags.bit_length()) if flags >> model & 1)
+        return CurrentStep(task, position, STAGES[stage], since, file, models)
 
     def _complete_records(self) -> list[tuple[Any, ...]]:
         found = []

@@ -212,13 +212,13 @@ class WorkerPool:
         """Return the result for the caller; queue what was loaded for the next stage."""
         if not isinstance(result, Loaded):
             self._freed(task)
-            return result
+            return task.finish(result)
         loaded = replace(task, chunk=result.chunk)
         if result.chunk.refs:
             self._stages[self._stages.index(stage) + 1].queue.append(loaded)
-        else:
-            self._freed(loaded)
-        return result.result
+            return result.result
+        self._freed(loaded)
+        return task.finish(result.result)
 
     def _on_exit(self, stage: _StageWorkers, worker: Worker) -> Iterator[ChunkResult]:
         """Decide whether to retry or reject the current task, and queue the others again.
@@ -240,7 +240,7 @@ class WorkerPool:
         decision = decide(task, ended) if worker.is_ready else Decision(retry=(task,))
         self._stages[0].queue.extendleft(reversed([*decision.retry, *tasks]))
         if decision.broken:
-            yield ChunkResult(task.chunk.number, (), decision.broken, task.chunk.model_indices)
+            yield ChunkResult(task.chunk.number, (), decision.broken, task.model_indices)
 
     def _cancel(self) -> None:
         """End the workers that still have a task; after an error or an early end their results are not needed."""

@@ -2,7 +2,8 @@
 
 An image is rejected for a crash only if the decoder crashed on it twice, the second time alone. SIGKILL (the kernel's
 out-of-memory killer, an operator) is no image's fault. A chunk is retried image by image after a failure inside the
-model, which processes a whole chunk, a failure of the GPU, or KILLS_BEFORE_SPLIT kills.
+model, which processes a whole chunk, a failure of the GPU, or KILLS_BEFORE_SPLIT kills. In a step that is done for some
+models alone, the image is rejected for these, and retried for the others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from infer_app.domain import Broken, Chunk, ImageRef, Reason
+from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, Reason
 from infer_app.errors import WorkersKilled
 from infer_app.workers.heartbeat import CurrentStep
 
@@ -32,6 +33,20 @@ class Task:
     chunk: Chunk
     retried_alone: bool = False  # a single image, retried after a crash
     kills: int = 0
+    decided: tuple[Broken, ...] = ()  # of its single image, for models that are no longer among the chunk's
+
+    @property
+    def model_indices(self) -> tuple[int, ...]:
+        """Return the indices of the models that its images have an outcome for, when it ends."""
+        decided = {one.model_index for one in self.decided if one.model_index is not None}
+        return tuple(sorted({*self.chunk.model_indices, *decided}))
+
+    def finish(self, result: ChunkResult) -> ChunkResult:
+        """Return the task's last result, in which its image has one outcome for each model."""
+        if not self.decided:
+            return result
+        broken = [one for some in result.broken for one in _for_each(some, self.chunk.model_indices)]
+        return replace(result, broken=(*broken, *self.decided), model_indices=self.model_indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +109,15 @@ def decide(task: Task, ended: WorkerExit) -> Decision:
 
 def _decide_image(task: Task, ended: WorkerExit) -> Decision:
     ref = task.chunk.refs[ended.current_step.position]
-    rest = _retry(task, [other for other in task.chunk.refs if other is not ref])
+    others = [other for other in task.chunk.refs if other is not ref]
+    rest = (replace(task, chunk=task.chunk.of(others)),) if others else ()
     if ended.timed_out:
         reason = Reason.READ_TIMEOUT if ended.current_step.stage == "read" else Reason.DECODE_TIMEOUT
-        detail = f"{ended.current_step.stage} exceeded the time limit"
-        return Decision((_broken(ref, reason, detail, ended),), rest)
+        return _reject(task, ref, reason, f"{_step_name(ended)} exceeded the time limit", ended, rest)
     if task.retried_alone:
-        detail = f"the decoder died twice by {_exit_name(ended)}, the second time alone"
-        return Decision((_broken(ref, Reason.DECODER_CRASH, detail, ended),), rest)
+        what = "the decoder" if ended.current_step.stage in ("read", "decode") else _step_name(ended)
+        detail = f"{what} died twice by {_exit_name(ended)}, the second time alone"
+        return _reject(task, ref, Reason.DECODER_CRASH, detail, ended, rest)
     alone = replace(task, chunk=task.chunk.of([ref]), retried_alone=True, kills=0)
     return Decision(retry=(*rest, alone))
 
@@ -112,9 +128,7 @@ def _decide_model(task: Task, ended: WorkerExit) -> Decision:
     if not task.retried_alone:
         return Decision(retry=(replace(task, retried_alone=True),))
     cause = "took too long" if ended.timed_out else f"died by {_exit_name(ended)}"
-    return Decision(
-        (_broken(task.chunk.refs[0], Reason.MODEL_ERROR, f"the model {cause} twice on this image alone", ended),)
-    )
+    return _reject(task, task.chunk.refs[0], Reason.MODEL_ERROR, f"the model {cause} twice on this image alone", ended)
 
 
 def _decide_device(task: Task, ended: WorkerExit) -> Decision:
@@ -124,29 +138,49 @@ def _decide_device(task: Task, ended: WorkerExit) -> Decision:
     if not task.retried_alone:
         return Decision(retry=(replace(task, retried_alone=True),))
     detail = "the GPU failed twice with this image alone, and worked in between"
-    return Decision((Broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, "model", ended.current_step.file),))
+    return _reject(task, task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, ended)
 
 
 def _decide_killed(task: Task, ended: WorkerExit) -> Decision:
     kills = task.kills + 1
     if len(task.chunk.refs) == 1 and kills >= KILLS_BEFORE_REJECTION:
         detail = f"its worker was ended {kills} times ({_exit_name(ended)}) while it processed this image alone"
-        return Decision((_broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, ended),))
+        return _reject(task, task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, ended)
     if len(task.chunk.refs) > 1 and kills >= KILLS_BEFORE_SPLIT:
         return Decision(retry=_one_by_one(task))
     return Decision(retry=(replace(task, kills=kills),))
-
-
-def _retry(task: Task, refs: Sequence[ImageRef]) -> tuple[Task, ...]:
-    return (replace(task, chunk=task.chunk.of(refs)),) if refs else ()
 
 
 def _one_by_one(task: Task) -> tuple[Task, ...]:
     return tuple(replace(task, chunk=task.chunk.of([ref]), kills=0) for ref in task.chunk.refs)
 
 
-def _broken(ref: ImageRef, reason: Reason, detail: str, ended: WorkerExit) -> Broken:
-    return Broken(ref, reason, detail, ended.current_step.stage or "read", ended.current_step.file)
+def _reject(
+    task: Task, ref: ImageRef, reason: Reason, detail: str, ended: WorkerExit, rest: tuple[Task, ...] = ()
+) -> Decision:
+    """Reject an image for the models that the step was done for, and retry it for the others, with what is decided."""
+    step = ended.current_step
+    stage = "model" if ended.exitcode == DEVICE_LOST else {"": "read", "crop": "transform"}.get(step.stage, step.stage)
+    broken = Broken(ref, reason, detail, stage, step.file)
+    models = task.chunk.model_indices
+    failed = step.models.intersection(models) if step.task == task.number else frozenset[int]()
+    left = tuple(model for model in models if failed and model not in failed)
+    if not left:
+        last = task.finish(ChunkResult(0, (), (broken,), models))
+        return Decision(last.broken, rest)
+    decided = (*task.decided, *_for_each(broken, [model for model in models if model in failed]))
+    return Decision(retry=(*rest, Task(task.number, task.chunk.of([ref], left), decided=decided)))
+
+
+def _for_each(broken: Broken, models: Sequence[int]) -> list[Broken]:
+    if broken.model_index is not None:
+        return [broken]
+    return [replace(broken, model_index=model) for model in models]
+
+
+def _step_name(ended: WorkerExit) -> str:
+    stage = ended.current_step.stage
+    return "the crop function" if stage == "crop" else stage
 
 
 def _exit_name(ended: WorkerExit) -> str:

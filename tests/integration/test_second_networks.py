@@ -163,7 +163,13 @@ def test_of_a_file_that_was_replaced_meanwhile_no_object_is_classified_by_the_fo
     assert rows_of(project)["infer_objects"] == former
     left = {image_id: patches for image_id, patches in pictures.items() if image_id not in ("3", "4")}
     assert project.rows(CROPS.format("species")) == taken(left, is_species)
-    project.infer("retry", "--image", "3", "--model", "cells")
+    alone = {"INFER_RUN__MODELS": "species"}
+    explained = project.infer_json("explain", "--image", "3", **alone)["models"]
+    listed = project.infer_json("pending", "--date", DATE, "--model", "species", **alone)["pending"]
+    helps = {one["missing"]["command"] for one in explained if one["model"] == "species"}
+    helps |= {one["command"] for one in listed if one["image_id"] == "3" and one["model"] == "species"}
+    assert helps == {"infer retry --image 3"}
+    assert project.infer_json("retry", "--image", "3", **alone)["second_networks"] == ["vectors"]
     run(project)
     del pictures["4"]
     assert project.rows(CROPS.format("species")) == taken(pictures, is_species)
@@ -226,3 +232,26 @@ def test_only_images_with_an_object_tell_whether_a_second_network_fails(project)
     days = [one["day"] for one in report["models"]]
     assert days == [{"eligible": 72, "predicted": 60, "rejected": 12, "pending": 0}] * 2
     assert [one["day_state"]["level"] for one in report["models"]] == ["good", "good"]
+
+
+def test_what_ends_a_worker_in_one_network_rejects_the_image_for_that_network_alone(project):
+    """A crop function crashes on cyan, and takes too long for yellow."""
+    pictures = add_pictures(project, 10)
+    for image_id, color in (("4", "cyan"), ("7", "yellow")):
+        pictures[image_id] = draw(project.photos / f"00{int(image_id) - 1}.png", [color, "green", "blue"])
+    project.run_day("--max-rejected", "100%", INFER_IMAGES__TIMEOUT_S="4", INFER_RUN__EXECUTOR="cpu")
+    rejected = "SELECT name, image_id, reason, stage, detail FROM infer_rejections JOIN infer_models ON id = model_id"
+    assert project.rows(f"{rejected} ORDER BY 2") == [
+        (
+            "species",
+            "4",
+            "decoder_crash",
+            "transform",
+            "the crop function died twice by SIGSEGV, the second time alone",
+        ),
+        ("species", "7", "decode_timeout", "transform", "the crop function exceeded the time limit"),
+    ]
+    assert project.rows("SELECT count(*) FROM infer_predictions") == [(28,)]
+    assert [row[:2] for row in project.rows(CROPS.format("vectors"))] == [row[:2] for row in taken(pictures)]
+    del pictures["4"], pictures["7"]
+    assert project.rows(CROPS.format("species")) == taken(pictures, is_species)

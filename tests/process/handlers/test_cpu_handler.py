@@ -67,7 +67,7 @@ class LogMark(Heartbeat):
         super().__init__(bytearray(MARK_SIZE))
         self.held = []
 
-    def record(self, position, stage, file=FileFacts()):  # noqa: B008
+    def record(self, position, stage, file=FileFacts(), models=()):  # noqa: B008
         self.held.append((position, stage, file.size))
         super().record(position, stage, file)
 

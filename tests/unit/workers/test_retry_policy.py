@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_app.domain import Broken, Chunk, FileFacts, ImageRef, Reason
+from infer_app.domain import Broken, Chunk, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.workers.heartbeat import NOTHING, STAGES, CurrentStep
 from infer_app.workers.retry_policy import (
     CRASH_SIGNALS,
@@ -115,10 +115,13 @@ def test_an_image_on_which_it_happens_again_alone_is_rejected_with_what_happened
 def any_death_of_a_task(draw):
     refs = tuple(ImageRef(str(i), f"/{i}.jpg") for i in range(draw(st.integers(1, 6))))
     number = draw(st.integers(0, 3))
-    any_task = Task(number, Chunk(draw(st.integers(0, 9)), refs), draw(st.booleans()), draw(st.integers(0, 6)))
+    models = tuple(range(draw(st.integers(1, 4))))
+    chunk = Chunk(draw(st.integers(0, 9)), refs, models)
+    any_task = Task(number, chunk, draw(st.booleans()), draw(st.integers(0, 6)))
     stage = draw(st.sampled_from([stage for stage in STAGES if stage]))
     exitcode = draw(st.one_of(st.integers(-70, 3), st.sampled_from([-crash for crash in CRASHES])))
     current_step = CurrentStep(draw(st.integers(-1, 3)), draw(st.integers(0, len(refs) - 1)), stage, 0.0, FACTS)
+    current_step = replace(current_step, models=draw(st.frozensets(st.integers(0, 5))))
     return any_task, WorkerExit(exitcode, draw(st.booleans()), current_step)
 
 
@@ -133,15 +136,32 @@ def test_every_image_ends_in_exactly_one_part_of_the_verdict(case):
 
 @given(any_death_of_a_task())
 def test_whatever_happens_again_and_again_comes_to_an_end(case):
-    """The same death, of each task that is tried again, rejects every image at last."""
+    """The same death, of each task that is tried again, rejects every image at last, or leaves it to other models.
+
+    Each image has one outcome for each model.
+    """
     judged, ended = case
-    open_tasks, rejections = [judged], 0
+    open_tasks, outcomes = [judged], Counter()
     for _ in range(200):
         if not open_tasks:
             break
         one = open_tasks.pop()
         current_step = replace(ended.current_step, position=min(ended.current_step.position, len(one.chunk.refs) - 1))
-        verdict = decide(one, replace(ended, current_step=current_step))
-        open_tasks += verdict.retry
-        rejections += len(verdict.broken)
-    assert (open_tasks, rejections) == ([], len(judged.chunk.refs))
+        models = current_step.models
+        if models and not models.intersection(one.chunk.model_indices):  # it ends well for the models that are left
+            done = [
+                Prediction(ref, Output(), FACTS, index) for ref in one.chunk.refs for index in one.chunk.model_indices
+            ]
+            result = one.finish(ChunkResult.of(0, done, one.chunk.model_indices))
+        else:
+            verdict = decide(one, replace(ended, current_step=current_step))
+            open_tasks += verdict.retry
+            result = ChunkResult(0, (), verdict.broken, one.model_indices)
+        outcomes.update(
+            (found.ref, index)
+            for index in judged.chunk.model_indices
+            for part in [result.of_model(index)]
+            for found in (*part.broken, *part.predictions)
+        )
+    every = {(ref, index): 1 for ref in judged.chunk.refs for index in judged.chunk.model_indices}
+    assert (open_tasks, outcomes) == ([], every)
