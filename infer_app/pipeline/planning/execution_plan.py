@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from infer_app.database.results.runs import BegunVariant
@@ -44,6 +44,7 @@ class ExecutionPlan:
     threads: int  # of each worker
     alternatives: tuple[Alternative, ...] = ()
     is_idle: bool = False  # it has nothing to predict, so its network is not opened
+    worker_bytes: int = field(default=0, compare=False)  # private memory of a worker with this model alone, on the CPU
 
     @property
     def variant(self) -> str:
@@ -89,13 +90,25 @@ def plan_together(
     plans = [plan_run(loaded, *one) for one in zip(artifacts, begun, strict=True)]
     devices = {plan.device for plan in plans}
     if devices == {"cpu"} or (len(devices) == 1 and not seconds):
-        return plans
+        return _fit_together(loaded, plans)
     if seconds:
         why = f"{', '.join(seconds)} can't run on the GPU yet: all run on the CPU, unless the detector was run before"
     else:
         why = "not every model has a variant for the GPU: all run on the CPU, unless you run them one by one"
     log.warning("%s", why)
-    return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, begun, strict=True)]
+    return _fit_together(loaded, [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, begun, strict=True)])
+
+
+def _fit_together(loaded: LoadedSettings, plans: list[ExecutionPlan]) -> list[ExecutionPlan]:
+    """Return the plans with as many workers as fit into memory, each of which loads all models, libraries once."""
+    if len(plans) == 1 or loaded.run.workers or loaded.run.executor == "ray" or plans[0].device != "cpu":
+        return plans
+    of_models = sum(max(0, plan.worker_bytes - ASSUMED_WORKER_BYTES) for plan in plans)
+    workers = cap_by_memory(plans[0].workers, ASSUMED_WORKER_BYTES + of_models)
+    if workers == plans[0].workers:
+        return plans
+    log.warning("%d workers instead of %d: there is not enough memory for more", workers, plans[0].workers)
+    return [replace(plan, workers=workers, threads=usable_cores() // workers) for plan in plans]
 
 
 def _check_on_cpu(loaded: LoadedSettings, seconds: Sequence[str]) -> None:
@@ -135,6 +148,7 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
         workers,
         layout.threads if workers == layout.workers else 1,
         tuple(_alternatives(artifact, choice.variant, tuning)),
+        worker_bytes=worker_bytes,
     )
 
 

@@ -17,6 +17,7 @@ from infer_app.pipeline.planning import layouts as layouts_module
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan, measure_speeds, plan_execution
 from infer_app.pipeline.planning.layouts import best_first, measure_layouts
 from infer_app.run_report import Alternative
+from infer_app.settings.load import load_settings
 from tests.support.networks import Means, Network, built
 
 CORES = 4
@@ -92,6 +93,17 @@ def test_fewer_workers_where_there_is_not_the_memory_for_more(artifact, measured
     monkeypatch.setattr("infer_app.machine.usable_memory", lambda: 700 << 20)
     found = plan_execution(artifact, VariantRequest())
     assert (found.workers, found.threads) == (2, 2)  # no core is left over
+
+
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_models_that_run_together_share_the_memory_of_a_worker(artifact, measured, monkeypatch, tmp_path):
+    measured(Layout(4, 1, 170.0), worker_bytes=execution_plan.ASSUMED_WORKER_BYTES + (100 << 20))
+    together = execution_plan.ASSUMED_WORKER_BYTES + (200 << 20)  # each network, and the libraries once
+    monkeypatch.setattr("infer_app.machine.usable_memory", lambda: int(2.9 * together))
+    (tmp_path / "infer.toml").write_text("")
+    loaded = load_settings(tmp_path / "infer.toml")
+    found = execution_plan.plan_together(loaded, [artifact, artifact], [None, None])
+    assert [(plan.workers, plan.threads) for plan in found] == [(2, 2), (2, 2)]
 
 
 @pytest.mark.usefixtures("nothing_is_measured")
