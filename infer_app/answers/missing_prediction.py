@@ -103,7 +103,9 @@ def explain_image(
     if failure is None:
         return of_day
     changed = ", and the file has changed since" if is_replaced else ""
-    return Cause(Why.RETRIED, f"{_describe(failure)}{changed}; {of_day.message}", of_day.command)
+    its_objects = failure.reason == Reason.OTHER_FILE  # which only its detector finds again
+    command = retry_command([image_id]) if its_objects else of_day.command
+    return Cause(Why.RETRIED, f"{_describe(failure)}{changed}; {of_day.message}", command)
 
 
 def explain_former_objects(next_run: NextRun, day: date, versions: tuple[str, str]) -> Cause:

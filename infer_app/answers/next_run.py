@@ -10,9 +10,9 @@ from datetime import date, timedelta
 from infer_app.database.project_database import ProjectDatabase, read_in_use
 from infer_app.database.queries.late_days import find_late_days
 from infer_app.day import MAX_DAYS, Day
-from infer_app.errors import InferError
+from infer_app.errors import InferError, ModelError
 from infer_app.model_names import Version
-from infer_app.pipeline.planning.choose_models import choose_artifacts
+from infer_app.pipeline.planning.choose_models import choose_artifacts, with_detectors
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printed_options import printed_options
 
@@ -35,7 +35,8 @@ class NextRun:
         """Return what the next run covers; `model` is what it gets by --model, as `loaded` has it already."""
         today, lookback, column = loaded.day("today").date, loaded.run.lookback, time_column(loaded)
         try:
-            found = choose_artifacts(loaded)
+            failed: dict[str, ModelError] = {}  # as in a run, which leaves these models out
+            found = with_detectors(loaded, choose_artifacts(loaded, failures=failed), failed)
         except InferError as error:
             return cls((), error, today, lookback, time_column=column)
         versions = tuple((artifact.manifest.name, artifact.manifest.model_id) for artifact in found)

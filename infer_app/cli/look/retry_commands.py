@@ -19,7 +19,7 @@ from infer_app.database.results.model_versions import second_networks_of
 from infer_app.day import find_zone
 from infer_app.domain import Reason
 from infer_app.errors import UsageError
-from infer_app.model_names import Version, short_name
+from infer_app.model_names import Version, short_name, versions_named
 from infer_app.pipeline.files.changed_files import compare_replaced, find_changed
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -73,15 +73,16 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
     """
     loaded, next_run = _load(model, config)
     day = None if date is None else loaded.day(date)
+    models = versions_named(model, next_run.models) if model else next_run.models  # not the detector of a named one
     wanted = list(dict.fromkeys(image_ids))
     with open_project_database(loaded) as project:
         places = {image_id: find_place(loaded, project, image_id, day) for image_id in wanted}
         days = sorted({its_day for _, its_day in places.values()})
         own = [
-            image_id for image_id, (location, _) in places.items() if _has_result(project, next_run, image_id, location)
+            image_id for image_id, (location, _) in places.items() if _has_result(project, models, image_id, location)
         ]
-        retried = forget_results(project.database, own, days, next_run.models)
-        seconds = _others_of_detectors(project, next_run.models) if retried else []
+        retried = forget_results(project.database, own, days, models)
+        seconds = _others_of_detectors(project, models) if retried else []
     _print_retried(Retried(wanted, retried, next_run.commands(days), seconds), as_json)
 
 
@@ -146,7 +147,7 @@ def _others_of_detectors(project: ProjectDatabase, versions: Sequence[Version]) 
         return [one for one in second_networks_of(connection, names) if one not in names]
 
 
-def _has_result(project: ProjectDatabase, next_run: NextRun, image_id: str, location: str) -> bool:
-    """Return whether a model that runs use has a result of this image, and not of another one that had its id."""
+def _has_result(project: ProjectDatabase, models: Sequence[Version], image_id: str, location: str) -> bool:
+    """Return whether one of the models has a result of this image, and not of another one that had its id."""
     picture = project.source.picture_of(image_id, location)
-    return any(one.state != "pending" for one in read_history(project.database, next_run.models, picture))
+    return any(one.state != "pending" for one in read_history(project.database, models, picture))

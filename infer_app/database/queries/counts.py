@@ -81,5 +81,10 @@ def _asked(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
     """Return the conditions of the images that `count_asked` counts."""
     picture, of_detector = ListedPicture.of(images), rejections.alias("of_detector")
     key = of_detector.c.image_id == rejections.c.image_id, of_detector.c.model_id == rejections.c.detector_id
-    predicted = has_prediction(picture, model_id, or_(predictions.c.detector_id.is_(None), predictions.c.num_objects > 0))
-    return [predicted, and_(~has_prediction(picture, model_id), has_rejection(picture, model_id, ~exists().where(*key)))]
+    predicted = has_prediction(
+        picture, model_id, or_(predictions.c.detector_id.is_(None), predictions.c.num_objects > 0)
+    )
+    return [
+        predicted,
+        and_(~has_prediction(picture, model_id), has_rejection(picture, model_id, ~exists().where(*key))),
+    ]
