@@ -89,13 +89,13 @@ class _SecondNetwork:
             return
         assert sample.picture is not None
         picture = Picture.whole(sample.picture)
+        record = partial(heartbeat.record, position, file=sample.file, models=[self.index])
         for number, one in found:
             if not self._crop.takes(one) or image.broken:
                 continue
             clock.refs = (sample.ref,)
             try:
                 with clock.time("transform"), self._loader.within_memory():
-                    record = partial(heartbeat.record, position, file=sample.file, models=[self.index])
                     self._buffer[len(self._waiting)] = self._pixels(picture, one, record)
             except BadImage as bad:
                 self._reject(image, number, bad.reason, bad.detail, "transform")

@@ -21,6 +21,7 @@ _CHECKSUM = struct.Struct("<I")
 _RECORD_SIZE = _LAYOUT.size + _CHECKSUM.size
 SIZE = 2 * _RECORD_SIZE  # bytes of a heartbeat
 _UNKNOWN_SIZE = -1
+_NO_FILE = FileFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,7 @@ class Heartbeat:
     def begin_task(self, task: int) -> None:
         self._task = task
 
-    def record(
-        self,
-        position: int,
-        stage: str,
-        file: FileFacts = FileFacts(),  # noqa: B008 (frozen)
-        models: Iterable[int] = (),
-    ) -> None:
+    def record(self, position: int, stage: str, file: FileFacts = _NO_FILE, models: Iterable[int] = ()) -> None:
         size = _UNKNOWN_SIZE if file.size is None else file.size
         sha256 = bytes.fromhex(file.sha256) if file.sha256 else b""
         step = (self._task, position, STAGES.index(stage), time.monotonic())
