@@ -109,3 +109,17 @@ def test_rows_of_another_source_are_left_by_every_walk_and_deletion(project):
     assert "Those of other sources stay." in project.infer("forget", "--model", "defects", "--yes")
     assert project.rows("SELECT count(used_until) FROM infer_models WHERE name = 'defects'") == [(1,)]
     assert (project.rows(OF_OTHERS), project.rows("PRAGMA journal_mode")) == (before, [("delete",)])
+
+
+def test_copies_of_registered_photos_are_new_ones_while_the_others_stay_where_they_were(project):
+    project.set("images", watch=["few"])
+    (project.folder / "few/cam0").mkdir(parents=True)
+    for number in range(2, 10):
+        name = f"cam{number % 2}/{number}.jpg"
+        (project.folder / "few" / name).parent.mkdir(exist_ok=True)
+        shutil.copy2(project.photos / name, project.folder / "few" / name)
+    before = project.results()
+    assert daily(project, YESTERDAY) == (0, "")
+    assert project.rows(COUNTS) == [(18, 0, 18)]
+    assert all(Path(location).exists() for (location,) in project.rows("SELECT location FROM infer_images"))
+    assert [row for row in project.results() if int(row[0]) <= 10] == before

@@ -149,6 +149,16 @@ class RegisteredElsewhere:
 
         return self._database.with_reconnect(read)
 
+    def read_locations_of(self, ids: Sequence[int]) -> list[tuple[int, str]]:
+        """Return (id, location) of images in the order of their ids."""
+        wanted = select(images.c.id, images.c.location).where(images.c.id.in_(ids)).order_by(images.c.id)
+
+        def read() -> list[tuple[int, str]]:
+            with self._database.read() as connection:
+                return [(row.id, row.location) for row in connection.execute(wanted)]
+
+        return self._database.with_reconnect(read)
+
     def read_files(self, ids: Sequence[int]) -> list[tuple[ImageFile, set[str]]]:
         """Return the files of images, as they were registered, with all checksums that they had."""
         columns = (images.c.id, images.c.location, images.c.size, images.c.modified, images.c.sha256)
@@ -167,8 +177,8 @@ class RegisteredElsewhere:
             known[image_id].add(sha256)
         return [(ImageFile(*row[1:4]), known[row.id] - {None}) for row in rows]
 
-    def move(self, old: str, new: str) -> int:
-        """Store that what is registered below a folder is below another one, and return the number of images.
+    def move(self, old: str, new: str, ids: Sequence[int] | None = None) -> int:
+        """Store that what is registered below a folder, or some of it, is below another one; return how many images.
 
         Raises DayHeld while a run is active, which reads them where they were.
         """
@@ -177,7 +187,10 @@ class RegisteredElsewhere:
 
         def move(connection: Connection) -> int:
             refuse_during_runs(connection)
-            return connection.execute(below).rowcount
+            if ids is None:
+                return connection.execute(below).rowcount
+            parts = (ids[first : first + ROWS_PER_UPDATE] for first in range(0, len(ids), ROWS_PER_UPDATE))
+            return sum(connection.execute(below.where(images.c.id.in_(some))).rowcount for some in parts)
 
         return self._database.transact(move)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,14 +14,14 @@ from infer_app.database.listing.watched_images import RegisteredElsewhere, has_i
 from infer_app.database.project_database import read_limits
 from infer_app.domain import ImageFile
 from infer_app.images.read.folder_scan import scan_folders
-from infer_app.images.read.local_files import hash_files, stat_all
+from infer_app.images.read.local_files import are_gone, hash_files, stat_all
 from infer_app.locations import NO_MAPPING
-from infer_app.pipeline.files.changed_files import AskStorage
+from infer_app.pipeline.files.changed_files import FILES_AT_ONCE, AskStorage
 from infer_app.settings.load import LoadedSettings
 
 NUM_SAMPLED = 500  # files of a folder, to find where they are registered: most of them may be new
 NUM_FORMER = 3  # folders that they are most often registered in, to be compared
-NUM_COMPARED = 50  # images of such a folder
+NUM_COMPARED = 50  # images of such a folder, by their times or bytes
 NEAR_S = 2.0  # by which the times of one file differ on two file systems
 
 
@@ -31,10 +32,11 @@ class MovedFolder:
     elsewhere: RegisteredElsewhere
     old: str
     new: str
+    ids: Sequence[int] | None  # of the images that were moved, while others are where they were; None: all
 
     def apply(self) -> int:
         """Store it and return the number of images."""
-        return self.elsewhere.move(self.old, self.new)
+        return self.elsewhere.move(self.old, self.new, self.ids)
 
     def __str__(self) -> str:
         return f"known below {self.old} are now below {self.new}"
@@ -43,7 +45,7 @@ class MovedFolder:
 def find_moved(
     database: Database, loaded: LoadedSettings, recorded: Sequence[str], ask: AskStorage
 ) -> Iterator[MovedFolder]:
-    """Yield the watched folders below which nothing is registered, but elsewhere at least half of what lies in them.
+    """Yield the watched folders below which nothing is registered, and in which most of another folder's images lie.
 
     `recorded`: the watched folders as recorded, which are never taken for a former place of another one.
     """
@@ -56,8 +58,8 @@ def find_moved(
             chain.from_iterable(batch.files for batch in ask(scan_folders, [folder], loaded.images.exclude))
         )
         for old in _former_folders(files, folder, elsewhere):
-            if _is_same(folder, old, elsewhere, loaded, ask):
-                yield MovedFolder(elsewhere, old, new)
+            if moved := _find_move(folder, old, elsewhere, loaded, ask):
+                yield moved
                 break
 
 
@@ -85,19 +87,39 @@ def _former_folders(files: Sequence[ImageFile], folder: str, elsewhere: Register
     return [old for old, _ in found.most_common(NUM_FORMER)]
 
 
-def _is_same(folder: str, old: str, elsewhere: RegisteredElsewhere, loaded: LoadedSettings, ask: AskStorage) -> bool:
-    """Return whether at least half of some images registered below `old` lie in the folder.
+def _find_move(
+    folder: str, old: str, elsewhere: RegisteredElsewhere, loaded: LoadedSettings, ask: AskStorage
+) -> MovedFolder | None:
+    """Return the move of what was registered below `old`, if at least half of it lies in the folder and is the same.
 
-    These are the last ones, since older ones may have been deleted, or any, since a last burst may have been deleted.
+    What lies in both places was copied with the rest, or stays where it is if anything does.
     """
+    gone, copied, num_left = array("q"), array("q"), 0
     ids = elsewhere.read_ids(old)
-    some = random.Random(0).sample(ids, min(NUM_COMPARED, len(ids)))
-    return any(_are_here(folder, old, elsewhere.read_files(of), loaded, ask) for of in (ids[-NUM_COMPARED:], some))
+    for first in range(0, len(ids), FILES_AT_ONCE):
+        some = elsewhere.read_locations_of(ids[first : first + FILES_AT_ONCE])
+        here = ask(stat_all, [f"{folder}/{location[len(old) :]}" for _, location in some], NO_MAPPING)
+        left = ask(are_gone, [location for _, location in some], loaded.path_map)
+        for (row_id, _), now, is_gone in zip(some, here, left, strict=True):
+            if now.size is not None:
+                (gone if is_gone else copied).append(row_id)
+            num_left += not is_gone
+    found = sorted((*gone, *copied))
+    if 2 * len(found) < len(ids) or not found:
+        return None
+    sample = random.Random(0).sample(found, min(NUM_COMPARED, len(found)))
+    if not _are_same(folder, old, elsewhere.read_files(sample), loaded, ask):
+        return None
+    is_whole = num_left == len(copied)  # nothing is left that is not here, too
+    if not is_whole and not gone:
+        return None
+    return MovedFolder(elsewhere, old, loaded.path_map.recorded(f"{folder}/"), None if is_whole else gone)
 
 
-def _are_here(
+def _are_same(
     folder: str, old: str, known: Sequence[tuple[ImageFile, set[str]]], loaded: LoadedSettings, ask: AskStorage
 ) -> bool:
+    """Return whether at least half of some files have the size and time, or the bytes, of those that are known."""
     here = [f"{folder}/{file.location[len(old) :]}" for file, _ in known]
     facts = list(ask(stat_all, here, NO_MAPPING))
     num_same, unsure = 0, list[tuple[str, set[str]]]()
