@@ -26,6 +26,7 @@ class DayRow:
     model_id: str
     is_in_use: bool
     facts: DayFacts
+    is_forgotten: bool = False  # by `infer forget --before`
 
     @property
     def state(self) -> DayState:
@@ -59,7 +60,8 @@ def read_last_days(project: ProjectDatabase, today: Day, num_days: int, max_reje
     rows = []
     for day in (today.before(n) for n in reversed(range(num_days))):
         for model, model_id in reversed(queries.models_of_day(day) or [NO_MODEL]):
-            row = DayRow(day, model, model_id, model_id in in_use, states.read_facts(day, model, model_id))
+            facts, is_forgotten = states.read_facts(day, model, model_id), project.source.has_forgotten(day.start)
+            row = DayRow(day, model, model_id, model_id in in_use, facts, is_forgotten)
             if row.facts.counts.eligible or row.facts.last_run:
                 rows.append(row)
     gap = find_gap(project.source, today.before(1))

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -123,3 +123,38 @@ def test_copies_of_registered_photos_are_new_ones_while_the_others_stay_where_th
     assert project.rows(COUNTS) == [(18, 0, 18)]
     assert all(Path(location).exists() for (location,) in project.rows("SELECT location FROM infer_images"))
     assert [row for row in project.results() if int(row[0]) <= 10] == before
+
+
+def test_photos_that_went_missing_are_mailed_once_and_most_of_a_folder_is_not_forgotten(project):
+    (project.photos / "cam0/0.jpg").unlink()
+    told = f"attention: 1 of 5 images registered in {project.photos}/cam0 is missing since the last run"
+    assert told in daily(project, YESTERDAY)[1]
+    (project.photos / "cam1").rename(project.photos / "river")
+    told = f"attention: 5 of 5 images registered in {project.photos}/cam1 are missing since the last run"
+    text = daily(project, YESTERDAY)[1]
+    assert (told in text, "was a folder renamed" in text) == (True, True)
+    assert daily(project, YESTERDAY) == (0, "")
+    before = project.results()
+    leave(project.photos)
+    put(project, "stale.jpg", YESTERDAY)
+    told = f"attention: 9 of 16 images registered in {project.photos} are missing since the last run"
+    assert told in daily(project, YESTERDAY)[1]
+    assert daily(project, YESTERDAY) == (0, "")
+    project.infer(*ON_PURPOSE[:3], exit_code=2)
+    assert "nothing was deleted: it is most of what there is, 15 of 16 results" in project.errors
+    assert set(before) <= set(project.results())
+    come_back(project.photos)
+    assert daily(project, YESTERDAY)[0] == 0
+    assert daily(project, YESTERDAY) == (0, "")
+
+
+def test_photos_of_forgotten_days_are_mailed_once_and_the_days_are_shown_as_forgotten(project):
+    project.set("run", time_zone="Europe/Berlin")
+    project.infer("forget", "--before", str(YESTERDAY), "--even-most", "--yes")
+    put(project, "reset.jpg", date(2000, 1, 1))
+    told = f"attention: 1 new image is of days before {YESTERDAY}, which were forgotten"
+    assert told in daily(project, YESTERDAY)[1]
+    assert daily(project, YESTERDAY) == (0, "")
+    days = {row["date"]: row["forgotten"] for row in project.infer_json("status")["days"]}
+    assert days == {day: day < str(YESTERDAY) for day in days}
+    assert "forgotten" in project.infer("status")

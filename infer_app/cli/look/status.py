@@ -23,6 +23,7 @@ STATES = {  # symbol and colour
     "failed": ("✗", "bold red"),
     "never run": ("○", "dim"),
     "no images": ("○", "dim"),  # and a run that found none
+    "forgotten": ("○", "dim"),
 }
 
 
@@ -54,6 +55,7 @@ def _to_json(row: DayRow) -> dict[str, object]:
         "model_id": row.model_id or None,
         "in_use": row.is_in_use,
         "state": row.state.state,
+        "forgotten": row.is_forgotten,
         **asdict(row.facts.counts),
         **row.begun_in,
         "last_run": None if row.facts.last_run is None else shown(row.facts.last_run),
@@ -72,6 +74,7 @@ def _shown_state(row: DayRow) -> Text:
     """Return the state with its symbol and colour; a day that is done and has remarks is not shown as a good one."""
     state = row.state
     word = "no images" if state.state == "done" and not row.facts.counts.eligible else state.state
+    word = "forgotten" if row.is_forgotten and not row.facts.counts.eligible else word
     symbol, style = STATES[word]
     if state.state == "done" and state.level != "good":
         symbol, style = ("!", "yellow") if state.level == "attention" else ("✗", "bold red")

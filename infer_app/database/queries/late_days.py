@@ -36,7 +36,8 @@ def find_late_days(database: Database, source: Source, first: Day, model_ids: Se
                 found.append(Day.of(instant.astimezone(find_zone(first.zone)).date(), first.zone))
     if num_forgotten:
         what = counted(num_forgotten, "image")
-        log.warning("no run takes %s registered late, of days before %s: `infer forget`", what, source.forgotten_before)
+        before = source.forgotten_before and source.forgotten_before.astimezone(find_zone(first.zone)).date()
+        log.warning("no run takes %s registered late, of days before %s: `infer forget`", what, before)
     return found
 
 

@@ -42,6 +42,7 @@ class Registration:
     unreadable: list[str] = field(default_factory=list)  # folders and files, with the reason
     unstorable: list[str] = field(default_factory=list)  # one file that the database can't hold, with the reason
     num_unstorable: int = 0
+    news: list[str] = field(default_factory=list)  # missing images, and those of forgotten days, that no run has told
     wrong_clock: list[str] = field(default_factory=list)  # one new image with a time that can't be right
     num_wrong_clocks: int = 0
     num_ahead: int = 0  # new images that are left for a run with the right time
@@ -108,7 +109,7 @@ class Registration:
 
     def describe(self) -> Iterator[str]:
         """Yield what somebody should look at."""
-        yield from map(one_line, self.moved)
+        yield from map(one_line, (*self.moved, *self.news))
         if self.num_wrong_clocks:
             images, have = counted(self.num_wrong_clocks, "new image"), "has" if self.num_wrong_clocks == 1 else "have"
             yield (

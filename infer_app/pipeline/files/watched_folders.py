@@ -11,10 +11,11 @@ from typing import Any
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import DatedImage, first_usual_time, register
+from infer_app.database.listing.walk_news import describe_walk_news
 from infer_app.database.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
 from infer_app.database.project_database import open_results_database, read_limits
 from infer_app.database.results.runs import last_start
-from infer_app.day import Day
+from infer_app.day import Day, find_zone
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
 from infer_app.images.read.folder_scan import look_at_folders, scan_folders
@@ -55,6 +56,10 @@ def register_new(
             log.info("%s", moved)
             folders.found.moved.append(moved)
         folders.register(days, dry_run=dry_run)
+        if not dry_run:
+            folders.found.news += database.with_reconnect(
+                lambda: list(describe_walk_news(database, find_zone(days[0].zone)))
+            )
     folders.found.log(loaded, dry_run=dry_run)
     return folders.found
 
