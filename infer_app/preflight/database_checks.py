@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date
 from itertools import chain, islice
 
@@ -19,7 +20,7 @@ from infer_app.database.results.dry_run_database import RolledBack, find_unwrita
 from infer_app.database.results.schema import database_id, images, label_groups, metadata, thresholds
 from infer_app.day import Day
 from infer_app.domain import ImageRef
-from infer_app.errors import EXIT_OK, DatabaseUnavailable, StorageUnavailable, UsageError
+from infer_app.errors import EXIT_OK, DatabaseUnavailable, SchemaOutdated, UsageError
 from infer_app.images.read.read_image import refused_among
 from infer_app.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
 from infer_app.pipeline.files.watched_folders import WatchedFolders
@@ -43,10 +44,6 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
             yield from _source(loaded, source, is_remote=source.database is not database)
         if loaded.lists_own_images:
             yield Finding("images", f"{count_images(database):,} registered")
-            try:
-                WatchedFolders(loaded, database).check()
-            except StorageUnavailable as error:
-                yield Finding("images", error.message, error.hint, error.exit_code)
         file = database.file
         if file is None:
             yield from check_rights(database, loaded.lists_own_images)
@@ -56,6 +53,14 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
         exit_code = DatabaseUnavailable.exit_code if is_disk_full(file) else EXIT_OK
         yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix, exit_code)
         check_writable(file)
+
+
+def check_watched(loaded: LoadedSettings) -> Iterator[Finding]:
+    """Check as a run does that each watched folder shows an image, if some are registered there."""
+    if loaded.watched:
+        with suppress(DatabaseUnavailable, SchemaOutdated), open_results_database(loaded, read_only=True) as database:
+            WatchedFolders(loaded, database).check()
+    yield from ()
 
 
 def check_rights(database: Database, lists_own_images: bool) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infer_app.cli.model.model import known_in_use
 from infer_app.errors import InferError, most_severe
-from infer_app.preflight.database_checks import check_database
+from infer_app.preflight.database_checks import check_database, check_watched
 from infer_app.preflight.finding import Finding
 from infer_app.preflight.machine_checks import check_decoder, check_gpu, check_program, check_versions
 from infer_app.preflight.model_checks import check_models, check_ray
@@ -57,6 +57,7 @@ CHECKS: Mapping[str, Check] = {
     "decoder": check_decoder,
     "gpu": check_gpu,
     "database": check_database,
+    "watch": check_watched,
     "roots": check_roots,
     "map": check_map,
     "remote": check_remote,
