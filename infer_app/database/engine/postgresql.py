@@ -94,13 +94,16 @@ class PostgreSQL(Backend):
             pool_pre_ping=True,
             hide_parameters=True,
             connect_args=timeout | KEEPALIVE | {"client_encoding": "utf8", "prepare_threshold": None},
-            execution_options={"postgresql_readonly": True} if read_only else {},
         )
         from infer_app.database.engine.postgres_connection import WatchedConnection  # psycopg is an extra
 
-        event.listen(
-            engine, "do_connect", lambda dialect, record, given, named: WatchedConnection.open(*given, **named)
-        )
+        def connect(dialect: object, record: object, given: Any, named: Any) -> WatchedConnection:
+            connection = WatchedConnection.open(*given, **named)
+            # SQLAlchemy would set it back after each use, also on a connection that a signal has closed.
+            connection.read_only = read_only or None
+            return connection
+
+        event.listen(engine, "do_connect", connect)
         return engine
 
     def is_connection_lost(self, error: DBAPIError) -> bool:
