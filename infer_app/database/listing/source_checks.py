@@ -6,7 +6,7 @@ import difflib
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, inspect, select
-from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.engine.column_types import StoredLocation
 from infer_app.database.listing.source import Source
@@ -26,7 +26,7 @@ def check_source(source: Source) -> None:
             stored = StoredLocation(source.location)
             located = select(source.location, stored).select_from(source.relation).where(source.location.is_not(None))
             location = connection.execute(located.limit(1)).first()
-        except (OperationalError, ProgrammingError) as error:
+        except DBAPIError as error:
             if source.database.is_denied(error) or not source.database.backend.is_statement_error(error):
                 raise  # the role lacks a privilege, the file is locked, or for example a time limit of the server
             raise UsageError(
