@@ -98,8 +98,8 @@ def found_in(ref):
 
 
 def counts(loaded, model_id=ID):
-    with open_project_database(loaded) as project, project.database.read() as connection:
-        assert list(audit_rows(connection)) == []
+    with open_project_database(loaded) as project:
+        assert list(audit_rows(project.database)) == []
         return [project.day_queries.count_day(day, model_id) for day in DAYS]
 
 

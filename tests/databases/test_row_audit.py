@@ -51,8 +51,7 @@ def stored(database):
 
 
 def found(database):
-    with database.read() as connection:
-        return list(audit_rows(connection))
+    return list(audit_rows(database))
 
 
 def test_what_runs_write_breaks_no_law(stored):

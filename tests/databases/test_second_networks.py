@@ -322,8 +322,7 @@ def test_a_row_that_no_run_writes_is_named(database, detector, species, execute,
     queries = DayQueries(database, Source(database, SourceSettings()))
 
     def found():
-        with database.read() as connection:
-            return list(audit_rows(connection)), queries.find_problems(DAY, S)
+        return list(audit_rows(database)), queries.find_problems(DAY, S)
 
     assert found() == ([], [])
     execute(statement)

@@ -58,8 +58,7 @@ def verify(date: str | None, model: str | None, replay: str | None, as_json: boo
     audit = None
     with open_project_database(loaded, read_only=True) as project:
         checked = _check_counts(project, day, model)
-        with project.database.read() as connection:
-            wrong_rows = list(audit_rows(connection))
+        wrong_rows = list(audit_rows(project.database))
         if amount is not None:
             versions = project.day_queries.models_of(model)
             audit = audit_by_replay(loaded, project, versions, amount, day if date else None)

@@ -6,7 +6,7 @@ Each law is a condition on the rows of one table; those of a table are counted i
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from infer_app.database.audits.laws import ROUNDING, Law, crop_laws, is_no_score, num_crops, result_laws
 from infer_app.database.engine.column_types import AsText, UtcNow
+from infer_app.database.engine.connect import Database
 from infer_app.database.results.conditions import count_each
 from infer_app.database.results.model_versions import kind_of
 from infer_app.database.results.runs import LEASE_S, is_alive
@@ -65,17 +66,26 @@ class _Kinds:
         )
 
 
-def audit_rows(connection: Connection) -> Iterator[str]:
-    """Yield a message with examples for each law that rows of our tables break. Nothing is repaired."""
-    kinds = _Kinds.read(connection)
-    yield from _broken_laws(connection, predictions, predictions.c.image_id, _prediction_laws(kinds))
-    yield from _broken_laws(connection, rejections, rejections.c.image_id, _rejection_laws(kinds))
+def audit_rows(database: Database) -> Iterator[str]:
+    """Yield a message with examples for each law that rows of our tables break. Nothing is repaired.
+
+    Each table is read in a transaction of its own: an open one can block a run's commits.
+    """
+
+    def ask(question: Callable[..., Iterator[str]], *arguments: object) -> list[str]:
+        with database.read() as connection:
+            return list(question(connection, *arguments))
+
+    with database.read() as connection:
+        kinds = _Kinds.read(connection)
+    yield from ask(_broken_laws, predictions, predictions.c.image_id, _prediction_laws(kinds))
+    yield from ask(_broken_laws, rejections, rejections.c.image_id, _rejection_laws(kinds))
     for table, laws in ((objects, _object_laws()), (object_predictions, crop_laws(kinds.classifiers))):
         own = predictions.c.image_id == table.c.image_id, predictions.c.model_id == table.c.model_id
         joined = table.outerjoin(predictions, and_(*own))
-        yield from _broken_laws(connection, joined, table.c.image_id, laws)
-    yield from _unknown_labels(connection, kinds)
-    yield from _broken_runs(connection)
+        yield from ask(_broken_laws, joined, table.c.image_id, laws)
+    yield from ask(_unknown_labels, kinds)
+    yield from ask(_broken_runs)
 
 
 def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:

@@ -24,6 +24,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    tuple_,
     update,
 )
 
@@ -240,11 +241,16 @@ def read_changed(
     columns = (images.c.id, images.c.location, images.c.added_at, images.c.missing_since)
     changed = or_(images.c.missing_since.is_not(None), _is_replaced(source, model_ids))
     wanted = select(*columns).where(*_listed(day), changed).order_by(images.c.added_at, images.c.id)
-    with database.read() as connection:
-        rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
+    page = wanted
+    while True:  # a transaction for each page: its reader may take its time, and an open read can block commits
+        with database.read() as connection:
+            rows = connection.execute(page.limit(ROWS_AT_ONCE)).all()
         for row_id, location, time, missing_since in rows:
             since = None if missing_since is None else missing_since.replace(tzinfo=UTC)
             yield ChangedImage(str(row_id), location, time.replace(tzinfo=UTC), since)
+        if len(rows) < ROWS_AT_ONCE:
+            return
+        page = wanted.where(tuple_(images.c.added_at, images.c.id) > tuple_(time, row_id))
 
 
 def _is_known(database: Database, source: Source) -> bool:
