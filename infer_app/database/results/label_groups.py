@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, delete, insert, select
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.results.schema import label_groups
+from infer_app.database.results.schema import label_groups, models
 
 NOT_ALLOWED = -1  # in place of the depth of a label that is not allowed
 Groups = Mapping[str, tuple[str, ...] | None]  # by label its groups, from the root to itself; None: it is not allowed
@@ -43,6 +43,8 @@ def replace_label_groups(database: Database, model: str, groups: Groups) -> None
             rows += [key | {"depth": depth, "ancestor": group} for depth, group in enumerate(chain)]
 
     def replace(connection: Connection) -> None:
+        # One after another: a server's DELETE would not see what another command inserts meanwhile.
+        connection.execute(select(models.c.id).where(models.c.name == model).with_for_update()).all()
         connection.execute(delete(label_groups).where(label_groups.c.model == model))
         if rows:
             connection.execute(insert(label_groups), rows)
