@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from infer_app.answers.next_run import time_column
 from infer_app.database.engine.connect import Database
-from infer_app.database.engine.sqlite_file import HINT_DAMAGED, check_writable, is_disk_full
+from infer_app.database.engine.sqlite_file import HINT_DAMAGED, check_writable, is_full
 from infer_app.database.known_database import describe_known
 from infer_app.database.listing.image_registry import count_images
 from infer_app.database.listing.left_out import NEEDED
@@ -20,7 +20,7 @@ from infer_app.database.results.dry_run_database import RolledBack, find_unwrita
 from infer_app.database.results.schema import database_id, images, label_groups, metadata, thresholds
 from infer_app.day import Day
 from infer_app.domain import ImageRef
-from infer_app.errors import EXIT_OK, DatabaseUnavailable, SchemaOutdated, UsageError
+from infer_app.errors import EXIT_OK, DatabaseUnavailable, MachineFailure, SchemaOutdated, UsageError
 from infer_app.images.read.read_image import refused_among
 from infer_app.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
 from infer_app.pipeline.files.watched_folders import WatchedFolders
@@ -50,7 +50,7 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
     if file is not None:
         free = shutil.disk_usage(file.parent).free
         fix = "free some space: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
-        exit_code = DatabaseUnavailable.exit_code if is_disk_full(file) else EXIT_OK
+        exit_code = MachineFailure.exit_code if is_full(None, file) else EXIT_OK
         yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix, exit_code)
         check_writable(file)
 

@@ -54,7 +54,7 @@ def test_a_bad_night_says_what_ran_how_it_ended_and_why(project):
     assert job.returncode == 10
     command, meaning, *log = job.stdout.splitlines()
     assert command.startswith(f"{INFER} run --date yesterday --quiet in {project.folder} on ")
-    assert meaning == "exit code 10: the database can't be reached; the next run catches up"
+    assert meaning == "exit code 10: the database can't be reached or written; the next run catches up"
     assert log[0].startswith(f"infer: {elsewhere}")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Dialect, Engine, Inspector, Table, func
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, NotSupportedError, ProgrammingError
 from sqlalchemy.sql.dml import Insert
 
 from infer_app.database.engine.bulk import BatchDelete, BulkDelete, BulkUpsert, Merges, RowUpsert
@@ -64,8 +64,12 @@ class Backend:
         return False
 
     def is_statement_error(self, error: DBAPIError) -> bool:
-        """Return whether the database refused the statement itself, such as an unknown name."""
-        return isinstance(error, ProgrammingError)
+        """Return whether the database refused the statement itself, such as an unknown name or a write in a query."""
+        return isinstance(error, ProgrammingError | NotSupportedError)
+
+    def is_full(self, error: Exception, file: Path | None) -> bool:
+        """Return whether the disk of the database is full."""
+        return isinstance(error, DBAPIError) and self.code_of(error) in self.full
 
     def hint_for(self, error: BaseException | None, file: Path | None) -> str:
         """Return what to do if the database is unavailable."""

@@ -27,6 +27,7 @@ from infer_app.database.engine.reconnect import (
     Backoff,
     ConnectionLost,
     Deadlocked,
+    DiskFull,
     Forbidden,
     with_reconnect,
 )
@@ -170,7 +171,8 @@ class Database:
                 raise  # a wrong statement, which is a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:  # of a commit, or of opening a file
-            raise DatabaseUnavailable(f"{self.shown_url}: {error}", self.backend.hint_for(error, self.file)) from None
+            kind = DiskFull if self.backend.is_full(error, self.file) else DatabaseUnavailable
+            raise kind(f"{self.shown_url}: {error}", self.backend.hint_for(error, self.file)) from None
 
     def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
@@ -189,6 +191,8 @@ class Database:
             return Deadlocked
         if code in self.backend.forbidden:
             return Forbidden
+        if self.backend.is_full(error, self.file):
+            return DiskFull
         is_lost = self.backend.is_connection_lost(error)
         return ConnectionLost if is_lost and self._was_reached else DatabaseUnavailable
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from infer_app.errors import DatabaseUnavailable
+from infer_app.errors import DatabaseUnavailable, MachineFailure
 
 OUTAGE_S = 300.0  # a restart or an upgrade of a server; a longer one ends the run
 BUSY_TIMEOUT_S = 60  # for a lock of a file
@@ -26,6 +26,12 @@ class Deadlocked(DatabaseUnavailable):
 
 class Forbidden(DatabaseUnavailable):
     """The role lacks a privilege or a row policy refuses it, or the server is read-only; a retry fails too."""
+
+
+class DiskFull(DatabaseUnavailable):
+    """The disk of the database is full."""
+
+    exit_code = MachineFailure.exit_code
 
 
 class ConnectionLost(DatabaseUnavailable):

@@ -23,6 +23,7 @@ from infer_app.database.engine.sqlite_file import (
     commit_sqlite,
     connect_sqlite,
     hint_for,
+    is_full,
     remember_file,
 )
 from infer_app.errors import UsageError
@@ -63,6 +64,10 @@ class SQLite(Backend):
     def is_statement_error(self, error: DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)
         return super().is_statement_error(error) or code == sqlite3.SQLITE_ERROR
+
+    def is_full(self, error: Exception, file: Path | None) -> bool:
+        assert file is not None
+        return is_full(getattr(error, "orig", error), file)
 
     def hint_for(self, error: BaseException | None, file: Path | None) -> str:
         assert file is not None

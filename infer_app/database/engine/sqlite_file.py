@@ -19,6 +19,7 @@ from infer_app.locations import as_location, stored_location
 
 LEAST_FREE_BYTES = 1 << 20  # on the disk: a transaction needs some
 HINT_FOLDER = "does the file's folder exist, and is it writable?"
+HINT_LOCKED = "another program holds the file: close it there (`fuser FILE` names it); the next run catches up"
 HINT_SPACE = "the disk is full: free some space, then run again; what was committed stays"
 HINT_DAMAGED = "the file is damaged: restore a backup, or save what can be read: sqlite3 FILE .recover"
 STORED_LOCATION = "infer_stored_location"  # a function of every connection, from bytes
@@ -69,11 +70,16 @@ def hint_for(error: BaseException | None, path: Path) -> str:
     code = getattr(error, "sqlite_errorcode", None)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return HINT_DAMAGED
-    return HINT_SPACE if code == sqlite3.SQLITE_FULL or is_disk_full(path) else HINT_FOLDER
+    if code == sqlite3.SQLITE_BUSY:
+        return HINT_LOCKED
+    return HINT_SPACE if is_full(error, path) else HINT_FOLDER
 
 
-def is_disk_full(path: Path) -> bool:
-    """Return whether the disk of a database has too little space for a transaction."""
+def is_full(error: BaseException | None, path: Path) -> bool:
+    """Return whether an error comes of a disk with too little space for a transaction."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FULL):
+        return bool(code == sqlite3.SQLITE_FULL)
     try:
         return shutil.disk_usage(path.parent).free < LEAST_FREE_BYTES
     except OSError:
