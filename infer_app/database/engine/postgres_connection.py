@@ -41,15 +41,16 @@ class WatchedConnection(psycopg.Connection[Any]):
         assert isinstance(opened, cls)
         opened.adapters.register_dumper(BinaryArray, _BinaryArrayDumper)
         opened.reconnect = partial(cls.open, *arguments, **options)
-        opened._write_dates_as_iso()
+        opened._set_formats()
         return opened
 
-    def _write_dates_as_iso(self) -> None:
-        """Set DateStyle to ISO: psycopg can't read times with a zone that a role's or database's DateStyle formats."""
-        if not (self.info.parameter_status("DateStyle") or "").startswith("ISO"):
-            self.autocommit = True  # a rollback would undo the setting
-            self.execute("SET DateStyle = ISO")
-            self.autocommit = False
+    def _set_formats(self) -> None:
+        """Undo what a role or database sets of formats: psycopg reads ISO times, our literals hold backslashes."""
+        for name, value in (("DateStyle", "ISO"), ("standard_conforming_strings", "on")):
+            if not (self.info.parameter_status(name) or "").startswith(value):
+                self.autocommit = True  # a rollback would undo the setting
+                self.execute(f"SET {name} = {value}")
+                self.autocommit = False
 
     def wait(self, gen: Any, *more: Any, **options: Any) -> Any:
         try:
