@@ -6,13 +6,14 @@ import contextlib
 import mmap
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from PIL import ExifTags, Image
 
 from infer_app.images.decode.decoder import open_file
-from infer_app.images.decode.formats import SNIFFED_BYTES, sniff
+from infer_app.images.decode.formats import SNIFFED_BYTES, sniff, without_metadata
 from infer_app.images.decode.heif import read_heic_exif
 from infer_app.images.decode.jpeg_structure import EXIF_NAME, exif_part, jpeg_segments
 from infer_app.images.read.bad_image import BadImage
@@ -50,7 +51,7 @@ def _read_exif(path: str) -> dict[int, object]:
         if found == "jpeg":  # of a damaged one Pillow would read everything
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 return _jpeg_exif(mapped).get_ifd(ExifTags.IFD.Exif)
-        with open_file(file, found) as image:
+        with open_file(BytesIO(without_metadata(file.read())) if found == "png" else file, found) as image:
             return image.getexif().get_ifd(ExifTags.IFD.Exif)
 
 

@@ -30,11 +30,11 @@ from PIL import __version__ as pillow_version
 
 from infer_app.domain import Reason
 from infer_app.images.decode.depth import DIM, MAX_SAMPLE, has_deep_colors, load_deep_colors, to_8_bits
-from infer_app.images.decode.formats import check_boxes_end, check_png_end, sniff, webp_size
+from infer_app.images.decode.formats import check_boxes_end, check_png_end, sniff, webp_size, without_metadata
 from infer_app.images.decode.heif import heif_decoder_names, open_avif, open_heic
 from infer_app.images.decode.jpeg_structure import JpegHeader, check_scans, has_jpeg_end, parse_jpeg_header
 from infer_app.images.decode.libjpeg_turbo import JpegRefused, decode_strictly, load_turbo
-from infer_app.images.decode.tiff import TiffFile, check_tiff, has_white_zero, open_tiff, tile_size
+from infer_app.images.decode.tiff import TiffFile, check_tiff, has_white_zero, open_tiff, sample_bits, tile_size
 from infer_app.images.read.bad_image import BadImage, reason_of
 from infer_app.images.transform.geometry import Picture, Pixels, scale_for
 from infer_app.machine import allocatable
@@ -118,13 +118,24 @@ def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
     if kind == "jpeg":
         return _decode_jpeg(data, recipe, limits)
     if kind == "png":
-        check_png_end(data)
+        return _decode_png(data, recipe, limits)
     if kind == "webp":
         _check_pixels(*webp_size(data), limits)
         _check_memory(*webp_size(data))
     if kind in _BOXED:
         check_boxes_end(data)
     return _decode_with_pillow(data, kind, recipe, limits)
+
+
+def _decode_png(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
+    """Decode a PNG. Pillow refuses one for metadata that are long or damaged: it is tried again without them."""
+    check_png_end(data)
+    try:
+        return _decode_with_pillow(data, "png", recipe, limits)
+    except (BadImage, MemoryError):
+        raise
+    except Exception:  # whatever the damage leads to
+        return _decode_with_pillow(without_metadata(data), "png", recipe, limits)
 
 
 def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
@@ -211,7 +222,7 @@ def _oriented(rgb: Pixels, image: Image.Image, exif: str) -> Pixels:
 
 def _rgb_of(image: Image.Image, depth: str) -> Pixels:
     if image.mode.startswith("I"):
-        return _rgb_of_deep_grey(np.asarray(image), depth, has_white_zero(image))
+        return _rgb_of_deep_grey(np.asarray(image), depth, sample_bits(image), has_white_zero(image))
     if image.mode == "F":
         detail = "floating-point pixels have no fixed range; convert it to 8 or 16 bits"
         raise BadImage(Reason.UNSUPPORTED_FORMAT, detail)
@@ -221,11 +232,12 @@ def _rgb_of(image: Image.Image, depth: str) -> Pixels:
         raise BadImage(Reason.UNSUPPORTED_FORMAT, str(error)) from error
 
 
-def _rgb_of_deep_grey(grey: np.ndarray[Any, Any], depth: str, is_inverted: bool) -> Pixels:
-    """Scale 16 bits to 8, because Pillow's convert would clip everything above 255 to white."""
+def _rgb_of_deep_grey(grey: np.ndarray[Any, Any], depth: str, bits: int, is_inverted: bool) -> Pixels:
+    """Scale `bits` to 8, because Pillow's convert would clip everything above 255 to white; a window is of `bits`."""
     if grey.dtype.itemsize > 2 and grey.size and (grey.min() < 0 or grey.max() > MAX_SAMPLE):
         raise BadImage(Reason.UNSUPPORTED_FORMAT, "samples below 0 or above 65,535; convert it to 16 bits")
-    grey = MAX_SAMPLE - grey if is_inverted else grey
+    grey = (1 << bits) - 1 - grey if is_inverted else grey
+    grey = grey << 16 - bits if depth == "full" else grey
     return np.repeat(to_8_bits(grey, depth)[:, :, None], 3, axis=2)
 
 

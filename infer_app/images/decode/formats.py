@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.retry import Transient
@@ -36,6 +38,13 @@ _REFUSED = (
     ("a Git LFS pointer instead of the file", b"version https://git-lfs", 0),
 )
 _HTML = "an HTML page"
+# Chunks of a PNG that hold no pixels. Of an unknown one that is damaged, it is not known that it holds none.
+_PNG_METADATA = frozenset(
+    b"gAMA cHRM sRGB iCCP cICP mDCV cLLI tEXt zTXt iTXt tIME pHYs bKGD hIST sBIT sPLT eXIf oFFs pCAL sCAL".split()
+    + b"tRNS acTL fcTL fdAT caBX iDOT".split()  # alpha is dropped, and the first frame is that of a still picture
+)
+_PNG_ORIENTATION = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0")
+MAX_PNG_TEXT = 1 << 20  # bytes that Pillow decompresses of a chunk; deflate packs at most 1,032 into one
 # Brands of the ISO base media file format, whose files begin with a box `ftyp`: its size, "ftyp", the main brand, four
 # bytes of version, further brands.
 _BRANDS = {
@@ -98,6 +107,29 @@ def check_png_end(data: bytes) -> None:
             return
         position += 12 + length  # length, type and checksum beside the payload
     raise BadImage(Reason.TRUNCATED, "ends before the IEND chunk")
+
+
+def without_metadata(png: bytes) -> bytes:
+    """Return a copy of a PNG without the chunks that no pixel depends on, but for sound ones that state an orientation.
+
+    Raises BadImage if the chunks are damaged in a way that leaves open what they are.
+    """
+    pieces, position = [png[:8]], 8
+    while position + 12 <= len(png):
+        end = position + 12 + int.from_bytes(png[position : position + 4], "big")
+        kind, payload = png[position + 4 : position + 8], png[position + 8 : end - 4]
+        is_sound = zlib.crc32(png[position + 4 : end - 4]).to_bytes(4, "big") == png[end - 4 : end]
+        if kind not in _PNG_METADATA or (is_sound and _may_state_orientation(kind, payload)):
+            pieces.append(png[position:end])
+        position = end
+        if kind == b"IEND":
+            break
+    return b"".join(pieces)
+
+
+def _may_state_orientation(kind: bytes, payload: bytes) -> bool:
+    """Return whether a sound chunk may hold EXIF or XMP data that are not too long for Pillow."""
+    return kind == b"eXIf" or (payload.startswith(_PNG_ORIENTATION) and len(payload) < MAX_PNG_TEXT // 1000)
 
 
 def check_boxes_end(data: bytes) -> None:

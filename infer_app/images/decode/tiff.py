@@ -31,12 +31,22 @@ def open_tiff(file: BinaryIO) -> TiffFile:
         if str(error) in _COMPRESSIONS:
             raise _unread_compression(_COMPRESSIONS[str(error)]) from error
         if "unknown pixel mode" in str(error):
-            detail = "channels or samples of a kind that is not read; convert it to grey or RGB of 8 or 16 bits"
-            raise BadImage(Reason.UNSUPPORTED_FORMAT, detail) from error
+            raise BadImage(Reason.UNSUPPORTED_FORMAT, _describe_samples(file)) from error
         raise
     if image.info.get("compression") == "webp":  # Pillow's libtiff is built without it
         raise _unread_compression("WebP")
     return image
+
+
+def _describe_samples(file: BinaryIO) -> str:
+    """Return what is said of samples that are not read, with their bits where it is these."""
+    file.seek(0)
+    tags = TiffImagePlugin.ImageFileDirectory_v2(file.read(8))
+    file.seek(tags.next)
+    tags.load(file)
+    bits = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (8,)))
+    kind = "samples of a kind that is" if bits in (1, 8, 16, 32) else f"samples of {bits} bits, a number that is"
+    return f"channels or {kind} not read; convert it to grey or RGB of 8 or 16 bits"
 
 
 def check_tiff(image: TiffFile, depth: str) -> None:
@@ -65,6 +75,11 @@ def tile_size(image: TiffFile) -> tuple[int, int]:
 def has_white_zero(image: object) -> bool:
     """Return whether 0 is white and the largest sample black, which Pillow inverts for 8 bits and not for 16."""
     return isinstance(image, TiffFile) and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
+
+
+def sample_bits(image: object) -> int:
+    """Return of how many bits the samples of a deep image are: 12 in some TIFFs, which Pillow doesn't scale."""
+    return min(16, *image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (16,))) if isinstance(image, TiffFile) else 16
 
 
 def _unread_compression(name: str) -> BadImage:
