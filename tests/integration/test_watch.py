@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -176,6 +178,20 @@ def test_a_watched_folder_and_images_add_give_one_answer_and_tell_what_they_leav
     assert project.rows("SELECT location FROM infer_images ORDER BY 1") == watched
     project.infer("images", "add", "photos/no suffix")  # what is named itself
     assert len(project.rows("SELECT 1 FROM infer_images")) == 4
+
+
+def test_files_of_times_that_no_calendar_has_stop_no_command(project):
+    """Some servers give the year 30828; a file system on disk may hold nothing before 1901 or after 2446."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        project.set("images", watch=[folder])
+        for number, then in enumerate((910_692_730_085, -62_135_596_801, -1, 0, 1 << 40)):
+            file = put(project, f"{number}.jpg", YESTERDAY)
+            os.utime(shutil.move(file, folder), (then, then))
+        assert project.infer_json("run", "--date", "today")["registered"]["added"] == 5
+        for number in range(1, 6):
+            project.infer("explain", "--image", str(number))
+        for words in (("images", "changed"), ("status",), ("verify",)):
+            project.infer(*words)
 
 
 def replace_photo(file: Path, color: tuple[int, int, int], seconds: float = 60.0) -> None:

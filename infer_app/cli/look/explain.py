@@ -130,9 +130,17 @@ def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
 def _file(file: FileNow) -> str:
     facts = file.facts
     problem = f"{file.reason}: {file.detail}" if file.reason else None
-    modified = None if facts.modified is None else datetime.fromtimestamp(facts.modified, UTC)
-    known = (problem, "{}"), (facts.size, "{:,} bytes"), (modified, "of {:%Y-%m-%d %H:%M:%S} UTC")
+    modified = None if facts.modified is None else _time(facts.modified)
+    known = (problem, "{}"), (facts.size, "{:,} bytes"), (modified, "of {}")
     return ", ".join(_texts(*known, (facts.sha256 or None, "sha256 {}")))
+
+
+def _time(seconds: float) -> str:
+    """Return a file's time; some file systems hold times that no calendar has."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"a time {seconds:.0f} s from 1970"
 
 
 def _texts(*known: tuple[object, str]) -> list[str]:
