@@ -117,6 +117,15 @@ def test_a_sound_picture_is_not_called_corrupt_for_its_metadata_or_for_bytes_tha
     assert len(project.rows("SELECT 1 FROM infer_predictions")) == len(pictures)
 
 
+def test_the_second_file_that_macos_keeps_beside_a_photo_is_named(project):
+    project.add_photos(20)
+    (project.photos / "copied.jpg").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X        " + bytes(4000))
+    project.add("photos")
+    assert project.run_day()["predicted"] == 20
+    [(detail,)] = project.rows("SELECT detail FROM infer_rejections")
+    assert "macOS" in detail
+
+
 def packed_tiff(bits: int) -> bytes:
     """A grey TIFF of 48 x 32 samples of so many bits, without gaps between them."""
     row = "".join(format(v * ((1 << bits) - 1) // 255, f"0{bits}b") for v in range(60, 252, 4))

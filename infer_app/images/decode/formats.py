@@ -24,6 +24,8 @@ _REFUSED = (
     ("an Olympus raw photo (ORF)", b"IIRO", 0),
     ("an Olympus raw photo (ORF)", b"IIRS", 0),
     ("a Fujifilm raw photo (RAF)", b"FUJIFILMCCD-RAW", 0),
+    ("the second file that macOS keeps beside a file (AppleDouble, ._NAME)", b"\0\5\x16\7", 0),
+    ("a file with macOS's own data (AppleSingle)", b"\0\5\x16\0", 0),
     ("a PDF", b"%PDF", 0),
     ("PostScript (EPS)", b"%!PS", 0),
     ("PostScript (EPS)", b"\xc5\xd0\xd3\xc6", 0),
