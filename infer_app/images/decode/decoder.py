@@ -47,6 +47,7 @@ Image.MAX_IMAGE_PIXELS = None
 MAX_SCANS = 500  # of a JPEG, as in libjpeg-turbo; each costs a pass over the whole image
 
 SILENT_BYTES = 16  # for each pixel, that the decoders of WebP, HEIC and AVIF take at most
+COEFFICIENT_BYTES = 8  # for each pixel, that a JPEG of several scans takes at most in Pillow
 NO_STRIP_MEMORY = "decoder error -9"  # what Pillow says of a TIFF: memory is short for a strip, or its size is damaged
 
 _BOXED = ("heic", "avif")
@@ -145,10 +146,10 @@ def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
         raise BadImage(Reason.TOO_MANY_PIXELS, f"{width}x{height} pixels, at most {limits.max_pixels:,} are decoded")
 
 
-def _check_memory(width: int, height: int) -> None:
+def _check_memory(width: int, height: int, bytes_per_pixel: int = SILENT_BYTES) -> None:
     """Raise BadImage where memory is short for a decoder that would call the file damaged then."""
     left = allocatable()
-    if left is not None and width * height * SILENT_BYTES > left:
+    if left is not None and width * height * bytes_per_pixel > left:
         raise BadImage(Reason.OUT_OF_MEMORY, f"{width}x{height} pixels, and {left >> 20:,} MiB are left")
 
 
@@ -180,7 +181,11 @@ def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, limits: Decode
     # file that lacks only its end marker is refused as well.
     if not has_jpeg_end(data):
         raise BadImage(Reason.TRUNCATED, "ends without an end marker")
-    return _decode_with_pillow(data, "jpeg", recipe, limits, scale).rgb
+    try:
+        return _decode_with_pillow(data, "jpeg", recipe, limits, scale).rgb
+    except OSError:  # for a lack of memory libjpeg and Pillow have no error of their own here
+        _check_memory(header.width, header.height, COEFFICIENT_BYTES)
+        raise
 
 
 def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits, scale: int = 1) -> Picture:

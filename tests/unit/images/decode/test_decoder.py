@@ -113,3 +113,15 @@ def test_a_tiff_is_not_damaged_where_memory_is_short(monkeypatch, left, reason):
     monkeypatch.setattr(decoder_module, "_decode", decode)
     monkeypatch.setattr(decoder_module, "allocatable", lambda: left)
     assert outcome(b"") is reason
+
+
+def test_a_progressive_jpeg_is_not_damaged_where_memory_is_short_in_pillow(monkeypatch):
+    def fail(*_):
+        raise OSError("broken data stream when reading image file")
+
+    data = encoded(Image.new("RGB", (80, 60), "red"), "JPEG", progressive=True)
+    monkeypatch.setattr(decoder_module, "load_turbo", lambda: None)
+    monkeypatch.setattr(decoder_module, "_decode_with_pillow", fail)
+    for left, reason in ((80 * 60 * 7, Reason.OUT_OF_MEMORY), (80 * 60 * 9, Reason.CORRUPT), (None, Reason.CORRUPT)):
+        monkeypatch.setattr(decoder_module, "allocatable", lambda left=left: left)
+        assert outcome(data) is reason
