@@ -150,6 +150,14 @@ def test_nothing_remote_is_read_unless_it_is_allowed(project, servers):
     register(project, [f"{server.url}/a.jpg"])
     project.run_day(exit_code=2)
     assert f'[remote] allow = ["http://127.0.0.1:{server.port}/"]' in project.errors
+    for place, why in (
+        ("https://127.0.0.1/", "scheme 'http'"),
+        ("http://127.0.0.2/", f"host '127.0.0.1:{server.port}'"),
+        (f"{server.url}/day/", "path '/a.jpg'"),
+    ):
+        allow(project, place)
+        project.run_day(exit_code=2)
+        assert f"{why}: not allowed" in project.errors.replace(f" on 127.0.0.1:{server.port}", ""), project.errors
     allow(project, server.url)
     project.run_day(exit_code=2)
     assert '[remote] allow_private_hosts = ["127.0.0.1"]' in project.errors

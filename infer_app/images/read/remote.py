@@ -47,8 +47,19 @@ def allowed_url(location: str, access: RemoteAccess) -> RemoteUrl:
     except ValueError as error:
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from None
     if not any(prefix.allows(url) for prefix in access.places):
-        raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {url.scheme!r}: not allowed by [remote] allow")
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, _why_not_allowed(url, access))
     return url
+
+
+def _why_not_allowed(url: RemoteUrl, access: RemoteAccess) -> str:
+    """Return which part of a URL [remote] allow has nowhere: its scheme, its host, or the path on that host."""
+    known = [place.root for place in access.places if place.root.scheme == url.scheme]
+    if not known:
+        return f"scheme {url.scheme!r}: not allowed by [remote] allow"
+    host = url.host if not url.port else f"{url.host}:{url.port}"
+    if all((url.host, url.port) != (one.host, one.port) for one in known):
+        return f"host {host!r}: not allowed by [remote] allow"
+    return f"path {url.path!r} on {host}: not allowed by [remote] allow"
 
 
 def probe(prefix: AllowedPrefix, access: RemoteAccess) -> str:
