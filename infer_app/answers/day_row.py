@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from infer_app.answers.next_run import NextRun
 from infer_app.database.listing.watched_images import ChangedCounts, count_changed
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.arrivals import find_gap
@@ -27,6 +28,7 @@ class DayRow:
     is_in_use: bool
     facts: DayFacts
     is_forgotten: bool = False  # by `infer forget --before`
+    num_again: int = 0  # images that another version has done, and the next run predicts with the one in use
 
     @property
     def state(self) -> DayState:
@@ -52,16 +54,21 @@ class LastDays:
     attention: list[str]
 
 
-def read_last_days(project: ProjectDatabase, today: Day, num_days: int, max_rejected: str) -> LastDays:
+def read_last_days(
+    project: ProjectDatabase, today: Day, num_days: int, max_rejected: str, next_run: NextRun
+) -> LastDays:
     """Read the days up to today that have images or runs."""
     queries = project.day_queries
-    in_use = queries.ids_in_use()
+    in_use, used_next = queries.ids_in_use(), dict(next_run.models)
     states = DayStates(queries, project.run_store, max_rejected)
     rows = []
     for day in (today.before(n) for n in reversed(range(num_days))):
         for model, model_id in reversed(queries.models_of_day(day) or [NO_MODEL]):
+            planned = used_next.get(model, model_id)
+            is_done_again = planned != model_id and next_run.era(day.date) != "older"
+            again = queries.count_new(day, planned) if is_done_again else 0
             facts, is_forgotten = states.read_facts(day, model, model_id), project.source.has_forgotten(day.start)
-            row = DayRow(day, model, model_id, model_id in in_use, facts, is_forgotten)
+            row = DayRow(day, model, model_id, model_id in in_use, facts, is_forgotten, again)
             if row.facts.counts.eligible or row.facts.last_run:
                 rows.append(row)
     gap = find_gap(project.source, today.before(1))

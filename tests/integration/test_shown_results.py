@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -228,3 +229,23 @@ def test_the_last_version_of_a_name_stays_preferred_when_it_is_removed_by_a_cloc
     stored.infer("model", "remove", "--force", "colors")
     assert stored.rows("SELECT 1 FROM infer_models WHERE in_use_since IS NOT NULL AND name = 'colors'") == []
     assert stored.rows(current) == [(folder.name,)]
+
+
+def test_status_and_pending_count_what_the_next_run_predicts_again_with_the_version_in_use(stored, built_models):
+    stored.use_models(built_models)
+    [folder] = stored.folder.glob("models/colors/*")
+    yesterday = str(datetime.now(UTC).date() - timedelta(days=1))
+    stored.insert("infer_images", id=1, location="/1.jpg", added_at=f"{yesterday} 10:00:00.000000")
+    for model_id, used in (("7" * 16, "used_until"), (folder.name, "in_use_since")):
+        at = {"created_at": AT, used: AT}
+        stored.insert("infer_models", id=model_id, name="colors", manifest=SPECIES["output"], **at)
+    stored.predict("1", "7" * 16, "red", 0.9)
+    row = dict.fromkeys(("interval_start", "interval_end", "started_at", "heartbeat_at", "ended_at"), AT)
+    row |= dict.fromkeys(("variant", "executor", "device", "host", "process"), "1@1") | {"time_zone": "UTC"}
+    row |= {"id": "run-1", "day": yesterday, "model": "colors", "model_id": "7" * 16, "versions": {}, "state": "done"}
+    stored.insert("infer_runs", **row, selected=1, predicted=1, rejected=0, exit_code=0)
+    pending = stored.infer_json("pending", "--date", yesterday, "--model", "colors")
+    [day] = [one for one in stored.infer_json("status", "--days", "2")["days"] if one["model"] == "colors"]
+    assert (day["model_id"], day["pending"], day["again"]) == ("7" * 16, 0, 1)
+    assert len(pending["pending"]) == 1
+    assert "1 pending for the version in use" in stored.infer("status", "--days", "2", COLUMNS="200")

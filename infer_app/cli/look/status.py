@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.text import Text
 
 from infer_app.answers.day_row import DayRow, read_last_days
+from infer_app.answers.next_run import NextRun
 from infer_app.cli.terminal.output import show_table, shown
 from infer_app.database.project_database import open_project_database
 from infer_app.model_names import SHOWN_ID
@@ -31,7 +32,8 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
     """Show the last days of each model, by the version that did the day: images, results and the last run."""
     loaded = load_settings(config)
     with open_project_database(loaded, read_only=True) as project:
-        found = read_last_days(project, loaded.day("today"), days, loaded.run.max_rejected)
+        next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
+        found = read_last_days(project, loaded.day("today"), days, loaded.run.max_rejected, next_run)
     if as_json:
         rows = [_to_json(row) for row in found.rows]
         print(json.dumps({"days": rows, "attention": found.attention} | asdict(found.changed)))
@@ -57,6 +59,7 @@ def _to_json(row: DayRow) -> dict[str, object]:
         "state": row.state.state,
         "forgotten": row.is_forgotten,
         **asdict(row.facts.counts),
+        "again": row.num_again,
         **row.begun_in,
         "last_run": None if row.facts.last_run is None else shown(row.facts.last_run),
         "day_state": asdict(row.state),
@@ -67,7 +70,8 @@ def _cells(row: DayRow) -> tuple[object, ...]:
     counts, state, last = row.facts.counts, row.state, row.facts.last_run
     numbers = (f"{number:,}" for number in (counts.eligible, counts.predicted, counts.rejected, counts.pending))
     since = [f"since {last['started_at']:%H:%M} UTC"] if last and state.state == "running" else []
-    return row.day, row.model, _shown_state(row), *numbers, "; ".join([*since, *state.notes])
+    again = [f"{row.num_again:,} pending for the version in use"] if row.num_again else []
+    return row.day, row.model, _shown_state(row), *numbers, "; ".join([*since, *state.notes, *again])
 
 
 def _shown_state(row: DayRow) -> Text:
