@@ -174,9 +174,8 @@ def _compared_crops(replay: Replay, crops: Sequence[CropOutput], stored: Sequenc
         if output.label != row["label"]
     )
     cosines = [alike for alike in (_cosine(*pair) for pair in pairs.values()) if alike is not None]
-    matched = len(pairs) - len(changed)
-    counts = replace(replay, num_stored=len(made), num_matched=matched, cosine=min(cosines, default=None))
-    return replace(counts, changed_objects=changed)
+    same, least = len(pairs) - len(changed), min(cosines, default=None)
+    return replace(replay, num_stored=len(made), num_matched=same, cosine=least, changed_objects=changed)
 
 
 def _cosine(output: Output, stored: Mapping[str, Any]) -> float | None:

@@ -116,9 +116,8 @@ def judged(report: RunReport) -> RunReport:
     missing = 1 - share
     taken = taken_by_others(report)
     is_disturbed = missing >= MIN_MISSING and taken >= max(MIN_TAKEN, missing / 2)
-    waits_for_core = report.limited_by in (DATABASE, STORAGE) and taken >= 0.5
-    bottleneck = OTHERS if is_disturbed or waits_for_core else report.limited_by
-    return replace(report, bottleneck=bottleneck, share_of_limit=min(share, 1.0))
+    is_disturbed |= report.limited_by in (DATABASE, STORAGE) and taken >= 0.5
+    return replace(report, bottleneck=OTHERS if is_disturbed else report.limited_by, share_of_limit=min(share, 1.0))
 
 
 def taken_by_others(report: RunReport) -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Subquery, Table, select
+from sqlalchemy import Subquery, Table, select
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.queries.audit import audit
@@ -69,11 +69,8 @@ class DayQueries(PendingQueries):
         by_name: dict[str, list[str]] = {}
         for name, model_id in versions:
             by_name.setdefault(name, []).append(model_id)
-
-        def are_preferred(picture: ListedPicture) -> list[ColumnElement[bool]]:
-            return [is_preferred(predictions, picture, ids) for ids in by_name.values()]
-
-        for _, rows in groupby(self._read_joined(day, predictions, None, are_preferred), key=itemgetter("image_id")):
+        found = self._read_joined(day, predictions, None, list(by_name.values()))
+        for _, rows in groupby(found, key=itemgetter("image_id")):
             by_version = {row["model_id"]: row for row in rows}
             current: dict[str, str] = {}
             for name, model_id in versions:
@@ -114,23 +111,20 @@ class DayQueries(PendingQueries):
             return [dict(row._mapping) for row in connection.execute(newest)]
 
     def _read_joined(
-        self,
-        day: Day,
-        table: Table,
-        model_id: str | None,
-        conditions: Callable[[ListedPicture], list[ColumnElement[bool]]] = lambda _: [],
+        self, day: Day, table: Table, model_id: str | None, names: Sequence[Sequence[str]] = ()
     ) -> Iterator[Row]:
-        """Yield the rows of `table` for the day's images, with the images' locations."""
+        """Yield the rows of `table` for the day's images, with the images' locations.
+
+        `names`: the versions of each, the preferred first; a row is left out where a preferred one rejected its image.
+        """
         wanted = [column for column in table.columns if column.name != "vector"]
 
         def rows_of(images: Subquery) -> Query:
-            joined = join_results(
-                images, table, ListedPicture.of(images), *([model_id] if model_id else ()), counting=True
-            )
+            picture = ListedPicture.of(images)
+            joined = join_results(images, table, picture, *([model_id] if model_id else ()), counting=True)
             statement = select(*wanted, images.c[1].label("image_location")).select_from(joined)
-            return statement.where(*conditions(ListedPicture.of(images))).order_by(
-                images.c[2], images.c[0], table.c.model_id
-            )
+            wanted_rows = statement.where(*(is_preferred(table, picture, ids) for ids in names))
+            return wanted_rows.order_by(images.c[2], images.c[0], table.c.model_id)
 
         for row in stream_rows(self._database, self._source, day, rows_of):
             found = dict(row._mapping)
