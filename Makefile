@@ -94,9 +94,9 @@ system:
 		apt-get update -qq && apt-get install -qq -y libturbojpeg0 >/dev/null; \
 	else echo "libturbojpeg is missing: sudo apt-get install libturbojpeg0 (decoding is slower without)"; fi
 
-# What some tests need besides, each a program and its package; without one they are skipped. PostgreSQL needs none: the
-# test extra has it as a wheel.
-TOOLS = mariadbd:mariadb-server chromium:chromium promtool:prometheus snooze:snooze faketime:faketime
+# What some tests need besides, each a program and its package; without one they are skipped. Most tests on PostgreSQL
+# take the server that the test extra has as a wheel; it has no compiler of queries, as Debian's has.
+TOOLS = mariadbd:mariadb-server pg_lsclusters:postgresql pgbouncer:pgbouncer chromium:chromium promtool:prometheus snooze:snooze faketime:faketime
 tools:
 	@missing=$$(for tool in $(TOOLS); do \
 		PATH="$$PATH:/usr/sbin" command -v $${tool%:*} >/dev/null || echo $${tool#*:}; done); \
