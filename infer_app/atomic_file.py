@@ -1,7 +1,8 @@
-"""Replace a file at once: a reader sees the old content or the new one, never a part."""
+"""Replace a file at once: a reader sees the old content or the new one, never a part; and read what a person wrote."""
 
 from __future__ import annotations
 
+import codecs
 import errno
 import fcntl
 import os
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from infer_app.errors import UsageError
 
 
 def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
@@ -100,3 +103,20 @@ def _remove_content(folder: Path) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
+
+
+def decode_text(data: bytes, where: str) -> str:
+    """Return text of UTF-8, or of UTF-16 with a byte order mark, whose lines end in line feeds alone.
+
+    Raises UsageError, which begins with `where`, for any other encoding.
+    """
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = data.decode("utf-16" if is_utf16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"{where}: not UTF-8: {error.reason} at byte {error.start}, in line {line}",
+            "save it as UTF-8; is it Latin-1 or Windows-1252?",
+        ) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -5,6 +5,7 @@ The comments behind the keys are the text of the settings reference.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -66,7 +67,7 @@ Zone = Annotated[str, AfterValidator(_check_zone)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DatabaseSettings(Section):
@@ -107,9 +108,9 @@ class ImagesSettings(Section):
     ] = ()  # names, or paths below the folder, that are not registered, as ["*_thumb.jpg", "cam1/tests"]; in any case
     roots: tuple[Path, ...] = ()  # folders that images may be read from; none: [source] base, if there is one
     map: Annotated[dict[str, str], AfterValidator(_check_folders)] = {}  # recorded folders and where they are here
-    max_bytes: int = Field(256 * MIB, gt=0)  # of a file; a larger one is rejected without being read
-    max_pixels: int = Field(64_000_000, gt=0)  # width times height; a larger image is rejected without being decoded
-    timeout_s: float = Field(30.0, gt=0)  # for one image: reading, then decoding
+    max_bytes: int = Field(256 * MIB, gt=0, le=1 << 40)  # of a file; a larger one is rejected without being read
+    max_pixels: int = Field(64_000_000, gt=0, le=1 << 40)  # width times height; a larger image is rejected undecoded
+    timeout_s: float = Field(30.0, gt=0, le=86_400)  # for one image: reading, then decoding
 
 
 class RemoteSettings(Section):
@@ -162,9 +163,9 @@ class RaySettings(Section):
     """The Ray cluster for `executor = "ray"`. An actor is a whole executor on a node, with workers of its own."""
 
     address: str = "local"  # auto: the cluster of this machine; host:port; local: only this machine, for the run
-    actors: int = Field(0, ge=0)  # 0: as many as fit on the nodes; more wait until an autoscaler adds nodes
-    num_cpus: int = Field(0, ge=0)  # per actor, with one worker each; 0: those of the smallest node
-    num_gpus: float = Field(0.0, ge=0)  # per actor; with a GPU it is the `cuda` executor
+    actors: int = Field(0, ge=0, le=MAX_WORKERS)  # 0: as many as fit on the nodes; more wait for an autoscaler
+    num_cpus: int = Field(0, ge=0, le=MAX_WORKERS)  # per actor, with one worker each; 0: those of the smallest node
+    num_gpus: float = Field(0.0, ge=0, le=64)  # per actor; with a GPU it is the `cuda` executor
     runtime_env: dict[str, object] = Field({}, repr=False)  # passed to Ray's nodes; infer_app need not be in it
 
 
@@ -228,9 +229,9 @@ def rejection_budget(text: str, num_images: int) -> int:
     Raises ValueError for any other text.
     """
     try:
-        budget = max(10, int(float(text[:-1]) / 100 * num_images)) if text.endswith("%") else int(text)
+        number = float(text[:-1]) if text.endswith("%") else int(text)
     except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is neither a share such as 5% nor a number such as 25") from None
-    if budget < 0:
-        raise ValueError("it can't be negative")
-    return budget
+    if not 0 <= number <= (100 if text.endswith("%") else sys.maxsize):
+        raise ValueError(f"{text!r} is not between 0 and 100%" if text.endswith("%") else "it can't be negative")
+    return max(10, int(number / 100 * num_images)) if text.endswith("%") else int(number)

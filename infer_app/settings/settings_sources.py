@@ -8,9 +8,11 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
 
+from infer_app.atomic_file import decode_text
 from infer_app.errors import UsageError
 from infer_app.settings.sections import Settings
 
@@ -38,16 +40,31 @@ class VariablesSource(EnvSettingsSource):
         }
 
 
+class _TomlSource(TomlConfigSettingsSource):
+    """The tables of infer.toml, whichever editor has saved it."""
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:
+        text = decode_text(file_path.read_bytes(), str(file_path))
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            if "\xa0" not in text:
+                raise
+            raise UsageError(f"{file_path}: {error}", "it has non-breaking spaces: write plain ones") from None
+
+
 def open_file(settings_cls: type[BaseSettings], path: Path) -> TomlConfigSettingsSource:
     try:
         if not path.is_file():
             raise UsageError(
                 f"no {path.name} in {path.parent}", "run `infer init` there, or name one with --config FILE"
             )
-        source = TomlConfigSettingsSource(settings_cls, path)
+        source = _TomlSource(settings_cls, path)
     except OSError as error:
         raise UsageError(f"can't read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise UsageError(f"{path}: too many nested brackets", "compare it with what `infer init` writes") from None
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}", "fix the line, or compare it with what `infer init` writes") from None
     for section, table in source().items():
         if not isinstance(table, dict):

@@ -15,7 +15,7 @@ from pathlib import Path
 import tomlkit
 import tomlkit.exceptions
 
-from infer_app.atomic_file import replace_file
+from infer_app.atomic_file import decode_text, replace_file
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
@@ -165,7 +165,7 @@ def _append_to_setting(config: Path, section: str, key: str, new: Sequence[str])
     if not new:
         return
     try:
-        document = tomlkit.parse(config.read_text(encoding="utf-8"))
+        document = tomlkit.parse(decode_text(config.read_bytes(), str(config)))
         table = document.setdefault(section, tomlkit.table())
         table.setdefault(key, tomlkit.array()).extend(new)
         replace_file(config, tomlkit.dumps(document).encode())

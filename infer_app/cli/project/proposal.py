@@ -13,6 +13,7 @@ import tomlkit
 import tomlkit.exceptions
 from pydantic import SecretStr
 
+from infer_app.atomic_file import decode_text
 from infer_app.cli.project.project import TEMPLATE, init, write_config
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.connect import Database
@@ -238,8 +239,8 @@ def _line(key: str, value: Any) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomlkit.parse(path.read_text()).unwrap()
-    except (OSError, UnicodeDecodeError, tomlkit.exceptions.TOMLKitError) as error:
+        return tomlkit.parse(decode_text(path.read_bytes(), str(path))).unwrap()
+    except (OSError, UsageError, tomlkit.exceptions.TOMLKitError) as error:
         hint = f"fix it; or move it away, {_move_away(path)}, and run this command again"
         raise UsageError(f"{path} exists and can't be read: {error}", hint) from None
 

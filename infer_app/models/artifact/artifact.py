@@ -148,14 +148,15 @@ def _unreadable(path: Path, error: OSError) -> ModelError:
 
 def is_name(name: str) -> bool:
     """Return whether a model or a variant may have this name, which is that of a folder."""
-    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) is not None
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", name) is not None
 
 
 def check_name(name: str) -> None:
     """Raise UsageError for a name that can't be a folder's name."""
     if not is_name(name):
         raise UsageError(
-            f"model name {name!r} is not allowed", "use letters, digits, dots, dashes and underscores: pets-v2"
+            f"model name {name!r} is not allowed",
+            "up to 128 letters, digits, dots, dashes and underscores: pets-v2",
         )
 
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeAlias
 
+from infer_app.atomic_file import decode_text
 from infer_app.errors import ModelChanged, ModelError, UsageError
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.specs import CropSpec, InputSpec, OutputSpec, Tolerance, floats3
@@ -157,10 +158,10 @@ def parse_labels(data: bytes, where: str) -> tuple[str, ...]:
     Raises ModelError that names the line that can't be a label.
     """
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{where}: not UTF-8: {error.reason} at byte {error.start}", "save it as UTF-8") from error
-    lines = [line.removesuffix("\r").strip(" \t") for line in text.removesuffix("\n").split("\n")]
+        text = decode_text(data, where)
+    except UsageError as error:
+        raise ModelError(error.message, error.hint) from None
+    lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
     for number, line in enumerate(lines, start=1):
         if not line:
             raise ModelError(f"{where}: line {number} is blank", "class i is line i: give every class a label")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from infer_app.atomic_file import decode_text
 from infer_app.errors import UsageError
 
 COLUMNS = ("label", "parent")
@@ -79,10 +80,9 @@ def group_labels(taxonomy: Taxonomy, allowed: set[str] | None, known: set[str]) 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"can't be read: {error.strerror}"
-        raise UsageError(f"{path} {why}", "name a text file in UTF-8") from None
+        return decode_text(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}", "name a text file in UTF-8") from None
 
 
 def _check(label: str, where: str) -> None:
