@@ -86,7 +86,9 @@ def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator
     fix = "" if nearest else _how_to_list(loaded)
     timeless = source.count_without_time()
     if timeless:
-        found = f"{timeless:,} {'image has' if timeless == 1 else 'images have'} no time, so no run covers them"
+        found = (
+            f"{timeless:,} {'image has' if timeless == 1 else 'images have'} no readable time, so no run covers them"
+        )
         yield Finding("source", found, f"give each a time in {time_column(loaded)}")
     settings = loaded.source
     name = settings.table if settings.query is None else "the query of [source]"

@@ -42,6 +42,10 @@ def is_utf8(text: str) -> bool:
     return True
 
 
+class OddTime(str):
+    """A value of a column of times that no datetime holds, as the database writes it: infinity, 12026-01-01, 44 BC."""
+
+
 class Exact(String):
     """Text that is compared byte by byte: by MariaDB's default `a`, `A` and `a ` are the same key."""
 

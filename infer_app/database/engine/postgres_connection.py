@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any
 
 import psycopg
-from psycopg.adapt import Dumper
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.abc import Loader as AbstractLoader
+from psycopg.adapt import Dumper, Loader
 from psycopg.errors import ConnectionTimeout, OperationalError
 from psycopg.pq import Format
 
 from infer_app.database.engine import reconnect
 from infer_app.database.engine.array_upsert import BinaryArray
+from infer_app.database.engine.column_types import OddTime
 
 # Returns no row behind a pooler, whose session numbers are not the server's.
 _WAITS_FOR_LOCK = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
@@ -24,6 +27,22 @@ class _BinaryArrayDumper(Dumper):
 
     def dump(self, array: BinaryArray) -> BinaryArray:
         return array
+
+
+class _TimeLoader(Loader):
+    """Loads a time as psycopg does, and what no datetime holds as text: one such row must not end a query."""
+
+    exact: type[AbstractLoader]
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        self._exact = self.exact(oid, context)
+
+    def load(self, data: Buffer) -> object:
+        try:
+            return self._exact.load(data)
+        except psycopg.DataError:
+            return OddTime(bytes(data).decode())
 
 
 class WatchedConnection(psycopg.Connection[Any]):
@@ -40,6 +59,9 @@ class WatchedConnection(psycopg.Connection[Any]):
         opened = cls.connect(*arguments, **options)
         assert isinstance(opened, cls)
         opened.adapters.register_dumper(BinaryArray, _BinaryArrayDumper)
+        for name in ("date", "timestamp", "timestamptz"):
+            exact = opened.adapters.get_loader(opened.adapters.types[name].oid, Format.TEXT)
+            opened.adapters.register_loader(name, type("TimeLoader", (_TimeLoader,), {"exact": exact}))
         opened.reconnect = partial(cls.open, *arguments, **options)
         opened._set_formats()
         return opened

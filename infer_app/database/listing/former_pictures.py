@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import date
 from itertools import islice
 
 from sqlalchemy import select
@@ -14,11 +13,11 @@ from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, read_bases, read_sources
-from infer_app.database.listing.source import PAGE_SIZE, Source
+from infer_app.database.listing.source import FIRST_DAY, LAST_DAY, PAGE_SIZE, Source
 from infer_app.database.listing.source_checks import check_source, not_as_text
 from infer_app.database.results.conditions import KeyedJoin, ListedPicture, join_results
 from infer_app.database.results.schema import predictions, rejections, runs
-from infer_app.day import MAX_YEAR, MIN_YEAR, Day
+from infer_app.day import Day
 from infer_app.domain import ROW
 from infer_app.errors import DatabaseUnavailable, UnusableIds, UsageError
 from infer_app.locations import as_location, is_relative, stored_location
@@ -26,7 +25,6 @@ from infer_app.settings.sections import SourceSettings
 
 log = logging.getLogger(__name__)
 
-FIRST_DAY, LAST_DAY = Day.of(date(MIN_YEAR, 1, 1), "UTC"), Day.of(date(MAX_YEAR, 12, 31), "UTC")
 AT_ONCE = 100_000  # results in memory
 FEW = 500  # ids in one statement
 NEEDED = "name a column, or write a query, that gives every image of all days an id of its own, such as its path"

@@ -34,13 +34,14 @@ from infer_app.database.listing.left_out import LeftOut, read_left_out
 from infer_app.database.listing.time_column import day_bounds, read_examples, read_time
 from infer_app.database.results.conditions import ListedPicture, new_among
 from infer_app.database.results.schema import images
-from infer_app.day import Day, find_zone
+from infer_app.day import MAX_YEAR, MIN_YEAR, Day, find_zone
 from infer_app.domain import ROW, ImageRef, NewImage
 from infer_app.errors import UsageError
 from infer_app.locations import as_location, stored_location
 from infer_app.settings.sections import SourceSettings
 
-Bounds = tuple[object, object]  # [start, end) in the format of the time column; None for no start
+Bounds = tuple[object, object]  # [start, end) in the format of the time column
+FIRST_DAY, LAST_DAY = (Day.of(date(year, 1, 1), "UTC") for year in (MIN_YEAR, MAX_YEAR))  # what is beyond has no day
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table
 
 T = TypeVar("T")
@@ -129,8 +130,8 @@ class Source:
 
     def list_pages_before(self, day: Day, size: int) -> Iterator[Sequence[object]]:
         """Yield pages of the images of earlier days as `list_pages` does, those that were forgotten too."""
-        start, _ = self._ask(partial(self._whole_bounds, day=day))
-        return self._every_page((None, start), size)
+        (first, _), (start, _) = (self._ask(partial(self._whole_bounds, day=one)) for one in (FIRST_DAY, day))
+        return self._every_page((first, start), size)
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
         """Yield parts of the day's images, in order of (time, id), as relations: id, location, time, id as text.
@@ -193,10 +194,12 @@ class Source:
         return self.database.with_reconnect(read)
 
     def count_without_time(self) -> int:
-        """Count the images without a time, which belong to no day."""
-        timeless = select(func.count()).select_from(self.relation).where(self.time.is_(None))
+        """Count the images that belong to no day: without a time, or with one that is none or of no year of ours."""
+        counted = select(func.count()).select_from(self.relation)
         with self.database.read() as connection:
-            return connection.scalar(timeless) or 0
+            (start, _), (end, _) = (self._whole_bounds(connection, day) for day in (FIRST_DAY, LAST_DAY))
+            is_dated = self._within(start, end) if self._examples else self.time.is_not(None)
+            return connection.scalar(counted.where(or_(self.time.is_(None), ~is_dated))) or 0
 
     @property
     def id_limit(self) -> int | None:
@@ -252,11 +255,10 @@ class Source:
 
     def _times(self, connection: Connection, day: Day) -> Query:
         """Return a SELECT of the times of all images that were not forgotten."""
-        first = self._first_kept(connection, day)
-        return select(self.time).select_from(self.relation).where(*(() if first is None else (self.time >= first,)))
+        return select(self.time).select_from(self.relation).where(self.time >= self._first_kept(connection, day))
 
     def _within(self, start: object, end: object) -> ColumnElement[bool]:
-        return self.time < end if start is None else and_(self.time >= start, self.time < end)
+        return and_(self.time >= start, self.time < end)
 
     def _bounds(self, connection: Connection, day: Day) -> Bounds:
         """Return the bounds of the day in the unit and format of the column, without what was forgotten of it."""
@@ -266,9 +268,9 @@ class Source:
         return (end if day.end <= self.forgotten_before else self._first_kept(connection, day)), end
 
     def _first_kept(self, connection: Connection, day: Day) -> object:
-        """Return the least time, as the column has it, of images that were not forgotten; None if none was."""
+        """Return the least time, as the column has it, of images that belong to a day."""
         if self.forgotten_before is None:
-            return None
+            return self._whole_bounds(connection, FIRST_DAY)[0]
         first = Day.of(self.forgotten_before.astimezone(find_zone(day.zone)).date(), day.zone)
         return self._whole_bounds(connection, replace(first, start=self.forgotten_before))[0]
 

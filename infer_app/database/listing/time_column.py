@@ -13,7 +13,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, FromClause, func, select
 
-from infer_app.day import Day, find_zone
+from infer_app.database.engine.column_types import OddTime
+from infer_app.day import MAX_YEAR, MIN_YEAR, Day, find_zone
 from infer_app.errors import UsageError
 
 _TEXT = re.compile(
@@ -22,6 +23,7 @@ _TEXT = re.compile(
 _UTC_OFFSETS = ("Z", "UTC", "+00", "+0000", "+00:00")
 _EPOCH_UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # from these values on: nano-, micro-, milliseconds
 EXAMPLES = 20  # values that are looked at in no order
+_LEAST_S = 1e8  # the year 1973: a column of smaller numbers alone is one of ids or sizes
 _LIKELY = range(473_385_600, 4_102_444_800)  # seconds from 1985 to 2100: a number in this range shows the unit
 
 
@@ -32,6 +34,8 @@ def read_examples(connection: Connection, time: ColumnElement[Any], relation: Fr
     """
     known = select(time).select_from(relation).where(time.is_not(None))
     found = list(connection.scalars(known.limit(1)))
+    if found and isinstance(found[0], OddTime):
+        found = list(connection.scalars(known.where(time.between(date(MIN_YEAR, 1, 1), date(MAX_YEAR, 1, 1))).limit(1)))
     if not found or isinstance(found[0], date):
         return found
     ends = (select(end(time)).select_from(relation).scalar_subquery() for end in (func.min, func.max))
@@ -60,7 +64,7 @@ def _shows_format(value: object) -> bool:
     if isinstance(value, int | float):
         return _LIKELY.start <= abs(value) / _factor_of(value) < _LIKELY.stop
     if isinstance(value, str):
-        return _TEXT.match(value) is not None and not value.startswith("0000")  # MariaDB's date of nothing
+        return _TEXT.match(value) is not None and read_time(value, "UTC") is not None
     return isinstance(value, date)
 
 
@@ -87,6 +91,8 @@ def _writer(column: str, example: object, zone: str | None) -> Callable[[datetim
         raise _not_a_time(column, example)
     if isinstance(example, int | float):
         factor = _factor_of(example)
+        if example and abs(example) / factor < _LEAST_S:
+            raise _not_a_time(column, example)
         return lambda instant: int(instant.timestamp()) * factor
     if isinstance(example, datetime):
         if example.tzinfo is not None:
@@ -135,19 +141,16 @@ def _not_a_time(column: str, example: object) -> UsageError:
 
 
 def read_time(value: object, zone: str | None) -> datetime | None:
-    """Return a value of the column as UTC time, for messages, or None if it can't be read."""
-    if isinstance(value, int | float):
-        try:
-            return datetime.fromtimestamp(value / _factor_of(value), UTC)
-        except (ValueError, OverflowError, OSError):
-            return None
-    if isinstance(value, str):
-        try:
+    """Return a value of the column as UTC time, for messages, or None if it can't be read or no day has its year."""
+    try:
+        if isinstance(value, int | float):
+            value = datetime.fromtimestamp(value / _factor_of(value), UTC)
+        elif isinstance(value, str):
             value = datetime.fromisoformat(value.replace(" UTC", "Z"))
-        except ValueError:
-            return None
+    except (ValueError, OverflowError, OSError):
+        return None
     if type(value) is date:
         value = datetime(value.year, value.month, value.day)
-    if not isinstance(value, datetime):
+    if not isinstance(value, datetime) or not MIN_YEAR <= value.year < MAX_YEAR:
         return None
     return (value if value.tzinfo else value.replace(tzinfo=find_zone(zone or "UTC"))).astimezone(UTC)

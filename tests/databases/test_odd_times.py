@@ -1,0 +1,53 @@
+"""One row whose time is none costs that row, on each database; a column that can't be a time is refused."""
+
+import pytest
+from sqlalchemy import create_engine
+
+from tests.databases.test_same_picture import paint, pictures  # noqa: F401
+from tests.integration.conftest import built_models  # noqa: F401
+from tests.support.projects import DATE
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+AT = f"{DATE} 10:00:00"
+KINDS = {  # types of a column, with values in it that are no times
+    "sqlite": {"TEXT": ("''", "'n/a'", "'2026-13-45'", "'0000-00-00'", "x'00ff'", "'0001-01-01'", "'9999-12-31'", "5")},
+    "postgres": {
+        "TIMESTAMPTZ": ("'infinity'", "'-infinity'", "'12026-11-20 10:00'", "'0044-03-15 BC'", "'0001-01-01'"),
+        "TIMESTAMP": ("'infinity'", "'-infinity'", "'12026-11-20 10:00'", "'0044-03-15 BC'", "'9999-12-31 23:59'"),
+    },
+    "mariadb": {"DATETIME": ("'0000-00-00'", "'2026-00-00'", "'9999-12-31 23:59:59'")},
+}
+NO_TIMES = {"sqlite": ("INTEGER", "17"), "postgres": ("BIGINT", "17"), "mariadb": ("VARCHAR(9)", "'soon'")}
+
+
+def fill(project, time, odd, good):
+    """A table whose first and last rows have these times, with a good one between them if there is one."""
+    engine = create_engine(project.url)
+    with engine.begin() as connection:
+        if engine.dialect.name != "sqlite" and "maria" in project.url:
+            connection.exec_driver_sql("SET sql_mode = ''")
+        connection.exec_driver_sql("DROP TABLE IF EXISTS shots")
+        connection.exec_driver_sql(f"CREATE TABLE shots (id INTEGER, path VARCHAR(300), taken {time})")
+        for number, value in enumerate([*odd, *good, *odd]):
+            paint(project.photos / f"{number}.png", 90 + number)
+            row = f"INSERT INTO shots VALUES ({number}, '{project.photos}/{number}.png', {value})"
+            connection.exec_driver_sql(row.replace("%", "%%"))
+    engine.dispose()
+
+
+def test_a_row_whose_time_is_none_costs_that_row_alone(pictures, kind):  # noqa: F811
+    for time, odd in KINDS[kind].items():
+        fill(pictures, time, odd, [f"'{AT}'"])
+        assert pictures.run_day()["day"]["predicted"] == 1
+        assert pictures.run_day()["selected"] == 0
+        for command in (("status",), ("pending",), ("verify", "--date", DATE), ("explain", "--image", "0")):
+            assert "a bug" not in pictures.infer(*command) + pictures.errors
+        assert "images have no readable time" in pictures.infer("doctor")
+        pictures.infer("forget", "--missing", "--yes")
+
+
+def test_a_column_that_can_not_be_a_time_is_refused(pictures, kind):  # noqa: F811
+    time, value = NO_TIMES[kind]
+    fill(pictures, time, [value], [])
+    for command in (("run",), ("doctor",), ("run", "--date", DATE)):
+        assert "is not a time" in pictures.infer(*command, exit_code=2) + pictures.errors
