@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import inspect, text
 
+from infer_app.database.engine.connect import Database
 from infer_app.database.results import views
 from infer_app.database.results.migrate import check_schema, upgrade
 from infer_app.database.results.views import VIEWS
@@ -63,3 +64,12 @@ def test_a_view_of_other_columns_is_made_anew_with_its_grants(database, kind, ex
     upgrade(database)
     assert definitions(database) == before
     assert (kind == "postgres" and rights(database)) == shared
+
+
+def test_a_role_that_may_not_replace_the_views_is_told_so_and_changes_nothing(database, add_role):
+    before = definitions(database)
+    role = add_role("GRANT SELECT, INSERT, UPDATE, DELETE ON {all} TO {role}")
+    with Database(role) as theirs, pytest.raises(SchemaOutdated, match="may not replace") as caught:
+        upgrade(theirs)
+    assert caught.value.hint == "run it as the one that made them"
+    assert definitions(database) == before

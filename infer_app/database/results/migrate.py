@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, column, insert, inspect, select, table
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema
 
 from infer_app.database.engine.connect import Database, backend_of
@@ -29,7 +30,7 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
     """Upgrade our tables to VERSION, make our views anew, and return the version the tables had, or None.
 
     A database without an id gets `new_id`, or a random one. Raises SchemaOutdated when the tables are not of a version
-    that this program knows, or when some of them are missing.
+    that this program knows, when some of them are missing, or when the role may not replace the views.
     """
     from alembic import command  # imported here: it takes a third of a second
 
@@ -51,7 +52,14 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
         elif before == _FORMER:
             command.stamp(config, VERSIONS[0], purge=True)
         command.upgrade(config, "head")
-        make_views(connection)
+        try:
+            make_views(connection)
+        except DBAPIError as error:
+            if not database.is_denied(error):
+                raise
+            raise SchemaOutdated(
+                "this role may not replace the infer_ views", "run it as the one that made them"
+            ) from None
         if connection.scalar(select(database_id)) is None:
             connection.execute(insert(database_id).values(id=new_id or secrets.token_hex(16)))
     return before
