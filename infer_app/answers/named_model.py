@@ -10,7 +10,6 @@ from typing import Any
 
 from infer_app.database.engine.column_types import MAX_ID
 from infer_app.database.engine.connect import Database
-from infer_app.database.queries.thresholds import stored_labels
 from infer_app.database.results.label_groups import read_groups
 from infer_app.database.results.model_versions import read_manifests, read_versions
 from infer_app.domain import MULTI_LABEL
@@ -88,8 +87,6 @@ class NamedModel:
     def check_labels(self, database: Database, labels: Iterable[str]) -> None:
         """Raise UsageError for a label that no version of the model has, and that is no group of its labels."""
         known = self.known_labels | read_groups(database, self.name)
-        if unknown := [model_id for model_id, labels in self.labels.items() if labels is None]:
-            known |= stored_labels(database, unknown)
         is_numbered = any(labels is not None and not labels for labels in self.labels.values())
         for label in labels:
             is_number = label.isascii() and label.isdecimal() and str(int(label)) == label

@@ -10,7 +10,7 @@ from infer_app.answers.comparison.compare_versions import compare_objects
 from infer_app.database.figures.detections import read_together
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds, count_shown, stored_labels
+from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds, count_shown
 from infer_app.database.results.forget_results import forget_results
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import objects, predictions, rejections
@@ -74,7 +74,7 @@ def test_the_objects_of_two_models_are_matched_by_label_and_box(database, regist
     assert [only_sure["objects"][one] for one in ("matched", "only_a", "only_b")] == [1, 2, 0]
 
 
-def test_shown_objects_and_labels_are_counted_and_labels_read_back(database, register):
+def test_shown_objects_and_labels_are_counted(database, register):
     register("/1.jpg", "/2.jpg", "/3.jpg")
     RunStore(database).open_run(DAY, MODEL)
     labels = [{"label": "Fox", "score": 0.9}, {"label": "fox", "score": 0.2}, {"label": "\u00e4 ", "score": 0.1}]
@@ -88,8 +88,6 @@ def test_shown_objects_and_labels_are_counted_and_labels_read_back(database, reg
     assert count_shown(database, source, DAY, MODEL.name) == 3
     assert count_shown(database, source, DAY.before(1), MODEL.name) == 0
     assert count_shown(database, source, DAY, "another name") == 0
-    assert stored_labels(database, [MODEL.model_id]) == {"cat", "Cat", "Fox", "fox", "\u00e4 ", "cow"}
-    assert stored_labels(database, []) == set()
 
 
 def test_the_audit_counts_objects(database, register, execute):

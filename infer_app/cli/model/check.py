@@ -10,7 +10,7 @@ from pathlib import Path
 
 from infer_app.cli.commands.model_commands import CheckOptions
 from infer_app.cli.model.model import find_model, print_progress
-from infer_app.cli.model.object_differences import path_in, print_objects
+from infer_app.cli.model.object_differences import SUSPICIOUS, WORST_SHOWN, path_in, print_objects
 from infer_app.cli.terminal.failures import fail
 from infer_app.cli.terminal.output import show_table
 from infer_app.errors import EXIT_OK, UsageError
@@ -36,9 +36,6 @@ from infer_app.replay.side_by_side import WHAT_DIFFERS, compare_with, failure_of
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 from infer_app.telemetry.summary_line import describe_others
-
-WORST_SHOWN = 10
-SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe agree on more
 
 
 def check(options: CheckOptions) -> int:

@@ -14,7 +14,7 @@ from infer_app.plurals import counted
 from infer_app.replay.side_by_side import WHAT_DIFFERS
 
 WORST_SHOWN = 10
-SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe find more of each other's objects
+SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe agree on more, and find more of each other's objects
 
 
 def path_in(folder: Path, path: str) -> str:

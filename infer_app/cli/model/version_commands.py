@@ -132,7 +132,7 @@ def put_in_use(artifact: Artifact, config: Path | None) -> Switch:
     artifact.verify()
     manifest = artifact.manifest
     with open_results_database(load_settings(config)) as database:
-        facts = json.loads(manifest.to_json())
+        facts = json.loads(manifest.to_json()) | {"labels": artifact.labels}
         before = switch_version(database, manifest.name, manifest.model_id, facts)
     return Switch(manifest.name, manifest.model_id, before)
 

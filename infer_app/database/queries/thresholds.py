@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, Connection, column, delete, func, literal, select, table
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.source import PAGE_SIZE, Source
+from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture, count_rows, join_results
-from infer_app.database.results.schema import objects, predictions, thresholds
+from infer_app.database.results.schema import thresholds
 from infer_app.day import Day
 
 ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
@@ -61,19 +61,6 @@ def count_shown(database: Database, source: Source, days: Day, model: str) -> in
             for images in source.parts(connection, days)
             for view in views
         )
-
-
-def stored_labels(database: Database, model_ids: Sequence[str]) -> set[str]:
-    """Return the labels in the rows of these versions, all of which are read."""
-    labels = set[str]()
-    with database.read() as connection:
-        streaming = connection.execution_options(yield_per=PAGE_SIZE)
-        for column_ in (objects.c.label, predictions.c.label):
-            own = column_.table.c.model_id.in_(model_ids), column_.is_not(None)
-            labels.update(streaming.scalars(select(column_).where(*own).distinct()))
-        for output in streaming.scalars(select(predictions.c.output).where(predictions.c.model_id.in_(model_ids))):
-            labels.update(entry["label"] for entry in output.get("labels", ()))
-    return labels
 
 
 def threshold_of(model: str, label: ColumnElement[str]) -> ColumnElement[float]:

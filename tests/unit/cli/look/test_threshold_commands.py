@@ -17,6 +17,7 @@ from tests.conftest import DAY, MODEL
 from tests.support.networks import built_colors
 from tests.support.results import commit, predicted
 
+LABELS = ["Cat", "a=b", "cat", "cat ", "wild cat"]
 DETECTION = {"output": {"kind": "detection", "detection": {"head": "yolo", "min_score": 0.05}}}
 BOX = (0.1, 0.1, 0.2, 0.2)
 
@@ -28,7 +29,7 @@ def cats(database, register, monkeypatch, tmp_path):
     (tmp_path / "infer.toml").touch()
     register("/1.jpg", at=datetime.now(UTC).replace(tzinfo=None, hour=0))
     register("/2.jpg", at=datetime(2026, 1, 1))
-    RunStore(database).open_run(DAY, replace(MODEL, name="cats", manifest=DETECTION))
+    RunStore(database).open_run(DAY, replace(MODEL, name="cats", manifest=DETECTION | {"labels": LABELS}))
     found = [("cat", 0.9), ("Cat", 0.8), ("cat ", 0.7), ("a=b", 0.6), ("wild cat", 0.5)]
     objects = tuple(DetectedObject(label, 0, score, *BOX) for label, score in found)
     commit(database, [*predicted("1", "2", objects=objects)])
