@@ -1,6 +1,7 @@
 """Which database is the project's: `infer.database-id`, a file beside infer.toml, has the id that it was given.
 
-So a database that is gone, empty or another's is told from that of a new project, and no day is done again for it.
+So a database that is gone, empty or another's is told from that of a new project, and no day is done again for it. A
+second line names the last run, by which a database is told that was restored from a backup.
 """
 
 from __future__ import annotations
@@ -24,11 +25,26 @@ def id_file(loaded: LoadedSettings) -> Path:
 
 def known_id(loaded: LoadedSettings) -> str | None:
     """Return the id of the project's database, None before there is one."""
+    return next(iter(_read_lines(loaded)), None)
+
+
+def last_run_of(loaded: LoadedSettings) -> str | None:
+    """Return the id of the project's last run, None if it is not known."""
+    return next(iter(_read_lines(loaded)[1:]), None)
+
+
+def remember_run(loaded: LoadedSettings, run_id: str) -> None:
+    """Write the id of the last run; a folder that may not be written to stays without it."""
+    if known := known_id(loaded):
+        _write(id_file(loaded), known, run_id)
+
+
+def _read_lines(loaded: LoadedSettings) -> list[str]:
     file = id_file(loaded)
     try:
-        return file.read_text(errors="replace").strip()
+        return file.read_text(errors="replace").split() or [""]
     except FileNotFoundError:
-        return None
+        return []
     except OSError as error:
         raise DatabaseUnavailable(f"can't read {file}: {error.strerror}", "it names the project's database") from None
 
@@ -61,8 +77,12 @@ def remember(loaded: LoadedSettings, database: Database) -> None:
     if file.exists():
         return
     _, found = read_id(database)
+    _write(file, str(found))
+
+
+def _write(file: Path, *lines: str) -> None:
     try:
-        replace_file(file, f"{found}\n".encode())
+        replace_file(file, "".join(f"{line}\n" for line in lines).encode())
     except OSError as error:
         log.debug("%s can't be written: %s", file, error.strerror)
 

@@ -10,7 +10,7 @@ from itertools import chain
 
 from infer_app.database.listing.watched_images import count_changed
 from infer_app.database.queries.arrivals import find_gap
-from infer_app.database.queries.day_state import DayStates
+from infer_app.database.queries.day_state import DayStates, describe_few, judge_day
 from infer_app.database.queries.late_days import find_late_days, settle_late_images
 from infer_app.day import Day
 from infer_app.domain import NewImage
@@ -199,6 +199,7 @@ def _result(
     late = [report for day, report in ran.items() if day not in days]
     last = reports[-1]
     states = DayStates(queries, project.run_store, group.loaded.run.max_rejected)
+    facts = project.ask(states.read_facts, days[-1], last.model, last.model_id, last.day)
     tried = list(dict.fromkeys([*days, *ran]))  # those left out too
     was_stopped = any(report.stopped for report in ran.values())
     return ModelResult(
@@ -207,8 +208,9 @@ def _result(
         older=project.ask(queries.find_older_pending, days[0], last.model_id),
         rest=_forecast_rest(group, tried, list(ran.values())) if ended_early or was_stopped else None,
         exit_code=most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()]),
-        day_state=project.ask(states.read, days[-1], last.model, last.model_id, last.day),
+        day_state=judge_day(facts),
         all_late_tried=not ended_early and not any(isinstance(error, DayHeld) for error in left_out),
+        few_images=describe_few(facts, days[-1]),
         num_replaced=project.ask(count_changed, project.database, project.source, [last.model_id]).replaced,
     )
 

@@ -31,6 +31,7 @@ class ModelResult:
     exit_code: int
     day_state: DayState  # of the last day
     all_late_tried: bool  # neither an early end nor another run kept it from a late day
+    few_images: str  # if fewer came on the last day than usual
     num_replaced: int  # images of any day whose prediction is of a former file
 
     @property

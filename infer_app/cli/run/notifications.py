@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from infer_app import __version__
 from infer_app.atomic_file import replace_file
+from infer_app.cli.run.last_run import record_failure
 from infer_app.day import Day
-from infer_app.errors import EXIT_BUG, SIGNALLED, Interrupted, as_known
+from infer_app.errors import EXIT_BUG, SIGNALLED, DayHeld, Interrupted, as_known
 from infer_app.model_names import plain_name
 from infer_app.pipeline.stop import Stop
 from infer_app.plurals import counted, shown_rate
@@ -40,7 +41,7 @@ LOCK_S = 1.0
 class RunSession:
     """The state of a run for logs and notifications: how it ended, or the error that ended it."""
 
-    date: str | None = None
+    day: Day | None = None
     models: Sequence[str] = ()
     exit_code: int | None = None
     outcomes: Sequence[ModelOutcome] = ()
@@ -53,8 +54,8 @@ class RunSession:
 
         The bound context stays, so that the log line of a fatal error has it too.
         """
-        self.date, self.models = str(days[-1]), [name for name, _ in models]
-        bind(date=self.date)
+        self.models = [name for name, _ in models]
+        bind(date=str(days[-1]))
         bind_models(models)
         more = f" and {counted(len(days) - 1, 'day')} before" if len(days) > 1 else ""
         values = (__version__, f"{days[-1]}{more}", ", ".join(self.models), shown_url)
@@ -70,7 +71,8 @@ class RunSession:
         self.exit_code = _exit_code(error)
         known = as_known(error)
         failure = {"error": known.message if known else type(error).__name__, "hint": known.hint if known else ""}
-        self.result = failure | {"exit_code": self.exit_code, "date": self.date, "models": list(self.models)}
+        date = self.day and str(self.day)
+        self.result = failure | {"exit_code": self.exit_code, "date": date, "models": list(self.models)}
         self.outcomes = [ModelOutcome(model, self.exit_code) for model in self.models]
         self.line = f"exit code {self.exit_code}: {failure['error']}"
 
@@ -98,6 +100,8 @@ def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
     except BaseException as error:
         if session.exit_code is None:
             session.fail(error)
+            if notify and session.day and session.exit_code and not isinstance(error, DayHeld):
+                record_failure(loaded, session.day, session.models, session.exit_code, str(session.result["error"]))
         raise
     finally:
         if notify:

@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 from infer_app.cli.commands.run_commands import BackfillOptions, DaysOptions, RunOptions
+from infer_app.cli.run.last_run import describe_restored, record_failure, told_before
 from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
@@ -18,7 +20,7 @@ from infer_app.database.project_database import read_in_use
 from infer_app.database.results.dry_run_database import temporary_folder
 from infer_app.database.results.migrate import upgrade
 from infer_app.day import Day, parse_date
-from infer_app.errors import ModelError, TimeIsOver, most_severe
+from infer_app.errors import DayHeld, ModelError, TimeIsOver, most_severe
 from infer_app.model_names import plain_name
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.files.watched_folders import register_new
@@ -79,7 +81,7 @@ def _load(options: DaysOptions) -> LoadedSettings:
 def _run_days(
     loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions, session: RunSession, trace: Trace | None = None
 ) -> int:
-    session.date = str(days[-1])
+    session.day = days[-1]
     session.models = list(map(plain_name, choose_names(loaded)))  # for the message if no run can begin
     not_found: dict[str, ModelError] = {}
     artifacts = with_detectors(loaded, choose_artifacts(loaded, failures=not_found), not_found)
@@ -90,7 +92,13 @@ def _run_days(
     with request.limits.stop() as stop:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT))
         summary = run_days(request, stop, Display(Progress(options.quiet), trace))
+    for failure in summary.failures:
+        if not isinstance(failure.error, DayHeld):
+            record_failure(loaded, days[-1], [failure.name], failure.error.exit_code, str(failure.error))
     output = RunOutput(summary, days, options, registration)
+    if isinstance(options, RunOptions):
+        output = replace(output, restored=describe_restored(loaded, summary, artifacts))
+        output = replace(output, told_before=told_before(loaded, summary, output.attention()))
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
     bind_models(models)
     with tolerate_closed_stream(sys.stdout):  # at once: notifications are sent next, which may take seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
@@ -42,10 +42,12 @@ class RunOutput:
     days: Sequence[Day]
     options: DaysOptions
     registration: Registration | None
+    restored: str = ""  # what to look at after a backup of the database was restored
+    told_before: Collection[str] = ()  # what the run before has told
 
     def to_json(self) -> dict[str, object]:
         registered = self.registration and self.registration.to_json()
-        return self.summary.to_json() | {"registered": registered, "attention": list(self._attention())}
+        return self.summary.to_json() | {"registered": registered, "attention": self.attention()}
 
     def print(self) -> None:
         """Print the results of each model, or one JSON object; log the models that were not run."""
@@ -55,8 +57,9 @@ class RunOutput:
         if self.options.as_json:
             print(json.dumps(self.to_json()))
             return
-        for text in self._attention():  # also if --quiet: jobs/daily.sh passes these lines on
-            print(f"attention: {text}")
+        for text in self.attention():
+            if not self.options.quiet or self._is_news(text):  # jobs/daily.sh mails these lines
+                print(f"attention: {text}")
         if self.options.quiet and summary.exit_code == 0:
             return
         if self.registration is not None and self.registration.other:
@@ -66,19 +69,30 @@ class RunOutput:
                 print(f"{result.last.model}:")
             self._print_result(result)
 
+    def attention(self) -> list[str]:
+        """Return what somebody should look at."""
+        return list(self._attention())
+
+    def _is_news(self, text: str) -> bool:
+        gap = self.summary.gap
+        return text not in self.told_before and (gap is None or gap.is_due or text != str(gap))
+
     def _attention(self) -> Iterator[str]:
+        if self.restored:
+            yield self.restored
         if self.registration is not None:
             yield from self.registration.describe()
         has_come = self.registration is not None and self.registration.added
         if self.summary.gap is not None and isinstance(self.options, RunOptions) and not has_come:
             yield str(self.summary.gap)
+        if isinstance(self.options, RunOptions):
+            yield from {result.few_images: None for result in self.summary.results if result.few_images}
         if num_replaced := max((result.num_replaced for result in self.summary.results), default=0):
             yield describe_replaced(num_replaced)
         for result in self.summary.results:
             if nearly_black := sum(report.nearly_black for report in (*result.late, *result.reports)):
                 yield describe_nearly_black(nearly_black)
-        if self.registration is not None:
-            yield from (text for result in self.summary.results for text in self._about_older(result))
+        yield from (text for result in self.summary.results for text in self._about_older(result))
 
     def _about_older(self, result: ModelResult) -> Iterator[str]:
         if older := result.older:
@@ -103,9 +117,6 @@ class RunOutput:
                 _print_rejected(report)
                 print(summary_line(report))
         _print_rejected(last)
-        if self.registration is None:
-            for text in self._about_older(result):
-                print(text)
         if result.day_state.notes:
             print(describe_state(result.day_state))
         if last.selected:

@@ -13,6 +13,7 @@ from infer_app.day import Day
 WINDOW = 14  # days up to the last one with images
 MIN_ACTIVE = 5  # of them had images: others come too rarely to expect some
 MIN_GAP = 2  # days without images
+WEEK = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class ArrivalGap:
     last: date  # the last day with images
     num_days: int  # without images, since then
     num_active: int  # of the WINDOW days up to the last one
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether a mail tells it: daily for a week, then once a week."""
+        return self.num_days <= WEEK or self.num_days % WEEK == 0
 
     def __str__(self) -> str:
         return (

@@ -75,6 +75,14 @@ def is_unusual(num_images: int, before: Sequence[int]) -> bool:
     return is_far and abs(num_images - nearest) > UNUSUAL * math.sqrt(nearest)
 
 
+def describe_few(facts: DayFacts, day: Day) -> str:
+    """Return that unusually few images came on the day; empty if not, or if none came, which `find_gap` tells."""
+    if facts.counts.eligible > max(facts.images_before, default=0):
+        return ""
+    number = _about_number(facts)
+    return number and f"{day}: {number}; does what brings them still run?"
+
+
 class DayStates:
     """Reads the states of days; what several days share is counted once. Ask for the oldest day first."""
 
@@ -86,12 +94,8 @@ class DayStates:
         self._num_images: dict[date, int] = {}
         self._older: dict[str, tuple[Day, PendingDays | None]] = {}  # by the model's name
 
-    def read(self, day: Day, model: str, model_id: str, counts: DayCounts | None = None) -> DayState:
-        """Return the state of a day; `counts` are those of its rows if they are known already."""
-        return judge_day(self.read_facts(day, model, model_id, counts))
-
     def read_facts(self, day: Day, model: str, model_id: str, counts: DayCounts | None = None) -> DayFacts:
-        """Read all facts but `problems`, which take longer."""
+        """Read all facts but `problems`, which take longer; `counts` are those of the day's rows if they are known."""
         if self._living is None:
             self._living = self._run_store.living_runs()
         runs = self._day_queries.runs_of_day(day.date, model_id)

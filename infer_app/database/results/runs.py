@@ -127,25 +127,12 @@ class RunStore:
             now = connection.execute(select(UtcNow())).scalar_one()
             self._register_model(connection, model, now)
             _take_over(connection, day.date, model.name, model.model_id, now)
-            row = {
+            row = _new_row(day, (model.name, model.model_id), now) | {
                 "id": run_id,
-                "day": day.date,
-                "time_zone": day.zone,
-                "interval_start": day.start.replace(tzinfo=None),
-                "interval_end": day.end.replace(tzinfo=None),
-                "model": model.name,
-                "model_id": model.model_id,
                 "variant": model.variant,
                 "variant_sha256": model.variant_sha256,
-                "executor": "",
-                "device": "",
-                "host": socket.gethostname(),
-                "process": process_identity(os.getpid()),
                 "throughput": {"passed_over": model.passed_over},
-                "versions": recorded_packages(),
                 "state": "running",
-                "started_at": now,
-                "heartbeat_at": now,
                 "source_id": source_id,
             }
             connection.execute(insert(runs), row)
@@ -179,6 +166,37 @@ class RunStore:
         """Record the failure. If the database itself can't be reached, the next run closes the row."""
         with contextlib.suppress(DatabaseUnavailable):
             self._close(run_id, wait_limit_s=2, state="failed", exit_code=exit_code, error=error)
+
+    def record_failure(self, day: Day, version: Version, exit_code: int, error: str, source_id: int | None) -> None:
+        """Add a failed run of a version that this process did not come to hold the day for."""
+        this = runs.c.day == day.date, runs.c.model_id == version[1], runs.c.process == process_identity(os.getpid())
+        with self._database.write(wait_limit_s=2) as connection:
+            now = connection.execute(select(UtcNow())).scalar_one()
+            row = _new_row(day, version, now) | {"id": new_run_id(), "variant": "", "state": "failed"}
+            row |= {"ended_at": now, "exit_code": exit_code, "error": error, "source_id": source_id}
+            if not connection.scalar(select(runs.c.id).where(*this, runs.c.host == row["host"]).limit(1)):
+                connection.execute(insert(runs), row)
+
+    def exchange_attention(self, run_id: str, told: Sequence[str]) -> list[str]:
+        """Record what a run tells, and return what the run before it of the same source told."""
+        with self._database.write(wait_limit_s=2) as connection:
+            this = connection.execute(select(runs).where(runs.c.id == run_id)).one()
+            others = select(runs.c.throughput).where(runs.c.source_id == this.source_id, runs.c.id != run_id)
+            newest = connection.scalars(others.order_by(runs.c.started_at.desc()))
+            before: list[str] = next((one["attention"] for one in newest if one and "attention" in one), [])
+            throughput = this.throughput | {"attention": list(told)}
+            connection.execute(update(runs).where(runs.c.id == run_id).values(throughput=throughput))
+        return before
+
+    def names_of(self, source_id: int | None) -> list[str]:
+        """Return the models that were run on a source."""
+        names = select(runs.c.model).where(runs.c.source_id == source_id).distinct()
+        with self._database.read() as connection:
+            return list(connection.scalars(names))
+
+    def has_run(self, run_id: str) -> bool:
+        with self._database.read() as connection:
+            return connection.scalar(select(runs.c.id).where(runs.c.id == run_id)) is not None
 
     def variants_of_day(self, day: Day, model_id: str) -> dict[str, BegunVariant]:
         """Return the variants of the day's runs that predicted, by the runs' ids, the first one first."""
@@ -236,6 +254,25 @@ class RunStore:
         with self._database.write(wait_limit_s) as connection:
             not_done = update(runs).where(runs.c.id == run_id, runs.c.state != "done")
             connection.execute(not_done.values(ended_at=UtcNow(), **values))
+
+
+def _new_row(day: Day, version: Version, now: datetime) -> dict[str, object]:
+    """Return the columns of a run that begins."""
+    return {
+        "day": day.date,
+        "time_zone": day.zone,
+        "interval_start": day.start.replace(tzinfo=None),
+        "interval_end": day.end.replace(tzinfo=None),
+        "model": version[0],
+        "model_id": version[1],
+        "executor": "",
+        "device": "",
+        "host": socket.gethostname(),
+        "process": process_identity(os.getpid()),
+        "versions": recorded_packages(),
+        "started_at": now,
+        "heartbeat_at": now,
+    }
 
 
 def keep_runs_out(connection: Connection, days: Iterable[date], versions: Iterable[Version]) -> None:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 def choose_names(loaded: LoadedSettings) -> list[str]:
     """Return what the settings name, as NAME, NAME@ID or ID, else the names of all models.
 
-    Raises UsageError if there is no model.
+    Raises UsageError if there is no model, ModelError if there should be some.
     """
     if names := loaded.model_names:
         return list(names)
@@ -31,6 +31,7 @@ def choose_names(loaded: LoadedSettings) -> list[str]:
     if damaged and not found:
         raise damaged[0]
     if not found:
+        _check_folder(loaded, read_in_use(loaded))
         raise UsageError(f"no model in {loaded.models_folder}", "make one with `infer model build SOURCE --name NAME`")
     return found
 
@@ -45,6 +46,7 @@ def choose_artifacts(
     none, `failures` gets the errors by name, as long as there is another model.
     """
     known = read_in_use(loaded) if in_use is None else in_use
+    _check_folder(loaded, known)
     names = choose_names(loaded)
     if not loaded.model_names:
         for error in scan_artifacts(loaded.models_folder)[1]:
@@ -66,6 +68,17 @@ def choose_artifacts(
     if twice:
         raise UsageError(f"two versions of {twice[0]} in one run", "run one, then the other")
     return found
+
+
+def _check_folder(loaded: LoadedSettings, in_use: Mapping[str, str]) -> None:
+    """Raise ModelError if the folder has no model at all though versions are in use."""
+    if not in_use or any(scan_artifacts(loaded.models_folder)):
+        return
+    listed = ", ".join(short_name(*version) for version in sorted(in_use.items()))
+    raise ModelError(
+        f"{loaded.models_folder} has no model, and in use in {loaded.shown_url}: {listed}",
+        "is the disk of that folder mounted? If so, restore it from a backup",
+    )
 
 
 def _check_chosen(loaded: LoadedSettings, name: str, in_use: Mapping[str, str]) -> None:

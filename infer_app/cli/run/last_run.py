@@ -1,0 +1,68 @@
+"""What a run leaves for the next one and for `infer status`: that it failed, what it told, and that it was the last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from infer_app.database.known_database import last_run_of, remember_run
+from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
+from infer_app.database.project_database import open_results_database, open_source, read_in_use
+from infer_app.database.results.runs import RunStore
+from infer_app.day import Day
+from infer_app.errors import InferError
+from infer_app.model_names import plain_name, short_name
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.models_folder import versions_of
+from infer_app.pipeline.run_result import RunSummary
+from infer_app.settings.load import LoadedSettings
+
+
+def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exit_code: int, error: str) -> None:
+    """Record a failed run of the day for the versions in use of these names, or if none is known of all that ran.
+
+    Not for a version that is only tried, nor where this process has held the day, which has its own row. Nothing can
+    be recorded while the database can't be reached.
+    """
+    with suppress(InferError), open_results_database(loaded) as database:
+        source_id = None
+        with suppress(InferError), open_source(loaded, database) as source:
+            source_id = record_source(database, SourceIdentity.of(source, database), source.base)
+        run_store, tried = RunStore(database), [name for name in loaded.model_names if name != plain_name(name)]
+        names = names or run_store.names_of(source_id)
+        for version in read_in_use(loaded).items():
+            if version[0] in names and not tried:
+                run_store.record_failure(day, version, exit_code, error, source_id)
+
+
+def told_before(loaded: LoadedSettings, summary: RunSummary, told: Sequence[str]) -> Collection[str]:
+    """Record what a run tells, and return what the run before it told: a mail says it once, until it changes."""
+    run_id = summary.results[-1].last.run_id
+    with suppress(InferError), open_results_database(loaded) as database:
+        return RunStore(database).exchange_attention(run_id, told)
+    return ()
+
+
+def describe_restored(loaded: LoadedSettings, summary: RunSummary, artifacts: Sequence[Artifact]) -> str:
+    """Return what to look at if the database lacks this project's last run; empty if it has it.
+
+    Then a backup was restored, and models are in the versions of then.
+    """
+    known, this = last_run_of(loaded), summary.results[-1].last.run_id
+    remember_run(loaded, this)
+    with suppress(InferError), open_results_database(loaded, read_only=True) as database:
+        if known is None or RunStore(database).has_run(known):
+            return ""
+        uses = [_describe_version(loaded, artifact) for artifact in artifacts]
+        return f"the database lacks run {known}, the last of this project: was a backup restored? {'; '.join(uses)}"
+    return ""
+
+
+def _describe_version(loaded: LoadedSettings, artifact: Artifact) -> str:
+    name, model_id = artifact.manifest.name, artifact.manifest.model_id
+    newest = versions_of(loaded.models_folder, name)[0].manifest
+    told = f"{short_name(name, model_id)} was run"
+    if newest.model_id == model_id:
+        return told
+    newer = short_name(name, newest.model_id)
+    return f"{told}, and {newer} is newer: if that was in use, `infer model use {newer}`"
