@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from infer_app.database.engine.column_types import PGVECTOR_DTYPE
 from infer_app.database.figures.similarity import mean_difference, numbers_of, vector_of
 from infer_app.database.queries.image_history import ModelHistory
 from infer_app.domain import Broken, CropOutput, DetectedObject, FileFacts, Output, Prediction
@@ -88,7 +87,7 @@ class RowComparison:
         assert now.vector is not None
         numbers = vector_of(now.vector, now.vector_dtype).astype(float)
         then = vector_of(row["vector"] or b"", row["vector_dtype"]).astype(float)
-        of_type = row["vector_dtype"] in (now.vector_dtype, PGVECTOR_DTYPE) and row["vector_dim"] == now.vector_dim
+        of_type = (row["vector_dtype"], row["vector_dim"]) == (now.vector_dtype, now.vector_dim)
         if then.shape != numbers.shape or not of_type:
             return f"stored {then.size} {row['vector_dtype']}, now {numbers.size} {now.vector_dtype}"
         length = max(np.linalg.norm(then), np.linalg.norm(numbers))

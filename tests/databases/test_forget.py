@@ -72,7 +72,7 @@ def loaded(tmp_path, database, url, monkeypatch, listing, execute, kind):
                 connection.exec_driver_sql(create.format("TEXT"))
                 for row in rows:
                     connection.exec_driver_sql(insert, row)
-    upgrade(None, config)
+    upgrade(config)
     loaded = load_settings(config)
     for day in DAYS:
         run(loaded, day)

@@ -19,7 +19,7 @@ def loaded(tmp_path, url, monkeypatch):
     monkeypatch.setenv("INFER_DATABASE__URL", url)
     folder = tmp_path / "project"
     folder.mkdir()
-    upgrade(None, write_config(folder))
+    upgrade(write_config(folder))
     return load_settings(folder / "infer.toml")
 
 
@@ -34,7 +34,7 @@ def open_to_write(loaded):
 
 
 def upgrade_tables(loaded):
-    upgrade(None, loaded.path)
+    upgrade(loaded.path)
 
 
 EVERY_WAY = (open_to_read, open_to_write, upgrade_tables, read_in_use)

@@ -35,7 +35,7 @@ class Project:
         commands.write_config(self.folder)
 
     def upgrade(self) -> None:
-        commands.upgrade(None, self.folder / "infer.toml")
+        commands.upgrade(self.folder / "infer.toml")
 
     def add(self, *paths: str, date: str = DATE) -> None:
         commands.add([self.folder / path for path in paths], date, self.folder / "infer.toml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from infer_app.cli.terminal.command import argument, command, flag, option
 from infer_app.cli.terminal.groups import app, config_app, db_app, images_app
@@ -91,10 +91,6 @@ class ImagesChangedOptions:
 class UpgradeOptions:
     """Create infer_app's tables, or bring them up to date."""
 
-    vectors: Literal["bytes", "pgvector"] | None = option(
-        "bytes|pgvector",
-        "How PostgreSQL stores vectors from now on; existing ones are converted.  [default: as before]",
-    )
     config: Config = None
 
 

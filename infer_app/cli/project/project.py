@@ -21,7 +21,6 @@ from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import add_images, add_objects
 from infer_app.database.project_database import open_project_database, upgrade_results_database
-from infer_app.database.results.pgvector import Storage, store_vectors
 from infer_app.database.results.schema import VERSION
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import UsageError
@@ -174,16 +173,12 @@ def _append_to_setting(config: Path, section: str, key: str, new: Sequence[str])
         raise UsageError(f"can't change {config}: {error}", f"add to [{section}] {key}: {listed}") from None
 
 
-def upgrade(vectors: Storage | None, config: Path | None) -> None:
-    """Create or upgrade the tables; if `vectors` is given, convert the stored vectors to it."""
+def upgrade(config: Path | None) -> None:
     loaded = load_settings(config)
     with Database(loaded.database_url) as database:
         before = upgrade_results_database(loaded, database)
-        converted = store_vectors(database, vectors) if vectors else 0
     was = "unchanged" if before == VERSION else f"was {before or 'empty'}"
     print(f"{loaded.shown_url}: version {VERSION}, {was}")
-    if vectors:
-        print(f"vectors are stored as {vectors}, {converted:,} were converted")
 
 
 def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Dialect,
     Double,
     Integer,
+    LargeBinary,
     String,
     Table,
     bindparam,
@@ -31,7 +32,7 @@ from sqlalchemy.sql.dml import Insert
 from sqlalchemy.types import TypeEngine
 
 from infer_app.database.engine.bulk import DriverValues, TooLong, check_kept
-from infer_app.database.engine.column_types import EncodedJSON, Query, Vector
+from infer_app.database.engine.column_types import EncodedJSON, Query
 
 MAX_MESSAGE_BYTES = 1_000_000_000  # PostgreSQL closes the connection at 1 GiB, as if it were down
 _LENGTH = struct.Struct(">i")
@@ -60,6 +61,7 @@ _ELEMENTS: dict[type[TypeEngine[Any]], Element] = {
     BigInteger: BIGINT,  # before Integer, its base class
     Integer: INTEGER,
     Double: DOUBLE,
+    LargeBinary: BYTES,
 }
 
 
@@ -71,12 +73,10 @@ class ArrayUpsert:
         dialect: Dialect,
         table: Table,
         upsert: Callable[[Sequence[str], Query], Insert],
-        vector_type: str | None,
     ) -> None:
         self._dialect = dialect
         self._table = table
         self._upsert = upsert
-        self._vector_type = vector_type  # pgvector's type, which is written as text
         self._values = DriverValues(dialect, table)
         self._statements: dict[tuple[str, ...], str] = {}
 
@@ -104,20 +104,14 @@ class ArrayUpsert:
         Arrays unnested in the select list are read in step. In FROM each would first be materialised as a table.
         """
         unnested = ", ".join(f"unnest(CAST(:{name} AS {self._element(name).name}[])) AS {name}" for name in names)
-        differing: list[ColumnElement[Any]] = [literal_column(self._as_stored(name)).label(name) for name in names]
+        differing: list[ColumnElement[Any]] = [literal_column(f"given.{name}").label(name) for name in names]
         every = [bindparam(name, type_=self._table.c[name].type).label(name) for name in shared]
         return select(*differing, *every).select_from(text(f"(SELECT {unnested}) AS given"))
 
     def _element(self, name: str) -> Element:
         """Return the element type in which the column's values are sent; a cast to VARCHAR would truncate text."""
         type_ = self._table.c[name].type
-        if isinstance(type_, Vector):
-            return TEXT if self._vector_type else BYTES
         return next(element for kind, element in _ELEMENTS.items() if isinstance(type_, kind))
-
-    def _as_stored(self, name: str) -> str:
-        is_vector = isinstance(self._table.c[name].type, Vector)
-        return f"CAST(given.{name} AS {self._vector_type})" if is_vector and self._vector_type else f"given.{name}"
 
 
 class ArrayDelete:

@@ -30,7 +30,6 @@ class Backend:
     has_text_limits = True  # a key of ours has a maximum length
     integer_bits = 63  # of a positive integer that a column can hold
     lists_all_tables = True  # also those that the role has no right on
-    has_pgvector = False  # may have the extension
     hides_bytes = False  # a text column may give bytes
     single_precision: int | None = None  # the driver's code of such a column
     json_ids = ""  # SELECT of place, from 1, and image_id out of the JSON array :ids
@@ -105,9 +104,7 @@ class Backend:
         statement: Insert = self.insert(table).on_conflict_do_nothing()
         return statement
 
-    def bulk_upsert(
-        self, dialect: Dialect, table: Table, merges: Merges | None = None, vector_type: str | None = None
-    ) -> BulkUpsert:
+    def bulk_upsert(self, dialect: Dialect, table: Table, merges: Merges | None = None) -> BulkUpsert:
         """Return what upserts many rows of a table in the fastest way."""
         return RowUpsert(dialect, table, self.upsert(table, merges))
 
@@ -165,10 +162,6 @@ class Backend:
 
     def own_schema(self, connection: Connection) -> str | None:
         """Return the schema of our tables, even if it doesn't exist; None if there is only one."""
-        return None
-
-    def vector_type(self, connection: Connection, table: str = "infer_predictions") -> str | None:
-        """Return the name of pgvector's type if the table's column of vectors has it, else None."""
         return None
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -24,8 +22,6 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 FAMILY = ("mysql", "mariadb")
-PGVECTOR_DTYPE = "float32"  # which represents the numbers of float16 exactly
-_LETTERS = {"float32": "f", "float16": "e"}
 Query: TypeAlias = Select[*tuple[Any, ...]]  # whose rows are read by the names of their columns
 MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
 
@@ -64,39 +60,7 @@ class EncodedJSON(TypeDecorator[Any]):
         return None
 
 
-class Vector(TypeDecorator[bytes]):
-    """Vectors as little-endian numbers, whatever the type of the column is."""
-
-    impl = LargeBinary
-    cache_ok = True
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[object], bytes | None]:
-        return _to_bytes
-
-
-Vectors = Vector().with_variant(mysql.LONGBLOB(), *FAMILY)  # MariaDB's BLOB holds at most 64 KiB
-
-
-def to_bytes(shown: str) -> bytes:
-    """Return pgvector's text as little-endian float32."""
-    numbers = [float(number) for number in shown.strip("[]").split(",")]
-    return struct.pack(f"<{len(numbers)}f", *numbers)
-
-
-def to_text(vector: bytes | None, dtype: str | None) -> str | None:
-    """Return the vector as text for pgvector: nine digits identify a float32."""
-    if vector is None:
-        return None
-    letter = _LETTERS[str(dtype)]
-    numbers = struct.unpack(f"<{len(vector) // struct.calcsize(letter)}{letter}", vector)
-    return f"[{','.join(['%.9g'] * len(numbers))}]" % numbers
-
-
-def _to_bytes(value: Any) -> bytes | None:
-    """Return the bytes of a stored vector; drivers return pgvector's type, which they don't know, as text."""
-    if value is None:
-        return None
-    return to_bytes(value) if isinstance(value, str) else bytes(value)
+Vectors = LargeBinary().with_variant(mysql.LONGBLOB(), *FAMILY)  # MariaDB's BLOB holds at most 64 KiB
 
 
 class UtcNow(FunctionElement[datetime]):

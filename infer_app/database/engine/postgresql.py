@@ -33,7 +33,7 @@ from infer_app.locations import SCHEMES
 
 CONNECT_TIMEOUT_S = 10
 _OTHER_COLUMNS, _DEPENDED_ON = "42P16", "2BP01"  # errors of CREATE OR REPLACE VIEW, and of DROP
-# Returns statements that give the owner, the options and the grants of a view, and of columns of vectors, once more.
+# Returns statements that give the owner, the options and the grants of a view once more.
 _RIGHTS = """
 SELECT statement FROM (
     SELECT 0 AS place, format('ALTER VIEW %s SET (%s)', c.oid::regclass, array_to_string(reloptions, ', ')) AS statement
@@ -53,8 +53,7 @@ SELECT statement FROM (
         UNION ALL
         SELECT format('%s (%I)', a.privilege_type, t.attname), c.oid::regclass, c.relowner, a.grantee, a.is_grantable
         FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
-        WHERE c.oid = to_regclass(:view) OR (t.attname = 'vector' AND c.oid IN (
-            to_regclass('infer_predictions'), to_regclass('infer_object_predictions')))
+        WHERE c.oid = to_regclass(:view)
     ) AS rights
     WHERE rights.grantee <> rights.relowner
 ) AS statements ORDER BY place
@@ -69,7 +68,6 @@ class PostgreSQL(Backend):
     extras = MappingProxyType({"psycopg": "postgres"})
     insert = staticmethod(postgresql.insert)
     single_precision = 700
-    has_pgvector = True
     json_ids = (
         "SELECT place, image_id FROM json_array_elements_text(CAST(:ids AS json))"
         " WITH ORDINALITY AS page (image_id, place)"
@@ -110,10 +108,8 @@ class PostgreSQL(Backend):
         """Return whether the connection is lost: libpq's own errors have no SQLSTATE, and all of them are about it."""
         return super().is_connection_lost(error) or self.code_of(error) is None
 
-    def bulk_upsert(
-        self, dialect: Dialect, table: Table, merges: Merges | None = None, vector_type: str | None = None
-    ) -> BulkUpsert:
-        return ArrayUpsert(dialect, table, lambda names, rows: self.upsert(table, merges, names, rows), vector_type)
+    def bulk_upsert(self, dialect: Dialect, table: Table, merges: Merges | None = None) -> BulkUpsert:
+        return ArrayUpsert(dialect, table, lambda names, rows: self.upsert(table, merges, names, rows))
 
     def bulk_delete(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
         return ArrayDelete(table, condition)
@@ -174,7 +170,7 @@ class PostgreSQL(Backend):
     def without_views(self, connection: Connection, views: dict[str, str]) -> Iterator[None]:
         """Drop views, and make them anew with the owner, the options and the grants that they had.
 
-        Grants of columns of vectors stay too. Raises SchemaOutdated if other views select from these.
+        Raises SchemaOutdated if other views select from these.
         """
         rights = [one for name in views for one in connection.scalars(text(_RIGHTS), {"view": name})]
         try:
@@ -190,14 +186,6 @@ class PostgreSQL(Backend):
             ) from None
         for right in rights:
             connection.exec_driver_sql(right.replace("%", "%%"))
-
-    def vector_type(self, connection: Connection, table: str = "infer_predictions") -> str | None:
-        column = text(
-            "SELECT format_type(atttypid, atttypmod) FROM pg_attribute"
-            " WHERE attrelid = CAST(:table AS regclass) AND attname = 'vector'"
-        )
-        found = connection.scalar(column, {"table": table})
-        return None if found in (None, "bytea") else str(found)
 
 
 @compiles(CreateIndex, "postgresql")

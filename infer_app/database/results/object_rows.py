@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Table, exists
 
-from infer_app.database.engine.column_types import PGVECTOR_DTYPE, to_text
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
 from infer_app.domain import CropOutput, DetectedObject, Output, Prediction
@@ -26,12 +25,11 @@ def made_of(detector_id: str) -> dict[Table, ColumnElement[bool]]:
 class ObjectRows:
     """Writes and deletes the objects of a detector, or what a second network predicted for them."""
 
-    def __init__(self, database: Database, model_id: str, vector_type: str | None) -> None:
+    def __init__(self, database: Database, model_id: str) -> None:
         backend, dialect = database.backend, database.dialect
         self._model_id = model_id
-        self._as_text = vector_type is not None
         self._objects = backend.bulk_upsert(dialect, objects)
-        self._crops = backend.bulk_upsert(dialect, object_predictions, vector_type=vector_type)
+        self._crops = backend.bulk_upsert(dialect, object_predictions)
         self._delete_objects, self._delete_crops = (
             backend.bulk_delete(dialect, table, table.c.model_id == model_id) for table in (objects, object_predictions)
         )
@@ -54,7 +52,7 @@ class ObjectRows:
         if crops:
             self._delete_crops.execute(connection, crops)
         if any(crops.values()):
-            self._crops.write(connection, _crop_columns(crops, self._as_text), shared)
+            self._crops.write(connection, _crop_columns(crops), shared)
 
     def delete(self, connection: Connection, image_ids: Iterable[str]) -> None:
         """Delete what belongs to predictions of these images."""
@@ -70,9 +68,9 @@ class ObjectRows:
             delete.execute(connection, image_ids)
 
 
-def output_columns(outputs: Sequence[Output], as_text: bool) -> dict[str, list[object]]:
-    """Return the columns of outputs that all rows have; `as_text`: vectors as pgvector's text."""
-    columns: dict[str, list[object]] = {
+def output_columns(outputs: Sequence[Output]) -> dict[str, list[object]]:
+    """Return the columns of outputs that all rows have."""
+    return {
         "label": [output.label for output in outputs],
         "score": [output.score for output in outputs],
         "output": [output.details for output in outputs],
@@ -80,10 +78,6 @@ def output_columns(outputs: Sequence[Output], as_text: bool) -> dict[str, list[o
         "vector_dtype": [output.vector_dtype for output in outputs],
         "vector_dim": [output.vector_dim for output in outputs],
     }
-    if as_text:
-        columns["vector"] = [to_text(output.vector, output.vector_dtype) for output in outputs]
-        columns["vector_dtype"] = [output.vector_dtype and PGVECTOR_DTYPE for output in outputs]
-    return columns
 
 
 def _object_columns(found: Mapping[str, Sequence[DetectedObject]]) -> dict[str, list[object]]:
@@ -97,10 +91,10 @@ def _object_columns(found: Mapping[str, Sequence[DetectedObject]]) -> dict[str, 
     }
 
 
-def _crop_columns(crops: Mapping[str, Sequence[CropOutput]], as_text: bool) -> dict[str, list[object]]:
+def _crop_columns(crops: Mapping[str, Sequence[CropOutput]]) -> dict[str, list[object]]:
     rows = [one for crops_of_image in crops.values() for one in crops_of_image]
     return {
         "image_id": [image_id for image_id, crops_of_image in crops.items() for _ in crops_of_image],
         "object": [one.object for one in rows],
-        **output_columns([one.output for one in rows], as_text),
+        **output_columns([one.output for one in rows]),
     }

@@ -30,7 +30,7 @@ from infer_app.database.engine.column_types import AsText, HoursAfter, SameLocat
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import Forbidden
 from infer_app.database.results.object_rows import ObjectRows, output_columns
-from infer_app.database.results.schema import object_predictions, predictions, rejections, runs
+from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, Output, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.locations import escape_unstorable, mask_checksum, stored_location
@@ -55,10 +55,8 @@ class Sink:
         self._variant = variant
         self._run_id = run_id
         backend, dialect = database.backend, database.dialect
-        vector_type, of_objects = database.with_reconnect(self._read_vector_types)
-        self._as_text = vector_type is not None
-        self._predictions = backend.bulk_upsert(dialect, predictions, vector_type=vector_type)
-        self._objects = ObjectRows(database, model_id, of_objects)
+        self._predictions = backend.bulk_upsert(dialect, predictions)
+        self._objects = ObjectRows(database, model_id)
         self._rejections = backend.bulk_upsert(
             dialect, rejections, {"attempts": _count_attempt, "created_at": _begin_attempt}
         )
@@ -76,12 +74,6 @@ class Sink:
         # are those of objects that another version of the detector found.
         of_former = predictions.c.model_id == model_id, exists().where(*key, ~is_same)
         self._delete_former = backend.bulk_delete(dialect, predictions, and_(*of_former))
-
-    def _read_vector_types(self) -> list[str | None]:
-        """Return pgvector's type of the vectors of images and of those of objects; None for bytes."""
-        with self._database.read() as connection:
-            vector_type = self._database.backend.vector_type
-            return [vector_type(connection, table.name) for table in (predictions, object_predictions)]
 
     def commit_chunk(self, result: ChunkResult) -> ChunkResult:
         """Write the chunk in one transaction and return what was written.
@@ -114,7 +106,7 @@ class Sink:
     def _write(self, connection: Connection, result: ChunkResult, name: str) -> None:
         shared = self._shared | {"created_at": datetime.now(UTC).replace(tzinfo=None)}
         if good := _by_id(result.predictions):
-            columns = _prediction_columns(good, self._as_text)
+            columns = _prediction_columns(good)
             self._predictions.write(connection, columns, shared | {"variant": self._variant})
             self._delete_rejections.execute(connection, good)
             self._objects.replace(connection, good)
@@ -167,14 +159,14 @@ def _by_id(results: Iterable[R]) -> dict[str, R]:
     return {result.ref.image_id: result for result in results}
 
 
-def _prediction_columns(good: Mapping[str, Prediction], as_text: bool) -> dict[str, list[object]]:
+def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[object]]:
     outputs, files = [], []
     for prediction in good.values():
         outputs.append(prediction.output)
         files.append(prediction.file)
     return {
         "image_id": list(good),
-        **output_columns(outputs, as_text),
+        **output_columns(outputs),
         "sha256": [file.sha256 for file in files],
         "width": [file.picture and file.picture.width for file in files],
         "height": [file.picture and file.picture.height for file in files],

@@ -15,7 +15,7 @@ from infer_app.database.engine import sqlite_file as sqlite
 def failures(tmp_path, capsys):
     """The findings about the database that would end a run."""
     config = write_config(tmp_path)
-    upgrade(None, config)
+    upgrade(config)
 
     def find():
         capsys.readouterr()

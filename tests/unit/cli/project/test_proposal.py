@@ -45,7 +45,7 @@ def test_relative_locations_without_files_get_a_commented_base_and_the_words_of_
     told = init("a.jpg", "2026/b.jpg")
     assert f"locations such as a.jpg are relative, and no folder here has their files: {SET_BASE}" in told
     assert '# base = "/srv/photos"' in (tmp_path / "infer.toml").read_text()
-    upgrade(None, tmp_path / "infer.toml")
+    upgrade(tmp_path / "infer.toml")
     assert examine(None, False, tmp_path / "infer.toml") == 2
     assert f"fix: {SET_BASE}" in capsys.readouterr().out
 
