@@ -1,14 +1,25 @@
 """What a person hears of the nights, and what only shows over several: by `jobs/daily.sh`, with a clock that is set."""
 
-from datetime import UTC, datetime
+import hashlib
+import os
+import subprocess
+from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 
+from infer_app.cli.project.project import init
+from tests.integration.test_watch import DAILY
 from tests.support.clock import Clock, needs_faketime
 from tests.support.listeners import Recorder
+from tests.support.projects import INFER, Project
 
 pytestmark = pytest.mark.slow
+
+FIRST = date(2026, 10, 1)  # the first night is that after it
+CAMERAS = 4
+USUAL = 20  # photos a day
 
 
 @needs_faketime
@@ -22,3 +33,133 @@ def test_yesterday_is_one_day_for_all_parts_of_a_command_that_runs_over_midnight
     server.close()
     assert project.rows("SELECT day, selected FROM infer_runs ORDER BY day DESC LIMIT 1") == [("2026-11-20", 3)]
     assert [page.name for page in (project.folder / "reports").glob("2*.html")] == ["2026-11-20-colors.html"]
+
+
+@pytest.mark.parametrize(
+    ("away", "exit_code", "error"), [("photos", 14, "the image storage"), ("models", 12, "has no model, and in use in")]
+)
+def test_a_run_that_failed_before_it_held_a_day_is_in_status_until_one_has_done_the_day(
+    project, away, exit_code, error
+):
+    project.add_photos(2, date="yesterday")
+    project.infer("run")
+    project.photos.with_name(away).rename(project.folder / "away")
+    project.photos.mkdir(exist_ok=True)
+    project.set("images", watch=["photos"])
+    told = project.infer_json("run", exit_code=exit_code)
+    failed = project.rows("SELECT state, exit_code, error, model FROM infer_runs ORDER BY started_at DESC LIMIT 1")
+    assert failed == [("failed", exit_code, told["error"], "colors")]
+    row = max(project.infer_json("status")["days"], key=lambda one: one["date"])
+    assert row["last_run"]["exit_code"] == exit_code
+    if away == "photos":
+        project.photos.rmdir()
+    (project.folder / "away").rename(project.photos.with_name(away))
+    project.infer("run")
+    row = max(project.infer_json("status")["days"], key=lambda one: one["date"])
+    assert (row["state"], row["last_run"]["exit_code"]) == ("done", 0)
+
+
+def test_old_images_of_an_own_table_are_mailed_once_and_again_when_there_are_more(project):
+    project.add_photos(2, date="2026-01-20")
+    project.write("CREATE TABLE shots AS SELECT id, location, added_at FROM infer_images")
+    project.set("source", table="shots", location="location", time="added_at", time_zone="UTC")
+    mails = [project.infer("run", "--quiet") for _ in range(2)]
+    project.write("INSERT INTO shots SELECT 3, location, added_at FROM shots LIMIT 1")
+    mails.append(project.infer("run", "--quiet"))
+    assert [mail[:20] for mail in mails] == ["attention: 2 images ", "", "attention: 3 images "]
+
+
+def test_a_restored_database_is_told_once_with_the_version_that_is_run(project):
+    project.add_photos(2, date="yesterday")
+    project.infer("run", "--quiet")
+    backup = (project.folder / "infer.db").read_bytes()
+    project.infer("run", "--quiet")
+    for file in project.folder.glob("infer.db*"):
+        file.unlink()
+    (project.folder / "infer.db").write_bytes(backup)
+    told, again = project.infer("run", "--quiet"), project.infer("run", "--quiet")
+    assert ("was a backup restored? colors@" in told, again) == (True, "")
+
+
+class Month:
+    """A project that cron runs each night, with photos of a few cameras."""
+
+    def __init__(self, project: Project, clock: Clock) -> None:
+        self.project, self.clock = project, clock
+        self.day = FIRST
+        self.num_photos = 0
+
+    def shoot(self, day: date, count: int = USUAL, folder: str = "", *, taken: datetime | None = None) -> None:
+        """Save photos of a day, each of its own bytes."""
+        for number in range(count):
+            self.num_photos += 1
+            file = self.project.photos / (folder or f"cam{number % CAMERAS}") / f"{self.num_photos:05}.png"
+            file.parent.mkdir(exist_ok=True)
+            color = (200, self.num_photos % 251, self.num_photos // 251)
+            Image.new("RGB", (8, 6), color).save(file)
+            at = (taken or datetime(day.year, day.month, day.day, 8 + number % 12, tzinfo=UTC)).timestamp()
+            os.utime(file, (at, at))
+
+    def night(self) -> tuple[int, list[str]]:
+        """The exit code of the job of the night after the day, and what is mailed; the day after it begins then."""
+        self.day += timedelta(days=1)
+        self.clock.set(datetime(self.day.year, self.day.month, self.day.day, 2, 30, tzinfo=UTC))
+        environ = {"PATH": "/usr/bin:/bin", "DAILY_COMMAND": str(INFER), **self.clock.environ}
+        command = [str(DAILY), str(self.project.folder)]
+        job = subprocess.run(
+            command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True
+        )
+        assert job.stderr == ""
+        return job.returncode, job.stdout.splitlines()[1:]  # without what was run where
+
+    def unpredicted(self) -> list[str]:
+        """Photos without a prediction that was made from their bytes; none is registered twice."""
+        rows = self.project.rows(
+            "SELECT i.location, p.sha256 FROM infer_images i"
+            " JOIN infer_predictions p ON p.image_id = CAST(i.id AS TEXT)"
+        )
+        assert len(self.project.rows("SELECT 1 FROM infer_images")) == len(
+            self.project.rows("SELECT DISTINCT location FROM infer_images")
+        )
+        known = set(rows)
+        files = [file for file in self.project.photos.rglob("*.png") if file.is_file()]
+        digests = ((str(file), hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)
+        return sorted(location for location, sha256 in digests if (location, sha256) not in known)
+
+
+@pytest.fixture
+def month(tmp_path, built_models):
+    project = Project(tmp_path / "project")
+    init(project.folder)
+    project.use_models(built_models, copied=True)
+    return Month(project, Clock())
+
+
+def expect(month: Month, *told: str, left: int = 0) -> None:
+    """Let a night pass: its mail has exactly these lines, and all photos but `left` are predicted."""
+    code, mail = month.night()
+    assert (code, len(mail)) == (0, len(told)), (month.day, mail)
+    assert all(f"attention: {one}" in line for one, line in zip(told, mail, strict=True)), (month.day, mail)
+    assert len(month.unpredicted()) == left, month.day
+
+
+def usual(month: Month, *told: str, nights: int = 1, count: int = USUAL, **more: object) -> None:
+    for _ in range(nights):
+        month.shoot(month.day, count)
+        expect(month, *told, **more)
+
+
+@needs_faketime
+def test_nights_are_mailed_where_something_happened_and_silent_otherwise(month):
+    usual(month, nights=7)
+    # a day with a tenth of its photos: once, also if the next one is as poor
+    usual(month, "2026-10-08: unusual: 2 images, 20 a day before", count=2)
+    usual(month, count=2)
+    usual(month, nights=2)
+    # a memory card of two days of three weeks ago
+    month.shoot(FIRST - timedelta(days=10), 9, "card")
+    month.shoot(FIRST - timedelta(days=11), 9, "card")
+    usual(month)
+    # a day's photos from a camera that is a year ahead
+    month.shoot(month.day, 3, taken=datetime(2027, 10, 10, tzinfo=UTC))
+    usual(month, "3 new images have a time before 1995", left=3)  # dated today: the next night takes them

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,17 +12,18 @@ needs_faketime = pytest.mark.skipif(LIBRARY is None, reason="needs faketime: apt
 
 
 class Clock:
-    """A clock that goes on from where it is set, for all processes that get its variables."""
+    """A clock that goes on from where it is set, for processes that get its variables;
+    one with a file can be set while they run."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self.environ: Mapping[str, str] = {
-            "LD_PRELOAD": str(LIBRARY),
-            "FAKETIME_TIMESTAMP_FILE": str(file),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1",
-        }
+        common = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1", "LD_PRELOAD": str(LIBRARY)}
+        moves = {"FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_NO_CACHE": "1"}  # read at each question: slow
+        self.environ: dict[str, str] = common | (moves if file else {})
 
     def set(self, now: datetime) -> None:
-        self._file.write_text(f"{(now - datetime.now(UTC)).total_seconds():+.0f}\n")
+        offset = f"{(now - datetime.now(UTC)).total_seconds():+.0f}"
+        if self._file:
+            self._file.write_text(f"{offset}\n")
+        else:
+            self.environ["FAKETIME"] = offset
