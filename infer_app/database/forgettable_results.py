@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import (
@@ -17,6 +17,7 @@ from sqlalchemy import (
     Connection,
     Subquery,
     Table,
+    and_,
     case,
     delete,
     func,
@@ -35,7 +36,15 @@ from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.results.conditions import ListedPicture, is_up_to_date, join_results
 from infer_app.database.results.forget_results import delete_results
 from infer_app.database.results.runs import refuse_during_runs
-from infer_app.database.results.schema import images, models, predictions, rejections, runs
+from infer_app.database.results.schema import (
+    images,
+    models,
+    object_predictions,
+    objects,
+    predictions,
+    rejections,
+    runs,
+)
 from infer_app.day import Day
 from infer_app.errors import UsageError
 
@@ -68,6 +77,7 @@ class ForgettableCounts:
     rejections: int = 0
     images: int = 0  # rows of infer_images
     of_second_networks: int = 0  # of the predictions and rejections
+    pages: int = 0  # reports of days
 
     @property
     def num_results(self) -> int:
@@ -170,6 +180,22 @@ def forget_versions(connection: Connection, model_ids: Sequence[str], *, is_shar
         raise UsageError(f"a version of {name} was put in use meanwhile", "nothing was deleted")
     if not is_shared:
         connection.execute(update(models).where(its).values(used_until=null()))
+
+
+def read_rows(database: Database, part: Forgettable) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield all rows that go with a part, each with the name of its table."""
+    ids = {model_id: list[str]() for model_id in sorted({one.model_id for one in part.results})}
+    for one in part.results:
+        ids[one.model_id].append(one.image_id)
+    of_results = (
+        (table, and_(table.c.model_id == model_id, table.c.image_id.in_(some)))
+        for model_id, some in ids.items()
+        for table in (predictions, objects, object_predictions, rejections)
+    )
+    with database.read() as connection:
+        for table, condition in ((images, images.c.id.in_(part.image_ids)), *of_results):
+            for row in connection.execute(select(table).where(condition)).all():
+                yield table.name, dict(row._mapping)
 
 
 def count_results(database: Database, source: Source) -> int:

@@ -88,6 +88,17 @@ def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
     return file, len(rows)
 
 
+def remove_reports(loaded: LoadedSettings, first_kept: date) -> int:
+    """Remove the reports of the days before a date, with their JSON files; return the number of pages."""
+    files = [file for file in loaded.reports_folder.glob("????-??-??-*") if file.name[:10] < str(first_kept)]
+    written = [file for file in files if file.suffix in (".html", ".json")]
+    for file in written:
+        file.unlink(missing_ok=True)
+    if written and (loaded.reports_folder / INDEX).exists():
+        write_index(loaded)  # which has links to them
+    return sum(file.suffix == ".html" for file in written)
+
+
 def choose_models(project: ProjectDatabase, day: Day, wanted: Sequence[str] | None) -> list[Version]:
     """Return each wanted model: for a name the version that did the day.
 

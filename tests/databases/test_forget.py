@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -36,7 +37,7 @@ from tests.support.results import run_day
 ID, OTHER = MODEL.model_id, "f" * 16
 DAYS = [DAY.before(2), DAY.before(1), DAY]
 TABLE = '[source]\ntable = "shots"\nlocation = "path"\ntime = "taken"\ntime_zone = "UTC"\n'
-NOTHING = {"predictions": 0, "objects": 0, "rejections": 0, "images": 0, "of_second_networks": 0}
+NOTHING = {"predictions": 0, "objects": 0, "rejections": 0, "images": 0, "of_second_networks": 0, "pages": 0}
 
 
 @pytest.fixture(params=["our table", "a table", "another database"])
@@ -121,8 +122,21 @@ WHOLE, NONE = DayCounts(3, 2, 1, 0), DayCounts(0, 0, 0, 0)
 
 
 def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded, listing, capsys):
-    forget(loaded, before=str(DAYS[1]))
-    assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 1}
+    kept, reports = loaded.folder / "kept.jsonl", loaded.reports_folder
+    reports.mkdir()
+    for day, suffix in ((DAYS[0], "html"), (DAYS[0], "json"), (DAYS[1], "html")):
+        (reports / f"{day}-stub.{suffix}").touch()
+    kept.touch()
+    with pytest.raises(UsageError, match="exists, nothing was deleted"):
+        forget(loaded, before=str(DAYS[1]), to=kept)
+    kept.unlink()
+    forget(loaded, before=str(DAYS[1]), to=kept)
+    assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 1, "pages": 1}
+    assert [file.name for file in reports.iterdir()] == [f"{DAYS[1]}-stub.html"]
+    rows = [json.loads(line) for line in kept.read_text().splitlines()]
+    tables = Counter(row["table"] for row in rows)
+    assert tables == {"infer_predictions": 2, "infer_objects": 2, "infer_rejections": 1}
+    assert {row["sha256"] for row in rows if "sha256" in row} == {"ab" * 32}
     assert counts(loaded) == [NONE, WHOLE, WHOLE]
     assert stored(loaded, predictions, objects, rejections) == (4, 4, 2)
     assert [run(loaded, day) for day in DAYS] == [[], [], []]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from infer_app.cli.terminal.command import argument, command, flag, option
@@ -54,6 +55,7 @@ class ForgetOptions:
     model: str | None = option("NAME", "Those of all versions of a model, or with NAME@ID of one.")
     before: str | None = option("DATE", "Those of all days before this one.")
     even_most: bool = flag("--even-most", "Even if it is most of what there is, or a folder holds no image any more.")
+    to: Path | None = option("FILE", "Keep what is deleted as JSON lines, a row of a table each, in a new file.")
     yes: bool = flag("--yes", "Don't ask.")
     as_json: Json = False
     config: Config = None

@@ -7,11 +7,13 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from functools import partial
 
 import typer
 
 from infer_app.cli.commands.maintain_commands import ForgetOptions
+from infer_app.cli.project.forgotten_rows import write_forgotten
 from infer_app.database.forgettable_results import (
     Forgettable,
     ForgettableCounts,
@@ -23,6 +25,7 @@ from infer_app.database.forgettable_results import (
     of_days_before,
     of_missing,
     of_versions,
+    read_rows,
 )
 from infer_app.database.listing.recorded_sources import SourceIdentity, forget_before
 from infer_app.database.project_database import ProjectDatabase, open_project_database
@@ -66,7 +69,13 @@ def _of_days(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOp
     find = partial(of_days_before, project.database, project.source, day)
     end = partial(forget_before, project.database, identity, day.start)
     said = "Images of these days count as pending no more, and no run takes them, not even one registered later."
-    return _ToForget(f"days before {day}", find, end, said)
+    return _ToForget(f"days before {day}", find, end, said, partial(_remove_pages, loaded, day.date))
+
+
+def _remove_pages(loaded: LoadedSettings, first_kept: date) -> int:
+    from infer_app.reporting.reports import remove_reports  # loads what no other command here needs
+
+    return remove_reports(loaded, first_kept)
 
 
 def _of_model(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOptions) -> _ToForget:
@@ -105,6 +114,7 @@ class _ToForget:
     find: Callable[[], Iterator[Forgettable]]
     before: Callable[[], object] = lambda: None
     consequence: str = ""
+    after: Callable[[], int] = int  # removes pages and returns their number
     missing: Sequence[tuple[int, int, str]] = ()  # of each watched folder: how many images are, of how many
 
 
@@ -125,8 +135,12 @@ def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) ->
         if not typer.confirm("Delete?", err=options.as_json):
             typer.echo("nothing was deleted", err=options.as_json)
             return
+    if options.to is not None:
+        rows = (row for part in one.find() for row in read_rows(project.database, part))
+        write_forgotten(options.to, rows)
     one.before()
     deleted = forget(project.database, one.find(), found)
+    deleted.pages = one.after()
     print(json.dumps(asdict(deleted)) if options.as_json else f"deleted {_describe(deleted)}")
 
 
@@ -144,5 +158,6 @@ def _describe(amount: ForgettableCounts) -> str:
     images = f" and {counted(amount.images, 'registered image')}" if amount.images else ""
     num_made = amount.of_second_networks
     made = f" ({counted(num_made, 'result')} of second networks among them)" if num_made else ""
+    made += f" and {counted(amount.pages, 'page')} of reports" if amount.pages else ""
     rejections = counted(amount.rejections, "rejection")
     return f"{counted(amount.predictions, 'prediction')}{objects}, {rejections}{images}{made}"
