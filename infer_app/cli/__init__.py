@@ -10,6 +10,7 @@ import sys
 
 def main() -> None:
     """Run the `infer` command; every failure becomes an exit code here."""
+    _name_files_in_utf8()
     gc.disable()  # until the command's modules are imported, of which a tenth would be spent looking for garbage
     import typer  # here, because each worker process imports this module
 
@@ -55,3 +56,9 @@ def main() -> None:
             with tolerate_closed_stream(stream):
                 pass
         gc.freeze()  # else the interpreter would look for garbage in all that was imported, 0.15 s of each command
+
+
+def _name_files_in_utf8() -> None:
+    """Start the program again where a locale names files in another encoding: a photo would have another location."""
+    if sys.getfilesystemencoding() != "utf-8":
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])

@@ -229,7 +229,9 @@ def load_settings(config: Path | None = None, flags: Flags | None = None) -> Loa
     A flag that is None was not given. Raises UsageError with "did you mean" for an unknown key, and for a bad value.
     """
     origins: dict[str, str] = {}
-    arguments: dict[str, Any] = {"path": (config or DEFAULT_CONFIG).absolute(), "origins": origins}
+    path = config or DEFAULT_CONFIG
+    folder = Path(os.path.realpath(path.parent))  # the same by whichever links and from wherever it was named
+    arguments: dict[str, Any] = {"path": folder / path.name, "origins": origins}
     for section, table in (flags or {}).items():
         arguments[section] = {key: value for key, value in table.items() if value is not None}
     try:
