@@ -150,7 +150,7 @@ def stored_objects(sample: Sample, stored: StoredObjects) -> Objects | Broken:
     """Return the objects that were found before, if that was in the bytes that were read now."""
     if stored.sha256 == sample.file.sha256:
         return stored.objects
-    detail = "its objects were found in another file; `infer retry --image` finds them again"
+    detail = "its objects were found in another file; `infer retry --image ID` finds them again"
     return Broken(sample.ref, Reason.OTHER_FILE, detail, "read", sample.file)
 
 

@@ -34,7 +34,7 @@ def describe_walk_news(database: Database, zone: tzinfo) -> Iterator[str]:
     if num_forgotten and forgotten_before is not None:
         are, date = "is" if num_forgotten == 1 else "are", forgotten_before.astimezone(zone).date()
         of_days = f"{counted(num_forgotten, 'new image')} {are} of days before {date}, which were forgotten"
-        yield f"{of_days} (`infer forget --before`): no run takes them; is the camera's clock right?"
+        yield f"{of_days} (`infer forget --before DATE`): no run takes them; is the camera's clock right?"
 
 
 def _describe_missing(num_missing: int, num_images: int, folder: str) -> str:
