@@ -1,8 +1,11 @@
 """A project whose photos lie elsewhere than where they are recorded, as in a container."""
 
 import json
+import re
+from unicodedata import normalize
 
 import pytest
+from PIL import Image
 
 from tests.support.projects import DATE
 
@@ -47,3 +50,44 @@ def test_doctor_tells_where_photos_lie(moved):
     project.infer("run", "--date", DATE, exit_code=2, **variables | nowhere)
     variables["INFER_IMAGES__MAP"] += ":/srv=/usr"
     assert "fix: nothing in it may be read: add /usr to [images] roots" in project.infer("doctor", **variables)
+
+
+def list_photos(project, names, places):
+    """A table of the user's own that has these names, of photos in these places below the project's folder."""
+    project.write("CREATE TABLE shots (id INTEGER PRIMARY KEY, path TEXT, added_at TEXT)")
+    for number, (name, place) in enumerate(zip(names, places, strict=True)):
+        (project.folder / place).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30), (200, number, 30)).save(project.folder / place)
+        project.write("INSERT INTO shots VALUES (?, ?, ?)", number, name, f"{DATE} 10:00:00")
+
+
+@pytest.mark.parametrize("prefix", ["", "D:\\Fotos\\", "D:/", "\\\\nas\\fotos\\"])
+def test_paths_that_windows_recorded_are_told_with_a_query_that_reads_them(project, prefix):
+    (project.folder / "infer.toml").unlink()
+    below = "Fotos/" if prefix == "D:\\Fotos\\" else ""
+    slash = "/" if prefix == "D:/" else "\\"
+    places = [f"photos/{below}cam1/{n}.jpg" for n in range(4)]
+    list_photos(project, [f"{prefix}cam1{slash}{n}.jpg" for n in range(4)], places)
+    told = [project.infer("init", "--database", "sqlite:///infer.db")]
+    project.upgrade()
+    told += [project.infer("doctor", exit_code=2), project.infer("run", "--date", DATE, exit_code=2) + project.errors]
+    (location,) = {re.search(r"replace\(.*'/'\)", text)[0] for text in told}
+    assert ("[source] base" in told[1]) == (prefix == "")
+    base = {} if prefix else {"base": "photos"}
+    query = f"SELECT id, {location.replace('/srv/photos', str(project.photos))} AS path, added_at FROM shots"
+    settings = project.folder / "infer.toml"
+    settings.write_text(settings.read_text().replace('table = "shots"', ""))
+    project.set("source", query=query, **base)
+    project.set("images", roots=["photos"])
+    assert project.run_day()["predicted"] == 4
+
+
+def test_a_name_that_is_there_in_another_unicode_form_is_told(project):
+    """As a Mac's are; the folder above is in the form of the table."""
+    place = "photos/Söhne/Käfer.jpg"
+    list_photos(project, [str(project.folder / place)], [f"photos/Söhne/{normalize('NFD', 'Käfer.jpg')}"])
+    project.set("source", table="shots", location="path", time_zone="UTC")
+    project.set("images", roots=["photos"])
+    project.upgrade()
+    assert project.run_day()["reasons"] == {"not_found": 1}
+    assert "in another Unicode form (NFD)" in project.infer("explain", "--image", "0")

@@ -21,7 +21,7 @@ from infer_app.database.listing.propose_mapping import Proposal, TimeColumn, pro
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.local_files import local_path
-from infer_app.images.read.refusals import SET_BASE
+from infer_app.images.read.refusals import how_to_resolve
 from infer_app.locations import PathMapping, is_local, is_relative, storage_of
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings
 from infer_app.settings.masks import has_password, mask_url_text
@@ -176,7 +176,9 @@ def _about_folders(proposal: Proposal) -> str:
     if odd is None:
         return "locations have no folder in common: name those that may be read in [images] roots"
     if is_relative(odd):
-        return f"locations such as {one_line(odd)} are relative, and no folder here has their files: {SET_BASE}"
+        return (
+            f"locations such as {one_line(odd)} are relative, and no folder here has their files: {how_to_resolve(odd)}"
+        )
     return f'locations are URLs: name the places that may be read in [remote] allow = ["{storage_of(odd)}/"]'
 
 

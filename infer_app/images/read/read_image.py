@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
+from unicodedata import normalize
 
 from infer_app.domain import ROW, Broken, FileFacts, ImageRef, Reason
 from infer_app.images.read.bad_image import BadImage, ImageBytes, too_large
@@ -129,7 +130,31 @@ def _refusal(path: str, limits: ReadLimits, error: OSError) -> BadImage:
         return BadImage(Reason.LOCATION_NOT_ALLOWED, OUTSIDE)
     reason = _REASON_OF_ERRNO.get(error.errno or 0, Reason.READ_ERROR)
     facts = FileFacts() if reason is Reason.NOT_FOUND else facts_of(path)
-    return BadImage(reason, os.strerror(error.errno) if error.errno else str(error), facts)
+    why = _why_missing(path, limits) if reason is Reason.NOT_FOUND else ""
+    return BadImage(reason, (os.strerror(error.errno) if error.errno else str(error)) + why, facts)
+
+
+def _why_missing(path: str, limits: ReadLimits) -> str:
+    """Return what tells a path from one that is there; two forms of an accented letter look the same."""
+    if "\\" in path:
+        return "; backslashes, as Windows records them: let [source] query replace them by /"
+    there = "" if path.isascii() else _in_other_form(path)
+    if not there or not is_allowed(os.path.realpath(there), limits):
+        return ""
+    name = next((ours for ours, name in zip(there.split("/"), path.split("/"), strict=True) if ours != name), "")
+    form = "NFD" if normalize("NFD", name) == name else "NFC"
+    return f"; it is there with letters in another Unicode form ({form}): rename it, or write {form} in the table"
+
+
+def _in_other_form(path: str) -> str:
+    """Return the path of a file whose names differ in the Unicode form of their letters only, "" if there is none."""
+    there = ""
+    for name in path.split("/")[1:]:
+        paths = [f"{there}/{form}" for form in (name, normalize("NFC", name), normalize("NFD", name))]
+        there = next(filter(os.path.lexists, paths), "")
+        if not there:
+            break
+    return there
 
 
 _REASON_OF_ERRNO = {

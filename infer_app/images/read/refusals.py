@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,10 +47,23 @@ def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
     if is_remote(location):
         return f'allow its place in infer.toml: [remote] allow = ["{storage_of(location)}/"]'
     if is_relative(location):
-        return SET_BASE
+        return how_to_resolve(location)
     if ".." in Path(location).parts:
         return "write the location without .. in the table, if what it leads to is meant"
     return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'
+
+
+def how_to_resolve(location: str) -> str:
+    """Return a hint for a relative location, or for one that Windows recorded, which no base makes a path."""
+    drive = re.match(r"[A-Za-z]:(?=[\\/])|\\\\[^\\]+\\[^\\]+(?=\\)", location)
+    if drive is None and "\\" not in location.split("/")[0]:
+        return SET_BASE
+    path = f"replace(path, '{drive[0]}', '/srv/photos')" if drive else "path"
+    start = "/srv/photos is where that lies here" if drive else "[source] base is the folder that they start at"
+    return (
+        f"backslashes or a drive are Windows': let [source] query give replace({path}, '\\', '/') as the location, and"
+        f" {start} (MariaDB, MySQL: each \\ twice)"
+    )
 
 
 def recorded_and_read(broken: Broken, path_map: PathMapping) -> str:

@@ -113,8 +113,9 @@ class OutageGuard:
         may_be_gone = count >= MAX_FAILED_READS or num_failed >= enough
         if num_failed >= MAX_FAILED_READS or (may_be_gone and not self._is_other_there(last.ref.location)):
             where, location = f" from {storage}" if storage else "", recorded_and_read(last, self._limits.path_map)
+            why = f" ({last.detail})" if last.detail else ""
             raise StorageUnavailable(
-                f"{count} reads{where} failed in a row, the last with {last.reason}: {location}",
+                f"{count} reads{where} failed in a row, the last with {last.reason}{why}: {location}",
                 "is the image storage mounted and readable? nothing was rejected for it",
             )
         yield from held
