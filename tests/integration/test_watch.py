@@ -201,6 +201,21 @@ def replace_photo(file: Path, color: tuple[int, int, int], seconds: float = 60.0
     os.utime(file, (at, at))
 
 
+def test_a_folder_that_can_not_be_read_is_mailed_once(project):
+    """Its path is too long here, which keeps out root too."""
+    put(project, "a.jpg", YESTERDAY)
+    folder = os.open(project.photos, os.O_RDONLY)
+    for _ in range(17):
+        os.mkdir("d" * 250, dir_fd=folder)
+        above, folder = folder, os.open("d" * 250, os.O_RDONLY, dir_fd=folder)
+        os.close(above)
+    os.close(folder)
+    code, text = daily(project, YESTERDAY)
+    assert (code, text.count("not registered, since it can't be read")) == (0, 1)
+    assert daily(project, YESTERDAY) == (0, "")
+    assert "not registered, since it can't be read" in project.infer("run")
+
+
 def changed(project: Project) -> list[tuple[str, str]]:
     listed = project.infer_json("images", "changed")["images"]
     return [(Path(one["location"]).name, one["state"]) for one in listed]
