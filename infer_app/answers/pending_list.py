@@ -19,6 +19,7 @@ from infer_app.answers.missing_prediction import (
 )
 from infer_app.answers.next_run import NextRun
 from infer_app.database.project_database import ProjectDatabase, read_limits
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.pending_images import PendingDays, PendingImage
 from infer_app.day import MAX_YEAR, Day
 from infer_app.domain import ImageRef
@@ -97,14 +98,6 @@ class PendingList:
             num_pending = queries.count_pending(day, *queries.versions_of(model_id))
         return PendingCounts(num_pending, num_retried, max(0, counts.rejected - num_retried))
 
-    def last_failure(self, day: Day, model_id: str) -> str | None:
-        """Return how the day's last run failed, or None if it did not."""
-        runs = self.project.day_queries.runs_of_day(day.date, model_id)
-        if not runs or runs[0]["exit_code"] in (None, EXIT_OK):
-            return None
-        error = f": {runs[0]['error']}" if runs[0]["error"] else ""
-        return f"the last run of {day} ended with exit code {runs[0]['exit_code']}{error}"
-
     def days(self, model_id: str) -> list[PendingDays]:
         """Return the days with images that wait for a run, in order.
 
@@ -129,6 +122,15 @@ class PendingList:
 
     def _is_older(self, day: Day) -> bool:
         return self.next_run.era(day.date) == "older"
+
+
+def last_failure(queries: DayQueries, day: Day, model_id: str) -> str | None:
+    """Return how the day's last run failed, or None if it did not."""
+    runs = queries.runs_of_day(day.date, model_id)
+    if not runs or runs[0]["exit_code"] in (None, EXIT_OK):
+        return None
+    error = f": {runs[0]['error']}" if runs[0]["error"] else ""
+    return f"the last run of {day} ended with exit code {runs[0]['exit_code']}{error}"
 
 
 def find_refusals(refs: Sequence[ImageRef], limits: ReadLimits) -> dict[str, Refusal]:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from infer_app.answers.missing_prediction import Cause, explain_days
-from infer_app.answers.pending_list import PendingList
+from infer_app.answers.pending_list import PendingList, last_failure
 from infer_app.cli.terminal.output import SHOWN_ROWS, print_csv, print_json_list, print_more, show_table, shown
 from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.pending_images import PendingDays
@@ -82,7 +82,7 @@ def _print_images(pending: PendingList, day: Day, version: Version) -> None:
     else:
         print(printable(heading))
     print_more(counts.pending + counts.retried - len(some))
-    if some and (failure := pending.last_failure(day, model_id)):
+    if some and (failure := last_failure(pending.project.day_queries, day, model_id)):
         print(one_line(failure))
     for line, count in Counter(what_to_do(cause) for _, cause in some).items():
         print(printable(f"to do for {counted(count, 'image')}: {line}"))

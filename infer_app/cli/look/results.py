@@ -8,11 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from infer_app.answers.pending_list import last_failure
 from infer_app.cli.terminal.output import SHOWN_ROWS, print_csv, print_json_list, print_more, show_table, shown
 from infer_app.database.project_database import open_project_database
 from infer_app.model_names import short_name
 from infer_app.model_variants import variant_facts, words_of
 from infer_app.settings.load import load_settings
+from infer_app.telemetry.printable import one_line
 
 PREDICTION_FIELDS = (
     "image_id",
@@ -66,11 +68,14 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
             return
         heads = {"image_id": "id", "location": "image", "model_id": "model"}
         keys = ["image_id", "location", *(["model_id"] if len(names) > 1 else []), "reason", "attempts", "detail"]
+        failures = [last_failure(project.day_queries, day, model_id) for model_id in names]
         cells = [[names[row[key]] if key == "model_id" else row[key] or "" for key in keys] for row in rows]
     if cells:
         show_table([heads.get(key, key) for key in keys], cells, f"{day}: {len(cells):,} rejected")
     else:
         print(f"{day}: nothing rejected")
+    for failure in dict.fromkeys(filter(None, failures)):
+        print(one_line(failure))
 
 
 def _print_predictions(rows: Iterator[dict[str, Any]], days: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from infer_app.domain import TRANSIENT_REASONS, Broken, ChunkResult, ReasonFact
+from infer_app.locations import stored_location
 from infer_app.settings.sections import rejection_budget
 
 PROBATION_IMAGES = 300  # a share of a few percent can't be estimated from fewer
@@ -117,7 +118,10 @@ class FailureBudget:
         return max(FEW_FAILURES, rejection_budget(self._max_rejected, num_images))
 
     def _stop(self, why: str, failed: Sequence[Broken], hint: str = "") -> None:
-        example = f" (the last: {failed[-1].detail}; none was rejected for it{hint})" if failed else ""
+        example = ""
+        if failed:
+            location = stored_location(failed[-1].ref.location)
+            example = f" (the last: {location}: {failed[-1].detail}; none was rejected for it{hint})"
         self.stopped = self.stopped or f"{why}: the rest stays pending{example}"
 
 
