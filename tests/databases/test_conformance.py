@@ -1095,7 +1095,7 @@ def test_what_is_registered_below_a_folder_is_moved_and_nothing_else(database):
     with database.read() as connection:
         locations = connection.scalars(select(images.c.location)).all()
     assert sorted(locations) == sorted(["/né/w/ä/1.jpg", "/né/w/%_/2.jpg", *names[2:]])
-    assert [has_images_in(database, folder) for folder in ("/old/", "/Old/", "/né/w/")] == [False, True, True]
+    assert [has_images_in(database, [folder]) for folder in ("/old/", "/Old/", "/né/w/")] == [False, True, True]
 
 
 def test_what_a_walk_did_not_see_is_missing_until_it_is_seen_again(tables, database):

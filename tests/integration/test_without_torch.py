@@ -7,7 +7,8 @@ from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from tests.support.projects import DATE
 
 RECORDS = """import pathlib, traceback
-pathlib.Path(__file__).with_name("imported").write_text("".join(traceback.format_stack()))
+with pathlib.Path(__file__).with_name("imported").open("a") as file:  # workers may be ended while they write
+    file.write("".join(traceback.format_stack()))
 raise RuntimeError("torch was imported")
 """
 HIDES = """from importlib.machinery import PathFinder

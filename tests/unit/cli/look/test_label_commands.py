@@ -106,7 +106,7 @@ def test_thresholds_of_a_second_network_are_by_label_or_group(write, capsys):
         ("lion,felidae\n", None, "taxa.csv has no column label", "label and parent"),
         ("label\nlion\n", None, "taxa.csv has no column parent", "label and parent"),
         ("", None, "taxa.csv has no column label", "label and parent"),
-        (b"label,parent\n\xff,x\n", None, "taxa.csv is not UTF-8", "UTF-8"),
+        (b"label,parent\n\xff,x\n", None, "taxa.csv: not UTF-8", "UTF-8"),
         ("label,parent\n,felidae\n", None, "line 2: a label is empty", "label and parent"),
         ("label,parent\nlion,f\nlion,g\n", None, "line 3: 'lion' has two parents, 'f' and 'g'", ""),
         ("label,parent\na,b\nb,c\nc,b\n", None, "'b' > 'c' > 'b' is a cycle", "no group"),
