@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.support.projects import DATE
+
 
 def day(ago):
     return (datetime.now(UTC) - timedelta(days=ago)).date()
@@ -211,3 +213,16 @@ def test_a_file_that_is_not_registered(project):
     hint = project.infer_json("explain", "--image", "my new.jpg", exit_code=2)["hint"]
     assert hint.startswith("did you mean 2 (")
     assert "no such file here" in project.infer_json("explain", "--image", "nothing.jpg", exit_code=2)["hint"]
+
+
+@pytest.mark.parametrize(("time", "day"), [("2025-10-32 10:00", "2025-10-31"), ("2025-13-01 10:00", "2025-12-31")])
+def test_a_text_that_no_calendar_has_is_of_the_day_that_it_is_compared_into(project, time, day):
+    project.add_photos(2)
+    project.write("CREATE TABLE shots AS SELECT id, location, ? AS added_at FROM infer_images", f"{DATE} 10:00")
+    project.write("UPDATE shots SET added_at = ? WHERE id = 1", time)
+    project.set("source", table="shots", time_zone="UTC")
+    command = f"infer backfill --from {day} --to {day}"
+    assert f"`{command}" in project.run_day()["attention"][0]
+    assert command in project.infer("pending")
+    assert command in project.infer("explain", "--image", "1")
+    assert project.infer_json(*command.split()[1:])["predicted"] == 1

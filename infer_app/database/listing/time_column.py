@@ -64,7 +64,7 @@ def _shows_format(value: object) -> bool:
     if isinstance(value, int | float):
         return _LIKELY.start <= abs(value) / _factor_of(value) < _LIKELY.stop
     if isinstance(value, str):
-        return _TEXT.match(value) is not None and read_time(value, "UTC") is not None
+        return _TEXT.match(value) is not None and read_time(value, "UTC", strict=True) is not None
     return isinstance(value, date)
 
 
@@ -140,13 +140,16 @@ def _not_a_time(column: str, example: object) -> UsageError:
     )
 
 
-def read_time(value: object, zone: str | None) -> datetime | None:
-    """Return a value of the column as UTC time, for messages, or None if it can't be read or no day has its year."""
+def read_time(value: object, zone: str | None, *, strict: bool = False) -> datetime | None:
+    """Return a value of the column as UTC time, for messages, or None if it can't be read or no day has its year.
+
+    Unless `strict`, a text such as 2026-10-32 is of the day that it is compared into.
+    """
     try:
         if isinstance(value, int | float):
             value = datetime.fromtimestamp(value / _factor_of(value), UTC)
         elif isinstance(value, str):
-            value = datetime.fromisoformat(value.replace(" UTC", "Z"))
+            value = _read_text(value, strict=strict)
     except (ValueError, OverflowError, OSError):
         return None
     if type(value) is date:
@@ -154,3 +157,17 @@ def read_time(value: object, zone: str | None) -> datetime | None:
     if not isinstance(value, datetime) or not MIN_YEAR <= value.year < MAX_YEAR:
         return None
     return (value if value.tzinfo else value.replace(tzinfo=find_zone(zone or "UTC"))).astimezone(UTC)
+
+
+def _read_text(text: str, *, strict: bool) -> date:
+    try:
+        return datetime.fromisoformat(text.replace(" UTC", "Z"))
+    except ValueError:
+        if strict or not _TEXT.match(text):
+            raise
+    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
+    if not 1 <= month <= 12:
+        year, month, day = year + (month > 12), 1, 0
+    first = date(year, month, 1)
+    last = (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+    return min(first + timedelta(days=day - 1), last)
