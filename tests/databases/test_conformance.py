@@ -423,23 +423,23 @@ def pages_of_two_rows(monkeypatch):
 
 @LISTINGS
 def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execute, kind, pages_of_two_rows, listing):
-    """Of images of one moment: pages go on after an id."""
+    """Of images of one moment: pages go on after an id, which three rows on two pages have."""
     exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if kind == "mariadb" else ""
     execute(f"CREATE TABLE shots (id VARCHAR(600){exact}, location VARCHAR(80), added_at DATE)")
-    ids = [None, None, None, None, "x" * (MAX_ID + 1), "twice", "twice", "TWICE", "3", "4", "5"]
+    ids = [None, None, None, None, "x" * (MAX_ID + 1), "twice", "twice", "twice", "TWICE", "3", "4", "5"]
     rows = [{"id": i, "location": f"/{n}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
     execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
     source = open_source(listing, database, SourceSettings(table="shots"))
     found = source.find_left_out(DAY).text
-    assert "of 11 images of 2026-11-20 some are left out: 4 without an id ('/0.jpg', '/1.jpg', '/2.jpg'); " in found
-    assert "2 with an id that several have ('/5.jpg', '/6.jpg')" in found
+    assert "of 12 images of 2026-11-20 some are left out: 4 without an id ('/0.jpg', '/1.jpg', '/2.jpg'); " in found
+    assert "3 with an id that several have ('/5.jpg', '/6.jpg', '/7.jpg')" in found
     assert ("1 with an id of more than 512 characters ('/4.jpg')" in found) == (kind != "sqlite")
-    usable = {"/7.jpg", "/8.jpg", "/9.jpg", "/10.jpg"} | ({"/4.jpg"} if kind == "sqlite" else set())
+    usable = {f"/{n}.jpg" for n in range(8, 12)} | ({"/4.jpg"} if kind == "sqlite" else set())
     refs = list(source.select_new(DAY, ID))
     assert {ref.location for ref in refs} == usable
     commit(database, [Prediction(ref, Output()) for ref in refs])
     day_queries = DayQueries(database, source)
-    assert day_queries.count_day(DAY, ID) == DayCounts(11, len(usable), 0, 11 - len(usable))
+    assert day_queries.count_day(DAY, ID) == DayCounts(12, len(usable), 0, 12 - len(usable))
     assert found in day_queries.find_problems(DAY, ID)
     pending = [one.location for one in day_queries.read_pending(DAY, ID)]
     assert sorted(pending) == sorted({f"/{n}.jpg" for n in range(len(ids))} - usable)

@@ -174,14 +174,21 @@ class Source:
                 page = [*page, *self._read_page(later.limit(missing))]
         yield page
 
-    def _every_page(self, bounds: Bounds, size: int) -> Iterator[Sequence[object]]:
-        """Yield the pages of `_read_pages`, then those of rows without an id."""
-        yield from self._read_pages(self.with_id(), bounds, size)
-        if self._has_key:
-            return
-        without_id = self.listed().where(self.id.is_(None), self._within(*bounds)).order_by(self.time, self.id)
-        num_read = 0
-        while page := self._read_page(without_id.limit(size).offset(num_read)):
+    def _every_page(self, bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
+        """Yield the pages of `_read_pages` with the rows that share the last one's id, then rows without an id."""
+        for page in self._read_pages(self.with_id(), bounds, size):
+            yield page
+            if len(page) == size and not self._has_key:
+                last_id, _, last_time = page[-1][:3]
+                num_read = sum(row[0] == last_id and row[2] == last_time for row in page)
+                yield from self._read_alike(and_(self.time == last_time, self.id == last_id), size, num_read)
+        if not self._has_key:
+            yield from self._read_alike(and_(self.id.is_(None), self._within(*bounds)), size)
+
+    def _read_alike(self, alike: ColumnElement[bool], size: int, num_read: int = 0) -> Iterator[Sequence[Any]]:
+        """Yield pages of the rows of which none can be told to come after another one, without the first `num_read`."""
+        rows = self.listed().where(alike).order_by(self.time, self.id)
+        while page := self._read_page(rows.limit(size).offset(num_read)):
             yield page
             num_read += len(page)
 
