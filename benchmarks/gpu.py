@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from infer_app.domain import Chunk, ImageRef
-from infer_app.handlers.copy_stream import open_stream
+from infer_app.handlers.gpu_handlers import open_stream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.local_files import ReadLimits

@@ -39,7 +39,7 @@ def size_of(name: str) -> int:
 
 def lite0(_: Path) -> nn.Module:
     """Return EfficientNet-Lite0 with its ImageNet weights."""
-    from infer_app.cli.project.demo_assets import efficientnet_lite0
+    from infer_app.cli.project.quickstart import efficientnet_lite0
 
     return efficientnet_lite0()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
+from infer_app.domain import NOT_READ, Batch, Broken, Chunk, ChunkResult, FileFacts, ImageRef, Loaded, Reason, Sample
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
 from infer_app.images.decode.formats import check_answer
@@ -26,6 +27,7 @@ from infer_app.models.runtimes.device_errors import is_out_of_memory
 from infer_app.recipe import Recipe, Size
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
+from infer_app.workers.shared_ring import Ring
 
 if TYPE_CHECKING:
     from infer_app.images.read.prefetch import Prefetch
@@ -141,6 +143,41 @@ class Loader:
     def _transform(self, image: _Image) -> None:
         if self._models:
             image.pixels = transform(image.picture, self.recipe, self._preprocess)
+
+
+class LoadHandler:
+    """Decodes the images of a chunk into its slot of the ring, in the `cuda` executor. It loads no torch."""
+
+    def __init__(self, loader: Loader, ring: Ring, is_traced: bool = False) -> None:
+        self._loader = loader
+        self._ring = ring
+        self._slots = ring.pixels
+        self._is_traced = is_traced
+
+    @classmethod
+    def open(cls, spec: HandlerSpec, ring: Ring) -> LoadHandler:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # of torch, if a preprocess function of the user's own loads it
+        return cls(Loader(spec, spec.models[0].open()), ring, spec.trace)
+
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
+        assert chunk.slot is not None
+        clock = StageClock(self._is_traced)
+        self._loader.begin(chunk, chunk.model_indices)
+        batch = self._loader.load(chunk.refs, 0, self._slots[chunk.slot], heartbeat, clock)
+        self._loader.learn(clock)
+        result = ChunkResult(chunk.number, (), batch.broken, chunk.model_indices, num_loaded=len(batch.samples))
+        good = replace(
+            chunk,
+            refs=tuple(sample.ref for sample in batch.samples),
+            files=tuple(sample.file for sample in batch.samples),
+        )
+        return Loaded(good, clock.stamp(result))
+
+    def copy_slot(self, chunk: Chunk) -> bool:
+        return False
+
+    def prefetch(self, chunk: Chunk) -> None:
+        self._loader.prefetch(chunk)
 
 
 class _Image:

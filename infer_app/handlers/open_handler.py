@@ -12,7 +12,7 @@ from infer_app.handlers.handler_spec import HandlerSpec
 if TYPE_CHECKING:
     from infer_app.handlers.cpu_handler import CpuHandler
     from infer_app.handlers.gpu_handlers import PredictHandler
-    from infer_app.handlers.load_handler import LoadHandler
+    from infer_app.handlers.loader import LoadHandler
     from infer_app.workers.shared_ring import Ring
 
 
@@ -25,7 +25,7 @@ def open_cpu_handler(spec: HandlerSpec) -> CpuHandler:
 
 def open_load_handler(spec: HandlerSpec, ring: Ring) -> LoadHandler:
     """Open what decodes into slots of the ring."""
-    from infer_app.handlers.load_handler import LoadHandler
+    from infer_app.handlers.loader import LoadHandler
 
     return LoadHandler.open(spec, ring)
 

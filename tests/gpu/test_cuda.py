@@ -9,7 +9,7 @@ from PIL import Image
 from torch import nn
 
 from infer_app.domain import Chunk, ImageRef
-from infer_app.handlers.copy_stream import CudaStream
+from infer_app.handlers.gpu_handlers import CudaStream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import CUDA_FP16, TORCHSCRIPT

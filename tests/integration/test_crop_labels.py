@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from infer_app.cli.project import demo_assets
+from infer_app.cli.project import quickstart
 from tests.support.networks import save, traced
 from tests.support.pasted_photos import FLAGS, paste_real_photos, save_detector
 from tests.support.patches import build
@@ -80,18 +80,18 @@ def as_input(crop: Image.Image) -> np.ndarray:
     ids=["quick", "each rule"],
 )
 def test_the_label_of_a_crop_is_that_of_the_photo_cropped_by_hand(tmp_path: Path, count: int, rules: list[str]) -> None:
-    need(*demo_assets.PACKAGES)
+    need(*quickstart.PACKAGES)
     project = Project(tmp_path / "project")
     project.init()
     project.upgrade()
     pasted = paste_real_photos(project.photos, count)
     project.add("photos")
     save_detector(project.folder, 512)
-    network = demo_assets.efficientnet_lite0().eval()
+    network = quickstart.efficientnet_lite0().eval()
     save(traced(network, shape=(224, 224)), project.folder / "lite0.ts")
     build(project.folder, ("cells.ts", "--name", "cells", "--size", "512", *FLAGS))
     (project.folder / "own.py").write_text(OWN)
-    demo_assets.write_labels(project.folder / "labels.txt")
+    quickstart.write_labels(project.folder / "labels.txt")
     for rule in rules:
         build_species(project, rule)
         assert project.run_day("--model", rule)["day"]["predicted"] == len(pasted)

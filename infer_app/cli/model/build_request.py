@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from infer_app.cli.commands.build_command import BuildOptions
-from infer_app.cli.model.crop_request import make_crop
 from infer_app.errors import UsageError
 from infer_app.images.decode.depth import parse_depth
+from infer_app.model_names import plain_name
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.specs import WITH_LABELS, DetectionSpec, OutputSpec
+from infer_app.models.artifact.specs import WITH_LABELS, CropSpec, DetectionSpec, OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.sources.source_facts import DETECTION, Fact
-from infer_app.recipe import NAMED, Recipe, Size, one_of
+from infer_app.recipe import NAMED, CropRule, Recipe, Size, one_of
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -24,6 +25,7 @@ CROP_PCT = 0.875
 PAD = 114  # what YOLO's networks were trained with
 # Of --output detection; networks of the detr family usually take ImageNet's mean and std, and stretched pictures.
 DETECTION_DEFAULTS = {"recipe": "letterbox", "interpolation": "bilinear", "mean": "0", "std": "1"}
+_OF = ("of_label", "crop", "crop_margin", "crop_min", "crop_rounding")  # options of a second network alone
 
 
 def make_request(options: BuildOptions, facts: Mapping[str, Fact], detector: Artifact | None = None) -> BuildRequest:
@@ -130,3 +132,62 @@ def _parse_three(flag: str, text: str) -> tuple[float, float, float]:
     except ValueError:
         raise UsageError(f"{flag} {text!r} is not one number or three", "for example 0.485,0.456,0.406") from None
     return first, second, third
+
+
+def make_crop(options: BuildOptions, detector: Artifact | None) -> CropSpec | None:
+    """Return what a second network takes of the detector that --of names, None without --of. Raises UsageError."""
+    rule = _rule(options)
+    if detector is None:
+        if given := [name for name in _OF if name in options.given]:
+            flag = f"--{given[0].replace('_', '-')}"
+            raise UsageError(f"{flag} belongs to a second network, which --of NAME makes", f"leave {flag} out")
+        return None
+    if plain_name(options.of or "") != options.of:
+        raise UsageError(
+            f"--of {options.of} names a version: runs take the detector's version in use",
+            f"--of {detector.manifest.name}",
+        )
+    detection = detector.manifest.output.detection
+    stored_from = detection.min_score if detection else 0.0
+    min_score = options.min_score if "min_score" in options.given else stored_from
+    return CropSpec(detector.manifest.name, min_score, tuple(_labels(options.of_label or (), detector.labels)), rule)
+
+
+def _rule(options: BuildOptions) -> CropRule:
+    if re.fullmatch(r"[0-9.]+", options.crop):
+        raise UsageError(
+            f"--crop {options.crop} is a share, and --crop says how objects are cut out",
+            f"of --recipe crop-resize the share is --crop-pct {options.crop}",
+        )
+    if options.crop_rounding == "down":
+        raise UsageError(
+            "--crop-rounding down is no rounding of boxes", "where a recipe's centre begins is --centre down"
+        )
+    margin, margin_px = 0.0, 0
+    if options.crop_margin.endswith("px"):
+        margin_px = _pixels("--crop-margin", options.crop_margin)
+    else:
+        margin = _share(options.crop_margin)
+    return CropRule(options.crop, margin, margin_px, _pixels("--crop-min", options.crop_min), options.crop_rounding)
+
+
+def _pixels(flag: str, text: str) -> int:
+    found = re.fullmatch(r"([0-9]+)px", text)
+    if found is None:
+        raise UsageError(f"{flag} {text!r} is not a number of pixels", "for example 224px")
+    return int(found[1])
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(
+            f"--crop-margin {text!r} is neither a share of the box's sides nor pixels", "for example 0.1, or 30px"
+        ) from None
+
+
+def _labels(given: Sequence[str], known: Sequence[str]) -> Iterator[str]:
+    """Yield the labels, of which one option may hold several with commas between, unless the whole is one."""
+    for text in given:
+        yield from [text] if text in known else [part.strip() for part in text.split(",") if part.strip()]

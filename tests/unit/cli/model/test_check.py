@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from infer_app.cli.commands.model_commands import CheckOptions
-from infer_app.cli.model.check import print_check
-from infer_app.cli.model.object_differences import print_objects
+from infer_app.cli.model.check import print_check, print_objects
 from infer_app.domain import ImageRef, Output, Prediction
 from infer_app.models.verification.check_report import DifferentObject, ObjectComparison
 from infer_app.models.verification.function_check import compare_answers

@@ -2,13 +2,15 @@ import sys
 
 import pytest
 
-from infer_app.cli.project import demo_assets, project
-from infer_app.cli.project.quickstart import make_demo
+from infer_app.cli.project import project, quickstart
+from infer_app.cli.project.quickstart import CUT_PHOTO, copy_photos, make_demo
 from infer_app.errors import UsageError, install
 from infer_app.settings.load import load_settings
 
+pytest.importorskip("skimage")
 
-@pytest.mark.parametrize("package", demo_assets.PACKAGES)
+
+@pytest.mark.parametrize("package", quickstart.PACKAGES)
 def test_a_quickstart_without_its_packages_writes_nothing(tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=package) as caught:
@@ -22,8 +24,8 @@ def test_a_quickstart_that_fails_leaves_no_infer_toml_behind(tmp_path, monkeypat
     def fail(_):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(demo_assets, "check_installed", lambda: None)
-    monkeypatch.setattr(demo_assets, "copy_photos", fail)
+    monkeypatch.setattr(quickstart, "check_installed", lambda: None)
+    monkeypatch.setattr(quickstart, "copy_photos", fail)
     if had_one:
         project.write_config(tmp_path)
     with pytest.raises(OSError, match="the disk is full"):
@@ -40,3 +42,15 @@ def test_a_project_for_photos_watches_a_folder_that_is_made(tmp_path, capsys):
     project.init(tmp_path)
     assert "exists and was not changed" in capsys.readouterr().out
     assert not (tmp_path / "photos").exists()
+
+
+def test_photos_that_lie_there_are_not_touched_and_torn_ones_are_mended(tmp_path):
+    copy_photos(tmp_path)
+    before = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    whole = (tmp_path / "camera.png").read_bytes()
+    (tmp_path / "camera.png").write_bytes(whole[:100])
+    copy_photos(tmp_path)
+    assert (tmp_path / "camera.png").read_bytes() == whole
+    after = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    assert CUT_PHOTO in after
+    assert {name for name in before if after[name] != before[name]} == {"camera.png"}
