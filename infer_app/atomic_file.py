@@ -1,7 +1,5 @@
 """Replace a file at once: a reader sees the old content or the new one, never a part; and read what a person wrote."""
 
-from __future__ import annotations
-
 import codecs
 import errno
 import fcntl

@@ -3,8 +3,6 @@
 It reads its CPU affinity and Linux control groups, versions 2 and 1, from the process's group up to the root.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import resource

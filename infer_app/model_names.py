@@ -1,7 +1,5 @@
 """How a version of a model is named: NAME, NAME@ID or ID, where ID may be the beginning of a model id."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from infer_app.errors import UsageError

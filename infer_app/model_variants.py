@@ -1,7 +1,5 @@
 """The forms in which a model can run: each is one record, made here; manifests, rows and `--variant` have its name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """What this machine runs on: versions of packages, processor and driver. Reads metadata only and loads no library."""
 
-from __future__ import annotations
-
 import platform
 import re
 import shlex

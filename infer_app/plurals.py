@@ -1,7 +1,5 @@
 """Numbers for messages, with their nouns: `1 image`, `1,204 images`, and rates: `0.57`, `1,204`."""
 
-from __future__ import annotations
-
 
 def counted(number: int, noun: str) -> str:
     """Return the number and the noun, which gets an s unless there is exactly one."""

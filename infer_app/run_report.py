@@ -1,7 +1,5 @@
 """The figures of a run, and of a day."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field

@@ -3,8 +3,6 @@
 TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead of private ones, by a role that may create databases.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

@@ -1,7 +1,5 @@
 """Decide from figures alone what has changed since the days before, and what to do about a day."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date

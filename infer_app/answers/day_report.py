@@ -1,7 +1,5 @@
 """The data of a report, gathered from the database: aggregates and a few rows, independent of the number of images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime

@@ -1,7 +1,5 @@
 """A day's labels, and their distance from those of the days before."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Everything about one image: its location, each model's results, and what a model would predict now."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from dataclasses import dataclass, replace

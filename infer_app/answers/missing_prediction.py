@@ -3,8 +3,6 @@
 The causes are pure functions of what was read; the functions that read stand at the end.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from enum import StrEnum

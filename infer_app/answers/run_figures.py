@@ -1,7 +1,5 @@
 """A row of infer_runs as the report uses it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import date, datetime

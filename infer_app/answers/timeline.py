@@ -1,7 +1,5 @@
 """Timeline of a run's processes from its trace file: read line by line, reduced to a few hundred bars."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator

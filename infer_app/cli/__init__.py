@@ -1,7 +1,5 @@
 """The command line: `main` runs a command and turns every failure into an exit code."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """The `infer` command with all its commands."""
 
-from __future__ import annotations
-
 from infer_app.cli.commands import build_command, look_commands, maintain_commands, model_commands, run_commands
 from infer_app.cli.terminal.groups import app
 from infer_app.cli.terminal.help import GROUPS

@@ -4,8 +4,6 @@ It follows the rules of the worker pool. An actor gets as many chunks as keep it
 replaced and its chunks are retried, and this module limits how often.
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import time

@@ -4,8 +4,6 @@ This module does not use Ray. Worker processes, their supervisor and the retry p
 image that crashes or hangs ends a worker process and not the actor.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import socket

@@ -1,7 +1,5 @@
 """The check, on a node of a cluster, of its version and of whether it can read the images."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass

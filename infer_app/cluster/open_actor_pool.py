@@ -1,7 +1,5 @@
 """Opening of a pool of actors on a cluster."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager

@@ -1,7 +1,5 @@
 """Connection to a Ray cluster, or the start of a local one: its nodes, and calls of functions on them."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -4,8 +4,6 @@ So a database that is gone, empty or another's is told from that of a new projec
 second line names the last run, by which a database is told that was restored from a backup.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

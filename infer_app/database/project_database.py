@@ -1,7 +1,5 @@
 """Opening of the database and the source that the settings name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Numbers of labels in a file: their class indices, so that files of several days agree."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from infer_app.domain import MAX_CLASS

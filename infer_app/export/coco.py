@@ -4,8 +4,6 @@ https://cocodataset.org/#format-data and #format-results. Boxes are x, y, width,
 Of a second network each annotation has `attributes` with its label and score.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

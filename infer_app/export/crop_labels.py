@@ -1,7 +1,5 @@
 """Which label of a second network is shown for an object: the rule of the view infer_shown_crops."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The formats of exported files: what each can hold, and the writing of one with its counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

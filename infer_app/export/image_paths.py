@@ -1,7 +1,5 @@
 """The path by which an exported file names an image."""
 
-from __future__ import annotations
-
 import os
 
 from infer_app.domain import ROW

@@ -4,8 +4,6 @@ https://labelstud.io/guide/predictions. Boxes are in percent, 0-100, of the upri
 Those of a second network have its labels, and the detector's where it shows none.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

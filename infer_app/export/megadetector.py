@@ -3,8 +3,6 @@
 Boxes are x, y, width, height as shares of the upright picture, as ours are.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parquet: the tables of `tables.py` with types, vectors as lists of a fixed size of float32."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import islice

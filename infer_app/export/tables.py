@@ -3,8 +3,6 @@
 An image without an object has a row too, in which the object's columns are empty.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC

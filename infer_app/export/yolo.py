@@ -5,8 +5,6 @@ programs that train on such files refuse a sixth number. All objects of a detect
 that a second network did not take: what is not listed is background to such programs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path, PurePosixPath

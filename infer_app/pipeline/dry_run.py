@@ -1,7 +1,5 @@
 """Measures a run on a sample of its images, without changing the database."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 import time

@@ -1,7 +1,5 @@
 """What the days of a run share, for models that take the same pixels, or objects of the same pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs a day: it is held, the run is planned, the executor opened, and the results are committed chunk by chunk."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Runs models over several days: models that take the same pixels together, the others one after another."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence

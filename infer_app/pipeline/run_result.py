@@ -1,7 +1,5 @@
 """How a run ended: the report of a day, the result of a model over its days, the summary of all models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date

@@ -1,7 +1,5 @@
 """Check the database: that it is there, that its tables can be written, and the images that it lists."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A finding of a check of what a run needs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from infer_app.errors import EXIT_OK

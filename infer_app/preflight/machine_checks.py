@@ -1,7 +1,5 @@
 """Check the program, its packages, decoder and GPU, the settings, and the places that images are read from."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator
 from importlib.util import find_spec

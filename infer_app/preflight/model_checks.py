@@ -1,7 +1,5 @@
 """Check that the models give what they gave at the build, here and on the nodes of a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from infer_app import __version__

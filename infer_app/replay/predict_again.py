@@ -1,7 +1,5 @@
 """Predict stored images again, with the variant that they were predicted with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Compares a stored row with what its network gives now."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

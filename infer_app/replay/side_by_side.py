@@ -3,8 +3,6 @@
 A second network is compared on the objects that its detector finds in the files.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import time

@@ -4,8 +4,6 @@ Colours are classes of the page's style sheet (c0 to c10), so that charts follow
 escaped and printable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup

@@ -1,7 +1,5 @@
 """What a page says of objects, and of the thresholds that show them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from infer_app.answers.day_report import TakenObjects

@@ -1,7 +1,5 @@
 """One image as an SVG file, with the objects that a model found in it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

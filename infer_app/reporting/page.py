@@ -1,7 +1,5 @@
 """A report as one HTML file without scripts: styles and pictures are inline, and every text is escaped."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Writes the reports: an HTML page and a JSON file for each model of a day, and an overview of all days."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Thumbnails, made in a separate process: a file that crashes or hangs a decoder loses only its thumbnail."""
 
-from __future__ import annotations
-
 import io
 import math
 import time

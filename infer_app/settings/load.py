@@ -1,7 +1,5 @@
 """Read the settings from infer.toml, INFER_* variables and flags; an unknown key is an error."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Set
 from functools import cached_property

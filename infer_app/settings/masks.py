@@ -1,7 +1,5 @@
 """Mask passwords in URLs and in messages, so that they can be shown."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 from sqlalchemy.engine import URL, make_url

@@ -3,8 +3,6 @@
 The comments behind the keys are the text of the settings reference.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Literal

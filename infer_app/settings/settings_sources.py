@@ -1,7 +1,5 @@
 """Read the tables of infer.toml and of INFER_* variables, with what to do about a name that is no setting."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import tomllib

@@ -12,8 +12,6 @@ the rate is at most the number of its servers divided by the time that an image 
 - database: CPU time and wait of select and write, since the one coordinator runs them one after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """Drop buffered output that can't be written because the disk is full or the reader has closed the pipe."""
 
-from __future__ import annotations
-
 import os
 from typing import TextIO
 

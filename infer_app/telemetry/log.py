@@ -4,8 +4,6 @@ Modules log by `logging.getLogger(__name__)` and pass searchable values as `extr
 every line.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -5,8 +5,6 @@ success if the model failed now. Every sample is labelled with the project's fol
 that contain the same sample twice.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

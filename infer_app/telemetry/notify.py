@@ -3,8 +3,6 @@
 An address may hold a secret, so no message about a failure shows it.
 """
 
-from __future__ import annotations
-
 import base64
 import ssl
 import threading

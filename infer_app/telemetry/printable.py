@@ -1,7 +1,5 @@
 """Names and error texts as printable text: they may contain terminal escapes, line ends and undecodable bytes."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable

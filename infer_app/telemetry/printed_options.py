@@ -1,7 +1,5 @@
 """The options that a printed command needs, so that it can be run as it is printed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

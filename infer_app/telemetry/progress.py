@@ -1,7 +1,5 @@
 """Progress of a run: a bar on a terminal, a log line per minute under cron, nothing if quiet."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

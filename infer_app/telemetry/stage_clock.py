@@ -1,7 +1,5 @@
 """CPU, wall and waiting time of each stage, measured in the process that runs it, and a count of dim images."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

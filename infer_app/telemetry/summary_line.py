@@ -1,7 +1,5 @@
 """The last line of a run, and the other texts about its counts, costs and expected duration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import date, datetime, timedelta

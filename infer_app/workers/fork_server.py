@@ -4,8 +4,6 @@ Importing what a worker needs takes a fifth of a second. Forked from a process t
 at once and shares memory with the others. The server runs no threads and no model, so forking it is safe.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import logging

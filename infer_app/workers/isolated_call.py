@@ -3,8 +3,6 @@
 Storage that does not answer is another case: a process that waits for it can't even be killed.
 """
 
-from __future__ import annotations
-
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator

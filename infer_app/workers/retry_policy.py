@@ -6,8 +6,6 @@ model, which processes a whole chunk, a failure of the GPU, or KILLS_BEFORE_SPLI
 models alone, the image is rejected for these, and retried for the others.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Sequence

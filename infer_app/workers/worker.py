@@ -1,7 +1,5 @@
 """The supervisor's side of a worker process: its pipe, its heartbeat, its tasks and its time limits."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import time

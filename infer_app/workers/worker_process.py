@@ -1,7 +1,5 @@
 """What a worker process does: it receives tasks, gives them to its handler, and sends messages."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """Every test here runs on SQLite, PostgreSQL and MariaDB: a new database for each."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

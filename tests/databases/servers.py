@@ -4,8 +4,6 @@ They listen on a socket in their folder only, and their data needs to outlive no
 they are those of the distribution with the settings that it installs, in a language's order of text.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import pwd

@@ -1,7 +1,5 @@
 """The command over images that another database lists: a whole day, killed, looked at; the source stays as it was."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Images listed by one database, results in another: the same answers, and the source is only ever read."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Nights on PostgreSQL as Debian installs it: compiler, order of text, roles with settings, a pooler."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

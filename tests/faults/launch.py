@@ -16,8 +16,6 @@ bf16            whether the CPU says that it computes bf16
 crash           an exception in the middle of a run that is nobody's fault, to see what a traceback shows
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ I2  no image twice                                            I5  no process, sh
 I3  a reason of the list, with the file's sha256 and size     I6  exit code and JSON agree with the tables
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

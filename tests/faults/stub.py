@@ -1,7 +1,5 @@
 """A handler whose results are hashes of the files' bytes: what it says of a file can be told bit by bit without it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

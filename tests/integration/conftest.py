@@ -1,7 +1,5 @@
 """Projects of runs that are really made, with a model that the command has built."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

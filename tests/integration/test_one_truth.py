@@ -1,7 +1,5 @@
 """The state of a day is the same wherever it is shown: `infer run`, notifications, metrics, status and reports."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

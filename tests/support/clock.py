@@ -1,7 +1,5 @@
 """The clock of a program's processes, set by libfaketime: file times and monotonic clocks stay as they are."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

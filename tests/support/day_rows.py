@@ -1,7 +1,5 @@
 """Days of images with results, written straight into the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Objects of a detection model in a project's database, as a run would have written them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import date
 from hashlib import sha256

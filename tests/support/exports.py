@@ -1,7 +1,5 @@
 """Exports made by hand, without a database."""
 
-from __future__ import annotations
-
 import json
 from datetime import date, datetime
 

@@ -1,7 +1,5 @@
 """A real detection network, FastestDet: its head, and the plainest program that runs it, as a user has it."""
 
-from __future__ import annotations
-
 import csv
 from collections import defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small networks as ONNX files and IRs, which need the packages onnx and openvino."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """HEIC and AVIF files made in code; a test without the encoder or the decoder is skipped."""
 
-from __future__ import annotations
-
 import struct
 from base64 import b85decode
 from collections.abc import Callable

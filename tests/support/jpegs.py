@@ -1,7 +1,5 @@
 """Small JPEGs made in code, of every kind that a cut can hurt."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct

@@ -1,7 +1,5 @@
 """The rules of https://lila.science/megadetector-output-format and of its validator, written down here once more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

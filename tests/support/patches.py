@@ -1,7 +1,5 @@
 """A detector of coloured patches and two second networks on what it finds, built by the command; and their rows."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A project as a user has it: infer.toml, photos, and `infer` as a process."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

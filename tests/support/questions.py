@@ -1,7 +1,5 @@
 """Every question that brings images and results together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

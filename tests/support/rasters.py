@@ -1,7 +1,5 @@
 """PNG and TIFF files that Pillow can't write, and headers of every format that claim any size."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

@@ -1,7 +1,5 @@
 """Ray clusters on this machine for tests: each node a raylet of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Results as a run commits them, and the rows that hold them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

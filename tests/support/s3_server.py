@@ -1,7 +1,5 @@
 """S3 as moto speaks it, on loopback in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

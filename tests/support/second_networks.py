@@ -1,7 +1,5 @@
 """Results of a detector and of second networks on it, as runs commit them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

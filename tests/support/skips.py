@@ -1,7 +1,5 @@
 """What no test could do here, in a few lines at the end of the output."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections import Counter

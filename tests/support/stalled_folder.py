@@ -3,8 +3,6 @@
 Not even SIGKILL ends a process that waits for it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

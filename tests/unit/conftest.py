@@ -1,7 +1,5 @@
 """The pure tier: tests of one module each, that start no process and no server."""
 
-from __future__ import annotations
-
 import multiprocessing.process
 import os
 import socket

@@ -1,7 +1,5 @@
 """The objects that two second networks took of the same images, side by side."""
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """`infer model build`: its options, which are many."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

@@ -1,7 +1,5 @@
 """The commands that show results, export them, and set thresholds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The commands that check a project, repair it, and register images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

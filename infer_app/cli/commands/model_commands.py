@@ -1,7 +1,5 @@
 """The commands of `infer model`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option

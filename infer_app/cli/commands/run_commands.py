@@ -1,7 +1,5 @@
 """The commands that make a project and run its models."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`infer images changed`: lists the images whose files were replaced since they were predicted, or are missing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """`infer compare`: where two models disagree over a day."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

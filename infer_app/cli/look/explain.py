@@ -1,7 +1,5 @@
 """`infer explain`: shows everything about one image."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """`infer export` and `infer sample`."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

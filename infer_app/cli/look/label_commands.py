@@ -1,7 +1,5 @@
 """`infer labels set`, `show` and `clear`: groups of a second network's labels, and which of them are allowed."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`infer pending`: lists the images that wait for a run, or the days that have any, each with the reason."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Generator, Sequence

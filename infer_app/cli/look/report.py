@@ -1,7 +1,5 @@
 """`infer report`, and the report after a run."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

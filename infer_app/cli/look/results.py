@@ -1,7 +1,5 @@
 """`infer predictions` and `infer rejects`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import islice

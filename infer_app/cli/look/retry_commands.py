@@ -1,7 +1,5 @@
 """`infer retry`: makes images pending again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

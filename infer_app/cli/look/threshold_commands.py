@@ -1,7 +1,5 @@
 """`infer threshold set`, `show` and `remove`: from which score on objects and labels are shown."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """`infer verify`: checks the rows of a day, and predicts some of the stored ones again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

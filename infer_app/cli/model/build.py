@@ -1,7 +1,5 @@
 """`infer model build`: check the options, build the model and its variants, print the result."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """The request of a build: the options, in place of their defaults what the source says, and the recipe of both."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace

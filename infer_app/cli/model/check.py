@@ -1,7 +1,5 @@
 """`infer model check`: compares a model with the user's own function on their images."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

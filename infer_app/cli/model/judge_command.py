@@ -1,7 +1,5 @@
 """`infer model judge`: how many labels or objects the variants that round keep on the images of a day."""
 
-from __future__ import annotations
-
 import json
 import random
 from itertools import chain

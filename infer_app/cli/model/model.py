@@ -1,7 +1,5 @@
 """`infer model show` and `tune`, and how the commands of `infer model` find a model."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import asdict

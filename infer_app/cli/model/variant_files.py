@@ -1,7 +1,5 @@
 """`infer model verify`, and what runs have done with a variant's files: whether they may be replaced."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The tables of `infer model show`: how exact a model's variants are, and how fast on each machine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from infer_app.cli.terminal.output import show_table

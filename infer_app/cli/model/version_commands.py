@@ -1,7 +1,5 @@
 """`infer model list`, `use` and `remove`."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """`infer doctor`: checks everything a run needs and prints a fix for each failure."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping

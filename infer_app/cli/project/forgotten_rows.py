@@ -1,7 +1,5 @@
 """Rows that are about to be deleted as JSON lines, one for each row: its table and all its columns."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

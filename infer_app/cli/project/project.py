@@ -1,7 +1,5 @@
 """`infer init`, `images add`, `db upgrade` and `config show`."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

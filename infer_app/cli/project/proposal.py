@@ -1,7 +1,5 @@
 """`infer init --database`: proposes how to map the images of a database and writes that into infer.toml."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a run leaves for the next one and for `infer status`: that it failed, what it told, and that it was the last."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 

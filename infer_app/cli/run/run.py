@@ -1,7 +1,5 @@
 """`infer run` and `infer backfill`: read the settings, run the days, print how they ended."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

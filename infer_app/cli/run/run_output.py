@@ -1,7 +1,5 @@
 """Print how `infer run` ended, as text or as one JSON object."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Collection, Iterator, Sequence

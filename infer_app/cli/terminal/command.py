@@ -1,7 +1,5 @@
 """A command is a dataclass of its options: its docstring is the help, and a function that is named does the work."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 from collections.abc import Callable

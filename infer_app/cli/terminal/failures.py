@@ -1,7 +1,5 @@
 """How a failure is printed: message and hint on standard error, with --json one object on standard output."""
 
-from __future__ import annotations
-
 import json
 import logging
 import select

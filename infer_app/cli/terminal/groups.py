@@ -1,7 +1,5 @@
 """The groups of commands: `infer` itself with its own options, and those below it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

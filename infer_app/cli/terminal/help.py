@@ -1,7 +1,5 @@
 """The help pages of `infer`: whole summaries of the commands, in groups, and arguments without Python's type names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables, and rows as CSV and JSON, on standard output."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence

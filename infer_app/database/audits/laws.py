@@ -1,7 +1,5 @@
 """Define laws on stored rows, and those on rows of second networks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ The format is that of `array_recv` in its src/backend/utils/adt/arrayfuncs.c; al
 chunks this takes half the time of COPY into a temporary table, and it needs no privilege to create tables.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence

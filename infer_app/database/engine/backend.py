@@ -1,7 +1,5 @@
 """The operations that differ between databases, with a default of each that a database's own file overrides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Upserts and deletes of many rows at once: what fails, and the ways that more than one database takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Column types and SQL functions that mean the same in every database."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """MariaDB and MySQL."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any

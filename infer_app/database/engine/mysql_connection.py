@@ -1,7 +1,5 @@
 """MariaDB's connection: session settings and a limit on the length of statements."""
 
-from __future__ import annotations
-
 from pymysql.connections import Connection
 from pymysql.constants import ER
 from pymysql.err import OperationalError

@@ -1,7 +1,5 @@
 """PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType

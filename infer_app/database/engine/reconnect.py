@@ -1,7 +1,5 @@
 """Retries after a deadlock or while a database is unavailable, and the errors that allow them."""
 
-from __future__ import annotations
-
 import logging
 import random
 import time

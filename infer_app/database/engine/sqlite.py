@@ -1,7 +1,5 @@
 """SQLite: a file on this machine, whose values have types of their own."""
 
-from __future__ import annotations
-
 import sqlite3
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SQLite's connections: how a file is opened, and how a lock is waited for."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -3,8 +3,6 @@
 They are of the objects that the detector's thresholds show; which labels count, the second network's own decide.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The predictions of a day with their objects, streamed: memory does not grow with their number."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

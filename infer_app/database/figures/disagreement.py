@@ -1,7 +1,5 @@
 """Disagreement of two models over a day: the database compares labels; numbers and vectors are streamed in pages."""
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Iterator

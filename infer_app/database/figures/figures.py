@@ -3,8 +3,6 @@
 A `Day` may span several days here: any half-open interval of time.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Statistics of a day's detected objects, computed by the database: of those that the thresholds show."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

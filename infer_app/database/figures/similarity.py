@@ -1,7 +1,5 @@
 """Similarity of two stored outputs."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

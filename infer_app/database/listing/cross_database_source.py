@@ -3,8 +3,6 @@
 No statement can join tables of two databases, so the results are queried for one page of the source's ids at a time.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Results of other pictures under the ids of a day: a run replaces them only if their pictures are no longer listed."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Generator, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Registration of images in our own table, as `infer images add` and the folders of `[images] watch` need it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

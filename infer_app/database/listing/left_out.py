@@ -1,7 +1,5 @@
 """The rows of a day that can have no result, because results are kept by id: runs leave them out and name them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

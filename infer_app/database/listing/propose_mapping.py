@@ -1,7 +1,5 @@
 """Proposals of the table that lists the images, and of its columns, from reading a database."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

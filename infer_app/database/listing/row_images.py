@@ -1,7 +1,5 @@
 """Reading of images whose bytes are stored in a column of the source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """The source of a day's images: our table, or the user's table, view or query, which is only read."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

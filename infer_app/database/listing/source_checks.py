@@ -1,7 +1,5 @@
 """Checks of the table or query that lists the images: without them pages could lose or repeat images."""
 
-from __future__ import annotations
-
 import difflib
 from typing import Any
 

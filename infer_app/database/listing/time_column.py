@@ -4,8 +4,6 @@ Databases compare what they store: SQLite compares dates as text, where a bound 
 sorts after it. A bound is therefore written as the shortest text that every spelling of that instant starts with.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta

@@ -1,7 +1,5 @@
 """What walks over the watched folders have found since the last run that ended well: each such run tells it once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from datetime import tzinfo

@@ -1,7 +1,5 @@
 """Whether images have stopped coming to a project that had some on most days."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime

@@ -1,7 +1,5 @@
 """Consistency checks of a day's rows, which must hold even after crashes; each check counts the violations."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

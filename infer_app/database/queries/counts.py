@@ -1,7 +1,5 @@
 """How many images of a day have a prediction, a rejection or neither."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Subquery, and_, exists, or_, true

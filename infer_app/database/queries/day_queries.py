@@ -1,7 +1,5 @@
 """All queries about days in one object; the results of a day, row by row, and whether its counts add up."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date

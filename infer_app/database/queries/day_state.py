@@ -1,7 +1,5 @@
 """The state of a day: decided here for `infer run` and its notifications, `infer status`, the report and its index."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace

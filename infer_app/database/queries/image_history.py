@@ -1,7 +1,5 @@
 """The history of one image: each model's prediction or rejection, its objects, and the run it came from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

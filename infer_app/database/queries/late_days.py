@@ -5,8 +5,6 @@ the days of the look-back, a late day is looked at again, for what is still pend
 day of registration.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

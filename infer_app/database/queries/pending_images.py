@@ -1,7 +1,5 @@
 """The images that wait for a run, one by one or by their days."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which versions of models a command speaks of: by name, by day, and those in use."""
 
-from __future__ import annotations
-
 from datetime import date, datetime
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select, true

@@ -1,7 +1,5 @@
 """Queries over the images of a source, part by part or row by row: memory does not grow with their number."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

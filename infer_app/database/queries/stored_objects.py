@@ -1,7 +1,5 @@
 """Read what a detector has stored of images, for its second networks: the objects, or why there are none."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Thresholds of a model's labels: which objects and labels are shown. All are stored, so nothing runs again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, Connection, column, delete, func, literal, select, table

@@ -1,7 +1,5 @@
 """The database of a dry run: it discards what is written, after the time of writing was measured."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sqlite3

@@ -1,7 +1,5 @@
 """Deletion of results: an image without a result is pending again, and the next run that covers its day predicts it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date

@@ -1,7 +1,5 @@
 """The groups of a second network's labels, and which labels are not allowed, as infer_shown_crops follows them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 

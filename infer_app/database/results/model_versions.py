@@ -1,7 +1,5 @@
 """The versions of models that the database knows, and which of a name is in use."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """The rows of objects that belong to an image's prediction, and what second networks made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Table, exists

@@ -1,7 +1,5 @@
 """Rows of runs: one for each execution and day, which is also the lease that keeps two runs off the same day."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

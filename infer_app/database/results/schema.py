@@ -1,7 +1,5 @@
 """The program's tables, whose names all start with infer_, so that they fit beside the user's own."""
 
-from __future__ import annotations
-
 from sqlalchemy import (
     JSON,
     BigInteger,

@@ -1,7 +1,5 @@
 """The writer of a chunk's predictions and rejections: one idempotent transaction for each chunk."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The views: what they select is said here alone, and each `infer db upgrade` makes them anew."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection

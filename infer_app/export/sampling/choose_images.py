@@ -1,7 +1,5 @@
 """Choose images to label next. Memory is bounded by their number, however many there are to choose from."""
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 from collections.abc import Callable, Mapping

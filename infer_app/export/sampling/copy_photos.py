@@ -1,7 +1,5 @@
 """Copy the photos of chosen images into one folder, under names that do not collide."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """When photos were taken, by the clocks of their cameras."""
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ has it, the first frame of an animation, EXIF orientation applied unless the rec
 TIFF, HEIC and AVIF is part of the format and always applied.) docs/pictures.md has every case.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@
 - `percentile:LOW,HIGH`: the same, with the percentiles of all samples of the image.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from contextlib import suppress

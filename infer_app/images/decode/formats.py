@@ -1,7 +1,5 @@
 """Detect a file's format by its content, and check the containers whose structure tells where they end."""
 
-from __future__ import annotations
-
 import zlib
 
 from infer_app.domain import Reason

@@ -3,8 +3,6 @@
 Both are optional, and imported when the first such file is opened.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

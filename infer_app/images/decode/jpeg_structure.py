@@ -1,7 +1,5 @@
 """Parse a JPEG's structure (its header, its segments and its scans) without decoding pixels."""
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """TIFF: open it, and refuse what would not be read correctly."""
 
-from __future__ import annotations
-
 from typing import BinaryIO
 
 from PIL import TiffImagePlugin

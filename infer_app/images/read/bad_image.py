@@ -1,7 +1,5 @@
 """The result of reading an image: its bytes, or a BadImage that a handler turns into `Broken`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

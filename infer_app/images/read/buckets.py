@@ -3,8 +3,6 @@
 fsspec runs an event loop in a thread, which is started with the first file system, so never before a worker is forked.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import importlib

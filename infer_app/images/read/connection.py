@@ -4,8 +4,6 @@ urllib3 itself resolves a name as it connects, after any check, when it could me
 wait for the server separately, so that a server which sends a byte now and then could hold up a reader for ever.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 import time

@@ -1,7 +1,5 @@
 """The files of folders: which are images by their names, and the facts that they are known by."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -3,8 +3,6 @@
 Redirects are followed here, since each has to be allowed. No proxy is used.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import logging

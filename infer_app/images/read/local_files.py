@@ -1,7 +1,5 @@
 """Files of this machine: where a location lies, whether it may be read, and what is known of it without reading it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

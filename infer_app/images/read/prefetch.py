@@ -4,8 +4,6 @@ Images are read in the order in which they were expected. At most two for each t
 none is started while HELD_BYTES are held.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor

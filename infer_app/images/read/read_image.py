@@ -3,8 +3,6 @@
 URLs are read by `remote`, which is imported only when there is one.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

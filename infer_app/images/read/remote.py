@@ -1,7 +1,5 @@
 """Read images from URLs: check that they are allowed, choose the reader, and retry until the time limit."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache

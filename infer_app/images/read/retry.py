@@ -1,7 +1,5 @@
 """Retry reads that may succeed a second later, with random pauses so that readers don't all retry at the same time."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

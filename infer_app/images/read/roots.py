@@ -1,7 +1,5 @@
 """Check whether folders of images are available, in a process that may wait for their storage."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Sequence

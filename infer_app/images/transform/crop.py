@@ -1,7 +1,5 @@
 """Cut an object out of a picture, to the pixel as the programs do that second networks were trained with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

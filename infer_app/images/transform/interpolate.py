@@ -4,8 +4,6 @@ OpenCV's `resize` does this (INTER_LINEAR, INTER_CUBIC), and torch's `interpolat
 pixel lies at its half, and beyond an edge its pixels are repeated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -3,8 +3,6 @@
 Where that is not installed, as on aarch64, for which it has no wheels, Pillow itself resizes, which takes longer.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

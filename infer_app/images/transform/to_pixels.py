@@ -1,7 +1,5 @@
 """Transform decoded pixels to the model's input, within 2 levels of Pillow, or without antialiasing 1 of OpenCV."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import ceil
 

@@ -1,7 +1,5 @@
 """What `--activation` says of a network's class outputs: how they become scores, and which value fits them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from infer_app.domain import MULTI_LABEL

@@ -1,7 +1,5 @@
 """Bundle the files of a model to run it on another machine; they are verified on both sides."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Find a version of a model in the folder of all models: <models folder>/<name>/<model id>."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import shutil

@@ -1,7 +1,5 @@
 """Measure what decoding at a fraction of the size changes in a model's outputs and costs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

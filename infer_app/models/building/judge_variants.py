@@ -1,7 +1,5 @@
 """Compare the variants that round with the source on the user's images; record how many labels or objects stay."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

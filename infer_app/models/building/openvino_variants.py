@@ -1,7 +1,5 @@
 """Build the OpenVINO variants of a model, compare them with the source, measure them, and then record them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Compute the overlap (IoU) of boxes given as corners in any unit, and match two lists of objects by it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

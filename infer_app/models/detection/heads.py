@@ -1,7 +1,5 @@
 """Turn a detector's raw outputs into objects, for each family of networks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature

@@ -1,7 +1,5 @@
 """Decode a detector's rows into the objects of each image."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What a second network needs of the detector whose objects are its pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from infer_app.errors import ModelError

@@ -1,7 +1,5 @@
 """Find out what a detector's outputs mean, and reject outputs at the build that don't fit the head."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Detection of exceptions that are caused by the machine's memory or GPU and not by an image."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Run a model in batches of one constant size: it was compiled for it, and all images get the same sums."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Read a network's own graph from an ONNX file or an IR, describe its input, and normalise it to take pixels."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

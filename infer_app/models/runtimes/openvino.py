@@ -1,7 +1,5 @@
 """Convert, quantise and run models with OpenVINO; no other module imports it or NNCF."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import tempfile

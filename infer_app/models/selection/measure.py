@@ -1,7 +1,5 @@
 """Measure how fast each variant is on this machine, on the golden pixels and one thread."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

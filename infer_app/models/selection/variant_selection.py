@@ -1,7 +1,5 @@
 """Select the variant of a run from the manifest and this machine's measurements, before anything is loaded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Find a user's function by its name, `package.module:function`, and read its code."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import importlib

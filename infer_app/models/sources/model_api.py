@@ -1,7 +1,5 @@
 """Read what OpenVINO's Model API writes into a network about its use: `rt_info`, in the XML file of an IR."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from xml.etree import ElementTree
 

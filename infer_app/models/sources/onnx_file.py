@@ -3,8 +3,6 @@
 An ONNX file is one protobuf message. Only the fields named here are looked at; all others are copied as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache

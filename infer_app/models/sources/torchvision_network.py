@@ -1,7 +1,5 @@
 """Read what torchvision says about a network's use, and make the network."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from functools import partial

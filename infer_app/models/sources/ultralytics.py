@@ -1,7 +1,5 @@
 """Read what an Ultralytics export says about its use: the same entries in an ONNX file and in a TorchScript file."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Judge what a variant keeps of the source's outputs on the user's images, and whether it is enough."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What comes of comparing the user's own function with the program, as `infer model check --json` prints it."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 
 

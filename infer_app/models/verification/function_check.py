@@ -1,7 +1,5 @@
 """Compare the answers of the user's own function with the program's, image by image."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeGuard, TypeVar

@@ -1,7 +1,5 @@
 """Check a model with golden images: it must still give the outputs of the build before it may write."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Compare the objects that the user's own function finds with the program's, image by image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Compare the objects that two models find in the same pixels, by class and overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Decode the rows of a model's output tensor into Outputs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

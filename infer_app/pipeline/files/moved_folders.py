@@ -1,7 +1,5 @@
 """Finds watched folders whose images are registered below another folder: they were moved, copied or mounted anew."""
 
-from __future__ import annotations
-
 import random
 from array import array
 from collections import Counter, defaultdict

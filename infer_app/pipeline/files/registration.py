@@ -1,7 +1,5 @@
 """What a walk over the watched folders found, in figures and words."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

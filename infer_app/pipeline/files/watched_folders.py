@@ -1,7 +1,5 @@
 """Registers the new images of the folders that [images] watch names; a run begins with it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta

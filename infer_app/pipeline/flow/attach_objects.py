@@ -1,7 +1,5 @@
 """Gives second networks the objects that the detector found before; an image without one of them is done at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice

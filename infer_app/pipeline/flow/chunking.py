@@ -1,7 +1,5 @@
 """Cuts a day's images into chunks, the unit of dispatch, retry and commit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Decides which failures of one model on one day may be rejected."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The flow of images through a run: selection, chunks, worker pool, outage guard, failure budgets, sinks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace

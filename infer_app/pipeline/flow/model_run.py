@@ -1,7 +1,5 @@
 """One model's part of a run over a day: its failure budget, its sink and its counts."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable

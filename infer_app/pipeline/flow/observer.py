@@ -1,7 +1,5 @@
 """Observes the flow of a run from outside: what each stage costs, its trace, and the display of its progress."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Sequence

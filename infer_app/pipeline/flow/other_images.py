@@ -1,7 +1,5 @@
 """Reads other images where many of a day can't be read: is the storage gone, or are only these files?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice

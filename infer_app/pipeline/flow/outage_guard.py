@@ -5,8 +5,6 @@ reads keep failing, or the storage is found to be unavailable, the day ends and 
 a row that are merely missing may have been deleted on purpose: images that follow, or of other days, tell.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

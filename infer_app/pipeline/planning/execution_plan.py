@@ -1,7 +1,5 @@
 """Plans how a model runs on this host, by what was measured on it."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

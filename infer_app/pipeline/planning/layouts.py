@@ -1,7 +1,5 @@
 """Measures how many workers and threads are fastest on this machine, by the real worker pool."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Writes a heartbeat as fast as it can, in records whose every field follows from one number."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
