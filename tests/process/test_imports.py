@@ -11,8 +11,6 @@ LOADS_TORCH = (
     "cli.model.build",
     "cli.model.check",
     "cli.model.judge_command",
-    "cli.model.object_differences",
-    "handlers.copy_stream",
     "handlers.gpu_handlers",
     "models.building",
     "models.runtimes.gpu_variants",
@@ -20,7 +18,6 @@ LOADS_TORCH = (
     "models.runtimes.tensorrt",
     "models.runtimes.torchscript",
     "models.sources",
-    "replay.crops_side_by_side",
     "replay.reference_pipeline",
     "replay.side_by_side",
 )
