@@ -1,6 +1,7 @@
 """`infer doctor` ends with the code that `infer run` would end with, also where rows may not be read."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 
 import pytest
@@ -119,3 +120,55 @@ def test_late_rows_that_may_not_be_read_are_rejected_beside_those_that_are_done(
     told = [project.infer("rejects", "--date", DATE), project.infer("explain", "--image", "9"), pages]
     assert not [text for text in told if "None" in text]
     assert "location  none" in told[1]
+
+
+def lose_models(project):
+    shutil.rmtree(project.folder / "models")
+    (project.folder / "models").mkdir()
+
+
+def lose_version_in_use(project):
+    (used,) = (project.folder / "models" / "colors").iterdir()
+    shutil.rmtree(used)
+
+
+def lose_tables(project):
+    for table in ("infer_rejections", "infer_predictions"):
+        project.write(f"DROP TABLE {table}")
+
+
+def other_database(project):
+    (project.folder / "infer.database-id").write_text("another\n")
+
+
+FAULTS = {
+    "watched folder": (lambda project: project.photos.rename(project.folder / "away"), 14),
+    "models": (lose_models, 12),
+    "version in use": (lose_version_in_use, 12),
+    "database": (lambda project: (project.folder / "infer.db").unlink(), 10),
+    "another database": (other_database, 10),
+    "tables": (lose_tables, 11),
+    "column": (lambda project: project.set("source", table="infer_images", location="path"), 2),
+    "typo": (lambda project: project.set("run", lookbak=3), 2),
+}
+
+
+def _exit_code(project, *command):
+    process = project.start(*command)
+    process.communicate(timeout=100)
+    return process.returncode
+
+
+def test_doctor_ends_with_the_code_of_a_run(project, built_models, tmp_path):
+    project.use_models(built_models, copied=True)
+    project.set("images", watch=["photos"])
+    project.add_photos(2)
+    project.run_day()
+    shutil.copytree(project.folder, tmp_path / "sound")
+    codes = {}
+    for name, (fault, _) in FAULTS.items():
+        shutil.rmtree(project.folder)
+        shutil.copytree(tmp_path / "sound", project.folder)
+        fault(project)
+        codes[name] = tuple(_exit_code(project, *command) for command in (["doctor"], ["run", "--date", DATE]))
+    assert codes == {name: (code, code) for name, (_, code) in FAULTS.items()}
