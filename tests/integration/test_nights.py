@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
@@ -163,3 +164,23 @@ def test_nights_are_mailed_where_something_happened_and_silent_otherwise(month):
     # a day's photos from a camera that is a year ahead
     month.shoot(month.day, 3, taken=datetime(2027, 10, 10, tzinfo=UTC))
     usual(month, "3 new images have a time before 1995", left=3)  # dated today: the next night takes them
+
+
+@needs_faketime
+def test_nights_without_photos_or_storage_and_after_a_photo_was_replaced(month):
+    project, photos = month.project, month.project.photos
+    usual(month, nights=6)
+    expect(month)
+    expect(month, "no images for 2 days: the last ones are of 2026-10-06")
+    month.shoot(month.day)
+    photos.rename(project.folder / "away")
+    photos.mkdir()
+    (photos / ".not-mounted").touch()
+    code, mail = month.night()
+    assert (code, f"{photos}: holds no image" in "".join(mail)) == (14, True)
+    shutil.rmtree(photos)
+    (project.folder / "away").rename(photos)
+    usual(month)
+    Image.new("RGB", (8, 6), "white").save(photos / "cam0/00001.png")
+    usual(month, "1 image was replaced since", left=1)
+    usual(month, left=1)
