@@ -79,7 +79,7 @@ def in_project(project, kind, monkeypatch, logging_as_it_was):
 )
 def test_every_command_names_what_is_missing(in_project, url, capsys, kind_of, lost, hint):
     with Database(url) as database, database.write() as connection:
-        connection.exec_driver_sql(f"DROP {kind_of} {lost}")
+        connection.exec_driver_sql(f"DROP {kind_of} {lost}{' CASCADE' * (database.dialect.name == 'postgresql')}")
     commands = sorted({*every_command()} - WITHOUT_TABLES - TELL_IT.keys() - {"db upgrade"})
     said = {command: call(capsys, command, ARGUMENTS.get(command, "")) for command in commands}
     message = f"the {kind_of} {lost} is missing"

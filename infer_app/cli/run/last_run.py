@@ -8,7 +8,7 @@ from infer_app.database.listing.recorded_sources import SourceIdentity, record_s
 from infer_app.database.project_database import open_results_database, open_source, read_in_use
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
-from infer_app.errors import InferError
+from infer_app.errors import DatabaseUnavailable, InferError
 from infer_app.model_names import plain_name, short_name
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.models_folder import versions_of
@@ -19,12 +19,12 @@ from infer_app.settings.load import LoadedSettings
 def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exit_code: int, error: str) -> None:
     """Record a failed run of the day for the versions in use of these names, or if none is known of all that ran.
 
-    Not for a version that is only tried, nor where this process has held the day, which has its own row. Nothing can
-    be recorded while the database can't be reached.
+    Not for a version that is only tried, nor where this process has held the day, which has its own row, nor for a
+    source that is refused, whose rows may be another project's. While the database is away nothing can be recorded.
     """
     with suppress(InferError), open_results_database(loaded) as database:
         source_id = None
-        with suppress(InferError), open_source(loaded, database) as source:
+        with suppress(DatabaseUnavailable), open_source(loaded, database) as source:
             source_id = record_source(database, SourceIdentity.of(source, database), source.base)
         run_store, tried = RunStore(database), [name for name in loaded.model_names if name != plain_name(name)]
         names = names or run_store.names_of(source_id)
