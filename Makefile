@@ -7,7 +7,7 @@ TESTS_AT_ONCE ?= 3
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-unit test-all test-rest faults starve container-test check bench docs format clean system tools
+.PHONY: demo test test-unit test-all test-rest test-servers faults starve container-test check bench docs format clean system tools
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
@@ -29,6 +29,12 @@ test-all: $(VENV)/.test system
 
 test-rest: $(VENV)/.test system
 	$(PYTEST) -m "not ($(QUICK))"
+
+# Tests of databases on PostgreSQL and MariaDB as Debian installs them: a language's order of text, autovacuum, `jit`.
+SERVERS = conformance exports forget known_database odd_times plans row_audit same_picture second_network_exports \
+	second_networks views watched_images
+test-servers: $(VENV)/.test system
+	TEST_SERVERS=installed $(PYTEST) -k "postgres or mariadb" $(SERVERS:%=tests/databases/test_%.py)
 
 # An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
 faults: $(VENV)/.test system
