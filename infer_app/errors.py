@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 
 
 class InferError(Exception):
@@ -140,7 +140,7 @@ NO_TORCH = "torch is not installed"
 def install(extra: str) -> str:
     """Return the command that installs an extra here, by what it requires: it works for a clone and a wheel alike."""
     needed = shlex.join(_requirements(extra))
-    if find_spec("pip"):
+    if PathFinder.find_spec("pip"):  # not by all finders: that of setuptools warns where distutils is loaded
         return f"{shlex.quote(sys.executable)} -m pip install {needed}"
     return f"add {needed} to this environment, or build its container image with EXTRAS={extra}"
 

@@ -23,7 +23,7 @@ def test_vectors_become_those_of_pgvector_by_the_sql_of_the_docs(database):
     commit(database, [Prediction(ImageRef(str(n), ""), output) for n, output in enumerate(outputs)])
     at = datetime(2026, 11, 20)
     model = {"id": MODEL.model_id, "name": "lite0", "manifest": {}, "created_at": at, "in_use_since": at}
-    (sql,) = re.findall("```postgresql\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (sql,) = re.findall("```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
     bits = np.random.default_rng(0).integers(0, 2**32, 900, dtype=np.uint32).view(np.float32)  # of every size
     numbers = bits[np.isfinite(bits)]
     with database.write() as connection:

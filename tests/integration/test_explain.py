@@ -193,8 +193,8 @@ def test_what_names_no_image_of_the_day_is_refused(night):
 
 
 def test_an_id_that_two_images_share(night):
-    night.set("source", query="SELECT 7 AS id, location, added_at FROM infer_images", time_zone="UTC")
-    assert "images have the id 7" in explained(night, "7", exit_code=2)["error"]
+    night.set("source", query="SELECT 77 AS id, location, added_at FROM infer_images", time_zone="UTC")
+    assert "images have the id 77" in explained(night, "77", exit_code=2)["error"]
 
 
 def test_names_are_shown_and_not_obeyed(night):

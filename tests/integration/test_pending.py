@@ -91,7 +91,7 @@ def test_a_run_names_the_days_of_what_it_rejected_and_of_what_it_does_not_reach(
     (project.photos / "broken.jpg").write_bytes(b"no picture")
     said = project.infer("run", "--max-rejected", "0", exit_code=3)
     assert "rejected: 1 unsupported_format" in said
-    rejects, backfill = re.findall("`(infer [^`]+)`", said)
+    backfill, rejects = re.findall("`(infer [^`]+)`", said)
     assert rejects == f"infer rejects --date {day(3)}"
     assert f"{day(3)}: 1 rejected" in run_printed(project, rejects)
     assert backfill == f"infer backfill --from {day(30)} --to {day(20)} --model colors"
@@ -165,7 +165,7 @@ def test_nothing_is_deleted_for_an_image_that_no_run_would_predict(project):
     assert f"belongs to {day(1)}, not to {day(5)}" in wrong_day["error"]
     assert "no model 'nine'" in project.infer_json("retry", "--image", "1", "--model", "nine", exit_code=12)["error"]
     project.use_models(project.folder / "nowhere")
-    assert "no model" in project.infer_json("retry", "--image", "1", exit_code=2)["error"]
+    assert "no model" in project.infer_json("retry", "--image", "1", exit_code=12)["error"]
     assert len(project.results()) == 2
 
 
