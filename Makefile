@@ -12,9 +12,9 @@ BIN = $(VENV)/bin
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
 
-# Five minutes on two cores: what is quick, and of what is slow the tests marked `always`, some of each kind. Three at
+# Five minutes on two cores: what is quick, but for Ray, and of what is slow the tests marked `always`. Three at
 # once, since tests spend a third of their time waiting.
-QUICK = (not slow and not alone) or always
+QUICK = ((not slow and not alone) or always) and not ray
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist loadfile
 test: $(VENV)/.test system
 	$(PYTEST) -m "$(QUICK)"
