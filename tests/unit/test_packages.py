@@ -59,6 +59,6 @@ def test_the_fix_can_be_run_as_printed():
 def test_an_extra_is_installed_by_what_it_requires_for_no_index_has_this_package(extra, monkeypatch):
     assert not list(find_mismatches([f"{shlex.split(errors.install(extra))[-1]}"]))
     assert errors.install(extra).startswith(f"{sys.executable} -m pip install ")
-    monkeypatch.setattr(errors, "find_spec", lambda _: None)  # as in the container image
+    monkeypatch.setattr(errors.PathFinder, "find_spec", lambda _: None)  # as in the container image
     assert errors.install(extra).endswith(f" EXTRAS={extra}")
     assert "infer_app" not in errors.install(extra)

@@ -27,8 +27,8 @@ def declared() -> Iterator[Any]:
 @pytest.mark.parametrize(("options", "function", "settings"), list(declared()))
 def test_the_function_of_a_command_takes_its_options(options: Any, function: str, settings: set[str]):
     module, _, name = function.partition(":")
-    taken = inspect.signature(getattr(import_module(f"infer_app.cli.{module}"), name))
+    taken = inspect.signature(getattr(import_module(f"infer_app.cli.{module}"), name), eval_str=True)
     if "as_record" in settings:
-        assert [one.annotation for one in taken.parameters.values()] == [options.__name__]
+        assert [one.annotation for one in taken.parameters.values()] == [options]
     else:
         taken.bind(**{one.name: None for one in fields(options)})
