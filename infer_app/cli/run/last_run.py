@@ -48,8 +48,10 @@ def describe_restored(loaded: LoadedSettings, summary: RunSummary, artifacts: Se
     """
     known, this = last_run_of(loaded), summary.results[-1].last.run_id
     remember_run(loaded, this)
+    if known is None:
+        return ""
     with suppress(InferError), open_results_database(loaded, read_only=True) as database:
-        if known is None or RunStore(database).has_run(known):
+        if RunStore(database).has_run(known):
             return ""
         uses = [_describe_version(loaded, artifact) for artifact in artifacts]
         return f"the database lacks run {known}, the last of this project: was a backup restored? {'; '.join(uses)}"

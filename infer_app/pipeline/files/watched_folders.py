@@ -136,10 +136,10 @@ class WatchedFolders:
             for file, camera in zip(new, taken, strict=True)
         ]
         latest = now.timestamp() + A_DAY_S
-        ahead = [file for file, times in zip(new, stated, strict=True) if min(times, default=0.0) > latest]
+        ahead = [number for number, times in enumerate(stated) if min(times, default=0.0) > latest]
         if ahead and self._is_behind(now, 2 * len(ahead) > len(new)):
-            self.found.leave_for_right_clock(now, [file.location for file in ahead])
-            kept = [number for number, file in enumerate(new) if file not in ahead]
+            self.found.leave_for_right_clock(now, [new[number].location for number in ahead])
+            kept = sorted({*range(len(new))} - {*ahead})
             new, stated = [new[number] for number in kept], [stated[number] for number in kept]
         usual = self._first_usual(stated) if new else 0.0
         times = [self._time_of(file, one, now.timestamp(), usual) for file, one in zip(new, stated, strict=True)]
