@@ -180,7 +180,8 @@ def two_networks(database, detector, species):
 
 def test_one_of_two_networks_is_forgotten_and_the_other_is_left_whole(database, tables, two_networks, monkeypatch):
     monkeypatch.setattr(forgettable_results, "AT_ONCE", 1)  # result of a page
-    deleted = forget(database, of_versions(database, tables.source, [S]))
+    found = ForgettableCounts.of(of_versions(database, tables.source, [S]))
+    deleted = forget(database, of_versions(database, tables.source, [S]), found)
     assert deleted == ForgettableCounts(predictions=2, rejections=1, of_second_networks=3)
     other = OTHER.model_id
     assert made(database) == [[("1", other), ("2", other)], [("3", other)], [("1", other, 1), ("2", other, 1)]]
@@ -195,7 +196,7 @@ def test_what_was_made_of_the_objects_of_a_forgotten_version_is_deleted_and_coun
     assert count_only_these(database, tables.source, [D], [S, "e" * 16]) == 3  # those of S count no more
     found = ForgettableCounts.of(of_versions(database, tables.source, [D]))
     assert found == ForgettableCounts(predictions=6, objects=4, rejections=3, of_second_networks=6)
-    assert forget(database, of_versions(database, tables.source, [D])) == found
+    assert forget(database, of_versions(database, tables.source, [D]), found) == found
     assert keys(database, predictions, rejections, objects, object_predictions) == [[], [], [], []]
 
 
