@@ -189,7 +189,7 @@ def time_executor(
 
 def time_model(model: FixedBatch, flags: argparse.Namespace) -> float:
     """Return the model's rate on a batch that is already on the device."""
-    batch = torch.randint(0, 255, (flags.batch_size, SIZE, SIZE, 3), dtype=torch.uint8, device=model.device)
+    batch = torch.randint(0, 255, (flags.batch_size, SIZE, SIZE, 3), dtype=torch.uint8, device=flags.device)
     with torch.inference_mode():
         return flags.batch_size * per_second(lambda: model(batch), flags.device)
 
@@ -216,7 +216,7 @@ def time_dataloader(
     done, since, began, since_done = 0, len(paths) // 4, 0.0, 0
     with torch.inference_mode():
         for batch in prefetched(loader) if is_gpu else loader:
-            model(batch).cpu()
+            model(batch).cpu() if is_gpu else model(batch.numpy())
             done += len(batch)
             if done >= since and not since_done:
                 began, since_done = time.perf_counter(), done
