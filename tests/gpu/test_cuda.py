@@ -36,8 +36,8 @@ def device():
 def artifact(tmp_path):
     """A small convolutional network with its `cuda-fp16` variant."""
     torch.manual_seed(0)
-    body = (nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.Conv2d(16, 32, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    network = nn.Sequential(*body, nn.Linear(32, 10))
+    body = (nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.Conv2d(16, 32, 3, 2), nn.ReLU())
+    network = nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
     torch.jit.trace(network.eval(), torch.zeros(2, 3, SIZE, SIZE)).save(str(tmp_path / "model.ts"))
     built = build_model(BuildRequest(str(tmp_path / "model.ts"), "net", Recipe("stretch", SIZE)), tmp_path / "models")
     return add_gpu_variants(built, [CUDA_FP16], BuildTarget.local(), print)

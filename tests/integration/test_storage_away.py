@@ -158,3 +158,24 @@ def test_photos_of_forgotten_days_are_mailed_once_and_the_days_are_shown_as_forg
     days = {row["date"]: row["forgotten"] for row in project.infer_json("status")["days"]}
     assert days == {day: day < str(YESTERDAY) for day in days}
     assert "forgotten" in project.infer("status")
+
+
+@pytest.mark.parametrize("marker", [".not-mounted", "lost+found/"])
+def test_a_new_photo_of_a_users_table_is_not_called_missing_while_no_other_is_there(tmp_path, built_models, marker):
+    project = Project(tmp_path / "project")
+    project.init()
+    project.upgrade()
+    project.use_models(built_models)
+    project.set("source", table="shots", location="path", time="came", time_zone="UTC")
+    project.set("images", watch=[], roots=["photos"])
+    project.write("CREATE TABLE shots (id INTEGER PRIMARY KEY, path TEXT, came TEXT)")
+    for number, day in ((1, YESTERDAY - timedelta(days=1)), (2, YESTERDAY)):
+        photo = put(project, f"cam1/{number}.jpg", day)
+        project.write("INSERT INTO shots VALUES (?, ?, ?)", number, str(photo), day.isoformat())
+        if number == 2:
+            leave(project.photos, marker)
+        assert daily(project, YESTERDAY)[0] == (14 if number == 2 else 0)
+    assert [row[0] for row in project.results()] == ["1"]
+    come_back(project.photos)
+    assert daily(project, YESTERDAY) == (0, "")
+    assert [row[0] for row in project.results()] == ["1", "2"]

@@ -55,12 +55,12 @@ def check_missing(locations: Sequence[str], limits: ReadLimits) -> None:
 
 def is_other_there(
     missing: str, others: Sequence[str], limits: ReadLimits, check: Callable[[bytes], None] = lambda _: None
-) -> bool:
-    """Return whether one of the other images can be read from the roots or the remote storage of a missing one."""
+) -> bool | None:
+    """Return whether one of the others can be read from a missing image's roots or remote storage; None: no other."""
     limits = replace(limits, remote=replace(limits.remote, retries=0))
     place = storage_of(missing), _folder_and_roots(missing, limits)[1]
-    near = (other for other in others if place == (storage_of(other), _folder_and_roots(other, limits)[1]))
-    return any(_is_there(other, limits, check) for other in near)
+    near = [one for one in others if one != missing and place == (storage_of(one), _folder_and_roots(one, limits)[1])]
+    return any(_is_there(other, limits, check) for other in near) if near else None
 
 
 def may_be_outage(location: str, reason: Reason) -> bool:

@@ -37,8 +37,8 @@ class OtherImages:
         except InferError as error:
             raise StorageUnavailable(error.message, "is the image storage mounted? its images stay pending") from None
 
-    def is_other_there(self, missing: str) -> bool:
-        """Return whether an image of the last day that was predicted, or one of the days around it, can be read."""
+    def is_other_there(self, missing: str) -> bool | None:
+        """Return whether an image predicted that day, or of days around it, can be read; None: no other is known."""
         others = self.project.ask(lambda: list(self._near()))
         try:  # in another process, since reading can hang
             return run_in_process(

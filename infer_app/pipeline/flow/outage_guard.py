@@ -28,17 +28,18 @@ def guard_against_outages(
     results: Iterable[ChunkResult],
     limits: ReadLimits,
     is_any_done_allowed: Callable[[], bool] = bool,
-    is_other_there: Callable[[str], bool] = lambda location: False,
+    is_other_there: Callable[[str], bool | None] = lambda location: None,
 ) -> Iterator[ChunkResult]:
     """Yield the results that may be committed; a chunk's failed reads may come later than its predictions.
 
     `is_any_done_allowed` is called if no location was allowed so far, and returns whether a location of the day's
     images with results is. If so, the others are rejected, as they are beside an allowed image of this run.
-    `is_other_there` is called with the location of a missing image if many are missing and none was read since; it
-    returns whether another image of the same storage can be read.
+    `is_other_there` is called with the location of a missing image if none was read since; it returns whether another
+    image of the same storage can be read, None if no other is known.
 
-    Raises StorageUnavailable if a root or a remote place is unavailable or MAX_FAILED_READS reads of one storage failed
-    in a row, and NothingAllowed if no location at all is allowed. Results held then are never written.
+    Raises StorageUnavailable if a root or a remote place is unavailable, MAX_FAILED_READS reads of one storage failed
+    in a row, or the last ones failed and none of the other images that are known can be read; and NothingAllowed if no
+    location at all is allowed. Results held then are never written.
     """
     guard = OutageGuard(limits, is_any_done_allowed, is_other_there)
     for result in results:
@@ -50,7 +51,7 @@ class OutageGuard:
     """Holds failed reads, by storage, and refused locations until their cause is known."""
 
     def __init__(
-        self, limits: ReadLimits, is_any_done_allowed: Callable[[], bool], is_other_there: Callable[[str], bool]
+        self, limits: ReadLimits, is_any_done_allowed: Callable[[], bool], is_other_there: Callable[[str], bool | None]
     ) -> None:
         self._limits = limits
         self._is_any_done_allowed = is_any_done_allowed
@@ -103,13 +104,17 @@ class OutageGuard:
     def _release(self, storage: str, enough: int = MAX_FAILED_READS) -> Iterator[ChunkResult]:
         """Yield the failed reads of a storage unless they are so many that it may be gone.
 
-        `enough`: so many, but for missing files, where nothing else of the storage can be read.
+        `enough`: so many, but for missing files, where no other image of the storage is known.
         """
         held = self._failed.pop(storage)
         count, last = sum(len(result.broken) for result in held), held[-1].broken[-1]
         num_failed = _num_failed(held)
-        may_be_gone = count >= MAX_FAILED_READS or num_failed >= enough
-        if num_failed >= MAX_FAILED_READS or (may_be_gone and not self._is_other_there(last.ref.location)):
+        is_gone = num_failed >= MAX_FAILED_READS
+        if not is_gone:
+            is_other_there = self._is_other_there(last.ref.location)
+            many = count >= MAX_FAILED_READS or num_failed >= enough
+            is_gone = many if is_other_there is None else not is_other_there
+        if is_gone:
             where, location = f" from {storage}" if storage else "", recorded_and_read(last, self._limits.path_map)
             why = f" ({last.detail})" if last.detail else ""
             raise StorageUnavailable(

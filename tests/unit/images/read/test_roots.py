@@ -73,9 +73,11 @@ def test_an_empty_folder_may_be_a_file_system_that_is_not_mounted_and_a_removed_
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        ([], False),
+        ([], None),
+        (["photos/gone.jpg"], None),  # itself
+        (["photos/gone too.jpg"], False),
         (["photos/gone too.jpg", "photos/there.jpg"], True),  # it is empty, which is read from it
-        (["elsewhere/there.jpg", "https://host/1.jpg", "row:1"], False),  # they say nothing of this root
+        (["elsewhere/there.jpg", "https://host/1.jpg", "row:1"], None),  # they say nothing of this root
     ],
 )
 def test_another_image_of_a_root_is_looked_for_below_that_root(root, tmp_path, others, expected):
