@@ -72,6 +72,6 @@ def drawn_objects(stored: Mapping[str, Any]) -> list[DetectedObject]:
         return [one.found for one in shown]
     taken = [(one.found, one.made) for one in shown if one.made]
     return [
-        found if made["label"] is None else found._replace(label=made["label"], score=made["score"])
+        found if made["shown_label"] is None else found._replace(label=made["shown_label"], score=made["shown_score"])
         for found, made in taken
     ]

@@ -81,11 +81,15 @@ class Stored(Project):
         return file
 
     def shown(self, model="species"):
-        """Return (image, label) as the view, the table and the file of MegaDetector's rows have it; they must agree."""
+        """Return (image, label) as the view has it; the table, and what is explained of the last image, must agree."""
         view = self.rows(f"SELECT image_id, label FROM infer_shown_crops WHERE model = '{model}' ORDER BY 1, object")
         with self.export("csv", "--model", model).open(newline="") as file:
             table = [(row["image_id"], row["label"] or None) for row in csv.DictReader(file) if row["object"]]
         assert table == view
+        if view:
+            (one,) = self.infer_json("explain", "--image", view[-1][0], "--model", model)["models"]
+            made = [found["prediction"] for found in one["prediction"]["objects"] if found["shown"]]
+            assert [row["shown_label"] for row in made if row] == [row[1] for row in view if row[0] == view[-1][0]]
         return view
 
 

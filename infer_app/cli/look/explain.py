@@ -24,7 +24,8 @@ from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import printable
 
 MAX_LISTED = 20  # objects, those that are shown first
-_MADE = ("object", "label", "score", "output", "vector_dtype", "vector_dim")  # by a second network of an object
+# By a second network of an object.
+_MADE = ("object", "label", "score", "shown_label", "shown_score", "output", "vector_dtype", "vector_dim")
 
 
 def show_image(options: ExplainOptions) -> int:
@@ -191,7 +192,11 @@ def _made(row: dict[str, Any], one: StoredObject) -> str:
     """Return what a second network made of an object, if the prediction is one of it."""
     if row["detector_id"] is None:
         return ""
-    return ", not taken" if one.made is None else f" →{_predicted(one.made, '.3f')}"
+    if one.made is None:
+        return ", not taken"
+    label, score, best = (one.made[key] for key in ("shown_label", "shown_score", "label"))
+    as_shown = "" if label == best else ", shown without a label" if label is None else f", shown as {label} {score:.3f}"
+    return f" →{_predicted(one.made, '.3f')}{as_shown}"
 
 
 def _predicted(row: dict[str, Any], form: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, case, select
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.queries.thresholds import threshold_of
+from infer_app.database.queries.thresholds import SHOWN_CROPS, threshold_of
 from infer_app.database.results.conditions import ListedPicture, is_up_to_date
 from infer_app.database.results.model_versions import read_manifests
 from infer_app.database.results.schema import (
@@ -28,7 +28,8 @@ class StoredObject:
 
     found: DetectedObject
     is_shown: bool  # by the thresholds of the model that found it
-    made: dict[str, Any] | None = None  # of it, by a second network: its row, with the object's number; None: not taken
+    # Of it, by a second network: its row, with the object's number and what is shown of it; None: not taken.
+    made: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,12 @@ def _read_objects(connection: Connection, model: str, prediction: dict[str, Any]
     is_shown = (objects.c.score >= threshold_of(model, objects.c.label)).label("is_shown")
     found_by = objects.c.image_id == image_id, objects.c.model_id == (detector_id or model_id)
     found = connection.execute(select(objects, is_shown).where(*found_by).order_by(objects.c.object)).mappings().all()
-    made_by = object_predictions.c.image_id == image_id, object_predictions.c.model_id == model_id
-    rows = connection.execute(select(object_predictions).where(*made_by)).mappings() if detector_id else ()
-    made = {row["object"]: dict(row) for row in rows}
+    made: dict[int, dict[str, Any]] = {}
+    for made_of in (object_predictions, SHOWN_CROPS) if detector_id else ():
+        own = made_of.c.image_id == image_id, made_of.c.model_id == model_id
+        for row in connection.execute(select(made_of).where(*own)).mappings():
+            as_shown = {"shown_label": row["label"], "shown_score": row["score"]}  # of a former version as it is stored
+            made[row["object"]] = made.get(row["object"], dict(row)) | as_shown
     return tuple(
         StoredObject(
             DetectedObject(*(row[name] for name in DetectedObject._fields)),

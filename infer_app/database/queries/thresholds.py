@@ -12,7 +12,7 @@ from infer_app.day import Day
 
 ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
 SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS = (
-    table(name, column("model"), column("model_id"), column("image_id"), column("label"))
+    table(name, *(column(one) for one in ("model", "model_id", "image_id", "object", "label", "score")))
     for name in ("infer_shown_objects", "infer_shown_labels", "infer_shown_crops")
 )
 
