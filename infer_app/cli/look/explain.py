@@ -194,8 +194,9 @@ def _made(row: dict[str, Any], one: StoredObject) -> str:
         return ""
     if one.made is None:
         return ", not taken"
-    label, score, best = (one.made[key] for key in ("shown_label", "shown_score", "label"))
-    as_shown = "" if label == best else ", shown without a label" if label is None else f", shown as {label} {score:.3f}"
+    label, score = one.made["shown_label"], one.made["shown_score"]
+    shown_as = "shown without a label" if label is None else f"shown as {label} {score:.3f}"
+    as_shown = "" if label == one.made["label"] else f", {shown_as}"
     return f" →{_predicted(one.made, '.3f')}{as_shown}"
 
 
