@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 FOLDER = Path("/dev/shm")
-OTHERS = ("PostgreSQL.", "faketime_")
+OTHERS = ("PostgreSQL.", "faketime_", "sem.faketime_")
 
 
 def shared_memory() -> set[str]:
