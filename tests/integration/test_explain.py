@@ -58,6 +58,7 @@ def test_a_prediction_a_rejection_and_a_new_image_are_told_with_file_and_run(nig
     assert (found["date"], [model["state"] for model in found["models"]]) == ("2026-11-21", ["pending"])
 
 
+WITH_AT_MOST_3 = json.dumps({"output": {"kind": "detection", "detection": {"max_objects": 3}}})
 CAT, DOG = DetectedObject("cat", 0, 0.9, 0.25, 0.0, 0.5, 1.0), DetectedObject("dog", 1, 0.4, 0.0, 0.5, 0.5, 0.5)
 
 
@@ -78,7 +79,9 @@ def test_objects_are_listed_and_drawn(night):
     svg = (night.folder / "drawn.svg").read_text()
     assert ElementTree.fromstring(svg).get("viewBox") == "0 0 40 30"
     assert ("cat 0.90" in svg, "dog 0.40" in svg, "<script" in svg) == (True, False, False)
+    night.write("UPDATE infer_models SET manifest = ? WHERE name = 'animals'", WITH_AT_MOST_3)
     text = night.infer("explain", "--image", "1", "--draw", "again.svg")
+    assert "objects   3, the most that the model keeps of an image, 2 shown" in text
     assert (night.folder / "again.svg").read_text() == svg
     assert "dog 0.400: x 0 y 15 width 20 height 15, not shown" in text
     assert "\x1b" not in text

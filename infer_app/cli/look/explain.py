@@ -173,7 +173,8 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
 def _object_lines(row: dict[str, Any]) -> Iterator[str]:
     num_shown = sum(one.is_shown for one in row["objects"])
     if row["detector_id"] is None:
-        yield f"objects   {len(row['objects']):,}, {num_shown:,} shown by the model's thresholds"
+        most = ", the most that the model keeps of an image" if len(row["objects"]) == row["max_objects"] else ""
+        yield f"objects   {len(row['objects']):,}{most}, {num_shown:,} shown by the model's thresholds"
     else:
         found_by = short_name(row["detector"], row["detector_id"])
         of = f"of the {len(row['objects']):,} that {found_by} found"

@@ -55,6 +55,7 @@ class Switch:
             former = short_name(self.name, self.before.model_id)
             yield f"{this} is in use now, before it was {former}"
             yield f"to go back: {command_line(f'model use {former}')}"
+            yield f"what the next run predicts again: {command_line('pending')}"
 
 
 def list_models(as_json: bool, config: Path | None) -> None:
