@@ -199,3 +199,12 @@ def first_line(error: BaseException) -> str:
     lines = lines_of(error)
     error_lines = [line for line in lines if "Error: " in line]  # the last one is the cause inside TorchScript code
     return (error_lines[-1] if error_lines else lines[0])[:300]
+
+
+# TorchScript and other runtimes raise every error of an operation as a RuntimeError that quotes it.
+_NO_MEMORY = re.compile(r"out of memory|can(?:no|')t allocate memory|not enough memory|bad[_ ]alloc", re.IGNORECASE)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether a retry may succeed with a smaller batch or later; torch's own error is a RuntimeError."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))

@@ -23,7 +23,6 @@ from infer_app.images.transform.to_pixels import Preprocess, transform
 from infer_app.locations import is_local, is_remote
 from infer_app.machine import find_memory_limit, kept_within_memory
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.runtimes.device_errors import is_out_of_memory
 from infer_app.recipe import Recipe, Size
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
@@ -116,10 +115,6 @@ class Loader:
                     step(image)
             except (BadImage, MemoryError) as error:
                 return _broken(image, error, stage)
-            except RuntimeError as error:  # of the user's function: torch has no error of its own for it
-                if not is_out_of_memory(error):
-                    raise
-                return _broken(image, MemoryError(), stage)
         clock.num_dim += image.picture.is_dim
         facts = replace(image.facts, picture=Size(image.picture.width, image.picture.height))
         return Sample(ref, image.pixels, facts, image.picture.rgb if self._keeps_pictures else None)

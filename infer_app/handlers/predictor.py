@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from infer_app.domain import Batch, Broken, Chunk, ChunkResult, Prediction, Reason, Sample
-from infer_app.errors import DeviceLost, lines_of
+from infer_app.errors import DeviceLost, is_out_of_memory, lines_of
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.runtimes.device_errors import device_loss_raised, is_out_of_memory
+from infer_app.models.runtimes.device_errors import device_loss_raised
 from infer_app.models.verification.golden import check_golden
 from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.telemetry.stage_clock import StageClock

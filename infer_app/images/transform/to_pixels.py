@@ -6,6 +6,7 @@ from math import ceil
 import numpy as np
 
 from infer_app.domain import Reason
+from infer_app.errors import is_out_of_memory
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
 from infer_app.images.transform.interpolate import interpolate, interpolate_by_matrices
@@ -103,9 +104,9 @@ def call_own(name: str, function: Callable[..., object], *given: object) -> obje
     """Return what a function of the user's gives for an image. Raises BadImage, which names it, if it fails."""
     try:
         return function(*given)
-    except MemoryError as error:
-        raise BadImage(Reason.OUT_OF_MEMORY, f"no memory in the {name} function") from error
     except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise BadImage(Reason.OUT_OF_MEMORY, f"no memory in the {name} function") from error
         raise BadImage(Reason.MODEL_ERROR, f"{name}: {type(error).__name__}: {error}") from error
 
 

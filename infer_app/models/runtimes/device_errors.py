@@ -1,19 +1,12 @@
-"""Detection of exceptions that are caused by the machine's memory or GPU and not by an image."""
+"""Detection of exceptions that are caused by the GPU and not by an image."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from infer_app.errors import DeviceLost
+from infer_app.errors import DeviceLost, is_out_of_memory
 
-# TorchScript and other runtimes raise every error of an operation as a RuntimeError that quotes it.
-_NO_MEMORY = re.compile(r"out of memory|can(?:no|')t allocate memory|not enough memory|bad[_ ]alloc", re.IGNORECASE)
 _DEVICE_FAILED = re.compile(r"CUDA error: .*")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether a retry may succeed with a smaller batch or later; torch's own error is a RuntimeError."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
 @contextmanager

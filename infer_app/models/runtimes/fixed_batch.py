@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from infer_app.models.runtimes.device_errors import is_out_of_memory
+from infer_app.errors import is_out_of_memory
 from infer_app.recipe import Size
 
 log = logging.getLogger(__name__)
