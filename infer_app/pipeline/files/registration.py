@@ -118,7 +118,8 @@ class Registration:
             images, are = counted(self.num_ahead, "new image"), "is" if self.num_ahead == 1 else "are"
             yield (
                 f"this machine's clock says {self.ahead[0]}, and {images} {are} of later days, for example"
-                f" {self.ahead[1]}: set the clock, and the next run registers them"
+                f" {self.ahead[1]}: set the clock, and the next run registers them; if the camera's is wrong,"
+                " `infer images add FOLDER --date DATE`"
             )
         for problem in self.unreadable[:SHOWN_PROBLEMS]:
             yield f"not registered, since it can't be read: {one_line(problem)}"
