@@ -141,7 +141,15 @@ def other_database(project):
     (project.folder / "infer.database-id").write_text("another\n")
 
 
+def other_source(project):
+    """Ids that the database has results of, of other images."""
+    project.write("CREATE TABLE shots AS SELECT 3 - id AS id, location, added_at FROM infer_images")
+    project.set("source", table="shots", location="location", time="added_at", time_zone="UTC")
+    project.set("images", watch=[], roots=["photos"])
+
+
 FAULTS = {
+    "another source": (other_source, 2),
     "watched folder": (lambda project: project.photos.rename(project.folder / "away"), 14),
     "models": (lose_models, 12),
     "version in use": (lose_version_in_use, 12),
