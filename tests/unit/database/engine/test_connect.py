@@ -287,3 +287,14 @@ def test_a_read_only_connection_reads_while_a_transaction_of_another_is_open(the
         assert values(look) == [1]
         theirs.execute("COMMIT")
         assert values(look) == [1, 2]
+
+
+def test_a_file_that_another_program_holds_is_called_held(theirs, file):
+    theirs.execute("BEGIN IMMEDIATE")
+    with (
+        Database(f"sqlite:///{file}") as database,
+        pytest.raises(DatabaseUnavailable) as caught,
+        database.write(wait_limit_s=0) as connection,
+    ):
+        connection.exec_driver_sql("INSERT INTO t VALUES (2)")
+    assert "another program holds the file" in caught.value.hint
