@@ -6,7 +6,7 @@ import typer
 
 from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
 from infer_app.cli.terminal.groups import model_app
-from infer_app.cli.terminal.options import MIN_AGREEMENT, Config, Json
+from infer_app.cli.terminal.options import MIN_AGREEMENT, WithJson
 from infer_app.domain import OutputKind
 from infer_app.recipe import Size
 
@@ -22,7 +22,7 @@ def parse_size(text: str) -> Size:
 
 
 @command(model_app, "build", "model.build:build", as_record=True)
-class BuildOptions:
+class BuildOptions(WithJson):
     """Build a model: its network, recipe, outputs and golden images.
 
     The model is verified on the golden images before every run.
@@ -196,8 +196,6 @@ class BuildOptions:
         default=True,
         show_default=False,
     )
-    as_json: Json = False
-    config: Config = None
     given: frozenset[str] = frozenset()  # names of the options that the user gave
 
     def given_values(self) -> dict[str, object]:

@@ -8,14 +8,14 @@ from infer_app.cli.terminal.groups import app, labels_app, threshold_app
 from infer_app.cli.terminal.help import INSPECT
 from infer_app.cli.terminal.options import (
     MODEL_HELP,
-    Config,
     Csv,
     Date,
-    Json,
     Model,
     ModelOrVersion,
     ModelsOrVersions,
     Until,
+    WithConfig,
+    WithJson,
     any_date,
 )
 
@@ -26,16 +26,14 @@ NAME_ONLY = "Name of a model; its thresholds hold for all its versions."
 
 
 @command(app, "status", "look.status:show_status", rich_help_panel=INSPECT)
-class StatusOptions:
+class StatusOptions(WithJson):
     """Show the last days, their counts and their state."""
 
     days: int = option("N", "Number of days, up to today.", default=14, min=1)
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "report", "look.report:report_day", as_record=True, rich_help_panel=INSPECT)
-class ReportOptions:
+class ReportOptions(WithJson):
     """Write the report of a day as one HTML page and as JSON."""
 
     date: Date = "yesterday"
@@ -43,12 +41,10 @@ class ReportOptions:
     out: Path | None = option("PATH", "The page.  [default: reports/DATE-MODEL.html]", "--out", "-o")
     trace: Path | None = option("PATH", "Trace of the day's run, for a timeline of each process.")
     index: bool = flag("--index", "Write an overview of all days instead: reports/index.html.")
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "predictions", "look.results:show_predictions", rich_help_panel=INSPECT)
-class PredictionsOptions:
+class PredictionsOptions(WithJson):
     """List the predictions of a day or of a range of days.
 
     There is one for each image and model name: that of the version in use or, where it has none, of the version that
@@ -60,12 +56,10 @@ class PredictionsOptions:
     until: Until = None
     model: ModelOrVersion = None
     as_csv: Csv = False
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "export", "look.export:export_days", as_record=True, rich_help_panel=INSPECT)
-class ExportOptions:
+class ExportOptions(WithJson):
     """Write predictions in a format of another program.
 
     What is below the model's thresholds is left out. The file appears at once, when it is complete.
@@ -85,12 +79,10 @@ class ExportOptions:
         max=1,
     )
     relative_to: Path | None = option("FOLDER", RELATIVE_TO)
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "sample", "look.export:export_sample", as_record=True, rich_help_panel=INSPECT)
-class SampleOptions:
+class SampleOptions(WithJson):
     """Choose images to label next, with their predictions."""
 
     date: Date = "yesterday"
@@ -107,22 +99,18 @@ class SampleOptions:
     copy_to: Path | None = option("FOLDER", "Copy the photos there and name the copies.  [default: name the photos]")
     relative_to: Path | None = option("FOLDER", RELATIVE_TO)
     seed: int = option("N", "Another number gives another choice by random and label.", default=0)
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "rejects", "look.results:show_rejections", rich_help_panel=INSPECT)
-class RejectsOptions:
+class RejectsOptions(WithJson):
     """List the rejected images of a day and the reasons."""
 
     date: Date = "yesterday"
     model: ModelOrVersion = None
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "pending", "look.pending:show_pending", starts_workers=True, rich_help_panel=INSPECT)
-class PendingOptions:
+class PendingOptions(WithJson):
     """List the images that wait for a run, and why.
 
     Without --date, it lists the days that have such images; of those that no run covers any more, the last 500,000
@@ -132,12 +120,10 @@ class PendingOptions:
     date: Annotated[str | None, any_date("list the days that have any")] = None
     model: Model = None
     as_csv: Csv = False
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "explain", "look.explain:show_image", as_record=True, starts_workers=True, rich_help_panel=INSPECT)
-class ExplainOptions:
+class ExplainOptions(WithJson):
     """Show an image's file and results, or why it has none."""
 
     image: str = option("ID", "The image's id, as `infer predictions` prints it.", "--image", "-i", default=REQUIRED)
@@ -145,12 +131,10 @@ class ExplainOptions:
     model: ModelOrVersion = None
     replay: bool = flag("--replay", "Predict the image again and show the difference.")
     draw: Path | None = option("PATH", "Draw the objects over the picture: an SVG file for a browser.")
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "compare", "look.compare:compare", rich_help_panel=INSPECT)
-class CompareOptions:
+class CompareOptions(WithJson):
     """Show how often and where two models disagree over a day.
 
     Detected objects are matched by label and box (IoU of at least 0.5): those that the thresholds of each model show.
@@ -161,12 +145,10 @@ class CompareOptions:
     )
     date: Date = "yesterday"
     limit: int = option("N", "Show at most this many labels or pairs of them, and images.", default=10, min=1)
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "verify", "look.verify:verify", rich_help_panel=INSPECT)
-class VerifyOptions:
+class VerifyOptions(WithJson):
     """Check the counts of a day and the rows of all days.
 
     Eligible images must be those predicted, rejected and pending, counted from the rows of the tables. Of all days, no
@@ -179,12 +161,10 @@ class VerifyOptions:
     replay: str | None = option(
         "N|SHARE", "Also predict stored rows again, a random number or share of all such as 1%, and compare."
     )
-    as_json: Json = False
-    config: Config = None
 
 
 @command(threshold_app, "set", "look.threshold_commands:set_thresholds")
-class ThresholdSetOptions:
+class ThresholdSetOptions(WithJson):
     """Show only objects and labels with at least these scores; nothing runs again and nothing is deleted.
 
     For detection, multi-label classification and classification of a detector's objects, here also by group. Exports,
@@ -196,31 +176,25 @@ class ThresholdSetOptions:
     name: str = argument("NAME", NAME_ONLY)
     given: list[str] = argument("LABEL=SCORE", "Labels with their thresholds, 0 to 1, such as cat=0.6.", ())
     default: str | None = option("SCORE", "For all labels without a threshold of their own.")
-    as_json: Json = False
-    config: Config = None
 
 
 @command(threshold_app, "show", "look.threshold_commands:show_thresholds")
-class ThresholdShowOptions:
+class ThresholdShowOptions(WithJson):
     """Show the thresholds of a model."""
 
     name: str = argument("NAME", NAME_ONLY)
-    as_json: Json = False
-    config: Config = None
 
 
 @command(threshold_app, "remove", "look.threshold_commands:remove_thresholds")
-class ThresholdRemoveOptions:
+class ThresholdRemoveOptions(WithJson):
     """Remove the thresholds of labels; without labels all of the model."""
 
     name: str = argument("NAME", NAME_ONLY)
     labels: list[str] = argument("LABEL", "Labels to remove the thresholds of.", ())
-    as_json: Json = False
-    config: Config = None
 
 
 @command(labels_app, "set", "look.label_commands:set_labels")
-class LabelsSetOptions:
+class LabelsSetOptions(WithConfig):
     """Set the groups of a second network's labels, or which are allowed; nothing runs again.
 
     In the view infer_shown_crops an object whose best allowed label is under its threshold gets the deepest group whose
@@ -230,21 +204,17 @@ class LabelsSetOptions:
     name: str = argument("NAME", SECOND_NETWORK)
     taxonomy: Path | None = option("FILE", "A CSV file with the columns label and parent.")
     only: Path | None = option("FILE", "A file with the labels that are allowed, one a line; default: all.")
-    config: Config = None
 
 
 @command(labels_app, "show", "look.label_commands:show_labels")
-class LabelsShowOptions:
+class LabelsShowOptions(WithJson):
     """Show the groups of a second network's labels, and which are not allowed."""
 
     name: str = argument("NAME", SECOND_NETWORK)
-    as_json: Json = False
-    config: Config = None
 
 
 @command(labels_app, "clear", "look.label_commands:clear_labels")
-class LabelsClearOptions:
+class LabelsClearOptions(WithConfig):
     """Remove the groups of a second network's labels; all labels are allowed then."""
 
     name: str = argument("NAME", SECOND_NETWORK)
-    config: Config = None

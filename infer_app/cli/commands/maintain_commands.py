@@ -6,22 +6,29 @@ from typing import Annotated
 from infer_app.cli.terminal.command import argument, command, flag, option
 from infer_app.cli.terminal.groups import app, config_app, db_app, images_app
 from infer_app.cli.terminal.help import MAINTAIN
-from infer_app.cli.terminal.options import Config, Csv, Executor, Json, Model, ModelOrVersion, RayAddress, any_date
+from infer_app.cli.terminal.options import (
+    Csv,
+    Executor,
+    Model,
+    ModelOrVersion,
+    RayAddress,
+    WithConfig,
+    WithJson,
+    any_date,
+)
 
 
 @command(app, "doctor", "project.doctor:examine", rich_help_panel=MAINTAIN)
-class DoctorOptions:
+class DoctorOptions(WithJson):
     """Check everything a run needs; print a fix for each failure."""
 
     model: Model = None
     executor: Executor = None
     ray_address: RayAddress = None
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "retry", "look.retry_commands:retry", as_record=True, rich_help_panel=MAINTAIN)
-class RetryOptions:
+class RetryOptions(WithJson):
     """Make rejected images, or replaced ones, pending again.
 
     By day, this removes the rejections; by --image and --replaced also the predictions of the models that a run uses.
@@ -37,12 +44,10 @@ class RetryOptions:
     reason: list[str] | None = option(
         "REASON", "Only images rejected for this reason; may be repeated.  [default: all]"
     )
-    as_json: Json = False
-    config: Config = None
 
 
 @command(app, "forget", "project.forget:forget_chosen", as_record=True, rich_help_panel=MAINTAIN)
-class ForgetOptions:
+class ForgetOptions(WithJson):
     """Delete results of gone pictures, a model or older days.
 
     It says how much it deletes for good, and asks before. What it forgot is not predicted again by itself. It can be
@@ -55,12 +60,10 @@ class ForgetOptions:
     even_most: bool = flag("--even-most", "Even if it is most of what there is, or a folder holds no image any more.")
     to: Path | None = option("FILE", "Keep what is deleted as JSON lines, a row of a table each, in a new file.")
     yes: bool = flag("--yes", "Don't ask.")
-    as_json: Json = False
-    config: Config = None
 
 
 @command(images_app, "add", "project.project:add")
-class ImagesAddOptions:
+class ImagesAddOptions(WithConfig):
     """Register images by file, folder or URL; safe to repeat.
 
     Their folders and places are added to the locations that may be read.
@@ -70,11 +73,10 @@ class ImagesAddOptions:
         "PATH_OR_URL", "Files, folders, s3://bucket/folder/ (also gs://, az://) and https:// addresses of images."
     )
     date: str | None = option("DATE", "The day the images belong to.  [default: now]", "--date", "-d")
-    config: Config = None
 
 
 @command(images_app, "changed", "look.changed:show_changed")
-class ImagesChangedOptions:
+class ImagesChangedOptions(WithJson):
     """List the images whose files were replaced since they were predicted, or are missing.
 
     Of images in infer_app's own table it is what the last run has found in the watched folders, and `infer images add`
@@ -83,21 +85,15 @@ class ImagesChangedOptions:
 
     date: Annotated[str | None, any_date("all; needed for a table of your own, whose files are looked at")] = None
     as_csv: Csv = False
-    as_json: Json = False
-    config: Config = None
 
 
 @command(db_app, "upgrade", "project.project:upgrade")
-class UpgradeOptions:
+class UpgradeOptions(WithConfig):
     """Create infer_app's tables, or bring them up to date."""
-
-    config: Config = None
 
 
 @command(config_app, "show", "project.project:show_config")
-class ShowConfigOptions:
+class ShowConfigOptions(WithJson):
     """Show the settings in force; passwords are masked."""
 
     with_origin: bool = flag("--origin", "Show where each value comes from.")
-    as_json: Json = False
-    config: Config = None

@@ -4,11 +4,20 @@ from pathlib import Path
 
 from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
 from infer_app.cli.terminal.groups import model_app
-from infer_app.cli.terminal.options import MIN_AGREEMENT, MODEL_HELP, Config, Date, Json, Limit, ModelName, Workers
+from infer_app.cli.terminal.options import (
+    MIN_AGREEMENT,
+    MODEL_HELP,
+    Date,
+    Limit,
+    ModelName,
+    WithConfig,
+    WithJson,
+    Workers,
+)
 
 
 @command(model_app, "check", "model.check:check", as_record=True)
-class CheckOptions:
+class CheckOptions(WithJson):
     """Compare a model with your own function on your images.
 
     Prints how often they agree, the worst images and both rates; exit code 2 if they never do.
@@ -23,12 +32,10 @@ class CheckOptions:
     images: Path = option("PATH", "Folder of your images.", default=REQUIRED)
     limit: Limit = None
     workers: Workers = None
-    as_json: Json = False
-    config: Config = None
 
 
-@command(model_app, "judge", "model.judge_command:judge", as_record=True)
-class JudgeOptions:
+@command(model_app, "judge", "model.build:judge", as_record=True)
+class JudgeOptions(WithJson):
     """Judge half precision and int8 on images of a day.
 
     Prints how many labels each variant keeps. A run uses only variants that keep enough.
@@ -43,68 +50,54 @@ class JudgeOptions:
         min=1,
     )
     min_agreement: str | None = option("SHARE", MIN_AGREEMENT)
-    as_json: Json = False
-    config: Config = None
     given: frozenset[str] = frozenset()  # names of the options that the user gave
 
 
 @command(model_app, "list", "model.version_commands:list_models")
-class ModelListOptions:
+class ModelListOptions(WithJson):
     """List the models by name, the newest version first: which is in use, since when, with how many predictions."""
-
-    as_json: Json = False
-    config: Config = None
 
 
 @command(model_app, "use", "model.version_commands:use")
-class ModelUseOptions:
+class ModelUseOptions(WithJson):
     """Put a version of a model in use, or go back to an earlier one.
 
     Runs, the view infer_current_predictions and all commands follow it from then on.
     """
 
     wanted: str = argument("NAME[@ID]", "Name of a model, which means its newest version, or name@id for another one.")
-    as_json: Json = False
-    config: Config = None
 
 
 @command(model_app, "remove", "model.version_commands:remove")
-class ModelRemoveOptions:
+class ModelRemoveOptions(WithJson):
     """Remove the files of a version of a model; its predictions stay."""
 
     wanted: str = argument("NAME[@ID]", "Name of a model that has one version, or name@id for one of several.")
     force: bool = flag("--force", "Also remove the version in use, if it is the only one of its name.")
-    as_json: Json = False
-    config: Config = None
 
 
 @command(model_app, "show", "model.model:show")
-class ModelShowOptions:
+class ModelShowOptions(WithJson):
     """Show a model, its variants and what was measured of them.
 
     With --json the whole manifest is printed.
     """
 
     name: ModelName
-    as_json: Json = False
-    config: Config = None
 
 
 @command(model_app, "tune", "model.model:tune")
-class ModelTuneOptions:
+class ModelTuneOptions(WithConfig):
     """Measure again how a model runs fastest on this machine.
 
     Its variants, batch sizes and numbers of processes and threads are tried.
     """
 
     name: ModelName
-    config: Config = None
 
 
 @command(model_app, "verify", "model.variant_files:verify")
-class ModelVerifyOptions:
+class ModelVerifyOptions(WithJson):
     """Check the files of a model against their checksums, and its golden images."""
 
     name: str | None = argument("NAME[@ID]", f"{MODEL_HELP}  [default: all]", None)
-    as_json: Json = False
-    config: Config = None

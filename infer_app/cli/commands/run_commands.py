@@ -6,7 +6,7 @@ from pathlib import Path
 from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
 from infer_app.cli.terminal.groups import app
 from infer_app.cli.terminal.help import RUN
-from infer_app.cli.terminal.options import Config, Date, Executor, Json, Limit, LogFormat, Models, RayAddress, Workers
+from infer_app.cli.terminal.options import Date, Executor, Limit, LogFormat, Models, RayAddress, WithJson, Workers
 
 
 @command(app, "quickstart", "project.quickstart:make_demo", rich_help_panel=RUN)
@@ -33,7 +33,7 @@ class InitOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DaysOptions:
+class DaysOptions(WithJson):
     """The options that `infer run` and `infer backfill` have in common. None: as in the settings."""
 
     model: Models = None
@@ -61,8 +61,6 @@ class DaysOptions:
     quiet: bool = option(None, "Print nothing on success, for cron.", "--quiet", "-q", default=False)
     verbose: bool = option(None, "Log more.", "--verbose", "-v", default=False)
     log_format: LogFormat = None
-    as_json: Json = False
-    config: Config = None
 
     def settings(self) -> dict[str, dict[str, object]]:
         """Return the settings that the options override, by section and key; None overrides nothing."""

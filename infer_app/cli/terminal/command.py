@@ -67,10 +67,10 @@ def command(
 
 def _signature(record: Any) -> inspect.Signature:
     hints = get_type_hints(record, include_extras=True)
-    own = inspect.get_annotations(record)
     listed = [one for one in fields(record) if one.name not in _unlisted(record)]
     parameters = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    for one in sorted(listed, key=lambda one: one.name not in own):
+    names = [inspect.get_annotations(base).keys() for base in record.__mro__]
+    for one in sorted(listed, key=lambda one: [one.name in own for own in names].index(True)):
         hint = hints[one.name]
         annotation = Annotated[hint, one.metadata["typer"]] if one.metadata else hint
         default = inspect.Parameter.empty if one.default is MISSING else one.default

@@ -1,5 +1,6 @@
 """The options that several commands have."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,3 +71,18 @@ RayAddress = Annotated[
         "[default: [ray] address, else local]",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithConfig:
+    """The last option of every command of a project."""
+
+    config: Config = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithJson:
+    """The last options of a command whose results programs may read."""
+
+    as_json: Json = False
+    config: Config = None
