@@ -10,7 +10,6 @@ import infer_app
 LOADS_TORCH = (
     "cli.model.build",
     "cli.model.check",
-    "cli.model.judge_command",
     "handlers.gpu_handlers",
     "models.building",
     "models.runtimes.gpu_variants",

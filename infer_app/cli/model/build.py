@@ -1,41 +1,33 @@
-"""`infer model build`: check the options, build the model and its variants, print the result."""
+"""`infer model build` and `judge`: build a model and its variants, and say what these keep of its outputs."""
 
+import heapq
 import json
+import random
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from infer_app.cli.commands.build_command import BuildOptions
+from infer_app.cli.commands.model_commands import JudgeOptions
 from infer_app.cli.model.build_request import make_request, taken_by_default
-from infer_app.cli.model.model import (
-    crop_as_text,
-    detection_as_text,
-    find_model,
-    models_folder,
-    print_progress,
-    recipe_as_text,
-)
+from infer_app.cli.model.model import find_model, models_folder, print_progress, print_specs, recipe_as_text
 from infer_app.cli.model.run_after_build import RunAfterBuild
 from infer_app.cli.model.variant_files import check_replaceable
-from infer_app.cli.model.variant_tables import (
-    show_decoding,
-    show_requirements,
-    show_tuning,
-    show_variants,
-    unproven_activation,
-    unproven_boxes,
-)
+from infer_app.cli.model.variant_tables import show_tables, show_variants, unproven_activation, unproven_boxes
 from infer_app.cli.model.version_commands import put_in_use
+from infer_app.database.project_database import open_project_database, read_limits
 from infer_app.errors import ModelError, UsageError, install
 from infer_app.machine import usable_cores
 from infer_app.model_variants import OPENVINO_INT8
-from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.artifact import Artifact, open_artifact
 from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
 from infer_app.models.building.build_model import build_model
 from infer_app.models.building.calibration import Calibration
+from infer_app.models.building.judge_variants import judge_variants
 from infer_app.models.building.model_source import find_source
 from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.detection.second_network import check_against_detector
@@ -43,10 +35,14 @@ from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.selection.tuning import load_tuning
 from infer_app.models.sources.source_facts import describe
+from infer_app.models.verification.agreement import find_min_agreement
 from infer_app.pipeline.planning.execution_plan import measure_speeds
 from infer_app.pipeline.planning.layouts import measure_layouts
 from infer_app.plurals import counted
 from infer_app.settings.load import load_settings
+from infer_app.workers.isolated_call import run_in_process
+
+ANY_MODEL = ""  # no model has this id, so that every image of a day is new for it
 
 
 def build(options: BuildOptions) -> None:
@@ -155,16 +151,40 @@ def _print_built(artifact: Artifact, seconds: float | None) -> None:
         return
     print(f"built {manifest.name} {manifest.model_id} in {seconds:.1f} s: {artifact.folder}")
     print(f"recipe: {recipe_as_text(manifest)}")
-    if manifest.output.detection:
-        print(detection_as_text(manifest.output.detection))
-    if manifest.crop:
-        print(crop_as_text(manifest.crop))
+    print_specs(manifest)
     golden = counted(len(manifest.golden), "golden image")
     print(f"{counted(manifest.num_outputs, 'output')} per image; verified on {golden} before every run")
     if reference := manifest.built_with.get("reference"):
         print(f"the golden outputs were computed by {reference}")
-    show_variants(manifest)
-    show_requirements(manifest)
-    show_decoding(manifest)
-    if tuning := load_tuning(artifact.folder, usable_cores()):
-        show_tuning(tuning)
+    tuning = load_tuning(artifact.folder, usable_cores())
+    show_tables(manifest, [tuning] if tuning else [])
+
+
+def judge(options: JudgeOptions) -> None:
+    """Judge every variant that can run here, record the result with the model, and print it."""
+    loaded = load_settings(options.config)
+    artifact = find_model(options.name, options.config)
+    if artifact.manifest.crop:
+        raise UsageError(
+            f"{artifact.manifest.name} is a second network: its pictures are objects, not the images of a day",
+            "build it with --calibrate FOLDER of crops, which builds int8 and judges half precision on them",
+        )
+    min_agreement = find_min_agreement(artifact.manifest.output, parse_share(options.min_agreement))
+    day = loaded.day(options.date)
+    with open_project_database(loaded, read_only=True) as project:
+        new = chain.from_iterable(project.source.select_pages(day, ANY_MODEL))
+        draw = random.Random(0).random  # the same images at each call
+        locations = [one.ref.location for one in heapq.nsmallest(options.count, new, key=lambda _: draw())]
+    if not locations:
+        raise UsageError(f"there are no images on {day}", "name another day with --date")
+    keep_better = "count" not in options.given
+    judged = run_in_process(judge_variants, artifact.folder, read_limits(loaded), locations, min_agreement, keep_better)
+    for variant, one in judged.items():
+        if one.parity.num_images > one.num_images:
+            kept, count = counted(one.parity.num_images, "image"), one.num_images
+            print_progress(f"{variant}: its judgement on {kept} is kept; --count {count} replaces it by this one")
+    if options.as_json:
+        found = {name: one.parity.to_json() | {"meets_bar": one.meets_bar} for name, one in judged.items()}
+        print(json.dumps({"min_agreement": min_agreement, "variants": found}))
+        return
+    show_variants(open_artifact(artifact.folder).manifest)

@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
+from infer_app.cli.model.variant_tables import show_tables, show_tuning
 from infer_app.database.project_database import read_in_use
 from infer_app.errors import InferError
 from infer_app.model_variants import variant_facts
@@ -33,15 +33,16 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
     outputs = counted(manifest.num_outputs, "output")
     print(f"recipe: {recipe_as_text(manifest)}; {manifest.output.kind}, {outputs} per image")
+    print_specs(manifest)
+    show_tables(manifest, tunings)
+
+
+def print_specs(manifest: Manifest) -> None:
+    """Print which objects a detector finds, and which are the pictures of a second network."""
     if manifest.output.detection:
         print(detection_as_text(manifest.output.detection))
     if manifest.crop:
         print(crop_as_text(manifest.crop))
-    show_variants(manifest)
-    show_requirements(manifest)
-    show_decoding(manifest)
-    for tuning in tunings:
-        show_tuning(tuning)
 
 
 def detection_as_text(detection: DetectionSpec) -> str:

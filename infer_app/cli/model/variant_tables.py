@@ -1,5 +1,6 @@
 """The tables of `infer model show`: how exact a model's variants are, and how fast on each machine."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from infer_app.cli.terminal.output import show_table
@@ -23,6 +24,15 @@ _OBJECT_FIGURES = (
     f"{SAME_OBJECT}, in full precision by {EXACT_OBJECT}; new ones count as lost. Scores of 99 % of the kept objects "
     "differ by no more than the first figure, and of all by no more than the second."
 )
+
+
+def show_tables(manifest: Manifest, tunings: Iterable[Tuning]) -> None:
+    """Show a model's variants, where they run and what was measured of them."""
+    show_variants(manifest)
+    _show_requirements(manifest)
+    show_decoding(manifest)
+    for tuning in tunings:
+        show_tuning(tuning)
 
 
 def show_variants(manifest: Manifest) -> None:
@@ -76,7 +86,7 @@ def unproven_activation(artifact: Artifact) -> str:
     return "" if raw is None else doubt_activation(raw, artifact.manifest.output.activation)
 
 
-def show_requirements(manifest: Manifest) -> None:
+def _show_requirements(manifest: Manifest) -> None:
     """Print on which machines each variant for a GPU runs."""
     for variant, details in manifest.variants.items():
         needs = details.get("requires", {})

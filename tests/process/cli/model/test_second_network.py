@@ -8,9 +8,8 @@ from PIL import Image
 
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.commands.model_commands import CheckOptions, JudgeOptions
-from infer_app.cli.model.build import build
+from infer_app.cli.model.build import build, judge
 from infer_app.cli.model.check import check
-from infer_app.cli.model.judge_command import judge
 from infer_app.cli.model.model import find_model, show
 from infer_app.cli.model.version_commands import list_models
 from infer_app.errors import InferError, ModelError, UsageError
