@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
+from infer_app.cli.run.run_output import RunOutput
 from infer_app.database.known_database import last_run_of, remember_run
 from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
 from infer_app.database.project_database import open_results_database, open_source, read_in_use
@@ -12,7 +14,6 @@ from infer_app.errors import DatabaseUnavailable, InferError
 from infer_app.model_names import plain_name, short_name
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.models_folder import versions_of
-from infer_app.pipeline.run_result import RunSummary
 from infer_app.settings.load import LoadedSettings
 
 
@@ -33,29 +34,21 @@ def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exi
                 run_store.record_failure(day, version, exit_code, error, source_id)
 
 
-def told_before(loaded: LoadedSettings, summary: RunSummary, told: Sequence[str]) -> Collection[str]:
-    """Record what a run tells, and return what the run before it told: a mail says it once, until it changes."""
-    run_id = summary.results[-1].last.run_id
-    with suppress(InferError), open_results_database(loaded) as database:
-        return RunStore(database).exchange_attention(run_id, told)
-    return ()
+def with_last_run(loaded: LoadedSettings, output: RunOutput, artifacts: Sequence[Artifact]) -> RunOutput:
+    """Return a run's output with what the run before it told, which a mail says once, and record what this one tells.
 
-
-def describe_restored(loaded: LoadedSettings, summary: RunSummary, artifacts: Sequence[Artifact]) -> str:
-    """Return what to look at if the database lacks this project's last run; empty if it has it.
-
-    Then a backup was restored, and models are in the versions of then.
+    If the database lacks this project's last run, a backup was restored, and models are in the versions of then.
     """
-    known, this = last_run_of(loaded), summary.results[-1].last.run_id
+    known, this = last_run_of(loaded), output.summary.results[-1].last.run_id
     remember_run(loaded, this)
-    if known is None:
-        return ""
-    with suppress(InferError), open_results_database(loaded, read_only=True) as database:
-        if RunStore(database).has_run(known):
-            return ""
-        uses = [_describe_version(loaded, artifact) for artifact in artifacts]
-        return f"the database lacks run {known}, the last of this project: was a backup restored? {'; '.join(uses)}"
-    return ""
+    with suppress(InferError), open_results_database(loaded) as database:
+        run_store = RunStore(database)
+        if known is not None and not run_store.has_run(known):
+            uses = "; ".join(_describe_version(loaded, artifact) for artifact in artifacts)
+            lacking = f"the database lacks run {known}, the last of this project: was a backup restored? {uses}"
+            output = replace(output, restored=lacking)
+        output = replace(output, told_before=run_store.exchange_attention(this, output.attention()))
+    return output
 
 
 def _describe_version(loaded: LoadedSettings, artifact: Artifact) -> str:

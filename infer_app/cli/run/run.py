@@ -5,11 +5,10 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 
 from infer_app.cli.commands.run_commands import BackfillOptions, DaysOptions, RunOptions
-from infer_app.cli.run.last_run import describe_restored, record_failure, told_before
+from infer_app.cli.run.last_run import record_failure, with_last_run
 from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
@@ -95,8 +94,7 @@ def _run_days(
             record_failure(loaded, days[-1], [failure.name], failure.error.exit_code, str(failure.error))
     output = RunOutput(summary, days, options, registration)
     if isinstance(options, RunOptions):
-        output = replace(output, restored=describe_restored(loaded, summary, artifacts))
-        output = replace(output, told_before=told_before(loaded, summary, output.attention()))
+        output = with_last_run(loaded, output, artifacts)
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
     bind_models(models)
     with tolerate_closed_stream(sys.stdout):  # at once: notifications are sent next, which may take seconds
