@@ -7,11 +7,9 @@ from statistics import mean, median
 
 from infer_app.answers.drift import SURE, Drift, z_score
 from infer_app.answers.next_run import backfill_command
-from infer_app.answers.run_figures import RunFigures
+from infer_app.answers.run_figures import RunFigures, count_nearly_black
 from infer_app.database.listing.watched_images import UNCHANGED, ChangedCounts
-from infer_app.database.queries.arrivals import ArrivalGap
-from infer_app.database.queries.day_state import is_unusual
-from infer_app.database.queries.pending_images import PendingDays
+from infer_app.database.queries.day_state import DayFacts, is_unusual
 from infer_app.domain import DECODER_MODULES, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED, install
 from infer_app.packages import retried_reasons
@@ -59,16 +57,11 @@ class Situation:
 
     date: date
     model: str
-    counts: DayCounts
-    problems: Sequence[str]
-    older: PendingDays | None  # with pending images
+    facts: DayFacts
+    day_state: DayState
     reasons: dict[str, int]
-    last: RunFigures | None
     advice: str | None  # how to make the run faster
     labels_moved: bool
-    day_state: DayState
-    gap: ArrivalGap | None = None  # if images have stopped coming
-    nearly_black: int = 0  # images of 16 bits that use at most 12
     changed: ChangedCounts = UNCHANGED  # of the day
 
 
@@ -130,36 +123,36 @@ def _environment(run: RunFigures) -> dict[str, str]:
 
 def _steps(of: Situation) -> Iterator[Step]:
     options = f"--date {of.date}{printed_options(of.model)}"
-    pending = f"{counted(of.counts.pending, 'image')} {'is' if of.counts.pending == 1 else 'are'} pending"
-    if of.problems:
-        yield Step(f"The counts do not add up: {of.problems[0]}", f"infer verify {options}")
-    if of.last and of.last.state == "failed":
-        text = f"The last run failed: {of.last.error or 'the reason is unknown'}"
+    facts, last, num_pending = of.facts, of.facts.last_run, of.facts.counts.pending
+    pending = f"{counted(num_pending, 'image')} {'is' if num_pending == 1 else 'are'} pending"
+    if facts.problems:
+        yield Step(f"The counts do not add up: {facts.problems[0]}", f"infer verify {options}")
+    if last and last["state"] == "failed":
+        text = f"The last run failed: {last['error'] or 'the reason is unknown'}"
         yield Step(text, f"infer doctor{printed_options()}")
-    if of.gap is not None:
-        text = str(of.gap)
-        yield Step(text[0].upper() + text[1:])
-    if of.counts.pending and of.day_state.state == "running":
+    if facts.gap:
+        yield Step(facts.gap[0].upper() + facts.gap[1:])
+    if num_pending and of.day_state.state == "running":
         yield Step(f"{pending}; a run is in progress", f"infer status{printed_options()}")
-    elif of.counts.pending:
+    elif num_pending:
         yield Step(f"{pending}: run the day again", f"infer run {options}")
-    if of.older:
-        number = of.older.num_images
+    if older := facts.older:
+        number = older.num_images
         images = "1 image of an earlier day is" if number == 1 else f"{number:,} of earlier days are"
-        command = backfill_command(of.older.first, of.older.last, printed_options(of.model))
+        command = backfill_command(older.first, older.last, printed_options(of.model))
         yield Step(f"{images} pending", command)
     if of.changed.replaced:
         yield Step(describe_replaced(of.changed.replaced))
     if of.changed.missing:
         yield Step(describe_missing(of.changed.missing))
-    if of.last and of.last.error and of.last.exit_code == EXIT_TOO_MANY_REJECTED:
-        yield Step(f"The last run stopped: {of.last.error}")
+    if last and last["error"] and last["exit_code"] == EXIT_TOO_MANY_REJECTED:
+        yield Step(f"The last run stopped: {last['error']}")
     elif of.day_state.exit_code == EXIT_TOO_MANY_REJECTED:
         yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {options}")
     elif of.reasons:
         yield Step(_about_rejections(of), f"infer rejects {options}")
-    if of.nearly_black:
-        yield Step(describe_nearly_black(of.nearly_black))
+    if nearly_black := count_nearly_black(facts.runs):
+        yield Step(describe_nearly_black(nearly_black))
     if of.labels_moved:
         yield Step("The labels have changed by more than chance: check the labels and photos below")
     if of.advice:

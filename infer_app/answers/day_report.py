@@ -8,7 +8,7 @@ from itertools import islice
 from infer_app import __version__
 from infer_app.answers.advice import Before, Change, Situation, Step, changes, steps
 from infer_app.answers.drift import Labels, days_before, gather_labels
-from infer_app.answers.run_figures import RunFigures, count_nearly_black, day_summary_line, run_figures, run_report
+from infer_app.answers.run_figures import RunFigures, day_summary_line, run_figures, run_report
 from infer_app.answers.timeline import Timeline
 from infer_app.database.figures.crop_figures import CropFigures, open_figures
 from infer_app.database.figures.figures import Figures, RejectedImage, ScoredImage
@@ -137,7 +137,7 @@ def gather(
     model, model_id = version
     figures = open_figures(project.database, project.source, model, model_id)
     facts = states.read_facts(day, model, model_id)
-    counts, todays, older = facts.counts, facts.runs, facts.older
+    counts, todays = facts.counts, facts.runs
     main = max(todays, key=lambda row: row["selected"], default=None)  # the newest of several with as many
     run, speed = (run_figures(main), run_report(main, counts)) if main else (None, None)
     last = run_figures(todays[0]) if todays else None
@@ -148,21 +148,17 @@ def gather(
     num_shown = NUM_SHOWN_WITH_BOXES if objects and not objects.taken else NUM_SHOWN
     gap = None if counts.eligible else find_gap(project.source, day)
     problems = project.day_queries.find_problems(day, model_id, counts)
-    day_state = judge_day(replace(facts, problems=problems, gap=str(gap or "")))
+    facts = replace(facts, problems=problems, gap=str(gap or ""))
+    day_state = judge_day(facts)
     changed = count_changed(project.database, project.source, [model_id], day)
     situation = Situation(
         date=day.date,
         model=model,
-        counts=counts,
-        problems=problems,
-        older=older,
+        facts=facts,
+        day_state=day_state,
         reasons=figures.count_reasons(day),
-        last=last,
         advice=speed.advice if speed else None,
         labels_moved=moved is not None and moved.is_notable,
-        day_state=day_state,
-        gap=gap,
-        nearly_black=count_nearly_black(todays),
         changed=changed,
     )
     before = gather_before(figures, day, runs, states.count_images_before(day))
@@ -178,7 +174,7 @@ def gather(
         verdict=day_summary_line(day.date, counts, speed, last, day_state),
         counts=counts,
         problems=tuple(problems),
-        older_pending=older.num_images if older else 0,
+        older_pending=facts.older.num_images if facts.older else 0,
         changes=changes(counts, run, before, moved),
         steps=steps(situation),
         run=run,

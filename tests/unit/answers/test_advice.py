@@ -6,6 +6,7 @@ import pytest
 from infer_app.answers.advice import Before, Situation, changes, steps
 from infer_app.answers.drift import Drift
 from infer_app.answers.run_figures import RunFigures
+from infer_app.database.queries.day_state import DayFacts
 from infer_app.database.queries.pending_images import PendingDays
 from infer_app.run_report import DayCounts, DayState
 
@@ -30,7 +31,10 @@ RUN = RunFigures(
     versions={"python": "3.11.7"},
 )
 GOOD = DayState("done", "good", 0, ())
-ALL_WELL = Situation(date(2026, 11, 20), "lite0", DayCounts(1000, 1000, 0, 0), [], None, {}, RUN, None, False, GOOD)
+ROW = {"state": "done", "exit_code": 0, "error": None, "throughput": None}
+NEW = DayCounts(9, 0, 0, 9)
+FACTS = DayFacts(DayCounts(1000, 1000, 0, 0), [ROW], "5%")
+ALL_WELL = Situation(date(2026, 11, 20), "lite0", FACTS, GOOD, {}, None, False)
 BEFORE = Before([1000, 1000], predicted=1990, rejected=10, runs=[RUN, RUN, RUN])
 
 
@@ -41,12 +45,12 @@ def test_when_all_is_well_there_is_nothing_to_do():
 @pytest.mark.parametrize(
     ("changed", "command"),
     [
-        ({"problems": ["2 images have both"]}, "infer verify --date 2026-11-20 --model lite0"),
-        ({"last": replace(RUN, state="failed", exit_code=10, error="gone")}, "infer doctor"),
-        ({"counts": DayCounts(9, 0, 0, 9)}, "infer run --date 2026-11-20 --model lite0"),
-        ({"counts": DayCounts(9, 0, 0, 9), "day_state": replace(GOOD, state="running")}, "infer status"),
+        ({"facts": replace(FACTS, problems=["2 images have both"])}, "infer verify --date 2026-11-20 --model lite0"),
+        ({"facts": replace(FACTS, runs=[ROW | {"state": "failed", "exit_code": 10, "error": "gone"}])}, "infer doctor"),
+        ({"facts": replace(FACTS, counts=NEW)}, "infer run --date 2026-11-20 --model lite0"),
+        ({"facts": replace(FACTS, counts=NEW), "day_state": replace(GOOD, state="running")}, "infer status"),
         (
-            {"older": PendingDays(date(2026, 11, 2), date(2026, 11, 9), 3)},
+            {"facts": replace(FACTS, older=PendingDays(date(2026, 11, 2), date(2026, 11, 9), 3))},
             "infer backfill --from 2026-11-02 --to 2026-11-09 --model lite0",
         ),
         ({"day_state": replace(GOOD, exit_code=3)}, "infer rejects --date 2026-11-20 --model lite0"),
