@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "database.results": {"database.engine"},
     "database.listing": {"database.engine", "database.results", "settings"},
     "database.audits": {"database.engine", "database.results"},
-    "database.queries": {"database.engine", "database.listing", "database.results", "settings"},
+    "database.queries": {"database.audits", "database.engine", "database.listing", "database.results", "settings"},
     "database.figures": {"database.engine", "database.listing", "database.queries", "database.results"},
     "database": {
         "database.engine",

@@ -1,11 +1,12 @@
 """Define laws on stored rows, and those on rows of second networks."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, FromClause, Table, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, FromClause, Row, Table, and_, exists, func, or_, select
 
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
+from infer_app.domain import Reason
 
 ROUNDING = 1e-3  # of scores and of boxes' edges, as shares: fp16, and a sum of several numbers
 
@@ -14,6 +15,9 @@ class Law(NamedTuple):
     noun: str
     fault: str
     is_broken: ColumnElement[bool]
+
+
+HAS_UNKNOWN_REASON = rejections.c.reason.not_in([reason.value for reason in Reason])
 
 
 def is_no_score(score: ColumnElement[float]) -> ColumnElement[bool]:
@@ -31,13 +35,23 @@ def result_laws(table: Table, noun: str, second_networks: Sequence[str]) -> Iter
     yield Law(noun, "of a detector that has no result of the image", and_(row.detector_id.is_not(None), ~has_result))
 
 
-def num_crops() -> ColumnElement[int]:
-    """Return the number of rows in infer_object_predictions of a prediction."""
-    own = (
-        object_predictions.c.image_id == predictions.c.image_id,
-        object_predictions.c.model_id == predictions.c.model_id,
-    )
-    return select(func.count()).select_from(object_predictions).where(*own).scalar_subquery()
+def num_rows_of_prediction(table: Table) -> ColumnElement[int]:
+    """Return the number of rows that a table of objects, or of predictions of objects, has of a prediction."""
+    own = table.c.image_id == predictions.c.image_id, table.c.model_id == predictions.c.model_id
+    return select(func.count()).select_from(table).where(*own).scalar_subquery()
+
+
+def faults_of_run(run: Row[Any], predicted: int, rejected: int) -> Iterator[str]:
+    """Yield what is wrong with a run that ended wrong, or whose counters disagree with the number of its rows.
+
+    Rows may be overwritten or deleted later, but each row that is written is counted by its run.
+    """
+    if run.selected != run.predicted + run.rejected:
+        yield "that selected fewer or more images than predicted and rejected"
+    if run.state == "done" and (run.exit_code is None or run.ended_at is None):
+        yield "done without an exit code or an end"
+    if run.predicted < predicted or run.rejected < rejected:
+        yield "that wrote more rows than counted"
 
 
 def crop_laws(classifiers: Sequence[str]) -> Iterator[Law]:

@@ -23,14 +23,22 @@ from sqlalchemy import (
     select,
 )
 
-from infer_app.database.audits.laws import ROUNDING, Law, crop_laws, is_no_score, num_crops, result_laws
+from infer_app.database.audits.laws import (
+    HAS_UNKNOWN_REASON,
+    ROUNDING,
+    Law,
+    crop_laws,
+    faults_of_run,
+    is_no_score,
+    num_rows_of_prediction,
+    result_laws,
+)
 from infer_app.database.engine.column_types import AsText, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.conditions import count_each
 from infer_app.database.results.model_versions import kind_of
 from infer_app.database.results.runs import LEASE_S, is_alive
 from infer_app.database.results.schema import models, object_predictions, objects, predictions, rejections, runs
-from infer_app.domain import Reason
 from infer_app.plurals import counted
 
 NUM_EXAMPLES = 3
@@ -94,8 +102,6 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
     is_second, of_detector = row.model_id.in_(kinds.second_networks), row.model_id.in_(kinds.detectors)
     of_classifier = row.model_id.in_(kinds.classifiers)
     of_objects = or_(of_detector, and_(of_classifier, is_second))  # whose best one gives the label and score
-    own = objects.c.image_id == row.image_id, objects.c.model_id == row.model_id
-    num_written = select(func.count()).select_from(objects).where(*own).scalar_subquery()
     not_finite = or_(row.score.is_(None), func.abs(row.score) > sys.float_info.max)  # a NaN is greater in PostgreSQL
     broken = {
         "of a model that is not in infer_models": row.model_id.not_in(select(models.c.id)),
@@ -107,7 +113,8 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
         "with a score outside 0 to 1": and_(or_(of_classifier, of_detector), is_no_score(row.score)),
         "without a finite number": and_(row.model_id.in_(kinds.numbers), not_finite),
         "with another number of objects than it counts": or_(
-            and_(of_detector, _num_objects() != num_written), and_(is_second, _num_objects() != num_crops())
+            and_(of_detector, _num_objects() != num_rows_of_prediction(objects)),
+            and_(is_second, _num_objects() != num_rows_of_prediction(object_predictions)),
         ),
         "without the sha256 of its picture": or_(row.sha256.is_(None), func.length(row.sha256) != 64),
         # A second network opens no file without an object: its row has the size that the detector's has
@@ -127,7 +134,7 @@ def _rejection_laws(kinds: _Kinds) -> Iterator[Law]:
     broken = {
         "of a model that is not in infer_models": row.model_id.not_in(select(models.c.id)),
         "of a run that is not in infer_runs, or is of another model": _has_no_run(rejections),
-        "with a reason outside the list": row.reason.not_in([reason.value for reason in Reason]),
+        "with a reason outside the list": HAS_UNKNOWN_REASON,
         "without an attempt": row.attempts < 1,
     }
     yield from (Law("rejection", fault, is_broken) for fault, is_broken in broken.items())
@@ -214,7 +221,6 @@ def _broken_runs(connection: Connection) -> Iterator[str]:
         faults = {
             "of a model that is not in infer_models": run.model_id not in known,
             "in a state that does not exist": run.state not in STATES,
-            "done without an exit code or an end": run.state == "done" and None in (run.exit_code, run.ended_at),
             "that is running and has ended": run.state == "running" and run.ended_at is not None,
             "that is running with a heartbeat in the future": run.state == "running"
             and run.heartbeat_at > now + timedelta(seconds=LEASE_S),
@@ -222,11 +228,8 @@ def _broken_runs(connection: Connection) -> Iterator[str]:
             and run.ended_at is None
             and is_expired
             and not is_alive(run, now),
-            "that selected fewer or more images than predicted and rejected": run.selected
-            != run.predicted + run.rejected,
-            "that wrote more rows than counted": run.predicted < wrote[0] or run.rejected < wrote[1],
         }
-        for fault in (fault for fault, is_so in faults.items() if is_so):
+        for fault in (*(fault for fault, is_so in faults.items() if is_so), *faults_of_run(run, *wrote)):
             problems.setdefault(fault, []).append(run.id)
     for fault, run_ids in problems.items():
         yield _message(len(run_ids), "run", fault, run_ids)

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Subquery, Table, case, exists, func, inspect, or_, select
+from sqlalchemy import Connection, Subquery, Table, case, exists, func, inspect, or_, select
 
+from infer_app.database.audits.laws import HAS_UNKNOWN_REASON, faults_of_run, num_rows_of_prediction
 from infer_app.database.engine.column_types import Query
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture, count_rows, has_prediction, has_rejection, join_results
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections, runs
 from infer_app.day import Day
-from infer_app.domain import Reason, ReasonFact, reasons_with
+from infer_app.domain import ReasonFact, reasons_with
 from infer_app.plurals import counted
 
 
@@ -40,7 +41,7 @@ def with_both(scope: Scope) -> Query:
 
 
 def with_unknown_reason(scope: Scope) -> Query:
-    return scope.rows_of(rejections).where(rejections.c.reason.not_in([reason.value for reason in Reason]))
+    return scope.rows_of(rejections).where(HAS_UNKNOWN_REASON)
 
 
 def without_facts(scope: Scope) -> Query:
@@ -53,7 +54,7 @@ def without_run(table: Table, scope: Scope) -> Query:
 
 
 def with_other_objects(scope: Scope) -> Query:
-    found, predicted = (_count_rows_of_prediction(table) for table in (objects, object_predictions))
+    found, predicted = (num_rows_of_prediction(table) for table in (objects, object_predictions))
     written = case((predictions.c.detector_id.is_(None), found), else_=predicted)
     return scope.rows_of(predictions).where(func.coalesce(predictions.c.num_objects, 0) != written)
 
@@ -73,11 +74,6 @@ def of_no_object(scope: Scope) -> Query:
     its = objects.c.image_id == crops.image_id, objects.c.object == crops.object
     is_found = exists().where(*of_image, *its, objects.c.model_id == predictions.c.detector_id)
     return select(crops.image_id).select_from(joined).where(~is_found)
-
-
-def _count_rows_of_prediction(table: Table) -> ColumnElement[int]:
-    own = table.c.image_id == predictions.c.image_id, table.c.model_id == predictions.c.model_id
-    return select(func.count()).select_from(table).where(*own).scalar_subquery()
 
 
 CHECKS: dict[tuple[str, str], Callable[[Scope], Query]] = {
@@ -111,7 +107,7 @@ def audit(connection: Connection, source: Source, day: Day, model_id: str) -> It
         rejected_by.update(_rows_by_run(connection, scope, rejections))
     of_day = select(runs).where(runs.c.day == day.date, runs.c.model_id == model_id)
     for run in connection.execute(of_day):
-        found.update(_problems_of(run, predicted_by[run.id], rejected_by[run.id]))
+        found.update(("run", fault) for fault in faults_of_run(run, predicted_by[run.id], rejected_by[run.id]))
     yield from (f"{counted(count, noun)} {fault}" for (noun, fault), count in found.items() if count)
 
 
@@ -119,16 +115,3 @@ def _rows_by_run(connection: Connection, scope: Scope, table: Table) -> dict[str
     run_id, number = table.c.run_id, func.count()
     by_run = scope.rows_of(table, run_id, number).group_by(run_id)
     return {row[0]: row[1] for row in connection.execute(by_run)}
-
-
-def _problems_of(run: Row[Any], predicted: int, rejected: int) -> Iterator[tuple[str, str]]:
-    """Yield a noun and what is wrong with it if a run's counters disagree with the number of its rows.
-
-    Rows may be overwritten or deleted later, but each row that is written is counted by its run.
-    """
-    if run.selected != run.predicted + run.rejected:
-        yield "run", "that selected fewer or more images than predicted and rejected"
-    if run.state == "done" and (run.exit_code is None or run.ended_at is None):
-        yield "run", "done without an exit code or an end"
-    if run.predicted < predicted or run.rejected < rejected:
-        yield "run", "that wrote more rows than counted"
