@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,8 @@ from infer_app.workers.pool import Stage, WorkerPool, slots_for
 
 if TYPE_CHECKING:
     from infer_app.cluster.ray_cluster import ClusterSpec
+
+log = logging.getLogger(__name__)
 
 SLOT_IMAGES = 64  # in a slot of the ring, in a chunk and in a batch
 DEVICE_STAGES = frozenset({"model", "outputs"})  # sequential in a device's process; copies run in parallel
@@ -133,25 +136,34 @@ def open_ray_executor(
 
     Raises UsageError without Ray, if the cluster can't be reached, or if no node has room for an actor.
     """
-    from infer_app.cluster.open_actor_pool import open_actor_pool
+    from infer_app.cluster.actor_pool import ActorPool
+    from infer_app.cluster.node_actor import ActorSpec
+    from infer_app.cluster.ray_cluster import Cluster, no_room
 
     if ring_spec is None:
         open_pool = partial(open_cpu_pool, timeout_s=timeout_s)
     else:
         open_pool = partial(open_cuda_pool, timeout_s=timeout_s, ring_spec=ring_spec)
-    with open_actor_pool(handler, num_workers, cluster_spec, open_pool) as pool:
-        num_workers = pool.num_actors * pool.workers_each
-        yield Executor(
-            name="ray",
-            device="cpu" if ring_spec is None else ", ".join(ring_spec.devices),
-            handler=handler,
-            pool=pool,
-            num_cores=pool.num_actors * pool.num_cpus,
-            num_workers=num_workers,
-            num_devices=0 if ring_spec is None else pool.num_actors * len(ring_spec.devices),
-            chunk_size=None if ring_spec is None else ring_spec.batch_size,
-            num_nodes=pool.num_nodes,
-        )
+    threads, spec = handler.num_threads, cluster_spec
+    with closing(Cluster(spec, max(usable_cores(), spec.num_cpus, num_workers * threads))) as cluster:
+        # The smallest node that offers any: a head node often offers none.
+        smallest = next((node.num_cpus for node in cluster.nodes() if node.num_cpus), 1)
+        num_cpus = spec.num_cpus or num_workers * threads or smallest
+        actor_spec = ActorSpec(handler, num_workers or max(1, num_cpus // threads), open_pool, log.getEffectiveLevel())
+        with closing(ActorPool(cluster, spec, actor_spec, num_cpus)) as pool:
+            if not pool.num_actors:
+                raise UsageError(*no_room(num_cpus, spec.num_gpus, cluster.nodes()))
+            yield Executor(
+                name="ray",
+                device="cpu" if ring_spec is None else ", ".join(ring_spec.devices),
+                handler=handler,
+                pool=pool,
+                num_cores=pool.num_actors * pool.num_cpus,
+                num_workers=pool.num_actors * pool.workers_each,
+                num_devices=0 if ring_spec is None else pool.num_actors * len(ring_spec.devices),
+                chunk_size=None if ring_spec is None else ring_spec.batch_size,
+                num_nodes=pool.num_nodes,
+            )
 
 
 class Executors:
@@ -205,12 +217,8 @@ def open_executor(
     plans: Sequence[ExecutionPlan],
     roots: tuple[Path, ...] | None = None,
     trace: bool = False,
-    executor: str | None = None,
 ) -> AbstractContextManager[Executor]:
-    """Open the executor that runs the plans.
-
-    `roots`, whose paths are not mapped, and `executor` override the settings.
-    """
+    """Open the executor that runs the plans; `roots`, whose paths are not mapped, override the settings."""
     images, limits = loaded.images, read_limits(loaded)
     lead = next(plan for plan in plans if not plan.is_idle)
     spec = HandlerSpec(
@@ -226,7 +234,7 @@ def open_executor(
         seconds=seconds_of(artifacts),
         idle=frozenset(number for number, plan in enumerate(plans) if plan.is_idle),
     )
-    kind, workers = executor or loaded.run.executor, lead.workers
+    kind, workers = loaded.run.executor, lead.workers
     ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, (plans[0].device,))
     if kind == "ray":
         return _open_ray(loaded, spec, workers, ring_spec)
