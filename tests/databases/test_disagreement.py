@@ -19,7 +19,7 @@ def test_labels_are_compared_by_bytes(database):
     sides = Disagreement(database, source, DAY, "a", "b")
     assert sides.overlap() == Overlap(both=4, only_a=0, only_b=0, neither=1, agreeing=2)
     assert sides.confusions(5) == [("Cat", "cat", 2)]
-    assert [(pair.label_a, pair.label_b) for pair in sides.surest(5)] == [("Cat", "cat")] * 2
+    assert [(pair["label_a"], pair["label_b"]) for pair in sides.surest(5)] == [("Cat", "cat")] * 2
     assert len(list(sides.pairs())) == 4
 
 

@@ -112,7 +112,7 @@ def _labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[str, obje
         "disagree": overlap.both - overlap.agreeing,
         "confusions": [{"a": a, "b": b, "images": count} for a, b, count in sides.confusions(limit)],
         "measure": SUREST,
-        "images": [asdict(pair) | {"location": shown_location(pair.location)} for pair in sides.surest(limit)],
+        "images": [one | {"location": shown_location(str(one["location"]))} for one in sides.surest(limit)],
     }
 
 

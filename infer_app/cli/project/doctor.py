@@ -9,18 +9,9 @@ from pathlib import Path
 
 from infer_app.cli.model.model import known_in_use
 from infer_app.errors import InferError, most_severe
+from infer_app.preflight import machine_checks
 from infer_app.preflight.database_checks import check_database, check_watched
 from infer_app.preflight.finding import Finding
-from infer_app.preflight.machine_checks import (
-    check_decoder,
-    check_gpu,
-    check_map,
-    check_program,
-    check_remote,
-    check_roots,
-    check_settings,
-    check_versions,
-)
 from infer_app.preflight.model_checks import check_models, check_ray
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
@@ -57,16 +48,16 @@ def _run_check(name: str, loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 CHECKS: Mapping[str, Check] = {
-    "program": check_program,
-    "versions": check_versions,
-    "settings": check_settings,
-    "decoder": check_decoder,
-    "gpu": check_gpu,
+    "program": machine_checks.check_program,
+    "versions": machine_checks.check_versions,
+    "settings": machine_checks.check_settings,
+    "decoder": machine_checks.check_decoder,
+    "gpu": machine_checks.check_gpu,
     "database": check_database,
     "watch": check_watched,
-    "roots": check_roots,
-    "map": check_map,
-    "remote": check_remote,
+    "roots": machine_checks.check_roots,
+    "map": machine_checks.check_map,
+    "remote": machine_checks.check_remote,
     "model": lambda loaded: check_models(loaded, known_in_use(loaded.path)),
     "ray": check_ray,
 }

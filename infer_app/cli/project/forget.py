@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import typer
 
+from infer_app.atomic_file import new_content
 from infer_app.cli.commands.maintain_commands import ForgetOptions
-from infer_app.cli.project.forgotten_rows import write_forgotten
+from infer_app.database.figures.similarity import vector_of
 from infer_app.database.forgettable_results import (
     Forgettable,
     ForgettableCounts,
@@ -137,11 +140,32 @@ def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) ->
             return
     if options.to is not None:
         rows = (row for part in one.find() for row in read_rows(project.database, part))
-        write_forgotten(options.to, rows)
+        _write_forgotten(options.to, rows)
     one.before()
     deleted = forget(project.database, one.find(), found)
     deleted.pages = one.after()
     print(json.dumps(asdict(deleted)) if options.as_json else f"deleted {_describe(deleted)}")
+
+
+def _write_forgotten(path: Path, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Write a new file of JSON lines, complete and on its disk at the end: of each row its table and all its columns.
+
+    Raises UsageError where it exists or can't be written.
+    """
+    if path.exists():
+        raise UsageError(f"--to {path} exists, nothing was deleted", "name a new file")
+    try:
+        with new_content(path) as file:
+            file.writelines(_line(table, row) for table, row in rows)
+    except OSError as error:
+        found = f"--to {path}: {error.strerror or error}; nothing was deleted"
+        raise UsageError(found, "is there such a folder, with space left?") from None
+
+
+def _line(table: str, row: dict[str, Any]) -> bytes:
+    if row.get("vector") is not None:
+        row["vector"] = vector_of(row["vector"], row["vector_dtype"]).astype(float).tolist()
+    return json.dumps({"table": table} | row, default=str).encode() + b"\n"
 
 
 def _refuse_most(num_deleted: int, num_all: int, what: str) -> None:

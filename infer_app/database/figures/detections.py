@@ -92,7 +92,8 @@ def read_predicted_images(
     """
     for rows in _read_images(database, source, days, model_ids, part, one_alone=True):
         found = _preferred(rows, model_ids)
-        yield _with_output(found[0]) if part is Part.OUTPUT else _with_objects(found)
+        is_output = part is Part.OUTPUT
+        yield _image(found[0], output=StoredOutput(*found[0][_FIRST:])) if is_output else _with_objects(found)
 
 
 def read_together(
@@ -159,22 +160,19 @@ def _preferred(rows: list[Any], model_ids: Sequence[str]) -> list[Any]:
 
 
 def _with_objects(rows: list[Any]) -> PredictedImage:
-    image_id, location, model_id, width, height, label, score, variant, sha256 = rows[0][:_FIRST]
-    picture = None if width is None else Size(width, height)
     is_empty = rows[0][_FIRST] is None
     found = () if is_empty else tuple([DetectedObject._make(row[_FIRST:_FIRST_OF_CROP]) for row in rows])
     has_crops = len(rows[0]) > _FIRST_OF_CROP and not is_empty
     crops = tuple([_crop(*row[_FIRST_OF_CROP:]) for row in rows]) if has_crops else ()
-    shared = image_id, as_location(location), picture, label, score
-    return PredictedImage(*shared, found, model_id, variant, sha256, crops=crops)
+    return _image(rows[0], found, crops=crops)
 
 
 def _crop(number: int | None, label: str | None, score: float | None, *output: Any) -> PredictedCrop | None:
     return None if number is None else PredictedCrop(label, score, StoredOutput(*output))
 
 
-def _with_output(row: Any) -> PredictedImage:
-    image_id, location, model_id, width, height, label, score, variant, sha256, details, *rest = row
+def _image(row: Any, objects: tuple[DetectedObject, ...] = (), **more: Any) -> PredictedImage:
+    image_id, location, model_id, width, height, label, score, variant, sha256 = row[:_FIRST]
     picture = None if width is None else Size(width, height)
-    output = StoredOutput(details, *rest)
-    return PredictedImage(image_id, as_location(location), picture, label, score, (), model_id, variant, sha256, output)
+    shared = image_id, as_location(location), picture, label, score
+    return PredictedImage(*shared, objects, model_id, variant, sha256, **more)

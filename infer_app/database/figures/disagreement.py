@@ -4,6 +4,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Subquery, and_, case, func, select
 
@@ -16,6 +17,7 @@ from infer_app.database.results.schema import predictions
 from infer_app.day import Day
 
 _A, _B = predictions.alias("a"), predictions.alias("b")
+_PAIR = ("image_id", "location", "label_a", "score_a", "label_b", "score_b")
 _LABEL_A, _LABEL_B = AsText(_A.c.label), AsText(_B.c.label)  # by bytes: MariaDB would consider Cat and cat equal
 
 
@@ -28,18 +30,6 @@ class Overlap:
     only_b: int
     neither: int
     agreeing: int  # of both: with the same best label
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The labels and scores that two models gave one image."""
-
-    image_id: str
-    location: str
-    label_a: str | None
-    score_a: float | None
-    label_b: str | None
-    score_b: float | None
 
 
 class Disagreement(SourceQueries):
@@ -70,18 +60,17 @@ class Disagreement(SourceQueries):
         first = heapq.nsmallest(limit, found.items(), key=lambda item: (-item[1], item[0]))
         return [(a, b, number) for (a, b), number in first]
 
-    def surest(self, limit: int) -> list[Pair]:
+    def surest(self, limit: int) -> list[dict[str, Any]]:
         """Return the images whose labels differ with the highest min(score of a, score of b): both models are sure."""
         lower: ColumnElement[float] = func.coalesce(case((_A.c.score < _B.c.score, _A.c.score), else_=_B.c.score), 0)
-        found: list[tuple[float, Pair]] = []
+        found: list[Any] = []
         with self._parts(self._day) as parts:
             for connection, images in parts:
                 wanted = select(lower, images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
                 differing = wanted.select_from(self._joined(images)).where(_LABEL_A != _LABEL_B)
                 rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit))
-                found += [(row[0], Pair(row[1], str(row[2]), *row[3:])) for row in rows]
-                found = sorted(found, key=lambda item: (-item[0], item[1].image_id))[:limit]
-        return [pair for _, pair in found]
+                found = sorted([*found, *rows], key=lambda row: (-row[0], row[1]))[:limit]
+        return [dict(zip(_PAIR, row[1:], strict=True)) for row in found]
 
     def pairs(self) -> Iterator[dict[str, object]]:
         """Yield image_id, location, and score, output, vector and vector_dtype of both models, named with _a and _b."""
