@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from infer_app.domain import ChunkResult
 from infer_app.telemetry.stage_clock import STAGES, WAITING_STAGES, StageClock
 
+CPU, WALL, WAIT = "cpu_seconds", "wall_seconds", "wait_seconds"  # of a clock, and of a result
 MAX_COMMITS = 10_000  # kept as they are; a long run has a million
 
 
@@ -64,14 +65,14 @@ class Tally:
 
     def cpu_ms(self) -> dict[str, float]:
         """Return the CPU milliseconds per image of every stage; empty without images."""
-        return self._sum(STAGES, Costs.cpu_ms)
+        return self._sum(STAGES, CPU)
 
     def wall_ms(self) -> dict[str, float]:
-        return self._sum(STAGES, Costs.wall_ms)
+        return self._sum(STAGES, WALL)
 
     def wait_ms(self) -> dict[str, float]:
         """Return the milliseconds per image that each stage waited for the database or for storage."""
-        return self._sum(WAITING_STAGES, Costs.wait_ms)
+        return self._sum(WAITING_STAGES, WAIT)
 
     def nodes(self) -> dict[str, dict[str, object]]:
         """Return images, rate and CPU milliseconds per image of each node of a cluster."""
@@ -79,19 +80,19 @@ class Tally:
             node: {
                 "images": costs.num_images,
                 "images_per_second": costs.num_images / self.seconds,
-                "stages": costs.cpu_ms(),
+                "stages": costs.ms(CPU),
             }
             for node, costs in sorted(self._nodes.items())
         }
 
-    def _sum(self, stages: Iterable[str], ms: Callable[[Costs], dict[str, float]]) -> dict[str, float]:
+    def _sum(self, stages: Iterable[str], kind: str) -> dict[str, float]:
         """Return the milliseconds of all given stages; a stage that no image went through has 0."""
         known = [self._selects, self._loads.known, self._results.known]
         if not any(costs.num_images for costs in known[1:]):
             return {}
         sums = dict.fromkeys(stages, 0.0)
         for costs, share in zip(known, (1.0, self._share_worked, self._share_worked), strict=True):
-            _add(sums, {stage: share * amount for stage, amount in ms(costs).items()})
+            _add(sums, {stage: share * amount for stage, amount in costs.ms(kind).items()})
         return sums
 
     @property
@@ -121,28 +122,18 @@ class Costs:
 
     def __init__(self) -> None:
         self.num_images = 0
-        self._cpu: dict[str, float] = defaultdict(float)
-        self._wall: dict[str, float] = defaultdict(float)
-        self._wait: dict[str, float] = defaultdict(float)
+        self._sums: dict[str, dict[str, float]] = {kind: defaultdict(float) for kind in (CPU, WALL, WAIT)}
 
     def add(self, num_images: int, *measured: StageClock | ChunkResult) -> None:
         self.num_images += num_images
         for one in measured:
-            _add(self._cpu, one.cpu_seconds)
-            _add(self._wall, one.wall_seconds)
-            _add(self._wait, one.wait_seconds)
+            for kind, sums in self._sums.items():
+                _add(sums, getattr(one, kind))
 
-    def cpu_ms(self) -> dict[str, float]:
-        return self._per_image(self._cpu)
-
-    def wall_ms(self) -> dict[str, float]:
-        return self._per_image(self._wall)
-
-    def wait_ms(self) -> dict[str, float]:
-        return self._per_image(self._wait)
-
-    def _per_image(self, seconds: Mapping[str, float]) -> dict[str, float]:
-        return {stage: 1e3 * amount / self.num_images for stage, amount in seconds.items()} if self.num_images else {}
+    def ms(self, kind: str) -> dict[str, float]:
+        """Return the milliseconds per image of a kind, by stage."""
+        seconds = self._sums[kind].items() if self.num_images else ()
+        return {stage: 1e3 * amount / self.num_images for stage, amount in seconds}
 
 
 @dataclass(frozen=True, slots=True)
