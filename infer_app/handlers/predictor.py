@@ -1,7 +1,5 @@
 """The last steps of every handler: run the networks on a batch of pixels, and decode their outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Measures a run on a sample of its images, without changing the database."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What `infer model check` compares a model with by default: its source, run in the plainest way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,7 +6,7 @@ import heapq
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from infer_app.database.listing.source import find_locations
@@ -49,20 +49,19 @@ class Amount:
 
 def choose(keys: Iterable[Key], amount: Amount) -> tuple[list[Key], int]:
     """Choose some of the keys at random, at least one, and count all of them. Only those chosen stay in memory."""
-    lowest: list[tuple[float, Key]] = []  # one that was drawn, for a share of few keys
-    chosen: list[tuple[float, Key]] = []  # a heap, if their number is given
-    count = 0
-    for key in keys:
-        count += 1
-        drawn = (random.random(), key)
-        if amount.number is not None and len(chosen) < amount.number:
-            heapq.heappush(chosen, drawn)
-        elif amount.number is not None:
-            heapq.heappushpop(chosen, drawn)
-        elif drawn[0] < amount.share:
-            chosen.append(drawn)
-        else:
-            lowest = min(lowest, [drawn]) if lowest else [drawn]
+    count, lowest = 0, list[tuple[float, Key]]()  # the one that was drawn, for a share of few keys
+
+    def draw() -> Iterator[tuple[float, Key]]:
+        nonlocal count, lowest
+        for key in keys:
+            count, drawn = count + 1, (random.random(), key)
+            lowest = [min([drawn, *lowest])]
+            yield drawn
+
+    if amount.number is not None:
+        chosen = heapq.nsmallest(amount.number, draw())
+    else:
+        chosen = [drawn for drawn in draw() if drawn[0] < amount.share]
     return [key for _, key in chosen or lowest], count
 
 
@@ -111,14 +110,8 @@ class ReplayAudit:
         return 0.0 if is_all else float(1 - (1 - CONFIDENCE) ** (1 / self.num_compared))
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "num_rows": self.num_rows,
-            "num_chosen": self.num_chosen,
-            "num_compared": self.num_compared,
-            "undetected_share": self.undetected_share,
-            "differences": [asdict(one) for one in self.differences],
-            "not_compared": dict(self.not_compared),
-        }
+        found = asdict(replace(self, not_compared=Counter()))  # whose copy would count the pairs
+        return found | {"not_compared": dict(self.not_compared), "undetected_share": self.undetected_share}
 
 
 def audit_by_replay(

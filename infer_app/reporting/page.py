@@ -23,13 +23,7 @@ from infer_app.domain import Reason
 from infer_app.locations import shown as shown_location
 from infer_app.model_variants import variant_of
 from infer_app.plurals import counted
-from infer_app.reporting import charts
-from infer_app.reporting.described_objects import (
-    describe_objects,
-    describe_taken,
-    describe_thresholds,
-    threshold_to_try,
-)
+from infer_app.reporting import charts, described_objects
 from infer_app.reporting.drawn_boxes import MAX_LABEL_LENGTH, overlay
 from infer_app.reporting.thumbnails import NOT_SHOWN, Pictured, PictureOfObject, Thumbnail
 from infer_app.run_report import DayCounts
@@ -143,11 +137,8 @@ def _render(template: str, **context: object) -> str:
         "run_charts": _run_charts,
         "counted": counted,
         "quoted": shlex.quote,
-        "describe_objects": describe_objects,
-        "describe_taken": describe_taken,
+        "described_objects": described_objects,
         "describe_shown": _describe_shown,
-        "describe_thresholds": describe_thresholds,
-        "threshold_to_try": threshold_to_try,
         "printed_options": printed_options,
     }
     environment.filters |= {"percent": percent, "name": _name, "href": _href, "breakable": _breakable}
@@ -198,7 +189,7 @@ def _describe_shown(image: ScoredImage) -> str:
     name = _name(image.location)
     if isinstance(image, ScoredCrop):
         return f"{one_line(image.detected.label, MAX_LABEL_LENGTH)} {image.detected.score:.2f} · {name}"
-    return f"{describe_objects(image)} · {name}" if isinstance(image, ImageObjects) else name
+    return f"{described_objects.describe_objects(image)} · {name}" if isinstance(image, ImageObjects) else name
 
 
 def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:

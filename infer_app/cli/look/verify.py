@@ -33,14 +33,9 @@ class VerifiedCounts:
     in_use: bool = True  # the version in use of its name
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "model": self.model,
-            "model_id": self.model_id,
-            "in_use": self.in_use,
-            **asdict(self.counts),
-            "balanced": self.counts.balanced and not self.problems,
-            "problems": self.problems,
-        }
+        found = asdict(self) | asdict(self.counts)
+        del found["counts"]
+        return found | {"balanced": self.counts.balanced and not self.problems}
 
     def __str__(self) -> str:
         model = f"{self.model} {self.model_id}" if self.model else "(no model has run)"

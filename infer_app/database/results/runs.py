@@ -7,7 +7,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from threading import Event, Thread
@@ -41,17 +41,7 @@ RENEW_EVERY_S = 15.0
 # counts as dead if its heartbeat is older than this. If it is alive after all, its next commit fails and it stops.
 LEASE_S = 90.0
 OTHERS_LEASE_S = 3600.0  # after which a run of one model closes the rows that dead runs of others left open
-_REPORTED = (  # columns of the report's names
-    "selected",
-    "predicted",
-    "rejected",
-    "reasons",
-    "stages",
-    "seconds",
-    "images_per_second",
-    "limit_images_per_second",
-    "exit_code",
-)
+_REPORTED = {one.name for one in fields(RunReport)}.intersection(runs.c.keys()) - {"day"}  # that of a report: counts
 _OF_SPEED = (  # measurements that have no column of their own
     "steady_images_per_second",
     "share_of_limit",

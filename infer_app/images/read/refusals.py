@@ -1,7 +1,5 @@
 """Errors and hints for images whose locations are not allowed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read a network from an ONNX file or OpenVINO's IR, and what the file says about its use."""
 
-from __future__ import annotations
-
 import difflib
 import zipfile
 from functools import partial

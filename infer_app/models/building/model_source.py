@@ -1,7 +1,5 @@
 """Find what a model is built from: a file, a Python callable that returns the module, or another library's network."""
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Run a source on a few pictures before anything is stored, and refuse one that could not work in every run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

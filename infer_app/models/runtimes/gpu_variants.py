@@ -1,7 +1,5 @@
 """Open the GPU variants: a TorchScript module in fp16 or bf16, or one that embeds a TensorRT plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Run a network of an ONNX file or an IR as it is, to get its golden outputs; no other module imports onnxruntime."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version

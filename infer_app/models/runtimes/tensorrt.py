@@ -5,8 +5,6 @@ that contains the plan; it is also bound to torch-tensorrt's serialization forma
 the module, so that another module can be made from it in a moment, without building again.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout

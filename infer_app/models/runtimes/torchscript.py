@@ -1,7 +1,5 @@
 """Load, trace and run TorchScript; no other module uses torch.jit, which is deprecated, and its warnings end here."""
 
-from __future__ import annotations
-
 import io
 import warnings
 import zipfile

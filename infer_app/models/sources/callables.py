@@ -14,19 +14,18 @@ from infer_app.errors import ModelError, UsageError
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., object]:
+def resolve_callable(spec: str) -> Callable[..., object]:
     """Return the function that `package.module:function` names. Raises UsageError for the part that is wrong.
 
-    The current folder, and `folder` if given, are added to the front of sys.path, as by `python -m`, and stay there,
-    because the function may import more when it is called.
+    The current folder is added to the front of sys.path, as by `python -m`, and stays there, because the function may
+    import more when it is called.
     """
     module_name, colon, attribute = spec.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(f"{spec!r} names no function", "write package.module:function, for example my_model:make")
     if module_name.endswith(".py"):
         raise _names_file(Path(module_name), attribute)
-    module = _import(module_name, [Path.cwd(), *([folder] if folder else [])])
-    return _attribute(module, attribute)
+    return _attribute(_import(module_name), attribute)
 
 
 def source_code(function: Callable[..., object]) -> bytes:
@@ -67,19 +66,16 @@ def _names_file(path: Path, attribute: str) -> UsageError:
     return UsageError(f"{path} is a file and not a module's name", hint)
 
 
-def _import(name: str, folders: list[Path]) -> ModuleType:
-    for folder in reversed(folders):
-        if (path := str(folder.resolve())) not in sys.path:
-            sys.path.insert(0, path)
+def _import(name: str) -> ModuleType:
+    if (path := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, path)
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise UsageError(f"{name} imports {error.name}, which is not installed", "install it") from error
-        raise UsageError(
-            f"no module {name!r}", f"looked in {', '.join(map(str, folders))} and in the installed packages"
-        ) from error
+        raise UsageError(f"no module {name!r}", f"looked in {path} and in the installed packages") from error
     except Exception as error:
         raise UsageError(f"importing {name} failed: {type(error).__name__}: {error}") from error
 

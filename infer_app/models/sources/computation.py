@@ -3,8 +3,6 @@
 The bytes of a file differ at each save: they name source files and lines, and classes by a counter of the process.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any

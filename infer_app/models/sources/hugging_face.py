@@ -1,7 +1,5 @@
 """Read what a Hugging Face folder says about a network's use, and make the network by transformers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Say of a file of weights, which has no code, what network it belongs to and what would take it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Read what timm says about a network's use, in its registry or in a folder, and make the network."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Mapping

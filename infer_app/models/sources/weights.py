@@ -1,7 +1,5 @@
 """Read a file of weights, which has no code, and load it into a module without leaving a tensor out."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 from collections.abc import Callable, Mapping

@@ -1,9 +1,10 @@
 """Finds watched folders whose images are registered below another folder: they were moved, copied or mounted anew."""
 
+import heapq
 import random
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -47,30 +48,17 @@ def find_moved(
 
     `recorded`: the watched folders as recorded, which are never taken for a former place of another one.
     """
-    elsewhere = RegisteredElsewhere(database, recorded)
+    elsewhere, draw = RegisteredElsewhere(database, recorded), random.Random(0).random
     for folder in map(str, loaded.watched):
         new = loaded.path_map.recorded(f"{folder}/")
         if has_images_in(database, [new]) or not elsewhere:
             continue
-        files = _sample(
-            chain.from_iterable(batch.files for batch in ask(scan_folders, [folder], loaded.images.exclude))
-        )
-        for old in _former_folders(files, folder, elsewhere):
+        files = chain.from_iterable(batch.files for batch in ask(scan_folders, [folder], loaded.images.exclude))
+        sample = heapq.nsmallest(NUM_SAMPLED, files, key=lambda _: draw())  # each with the same chance
+        for old in _former_folders(sample, folder, elsewhere):
             if moved := _find_move(folder, old, elsewhere, loaded, ask):
                 yield moved
                 break
-
-
-def _sample(files: Iterable[ImageFile]) -> list[ImageFile]:
-    """Return some of the files, each with the same chance."""
-    sample: list[ImageFile] = []
-    choose = random.Random(0).randrange
-    for number, file in enumerate(files):
-        if number < NUM_SAMPLED:
-            sample.append(file)
-        elif (place := choose(number + 1)) < NUM_SAMPLED:
-            sample[place] = file
-    return sample
 
 
 def _former_folders(files: Sequence[ImageFile], folder: str, elsewhere: RegisteredElsewhere) -> list[str]:

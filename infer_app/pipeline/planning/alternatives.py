@@ -1,7 +1,5 @@
 """Measures, on images of the day, cheaper ways through a stage that a run could take."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 from collections.abc import Sequence

@@ -12,14 +12,9 @@ def user_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_function_is_found_in_the_current_folder_in_another_and_in_a_package(user_folder, monkeypatch):
+def test_a_function_is_found_in_the_current_folder_and_in_a_package(user_folder):
     (user_folder / "answers_here.py").write_text("def make():\n    return 42\n")
     assert resolve_callable("answers_here:make")() == 42
-    other = user_folder / "other"
-    other.mkdir()
-    monkeypatch.syspath_prepend(str(other))
-    (other / "answers_there.py").write_text("def make():\n    return 43\n")
-    assert resolve_callable("answers_there:make", other)() == 43
     assert resolve_callable("os.path:join")("a", "b") == "a/b"
 
 
