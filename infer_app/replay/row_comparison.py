@@ -1,6 +1,5 @@
 """Compares a stored row with what its network gives now."""
 
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,8 @@ import numpy as np
 from infer_app.database.figures.similarity import mean_difference, numbers_of, vector_of
 from infer_app.database.queries.image_history import ModelHistory
 from infer_app.domain import Broken, CropOutput, DetectedObject, FileFacts, Output, Prediction
-from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE
 from infer_app.models.detection.boxes import match_objects
+from infer_app.models.verification.golden import golden_outputs
 from infer_app.packages import recorded_packages
 from infer_app.replay.predict_again import SAME_BOX, PlanAgain, reason_of
 
@@ -40,8 +39,7 @@ class RowComparison:
         self._detection = artifact.manifest.output.detection
         self._margin = max(SAME_SCORE, tolerance.relative)
         self._sha256 = artifact.manifest.variant_sha256(plan.variant)
-        golden = np.load(io.BytesIO(artifact.read(GOLDEN_OUTPUTS_FILE)), allow_pickle=False)
-        self._scale = float(np.abs(golden).max())  # of the numbers of a regression
+        self._scale = float(np.abs(golden_outputs(artifact)).max())  # of the numbers of a regression
         self._cosine = min(SAME_VECTOR, tolerance.cosine)
 
     def find(self, stored: ModelHistory, now: Prediction | Broken) -> tuple[Changed, str] | None:

@@ -141,8 +141,12 @@ class RunStore:
     @contextmanager
     def lease_renewal(self, run_ids: Sequence[str]) -> Iterator[None]:
         """Renew the leases of these runs every RENEW_EVERY_S seconds until the `with` block ends."""
-        with _LeaseRenewer(self._database.url, run_ids):
+        ended, url = Event(), self._database.url
+        Thread(target=_renew_leases, args=(url, run_ids, ended), name="heartbeat", daemon=True).start()
+        try:
             yield
+        finally:
+            ended.set()  # the thread is not joined: it may hang in a connection that gets no answer
 
     def close_run(self, report: RunReport) -> None:
         columns = {name: getattr(report, name) for name in _REPORTED}
@@ -323,40 +327,25 @@ def _take_over(connection: Connection, day: date, name: str, model_id: str, now:
             )
 
 
-class _LeaseRenewer(Thread):
-    """A thread that renews leases until its `with` block ends. It has its own connection, as SQLite requires.
+def _renew_leases(url: str, run_ids: Sequence[str], ended: Event) -> None:
+    """Renew leases until `ended` is set, by a connection of its own, as a thread needs with SQLite.
 
     A renewal that fails is skipped. While the database is unavailable no other run can acquire the day. Any other error
     is logged once.
     """
-
-    def __init__(self, url: str, run_ids: Sequence[str]) -> None:
-        super().__init__(name="heartbeat", daemon=True)
-        self._url = url
-        own = runs.c.id.in_(run_ids), runs.c.state == "running"
-        self._renewal = update(runs).where(*own).values(heartbeat_at=UtcNow())
-        self._ended = Event()
-
-    def run(self) -> None:
-        is_logged = False
-        with Database(self._url) as database:
-            while not self._ended.wait(RENEW_EVERY_S):
-                try:
-                    with database.write(wait_limit_s=0) as connection:
-                        connection.execute(self._renewal)
-                except DatabaseUnavailable:
-                    continue
-                except Exception as error:
-                    if not is_logged:
-                        first_line = str(error).partition("\n")[0]
-                        log.warning("renewing the lease failed, retrying: %s: %s", type(error).__name__, first_line)
-                    is_logged = True
-
-    def __enter__(self) -> None:
-        self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()  # not joined: it may hang in a connection that gets no answer
+    own, is_logged = (runs.c.id.in_(run_ids), runs.c.state == "running"), False
+    with Database(url) as database:
+        while not ended.wait(RENEW_EVERY_S):
+            try:
+                with database.write(wait_limit_s=0) as connection:
+                    connection.execute(update(runs).where(*own).values(heartbeat_at=UtcNow()))
+            except DatabaseUnavailable:
+                continue
+            except Exception as error:
+                if not is_logged:
+                    first_line = str(error).partition("\n")[0]
+                    log.warning("renewing the lease failed, retrying: %s: %s", type(error).__name__, first_line)
+                is_logged = True
 
 
 def new_run_id() -> str:
