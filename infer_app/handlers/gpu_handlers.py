@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from time import thread_time
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,44 +37,28 @@ from infer_app.workers.shared_ring import Ring
 log = logging.getLogger(__name__)
 
 
-class CopyStream(Protocol):
-    """The copies that a device handler needs."""
+class CopyStream:
+    """The copies that a device handler needs: plain ones on the CPU, without CUDA."""
 
-    device: torch.device
+    device = torch.device("cpu")
 
     def page_lock(self, memory: npt.NDArray[np.uint8]) -> None:
         """Page-lock memory that will be copied from, so that the device can read it without the CPU."""
 
     def send(self, pixels: Tensor, target: Tensor) -> None:
         """Copy to the device while the model runs, and return when `pixels` is no longer needed."""
+        target.copy_(pixels)
 
     def predict(self, model: Callable[[Any], Any], pixels: Tensor) -> np.ndarray:
         """Run the model on pixels that were sent, and return its output on the CPU, which the next call overwrites."""
+        rows: np.ndarray = model(pixels.numpy())
+        return rows
 
     def free_memory(self) -> None:
         """Give back what torch keeps of the device's memory for later."""
 
 
-class NullStream:
-    """Plain copies on the CPU, without CUDA."""
-
-    device = torch.device("cpu")
-
-    def page_lock(self, memory: npt.NDArray[np.uint8]) -> None:
-        return
-
-    def send(self, pixels: Tensor, target: Tensor) -> None:
-        target.copy_(pixels)
-
-    def predict(self, model: Callable[[Any], Any], pixels: Tensor) -> np.ndarray:
-        rows: np.ndarray = model(pixels.numpy())
-        return rows
-
-    def free_memory(self) -> None:
-        return
-
-
-class CudaStream:
+class CudaStream(CopyStream):
     """Copies on one CUDA stream of their own. The model runs on the current stream of the handler's main thread.
 
     Waiting blocks (blocking=True) instead of spinning, because loaders need the core.
@@ -202,4 +186,4 @@ def _open_model(number: int, spec: ModelSpec, num_threads: int, batch_size: int,
 
 def open_stream(device: str) -> CopyStream:
     """Open the copies for a device, given by torch's name: cpu, cuda, cuda:1."""
-    return NullStream() if device == "cpu" else CudaStream(torch.device(device))
+    return CopyStream() if device == "cpu" else CudaStream(torch.device(device))

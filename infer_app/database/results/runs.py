@@ -41,7 +41,8 @@ RENEW_EVERY_S = 15.0
 # counts as dead if its heartbeat is older than this. If it is alive after all, its next commit fails and it stops.
 LEASE_S = 90.0
 OTHERS_LEASE_S = 3600.0  # after which a run of one model closes the rows that dead runs of others left open
-_REPORTED = {one.name for one in fields(RunReport)}.intersection(runs.c.keys()) - {"day"}  # that of a report: counts
+_KNOWN = {"day", "model", "model_id", "variant", "executor", "device"}  # of a run before its report
+_REPORTED = {one.name for one in fields(RunReport)}.intersection(runs.c.keys()) - _KNOWN
 _OF_SPEED = (  # measurements that have no column of their own
     "steady_images_per_second",
     "share_of_limit",
