@@ -167,15 +167,20 @@ def test_a_new_photo_of_a_users_table_is_not_called_missing_while_no_other_is_th
     project.upgrade()
     project.use_models(built_models)
     project.set("source", table="shots", location="path", time="came", time_zone="UTC")
-    project.set("images", watch=[], roots=["photos"])
+    project.set("images", watch=[], roots=["photos", "other"])
     project.write("CREATE TABLE shots (id INTEGER PRIMARY KEY, path TEXT, came TEXT)")
     for number, day in ((1, YESTERDAY - timedelta(days=1)), (2, YESTERDAY)):
-        photo = put(project, f"cam1/{number}.jpg", day)
-        project.write("INSERT INTO shots VALUES (?, ?, ?)", number, str(photo), day.isoformat())
+        for image_id, name in ((number, "cam1"), (number + 2, "../other")):
+            photo = put(project, f"{name}/{number}.jpg", day)
+            project.write("INSERT INTO shots VALUES (?, ?, ?)", image_id, os.path.normpath(photo), day.isoformat())
         if number == 2:
             leave(project.photos, marker)
         assert daily(project, YESTERDAY)[0] == (14 if number == 2 else 0)
-    assert [row[0] for row in project.results()] == ["1"]
+    assert {row[0] for row in project.results()} >= {"1", "3"}
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
     come_back(project.photos)
     assert daily(project, YESTERDAY) == (0, "")
-    assert [row[0] for row in project.results()] == ["1", "2"]
+    assert [row[0] for row in project.results()] == ["1", "2", "3", "4"]
+    project.write("INSERT INTO shots VALUES (5, ?, ?)", str(project.photos / "cam1/5.jpg"), YESTERDAY.isoformat())
+    assert daily(project, YESTERDAY) == (0, "")  # beside photos that are there it is no fault of the storage
+    assert project.rows("SELECT image_id, reason FROM infer_rejections") == [("5", "not_found")]

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.folder_scan import look_at_folders
 from infer_app.images.read.local_files import ReadLimits, local_path, was_replaced
 from infer_app.images.read.read_image import read_image
-from infer_app.locations import is_remote, storage_of
+from infer_app.locations import is_local, is_remote, storage_of
 
 ON_PURPOSE = "if they were deleted on purpose: `infer forget --missing --even-most`"
 _HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"
@@ -56,11 +57,22 @@ def check_missing(locations: Sequence[str], limits: ReadLimits) -> None:
 def is_other_there(
     missing: str, others: Sequence[str], limits: ReadLimits, check: Callable[[bytes], None] = lambda _: None
 ) -> bool | None:
-    """Return whether one of the others can be read from a missing image's roots or remote storage; None: no other."""
+    """Return whether the place of a missing image is there, by a folder that holds images or by one of the others.
+
+    Returns None if no other image of that place is known.
+    """
     limits = replace(limits, remote=replace(limits.remote, retries=0))
-    place = storage_of(missing), _folder_and_roots(missing, limits)[1]
-    near = [one for one in others if one != missing and place == (storage_of(one), _folder_and_roots(one, limits)[1])]
+    if is_local(missing):
+        with suppress(StorageUnavailable):
+            check_missing([missing], limits)
+            return True
+    near = [one for one in others if one != missing and place_of(one, limits) == place_of(missing, limits)]
     return any(_is_there(other, limits, check) for other in near) if near else None
+
+
+def place_of(location: str, limits: ReadLimits) -> tuple[str, ...]:
+    """Return what fails as a whole: a server or a bucket, or the roots that a file lies below."""
+    return storage_of(location), *map(str, _folder_and_roots(location, limits)[1])
 
 
 def may_be_outage(location: str, reason: Reason) -> bool:

@@ -1,6 +1,6 @@
 """Keeps a storage failure from being written as a thousand missing files.
 
-Failed reads are held until a read from the same storage succeeds: this machine's folders, a web server, a bucket. If
+Failed reads are held until a read from the same place succeeds: the roots above a file, a web server, a bucket. If
 reads keep failing, or the storage is found to be unavailable, the day ends and those images stay pending. Many files in
 a row that are merely missing may have been deleted on purpose: images that follow, or of other days, tell.
 """
@@ -14,7 +14,7 @@ from infer_app.domain import Broken, ChunkResult, Reason
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.refusals import nothing_allowed, recorded_and_read
-from infer_app.images.read.roots import may_be_outage, was_read
+from infer_app.images.read.roots import may_be_outage, place_of, was_read
 from infer_app.locations import find_allowed_prefix, storage_of
 
 NO_ANSWER = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # the server may be down
@@ -22,6 +22,8 @@ SEVERAL = 2  # failed reads, none of which a server or a bucket answered with a 
 MAX_FAILED_READS = 200  # in a row; of missing files only if nothing else of their storage can be read
 MAX_MISSING = 10_000  # missing files in a row that are held in memory
 CHECK_INTERVAL_S = 30.0  # between two checks of a place that is available
+
+Place = tuple[str, ...]  # as `place_of` gives it
 
 
 def guard_against_outages(
@@ -48,7 +50,7 @@ def guard_against_outages(
 
 
 class OutageGuard:
-    """Holds failed reads, by storage, and refused locations until their cause is known."""
+    """Holds failed reads, by the place that they are of, and refused locations until their cause is known."""
 
     def __init__(
         self, limits: ReadLimits, is_any_done_allowed: Callable[[], bool], is_other_there: Callable[[str], bool | None]
@@ -56,27 +58,31 @@ class OutageGuard:
         self._limits = limits
         self._is_any_done_allowed = is_any_done_allowed
         self._is_other_there = is_other_there
-        self._failed: dict[str, list[ChunkResult]] = defaultdict(list)
+        self._failed: dict[Place, list[ChunkResult]] = defaultdict(list)
         self._refused: list[ChunkResult] = []
         self._anything_allowed = False
-        self._checked_at: dict[str, float] = {}
+        self._checked_at: dict[Place, float] = {}
 
     def filter(self, result: ChunkResult) -> Iterator[ChunkResult]:
         """Yield the results that may be written now that this one is known."""
-        storages = {broken: storage_of(broken.ref.location) for broken in result.broken}
-        read = {storage_of(prediction.ref.location) for prediction in result.predictions}
-        read |= {storages[broken] for broken in result.broken if was_read(broken.ref.location, broken.reason)}
-        failed = [broken for broken in result.broken if may_be_outage(broken.ref.location, broken.reason)]
+        read = [one.ref.location for one in result.predictions]
+        read += [one.ref.location for one in result.broken if was_read(one.ref.location, one.reason)]
+        failed = {
+            broken: place_of(broken.ref.location, self._limits)
+            for broken in result.broken
+            if may_be_outage(broken.ref.location, broken.reason)
+        }
         self._anything_allowed |= bool(read or failed)
-        for storage in read:
-            yield from self._failed.pop(storage, ())
+        places = {place_of(location, self._limits) for location in read} if failed or self._failed else set()
+        for place in places:
+            yield from self._failed.pop(place, ())
         if self._anything_allowed:
             yield from self._refused
             self._refused.clear()
         rest: ChunkResult | None = result
-        for storage in sorted({storages[broken] for broken in failed} - read):
-            part, rest = _split(rest, [broken for broken in failed if storages[broken] == storage])
-            yield from self._hold(storage, part)
+        for place in sorted({*failed.values()} - places):
+            part, rest = _split(rest, [broken for broken in failed if failed[broken] == place])
+            yield from self._hold(place, part)
         if not self._anything_allowed and result.broken:
             part, rest = _split(rest, result.broken)
             self._refused.append(part)
@@ -87,32 +93,32 @@ class OutageGuard:
     def finish(self) -> Iterator[ChunkResult]:
         """Yield the results that are still held after the last one."""
         self._check_all_refused(1)
-        for storage, results in self._failed.items():
-            self._check_place(storage, results[-1].broken[-1], again_s=0)
+        for place, results in self._failed.items():
+            self._check_place(place, results[-1].broken[-1], again_s=0)
         yield from self._refused
-        for storage in list(self._failed):
-            yield from self._release(storage, SEVERAL if storage else MAX_FAILED_READS)
+        for place in list(self._failed):
+            yield from self._release(place, SEVERAL if place[0] else MAX_FAILED_READS)
 
-    def _hold(self, storage: str, failed: ChunkResult) -> Iterator[ChunkResult]:
-        held = self._failed[storage]
+    def _hold(self, place: Place, failed: ChunkResult) -> Iterator[ChunkResult]:
+        held = self._failed[place]
         if not held:
-            self._check_place(storage, failed.broken[-1])
+            self._check_place(place, failed.broken[-1])
         held.append(failed)
         if _num_failed(held) >= MAX_FAILED_READS or sum(len(result.broken) for result in held) >= MAX_MISSING:
-            yield from self._release(storage)
+            yield from self._release(place)
 
-    def _release(self, storage: str, enough: int = MAX_FAILED_READS) -> Iterator[ChunkResult]:
-        """Yield the failed reads of a storage unless they are so many that it may be gone.
+    def _release(self, place: Place, enough: int = MAX_FAILED_READS) -> Iterator[ChunkResult]:
+        """Yield the failed reads of a place unless it may be gone.
 
-        `enough`: so many, but for missing files, where no other image of the storage is known.
+        `enough`: so many, but for missing files, where no other image of the place is known.
         """
-        held = self._failed.pop(storage)
+        held = self._failed.pop(place)
         count, last = sum(len(result.broken) for result in held), held[-1].broken[-1]
-        num_failed = _num_failed(held)
+        num_failed, storage = _num_failed(held), place[0]
         is_gone = num_failed >= MAX_FAILED_READS
-        if not is_gone:
+        many = count >= MAX_FAILED_READS or num_failed >= enough
+        if not is_gone and (many or not storage):  # a server that answers is there
             is_other_there = self._is_other_there(last.ref.location)
-            many = count >= MAX_FAILED_READS or num_failed >= enough
             is_gone = many if is_other_there is None else not is_other_there
         if is_gone:
             where, location = f" from {storage}" if storage else "", recorded_and_read(last, self._limits.path_map)
@@ -123,17 +129,17 @@ class OutageGuard:
             )
         yield from held
 
-    def _check_place(self, storage: str, failed: Broken, again_s: float = CHECK_INTERVAL_S) -> None:
+    def _check_place(self, place: Place, failed: Broken, again_s: float = CHECK_INTERVAL_S) -> None:
         """Raise StorageUnavailable if the remote place of a failed read does not answer."""
         now = time.monotonic()
-        if not _may_be_unavailable(failed) or now - self._checked_at.get(storage, -again_s) < again_s:
+        if not _may_be_unavailable(failed) or now - self._checked_at.get(place, -again_s) < again_s:
             return
-        place = find_allowed_prefix(failed.ref.location, self._limits.remote.places)
-        if place is not None:
+        prefix = find_allowed_prefix(failed.ref.location, self._limits.remote.places)
+        if prefix is not None:
             from infer_app.images.read.remote import check_reachable
 
-            self._checked_at[storage] = now
-            check_reachable(place, self._limits.remote)
+            self._checked_at[place] = now
+            check_reachable(prefix, self._limits.remote)
 
     def _check_all_refused(self, enough: int) -> None:
         refused = [broken for result in self._refused for broken in result.broken]

@@ -74,15 +74,17 @@ def test_an_empty_folder_may_be_a_file_system_that_is_not_mounted_and_a_removed_
     ("others", "expected"),
     [
         ([], None),
-        (["photos/gone.jpg"], None),  # itself
+        (["photos/camera/gone.jpg"], None),  # itself
         (["photos/gone too.jpg"], False),
         (["photos/gone too.jpg", "photos/there.jpg"], True),  # it is empty, which is read from it
         (["elsewhere/there.jpg", "https://host/1.jpg", "row:1"], None),  # they say nothing of this root
     ],
 )
-def test_another_image_of_a_root_is_looked_for_below_that_root(root, tmp_path, others, expected):
-    (tmp_path / "elsewhere").mkdir()
+def test_where_no_image_is_near_another_one_is_looked_for_below_the_same_root(root, tmp_path, others, expected):
+    for folder in (root / "camera", tmp_path / "elsewhere"):
+        folder.mkdir()
     (tmp_path / "elsewhere" / "there.jpg").write_bytes(b"x")
     limits = ReadLimits((root, tmp_path / "elsewhere"), 100)
     locations = [other if ":" in other else str(tmp_path / other) for other in others]
-    assert is_other_there(str(root / "gone.jpg"), locations, limits) is expected
+    assert is_other_there(str(root / "camera" / "gone.jpg"), locations, limits) is expected
+    assert is_other_there(str(root / "gone.jpg"), locations, limits) is True
