@@ -7,16 +7,11 @@ import random
 import shutil
 import sqlite3
 import subprocess
-import tempfile
-from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from tests.conftest import DATABASES, make_users_file
-from tests.databases import servers
 from tests.faults.project_run import ProjectRun
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, Project, build_model
@@ -180,38 +175,6 @@ def workers_of(run):
         except psutil.NoSuchProcess:
             pass
     return found
-
-
-@pytest.fixture
-def play(server_url, server, models, kind, request, tmp_path):
-    """play(machine) makes histories of a state machine, whose nights are on the database of the test."""
-    option = request.config.option
-
-    def make_night():
-        folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        if server_url is None:
-            return ProjectRun(folder / "night", f"sqlite:///{folder / 'infer.db'}", models)
-        created = servers.new_database(server_url)
-        request.addfinalizer(lambda: created.__exit__(None, None, None))
-        return ProjectRun(folder / "night", created.__enter__(), models)
-
-    def play_machine(machine):
-        own = {"make_night": staticmethod(make_night), "server": server, "kind": kind}
-        print("seed:", option.seed)
-        run_state_machine_as_test(
-            seed(option.seed)(type(machine.__name__, (machine,), own)),
-            settings=settings(
-                max_examples=12 if option.full else 3,
-                stateful_step_count=15 if option.full else 8,
-                deadline=None,
-                database=None,
-                phases=(Phase.generate, Phase.shrink) if option.full else (Phase.generate,),
-                suppress_health_check=list(HealthCheck),
-                print_blob=True,
-            ),
-        )
-
-    return play_machine
 
 
 SERVERS = tuple(kind for kind in DATABASES if kind != "sqlite")

@@ -5,7 +5,6 @@
 point, number   "before write", "before commit" or "after commit": the whole process group is killed there, at the
                 number-th transaction
 is_stub         results are hashes of the files' bytes, made without torch, so that starting takes a moment
-by_network      they are those of the bytes and of the network's id
 outage_s        how long a server that is away is waited for
 silence_s       after how long a server that says nothing is taken for frozen
 lease           false: no run holds a day
@@ -31,7 +30,7 @@ def let_in(faults: dict) -> None:
     if "point" in faults:
         _kill_at(faults["point"], faults["number"])
     if faults.get("is_stub"):
-        _stub_handlers("OpenNetworkHandler" if faults.get("by_network") else "OpenStubHandler")
+        _stub_handlers()
     if "outage_s" in faults:
         from infer_app.database.engine import reconnect
 
@@ -136,12 +135,12 @@ def _limit_pages(number: int) -> None:
     _replace(sqlite, "connect_sqlite", limited)
 
 
-def _stub_handlers(name: str) -> None:
+def _stub_handlers() -> None:
     from infer_app.pipeline import executors
     from infer_app.workers import fork_server
     from tests.faults import stub
 
-    _replace(executors, "open_cpu_pool", partial(stub.open_pool, getattr(stub, name)))
+    _replace(executors, "open_cpu_pool", partial(stub.open_pool, stub.OpenStubHandler))
     _replace(fork_server, "PRELOAD", ("infer_app.workers.parent_death", "tests.faults.stub"))
 
 

@@ -177,12 +177,10 @@ class ProjectRun:
         self.check(ended, date)
         assert self.results() == self.expected(date), "I4"
 
-    def check(
-        self, ended: Ended | None = None, date: str = DATE, model_id: str | None = None, was_killed: bool = False
-    ) -> None:
+    def check(self, ended: Ended | None = None, date: str = DATE, model_id: str | None = None) -> None:
         """All that must hold at any time once no run is left; I6 where a run has ended by itself.
 
-        Of one that was killed the next one removes what lies in the temporary folder..
+        Of one that was killed the next one removes what lies in the temporary folder.
         """
         of_model = f"WHERE model_id = '{model_id}'" if model_id else ""
         predicted, rejected = (
@@ -197,7 +195,7 @@ class ProjectRun:
             "pending": len(day - {*predicted} - {*rejected}),
         }
         self._check_rejections()
-        was_killed = was_killed or (ended is not None and ended.exit_code == -signal.SIGKILL)
+        was_killed = ended is not None and ended.exit_code == -signal.SIGKILL
         self._check_nothing_left(was_killed)
         if ended is not None and ended.answer is not None and not was_killed:  # it may have answered before
             self._check_answer(ended, counts)
