@@ -1,8 +1,5 @@
 """Every test here runs on SQLite, PostgreSQL and MariaDB: a new database for each."""
 
-import os
-import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -11,7 +8,7 @@ from sqlalchemy import NullPool, create_engine, make_url
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import upgrade
-from tests.faults.conftest import NUM_PHOTOS, Hit, a_day, models, seeded, uninterrupted  # noqa: F401
+from tests.faults.conftest import Hit, a_day, models, seeded, uninterrupted  # noqa: F401
 from tests.integration.conftest import built_models  # noqa: F401
 
 
@@ -31,17 +28,6 @@ class ServerProject(Hit):
     def results(self):
         """Sorted here: databases order text each in their own way."""
         return sorted(super().results())
-
-    def kill_in_the_middle(self):
-        """A run of the day; how many of its images were done."""
-        run = self.start_run("--json")
-        self.wait_for_results(run, 20)
-        os.killpg(run.pid, signal.SIGKILL)
-        run.communicate()
-        time.sleep(0.5)  # the server may still commit what it was given
-        done = self.count_results()
-        assert 20 <= done < NUM_PHOTOS
-        return done
 
 
 @pytest.fixture

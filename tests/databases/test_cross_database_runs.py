@@ -128,14 +128,6 @@ def test_a_day_from_its_rehearsal_to_its_report_leaves_the_source_as_it_was(day)
     assert "canary" not in "".join(said) + day.errors
 
 
-@pytest.mark.parametrize("kinds", PAIRS[:2], indirect=True)
-def test_a_run_that_was_killed_is_finished_by_the_next(day):
-    done = day.kill_in_the_middle()
-    assert day.run()["selected"] == NUM_PHOTOS - done
-    assert len(day.results()) == NUM_PHOTOS
-    day.check_books()
-
-
 @pytest.mark.parametrize("kinds", PAIRS[::2], indirect=True)
 def test_images_in_a_column_are_read_where_they_are_listed(day, monkeypatch):
     monkeypatch.setenv("INFER_SOURCE__BYTES", "data")

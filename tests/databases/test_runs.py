@@ -1,4 +1,4 @@
-"""The command on each database: a day from registering to verifying, killed, disconnected, rehearsed."""
+"""The command on each database: a day from registering to verifying, and rehearsed."""
 
 import uuid
 
@@ -38,33 +38,6 @@ def test_a_day_from_registering_to_verifying(day):
     assert day.infer_json("retry", "--date", DATE)["retried"] == 1
     assert day.run()["reasons"] == {"empty": 1}
     assert day.results() == done
-
-
-def test_a_server_that_drops_its_connections_costs_nothing(day, kind):
-    if kind == "sqlite":
-        pytest.skip("it has no connection")
-    run = day.start_run("--json")
-    day.wait_for_results(run, 20)
-    if kind == "postgres":
-        day.rows(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE pid <> pg_backend_pid() AND datname = current_database()"
-        )
-    else:
-        own = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()"
-        for (connection,) in day.rows(own):
-            kill(day, connection)
-    out, err = run.communicate(timeout=100)
-    assert run.returncode == 0, out + err
-    assert len(day.results()) == NUM_PHOTOS
-    day.check_books()
-
-
-def kill(day, connection):
-    engine = create_engine(day.url)
-    with engine.connect() as own:
-        own.exec_driver_sql(f"KILL {connection}")
-    engine.dispose()
 
 
 def test_a_dry_run_needs_no_right_to_write(day, url, add_role, monkeypatch):

@@ -26,7 +26,7 @@ def night(url, tmp_path, patch_models):
     return night
 
 
-@on("sqlite")
+@on("sqlite", "postgres")
 @pytest.mark.parametrize("before", [(), ("cells",)], ids=["together", "after the detector"])
 def test_killed_at_any_transaction_of_second_networks_a_day_ends_as_if_it_had_not(night, seeded, request, before):
     run(night, NAMES)

@@ -29,7 +29,7 @@ def _each_executor(request, monkeypatch):
     ("_each_executor", "count"),
     [("cpu", 0), ("cuda", 0), pytest.param("cpu", 40, marks=pytest.mark.always), ("cuda", 40)],
     indirect=["_each_executor"],
-)  # others: test_random_kills.py
+)
 def test_a_run_that_was_killed_is_finished_by_the_next(project, uninterrupted, seeded, count):
     """Everything at once, as by a power cut; `count` images were done, or none and the workers were starting."""
     run = project.start_run("--json")

@@ -1,4 +1,4 @@
-"""Small detectors whose objects are known, and a head of one's own that is slow."""
+"""Small detectors whose objects are known."""
 
 from __future__ import annotations
 
@@ -44,21 +44,3 @@ class Pair(nn.Module):
         logits = 8 * quarters.transpose(1, 2)
         size = 0.25 + 0.5 * quarters[:, :2].transpose(1, 2)
         return logits, torch.cat([torch.full_like(size, 0.5), size], 2)
-
-
-# For ChannelMeans of 16x16 pixels: the redder an image, the more objects; each image takes 30 ms, without a core.
-SLOW_HEAD = """
-import time
-
-import numpy as np
-
-
-def head(means):
-    time.sleep(0.03 * len(means))
-    return [np.array(objects_of(*image)) for image in means]
-
-
-def objects_of(red, green, blue):
-    count = 1 + int(red)  # 0 to 8, as ChannelMeans gives them
-    return [[i, i, i + 6, i + 3, 0.9 - 0.05 * i, i % 3] for i in range(count)]
-"""
