@@ -1,9 +1,5 @@
 """A cluster of two nodes on one machine and a day in PostgreSQL: actors, a node and the driver are killed meanwhile."""
 
-import threading
-from contextlib import contextmanager, suppress
-
-import psutil
 import pytest
 
 from tests.faults.project_run import photos
@@ -25,24 +21,6 @@ def two_nodes():
         yield nodes
 
 
-@contextmanager
-def every(seconds, do):
-    """In a thread, until the end of the block."""
-    ended = threading.Event()
-
-    def again():
-        while not ended.wait(seconds):
-            do()
-
-    thread = threading.Thread(target=again)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 def on_ray(cluster, *more):
     return ("--executor", "ray", "--ray-address", cluster.address, "--workers", "1", *more)
 
@@ -58,28 +36,6 @@ def test_two_nodes_give_what_one_machine_gives_and_both_worked(two_nodes, night,
     assert night.results() == night.expected()
     assert sum(node["images"] for node in ended.answer["nodes"].values()) == 200
     assert len(ended.answer["nodes"]) == 2
-    night.check(ended)
-
-
-@pytest.mark.full
-def test_actors_that_are_killed_every_second(two_nodes, night, seeded):
-    night.add(slow(photos(60, seed=seeded.randrange(10**6))))
-    killed = []
-
-    def kill_one():
-        actors = two_nodes.actors()
-        if actors:
-            with suppress(psutil.Error):
-                actor = seeded.choice(actors)
-                actor.kill()
-                killed.append(actor.pid)
-
-    with every(1.0, kill_one):
-        ended = night.wait(night.start(*on_ray(two_nodes)), timeout_s=400)
-    print(f"{len(killed)} actors were killed")
-    assert ended.exit_code == 0, ended.err
-    assert len(killed) > 3
-    assert night.results() == night.expected()
     night.check(ended)
 
 

@@ -99,10 +99,16 @@ def test_without_ray_it_says_what_to_install(project, tmp_path):
     assert (error["error"], error["hint"]) == ("Ray is not installed", install("ray"))
 
 
-def test_an_address_where_there_is_no_cluster(project):
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [("ADDRESS", "127.0.0.1:1", "no Ray cluster at 127.0.0.1:1"), ("NUM_CPUS", "1000", "CPU")],
+    ids=["no cluster at the address", "an actor fits no node"],
+)
+def test_a_cluster_that_can_not_be_used_is_told_and_leaves_nothing(project, temporary, setting, value, said):
     project.add_photos(1)
-    error = project.infer_json(*RAY, "--ray-address", "127.0.0.1:1", exit_code=2)
-    assert "no Ray cluster at 127.0.0.1:1" in error["error"]
+    error = project.infer_json(*RAY, exit_code=2, TMPDIR=str(temporary), **{f"INFER_RAY__{setting}": value})
+    assert said in error["error"]
+    check_nothing_is_left(temporary)
 
 
 def test_doctor_looks_at_each_node(project: Project, temporary):
