@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor, nn
 
 from tests.support.networks import save, traced
-from tests.support.photos import DATA
 
 GRID = 4  # rows and columns of the detector's input, an object at most in each cell
 NUM_CELLS = GRID * GRID
@@ -120,23 +116,3 @@ def _turned(picture: Image.Image, orientation: int) -> Image.Image:
     upright = ImageOps.exif_transpose(picture)
     del exif[274]
     return upright
-
-
-SIZES = ((1600, 1200), (1200, 1200), (900, 1200), (1200, 800))
-
-
-def paste_real_photos(folder: Path, count: int) -> dict[str, list[Pasted]]:
-    """Paste so many of the real photos, in all orientations; by the names of the files. Skip where there are none."""
-    if not (DATA / "photos.csv").is_file():
-        pytest.skip("needs photos: set TEST_DATA to a folder with photos/ and photos.csv")
-    with (DATA / "photos.csv").open(newline="") as file:
-        files = [DATA / "photos" / row["file"] for row in csv.DictReader(file)][:count]
-    photos = [Image.open(file) for file in files]
-    pasted: dict[str, list[Pasted]] = {}
-    for number, (size, orientation) in enumerate(zip(cycle(SIZES), cycle((6, 1, 2, 3, 4, 5, 7, 8)), strict=False)):
-        if not photos:
-            return pasted
-        name = f"{number:02}.jpg"
-        pasted[name] = paste(folder / name, photos, size, orientation)
-        photos = photos[len(pasted[name]) :]
-    raise AssertionError
