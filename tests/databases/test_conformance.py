@@ -1,7 +1,6 @@
 """What the rooms of `database/` promise holds on every database alike."""
 
 import json
-import os
 import random
 import threading
 import tracemalloc
@@ -77,7 +76,6 @@ from infer_app.domain import (
     Reason,
 )
 from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
-from infer_app.machine import process_identity
 from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
@@ -865,26 +863,6 @@ def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, dat
     assert lost in tables.day_queries.find_problems(DAY, ID)
 
 
-def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
-    """On a fresh database too, where the model isn't registered yet, and by any of its names."""
-    ready = threading.Barrier(6)
-
-    def start(number):
-        model = replace(MODEL, name=f"name {number % 3}")
-        with Database(url) as own, own.read():
-            ready.wait()
-            try:
-                return own.with_reconnect(lambda: RunStore(own).open_run(DAY, model))
-            except DayHeld:
-                return None
-
-    with ThreadPoolExecutor(6) as threads:
-        started = list(threads.map(start, range(6)))
-    assert len([run for run in started if run]) == 1
-    with database.read() as connection:
-        assert len(connection.execute(select(runs.c.id)).all()) == 1
-
-
 @pytest.mark.parametrize("is_registered", [True, False], ids=["known model", "new model"])
 @pytest.mark.parametrize("names", [("stub", "stub"), ("stub", "other")], ids=["one name", "two names"])
 def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, monkeypatch, names, is_registered):
@@ -970,17 +948,6 @@ def test_a_start_that_is_refused_puts_no_version_in_use(database):
         run_store.open_run(DAY, replace(MODEL, name="other"))
     day_queries = DayQueries(database, Source(database, SourceSettings()))
     assert day_queries.models_in_use() == [(MODEL.name, MODEL.model_id)]
-
-
-def test_a_row_that_a_dead_run_left_is_closed_by_the_next(database):
-    run_store = RunStore(database)
-    dead = run_store.open_run(DAY, MODEL)
-    with database.write() as connection:
-        pid, _, where = process_identity(os.getpid()).split("@")
-        connection.execute(update(runs).values(process=f"{pid}@0@{where}"))
-    run_store.open_run(DAY, MODEL)
-    with database.read() as connection:
-        assert connection.scalar(select(runs.c.state).where(runs.c.id == dead)) == "failed"
 
 
 def test_a_lease_runs_out_by_the_databases_clock_and_its_late_owner_writes_nothing(database):

@@ -127,22 +127,6 @@ def test_a_dry_run_samples_the_look_back_too_and_leaves_every_file_as_it_was(pro
     assert list(temporary.iterdir()) == []
 
 
-def test_a_source_whose_ids_are_those_of_another_is_refused_before_anything_is_written(project):
-    """Also by a dry run."""
-    project.add_photos(3)
-    project.run_day()
-    written = project.results(), project.rows("SELECT count(*) FROM infer_runs")
-    project.write(
-        "CREATE TABLE scans AS SELECT id, replace(location, 'photos', 'scans') location, added_at FROM infer_images"
-    )
-    project.set("source", table="scans", time_zone="UTC")
-    for more in ([], ["--dry-run"]):
-        refused = project.run_day(*more, exit_code=2)
-        assert "of another source, 'infer_images'" in refused["error"]
-        assert "[database] url" in refused["hint"]
-    assert (project.results(), project.rows("SELECT count(*) FROM infer_runs")) == written
-
-
 def test_a_prediction_deletes_its_rejection_once_the_file_is_mended(project):
     project.add_photos(3)
     good = (project.photos / "0000.jpg").read_bytes()

@@ -1,11 +1,10 @@
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 
 import pytest
 from sqlalchemy import update
 
 from infer_app.database.queries import pending_images
-from infer_app.database.queries.pending_images import PendingDays
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import rejections, runs
 from infer_app.domain import Reason
@@ -37,18 +36,6 @@ def write(database, tables):
 def spoil(database, statement):
     with database.write() as connection:
         connection.execute(statement)
-
-
-def test_pending_images_are_counted_by_day(day_queries, register, write):
-    register("/1.jpg", "/2.jpg", at=datetime(2026, 11, 1))
-    register("/3.jpg", at=datetime(2026, 11, 3))
-    register("/4.jpg", "/5.jpg")
-    write("1", "3")
-    write("5", reason=Reason.READ_ERROR)
-    first, last = PendingDays(date(2026, 11, 1), date(2026, 11, 1), 1), PendingDays(DAY.date, DAY.date, 1, 1)
-    assert list(day_queries.read_older_pending_days(DAY.before(-1), ID)) == [first, last]
-    assert list(day_queries.read_older_pending_days(DAY, ID)) == [first]
-    assert list(day_queries.read_pending_days(DAY, ID)) == [last]
 
 
 def test_of_a_long_past_only_the_last_images_are_looked_at(day_queries, register, write, monkeypatch):

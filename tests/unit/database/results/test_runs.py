@@ -63,17 +63,6 @@ def test_an_open_run_says_who_holds_which_day(database, run_store):
     assert (row["state"], row["ended_at"], row["exit_code"], row["predicted"]) == ("running", None, None, 0)
 
 
-def test_a_second_run_of_a_held_day_is_refused_and_leaves_no_row(database, run_store):
-    run_id = open_run(run_store)
-    where = rf"process {os.getpid()} on {socket.gethostname()}, since \d{{4}}-\d\d-\d\d \d\d:\d\d UTC"
-    with pytest.raises(DayHeld, match=f"held by run {run_id}: {where}") as caught:
-        open_run(RunStore(database))
-    assert caught.value.exit_code == 13
-    assert f"end it with `kill {os.getpid()}`" in caught.value.hint
-    with database.read() as connection:
-        assert connection.scalars(select(runs.c.id)).all() == [run_id]
-
-
 @pytest.mark.parametrize(("age_s", "is_held"), [(LEASE_S - 10, True), (LEASE_S + 10, False)])
 @pytest.mark.parametrize(
     "owner",
@@ -245,32 +234,6 @@ def test_the_first_run_of_a_version_is_later_than_that_of_others_also_if_the_clo
     with database.read() as connection:
         first_runs = {one.model_id: one.first_run_at for one in read_versions(connection)}
     assert first_runs == {MODEL.model_id: future, "0" * 16: future + timedelta(microseconds=1)}
-
-
-def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, run_store):
-    def variant_of(day, model_id=MODEL.model_id):
-        return next(iter(run_store.variants_of_day(day, model_id).values()), None)
-
-    assert variant_of(DAY) is None
-    for variant, sha256, count in (("fp16", "a", 0), ("fp32", "b", 3), ("int8", "c", 3)):
-        run_id = open_run(run_store, replace(MODEL, variant=variant, variant_sha256=sha256))
-        run_store.close_run(replace(REPORT, run_id=run_id, predicted=count))
-    assert variant_of(DAY) == ("fp32", "b")
-    assert variant_of(DAY.before(1)) is None
-    assert variant_of(DAY, "another") is None
-
-
-def test_a_day_whose_run_was_killed_keeps_its_variant(database, run_store):
-    """A killed run never wrote its counts; its predictions are there."""
-    run_id = open_run(run_store, replace(MODEL, variant="int8"))
-    commit(database, predicted("1"), run_id=run_id)
-    assert run_store.variants_of_day(DAY, MODEL.model_id) == {run_id: ("int8", None)}
-
-
-def test_the_identity_of_a_process_is_its_own():
-    assert process_identity(os.getpid()) == process_identity(os.getpid())
-    assert process_identity(os.getpid()) != process_identity(os.getppid())
-    assert process_identity(2**22 + 1).startswith(f"{2**22 + 1}@ended@")
 
 
 def test_the_day_is_that_of_the_date_whatever_its_zone(run_store):
