@@ -1,8 +1,6 @@
 """The objects of a detector with what a second network predicted for them, in each format and from each database."""
 
-import contextlib
 import csv
-import io
 import json
 import random
 from dataclasses import replace
@@ -10,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pycocotools.coco import COCO
 from sqlalchemy import text
 
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
@@ -167,17 +164,6 @@ def test_a_file_for_megadetector_has_the_best_allowed_labels_and_what_was_detect
         "classification_category_descriptions": {"1": "lion", "2": "mammal;cat;tiger", "3": "mammal;dog"},
     }
     assert (counts.num_rejected, counts.num_detected) == (2, 1)
-
-
-def test_pycocotools_reads_what_a_second_network_adds(filled, tmp_path):
-    write("coco", tmp_path / "coco.json", filled)
-    write("coco-results", tmp_path / "results.json", filled)
-    with contextlib.redirect_stdout(io.StringIO()):
-        dataset = COCO(tmp_path / "coco.json")
-        results = dataset.loadRes(str(tmp_path / "results.json"))
-    added = [one["attributes"] for one in dataset.loadAnns(dataset.getAnnIds(imgIds=[1]))]
-    assert added == [one["attributes"] for one in results.loadAnns(results.getAnnIds(imgIds=[1]))]
-    assert added == [{"species": label, "species_score": score} for _, _, label, score in BOTH]
 
 
 def test_the_files_show_what_the_view_shows(database, networks, register, tables, tmp_path):

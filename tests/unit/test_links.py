@@ -81,24 +81,3 @@ def test_a_page_that_the_index_does_not_list_would_not_be_found():
     listed = {(index.parent / target.partition("#")[0]).resolve() for target in targets(index)}
     pages = {page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "adr"}
     assert pages - listed - {index, ROOT / "docs" / "architecture.md"} == set()
-
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("[a](other.md)", ""),
-        ("[a](other.md#two-words)", ""),
-        ("[a](other.md#two-words-1)", ""),
-        ("[a](#here-and-there)", ""),
-        ("![a](picture.png)", "no such file"),
-        ("[a](gone.md)", "no such file"),
-        ("[a](other.md#gone)", "no such heading"),
-        ("[a](../../outside.md)", "leads out of the repository"),
-    ],
-)
-def test_a_link_that_leads_nowhere_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, wrong: str):
-    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
-    (tmp_path / "other.md").write_text("# Two words\n\n## Two `words`!\n")
-    page = tmp_path / "page.md"
-    page.write_text(f"# Here, and there\n\n{text}\n")
-    assert [fault(page, target) for target in targets(page)] == [wrong]

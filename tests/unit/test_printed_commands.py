@@ -149,14 +149,6 @@ def test_a_command_that_is_named_can_be_run(text: Text):
         parse(command, is_whole=text.is_printed)
 
 
-@pytest.mark.parametrize(
-    "wrong", ["infer ran", "infer run --dat 1", "infer backfill", "infer model build", "infer retry 7"]
-)
-def test_a_command_that_can_not_be_run_is_found(wrong: str):
-    with pytest.raises(Exception, match=r"No such|no option|Missing|extra"):
-        parse(wrong, is_whole=True)
-
-
 def test_a_command_is_in_backticks_or_alone():
     bare = [
         str(text)

@@ -14,7 +14,7 @@ from infer_app.answers.day_report import NUM_SHOWN_WITH_BOXES
 from infer_app.database.figures.object_figures import MAX_OBJECTS, ObjectCounts
 from infer_app.database.queries.image_history import StoredObject
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.database.results.schema import models, predictions
+from infer_app.database.results.schema import models
 from infer_app.domain import DetectedObject
 from infer_app.reporting.drawn_boxes import COLORS, MAX_LABEL_LENGTH, MAX_NAMED, Rectangle, overlay, svg_file
 from infer_app.reporting.drawn_image import drawn_objects
@@ -130,17 +130,6 @@ def output_kind():
 
 def page_of(report):
     return render_day(report, dict.fromkeys(pictured(report), Thumbnail(picture())))
-
-
-def test_no_box_lies_over_a_picture_that_was_replaced(database, make_report, detect):
-    detect({"/p/a.jpg": [found("cat")], "/p/b.jpg": [found("dog")]})
-    with database.write() as connection:
-        connection.execute(update(predictions).values(sha256="ab" * 32))
-    now = {"/p/a.jpg": Thumbnail(picture(), "ab" * 32), "/p/b.jpg": Thumbnail(picture(), "cd" * 32)}
-    page = render_day(make_report(), now)
-    assert "cat 0.90" in page
-    assert "dog 0.90" not in page
-    assert "The files of 1 of the 2 predicted images shown below were replaced since" in page
 
 
 def test_a_report_of_objects(database, make_report, detect):

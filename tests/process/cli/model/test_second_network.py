@@ -136,12 +136,6 @@ def test_what_does_not_fit_the_detector_is_not_built(folder, given, message):
     assert not (folder / "models" / "refused").exists()
 
 
-def test_a_second_network_is_no_detector_of_a_third():
-    build_species("second")
-    with pytest.raises(ModelError, match="two stages, not more"):
-        build(build_options("means.ts", "third", of="second", recipe="stretch"))
-
-
 def test_half_precision_is_not_judged_on_whole_images(folder):
     build_species("judged")
     (folder / "infer.toml").touch()

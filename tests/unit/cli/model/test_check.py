@@ -1,7 +1,5 @@
 """What `infer model check` prints: images by their paths from the folder on, because cameras count alike."""
 
-from dataclasses import replace
-
 import pytest
 
 from infer_app.cli.commands.model_commands import CheckOptions
@@ -26,15 +24,3 @@ def test_images_are_named_from_the_folder_on(tmp_path, capsys, against, said):
     print_objects(ObjectComparison(0.1, 0, 0, 2, 2, None, None, None, tuple(found), ()), tmp_path)
     told = capsys.readouterr().out
     assert [told.count(f"│ {site} │") for site in SITES] == [2, 2]
-
-
-def test_of_a_second_network_objects_are_named_and_nothing_was_timed(tmp_path, capsys):
-    named = [str(tmp_path / f"a.jpg, object {number}") for number in range(2)]
-    ours = [Prediction(ImageRef(name, name), Output(label="owl", score=0.9)) for name in named]
-    report = compare_answers([(named[0], "owl"), (named[1], "dog")], ours)
-    print_check(replace(report, unit="object"), CheckOptions(name="birds", images=tmp_path, against="a:b"), "it")
-    told = capsys.readouterr().out
-    assert "│ a.jpg, object 1 │ dog" in told
-    assert "same answer on 1 of 2 objects (50.0 %)" in told
-    assert "all of these objects the same label" in told
-    assert "speed" not in told

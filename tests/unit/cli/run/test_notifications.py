@@ -1,5 +1,4 @@
 import fcntl
-import logging
 import os
 import threading
 import time
@@ -7,7 +6,7 @@ import time
 import pytest
 
 from infer_app.cli.run import notifications as night_module
-from infer_app.cli.run.notifications import RunSession, notifying
+from infer_app.cli.run.notifications import notifying
 from infer_app.errors import DatabaseUnavailable, Interrupted
 from infer_app.run_report import ModelOutcome
 from infer_app.settings.load import load_settings
@@ -90,15 +89,3 @@ def test_neither_a_file_that_can_not_be_written_nor_a_bug_in_telling_changes_how
     with notifying(loaded, notify=True) as session:
         session.end({}, SUCCESS, 0)
     assert caplog.messages == [f"no metrics in {loaded.folder}/infer.prom: Is a directory", "notifications failed"]
-
-
-def test_the_last_line_says_it_all_and_of_a_failure_the_level_too(caplog):
-    caplog.set_level(logging.INFO, "infer_app")
-    for exit_code in (0, 12):
-        one = RunSession()
-        one.end({}, [ModelOutcome("a", exit_code)], exit_code)
-        one.log_end()
-    first, second = caplog.records
-    assert (first.levelname, second.levelname) == ("INFO", "WARNING")
-    assert second.message.startswith("exit code 12 after ")
-    assert second.message.endswith(": a was not run")

@@ -16,7 +16,6 @@ from infer_app.images.decode.libjpeg_turbo import JpegRefused
 from infer_app.images.read.bad_image import BadImage
 from tests.support.decoding import IGNORE, by_pillow, decoded, outcome
 from tests.support.jpegs import STORED_AS, encoded, picture, put
-from tests.support.rasters import tiff
 
 
 @pytest.mark.parametrize("size", [(24, 16), (1, 1), (17, 9), (9, 17), (1, 30), (33, 1), (8, 8), (101, 67)], ids=str)
@@ -49,12 +48,6 @@ ODD = jpegs.baseline().replace(b"JFIF\0\1\1", b"JFIF\0\7\7")
 )
 def test_oddities_that_mean_nothing_cost_no_image(decoder: str, data: bytes, like: bytes):
     assert np.array_equal(decoded(data), by_pillow(like))
-
-
-@pytest.mark.parametrize(("code", "name"), [(34712, "JPEG 2000"), (34887, "LERC"), (50001, "WebP"), (50002, "JPEG XL")])
-def test_a_compression_of_a_tiff_that_is_not_read_is_named(code: int, name: str):
-    with pytest.raises(BadImage, match=f"^unsupported_format: a TIFF compressed as {name}; save it "):
-        decoded(tiff(8, 4, 8, 3, bytes(96), t259=code))
 
 
 LOSSLESS = {"PNG": {}, "TIFF": {}, "WEBP": {"lossless": True}, "JPEG": {"quality": 95, "subsampling": "4:4:4"}}
