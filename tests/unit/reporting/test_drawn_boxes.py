@@ -112,9 +112,9 @@ def test_a_hostile_label_is_text_in_a_file_of_its_own(label):
 
 def test_of_a_second_network_the_objects_that_it_took_are_drawn_with_its_labels():
     box, hidden = found("animal", 0.9), found("animal", 0.1)
-    made = {"label": "fox", "score": 0.7}
+    made = {"shown_label": "fox", "shown_score": 0.7}
     stored = [StoredObject(box, True, made), StoredObject(box, True), StoredObject(hidden, False, made)]
-    stored.append(StoredObject(box, True, {"label": None, "score": None}))  # of an embedder
+    stored.append(StoredObject(box, True, {"shown_label": None, "shown_score": None}))  # of an embedder
     drawn = drawn_objects({"objects": stored, "detector_id": "d"})
     assert [(one.label, one.score) for one in drawn] == [("fox", 0.7), ("animal", 0.9)]
     assert drawn_objects({"objects": stored, "detector_id": None}) == [box] * 3
