@@ -30,6 +30,7 @@ from infer_app.day import Day
 from infer_app.settings.sections import SourceSettings
 from infer_app.telemetry.log import StderrHandler, unbind_all
 from tests.databases import servers
+from tests.support.listeners import Recorder
 from tests.support.s3_server import S3Server
 from tests.support.s3_server import s3_server as run_s3_server
 from tests.support.skips import need, pytest_terminal_summary  # noqa: F401
@@ -133,6 +134,13 @@ def logging_as_it_was() -> Iterator[None]:
     root.handlers = [handler for handler in root.handlers if not isinstance(handler, StderrHandler)]
     logging.getLogger("infer_app").setLevel(level)
     logging.captureWarnings(False)
+
+
+@pytest.fixture
+def listener() -> Iterator[Recorder]:
+    listener = Recorder()
+    yield listener
+    listener.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 import typer
-from sqlalchemy import inspect
 
 from infer_app.cli.app import app
 from infer_app.database.engine.connect import Database
@@ -13,6 +12,7 @@ from infer_app.database.results.schema import VERSION_TABLE, metadata
 from infer_app.database.results.views import VIEWS
 from infer_app.errors import InferError, SchemaOutdated
 from tests.support.projects import DATE
+from tests.support.results import definitions
 
 ARGUMENTS = {  # of the commands that use our tables, and need more than their name
     "run": f"--date {DATE}",
@@ -105,11 +105,6 @@ def test_no_table_is_done_without_and_none_is_made_again(database, lost):
         with pytest.raises(SchemaOutdated, match=f"the table {lost} is missing") as caught:
             act(database)
         assert "restore it from a backup" in caught.value.hint
-
-
-def definitions(database):
-    with database.read() as connection:
-        return {view: inspect(connection).get_view_definition(view) for view in VIEWS}
 
 
 @pytest.mark.parametrize("lost", [(*reversed(VIEWS),), *((view,) for view in VIEWS)])

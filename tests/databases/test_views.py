@@ -1,21 +1,17 @@
 """The views are those of this program after each upgrade, and stay whose they were."""
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import text
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.results import views
 from infer_app.database.results.migrate import check_schema, upgrade
 from infer_app.database.results.views import VIEWS
 from infer_app.errors import SchemaOutdated
+from tests.support.results import definitions
 
 VIEW = "infer_current_objects"  # infer_shown_objects selects from it
 RIGHTS = "SELECT reloptions, relacl::text FROM pg_class WHERE oid = to_regclass(:view)"
-
-
-def definitions(database):
-    with database.read() as connection:
-        return {view: inspect(connection).get_view_definition(view) for view in VIEWS}
 
 
 def rights(database):

@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from infer_app.telemetry.metrics import LAST_SUCCESS, read_samples
-from tests.support.listeners import Raw, Recorder, stay_silent
+from tests.support.listeners import Raw, stay_silent
 from tests.support.projects import DATE
 
 pytestmark = pytest.mark.slow
@@ -27,18 +27,11 @@ socket.getaddrinfo = hang
 
 
 @pytest.fixture
-def server():
-    server = Recorder()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def told(project, server):
+def told(project, listener):
     """A project that tells everybody: told.infer(…), its pings and its metrics."""
     project.set("metrics", textfile="infer.prom")
-    project.set("ping", url=f"{server.url}/ping-{SECRET}")
-    project.set("webhook", url=f"{server.url}/hook-{SECRET}")
+    project.set("ping", url=f"{listener.url}/ping-{SECRET}")
+    project.set("webhook", url=f"{listener.url}/hook-{SECRET}")
     return project
 
 
@@ -48,8 +41,8 @@ def metrics(project):
     return {(name, dict(labels).get("model", "")): value for (name, labels), value in written.items()}
 
 
-def body_of(server, path):
-    return [heard.body for heard in server.heard if heard.path == path]
+def body_of(listener, path):
+    return [heard.body for heard in listener.heard if heard.path == path]
 
 
 def log_lines(project):
@@ -57,13 +50,13 @@ def log_lines(project):
 
 
 @pytest.mark.always
-def test_a_good_night_is_told(told, server):
+def test_a_good_night_is_told(told, listener):
     told.add_photos(3)
     answer = told.infer_json(*RUN)
-    assert server.paths[0] == f"/ping-{SECRET}/start"
-    assert sorted(server.paths[1:]) == [f"/hook-{SECRET}", f"/ping-{SECRET}"]
-    assert json.loads(body_of(server, f"/hook-{SECRET}")[0]) == answer
-    assert "colors 3 predicted, 0 rejected, 0 pending" in body_of(server, f"/ping-{SECRET}")[0]
+    assert listener.paths[0] == f"/ping-{SECRET}/start"
+    assert sorted(listener.paths[1:]) == [f"/hook-{SECRET}", f"/ping-{SECRET}"]
+    assert json.loads(body_of(listener, f"/hook-{SECRET}")[0]) == answer
+    assert "colors 3 predicted, 0 rejected, 0 pending" in body_of(listener, f"/ping-{SECRET}")[0]
     written = metrics(told)
     assert abs(written[SUCCESS] - time.time()) < 60
     assert written[("infer_images_predicted", "colors")] == 3
@@ -72,38 +65,38 @@ def test_a_good_night_is_told(told, server):
     assert not list(told.folder.glob(".new-*"))
 
 
-def test_a_night_that_can_not_begin_is_told_as_a_failure(told, server):
+def test_a_night_that_can_not_begin_is_told_as_a_failure(told, listener):
     told.add_photos(1)
     assert (told.infer(*RUN, "--quiet"), told.errors) == ("", "")
     succeeded = metrics(told)[SUCCESS]
-    server.heard.clear()
+    listener.heard.clear()
     error = told.infer_json(*RUN, "-v", exit_code=10, INFER_DATABASE__URL=WRONG_PASSWORD)
-    assert sorted(server.paths) == [f"/hook-{SECRET}", f"/ping-{SECRET}/10", f"/ping-{SECRET}/start"]
-    hook = json.loads(body_of(server, f"/hook-{SECRET}")[0])
+    assert sorted(listener.paths) == [f"/hook-{SECRET}", f"/ping-{SECRET}/10", f"/ping-{SECRET}/start"]
+    hook = json.loads(body_of(listener, f"/hook-{SECRET}")[0])
     assert hook == error | {"date": DATE, "models": ["colors"]}
     written = metrics(told)
     assert written[SUCCESS] == succeeded
     assert written[("infer_model_exit_code", "colors")] == 10
     assert ("infer_images_predicted", "colors") not in written
-    everything = [told.errors, (told.folder / "infer.prom").read_text(), *(heard.body for heard in server.heard)]
+    everything = [told.errors, (told.folder / "infer.prom").read_text(), *(heard.body for heard in listener.heard)]
     assert not [text for text in everything if SECRET in text]
 
 
 @pytest.mark.parametrize(
     ("arguments", "exit_code"), [(("run", "--model", "nowhere"), 12), ((*RUN, "--finish-by", "late"), 2)]
 )
-def test_a_wrong_command_is_told_too(told, server, arguments, exit_code):
+def test_a_wrong_command_is_told_too(told, listener, arguments, exit_code):
     told.infer(*arguments, exit_code=exit_code)
-    pings = [path for path in server.paths if path.startswith("/ping-")]  # the hook may come before either
+    pings = [path for path in listener.paths if path.startswith("/ping-")]  # the hook may come before either
     assert pings == [f"/ping-{SECRET}/start", f"/ping-{SECRET}/{exit_code}"]
     assert metrics(told)[("infer_last_run_exit_code", "")] == exit_code
 
 
 @pytest.mark.parametrize("arguments", [(*RUN, "--dry-run"), ("backfill", "--from", DATE, "--to", DATE)], ids=" ".join)
-def test_what_is_no_night_is_not_told(told, server, arguments):
+def test_what_is_no_night_is_not_told(told, listener, arguments):
     told.add_photos(1)
     told.infer(*arguments)
-    assert server.heard == []
+    assert listener.heard == []
     assert not (told.folder / "infer.prom").exists()
 
 

@@ -9,19 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from infer_app.telemetry.metrics import LEVELS, read_samples
-from tests.support.listeners import Recorder
 from tests.support.photos import jpeg
 
 pytestmark = pytest.mark.slow
 
 YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
-
-
-@pytest.fixture
-def server():
-    server = Recorder()
-    yield server
-    server.close()
 
 
 def all_done(project):
@@ -64,15 +56,15 @@ CASES = [
 @pytest.mark.parametrize(
     ("begin", "flags", "exit_code", "said"), CASES, ids=[" ".join([case[0].__name__, *case[1]]) for case in CASES]
 )
-def test_everything_that_shows_a_day_says_the_same_of_it(project, server, begin, flags, exit_code, said):
+def test_everything_that_shows_a_day_says_the_same_of_it(project, listener, begin, flags, exit_code, said):
     begin(project)
     expected = dict(zip(("state", "level", "exit_code", "notes"), said, strict=True))
     remarks = "; ".join(expected["notes"])
-    told = {"INFER_WEBHOOK__URL": f"{server.url}/hook", "INFER_PING__URL": f"{server.url}/ping"}
+    told = {"INFER_WEBHOOK__URL": f"{listener.url}/hook", "INFER_PING__URL": f"{listener.url}/ping"}
     told["INFER_METRICS__TEXTFILE"] = "infer.prom"
     ran = project.infer_json("run", *flags, "--report", exit_code=exit_code, **told)
     log = project.errors
-    heard = {one.path: one.body for one in server.heard}
+    heard = {one.path: one.body for one in listener.heard}
     (ping,) = (body for path, body in heard.items() if path.startswith("/ping") and not path.endswith("/start"))
     webhook = json.loads(heard["/hook"])
     assert webhook["exit_code"] == ran["exit_code"] == exit_code

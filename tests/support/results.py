@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import Table, select, update
+from sqlalchemy import Table, inspect, select, update
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
@@ -11,6 +11,7 @@ from infer_app.database.listing.source import Source
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import runs
 from infer_app.database.results.sink import Sink
+from infer_app.database.results.views import VIEWS
 from infer_app.day import Day
 from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.recipe import Size
@@ -52,6 +53,17 @@ def stored(database: Database, table: Table, *names: str) -> dict[str, tuple[Any
     columns = [table.c[name] for name in names]
     with database.read() as connection:
         return {row.image_id: tuple(row)[1:] for row in connection.execute(select(table.c.image_id, *columns))}
+
+
+def relations(database: Database) -> set[str]:
+    with database.read() as connection:
+        inspector = inspect(connection)
+        return {*inspector.get_table_names(), *inspector.get_view_names()}
+
+
+def definitions(database: Database) -> dict[str, str]:
+    with database.read() as connection:
+        return {view: inspect(connection).get_view_definition(view) for view in VIEWS}
 
 
 def run_day(

@@ -203,11 +203,6 @@ def test_without_a_limit_of_a_group_a_process_has_none(box, monkeypatch, files):
         assert allocatable() is None
 
 
-def test_this_machine_has_a_core_and_some_memory():
-    assert usable_cores() >= 1
-    assert usable_memory() > 0
-
-
 @pytest.mark.parametrize(
     ("line", "bf16", "vnni"),
     [

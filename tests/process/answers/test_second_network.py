@@ -11,7 +11,6 @@ from infer_app.answers.next_run import NextRun
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.pending import show_pending
-from infer_app.cli.look.retry_commands import retry_images
 from infer_app.database.results.model_versions import switch_version
 from infer_app.domain import Reason
 from infer_app.errors import UsageError
@@ -82,18 +81,6 @@ def test_another_version_of_the_detector_in_use_is_why_a_result_no_longer_counts
     switch_version(database, "animals", D, DETECTOR.manifest)
     (model,) = json.loads(told(capsys, show_image, options))["models"]
     assert (model["state"], model["missing"]["why"]) == ("rejected", "rejected")
-
-
-@pytest.mark.parametrize(
-    ("name", "model_id", "removed"),
-    [
-        ("species", S, "1 result of 1 image removed; `infer run` predicts again"),
-        ("animals", D, "2 results of 1 image removed, those of species with them; `infer run` predicts again"),
-    ],
-)
-def test_a_detectors_results_go_with_those_of_its_second_networks(capsys, monkeypatch, name, model_id, removed):
-    monkeypatch.setattr(NextRun, "of", lambda *_: next_run(models=((name, model_id),)))
-    assert told(capsys, retry_images, ["1"], None, name, False, None).strip() == removed
 
 
 def test_the_command_is_that_of_the_day():

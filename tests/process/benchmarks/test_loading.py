@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from loading import Row, describe_bottleneck
 from loading_strategies import dataloaders
 from loading_strategies.strategies import STRATEGIES, find_strategy
 from loading_strategies.workload import PixelReaders, Workload
@@ -44,13 +43,6 @@ def test_every_strategy_is_measured_and_broken_files_are_named(tmp_path):
     assert rates.keys() == names()
     assert without == {} if torch.cuda.is_available() else list(without) == ["pin-memory"]
     assert told.count("1 broken dropped") == len([one for one in STRATEGIES if one.takes_broken])
-
-
-def test_the_bottleneck_is_the_dearer_of_loading_and_model():
-    loading, run = (Row(name, "", False, cpu_s_per_1000=cost) for name, cost in (("no-model", 2.0), ("executor", 8.0)))
-    (told,) = describe_bottleneck([loading, run])
-    assert told.startswith("bottleneck: model; 6.0 of 8.0 CPU ms per image are the model's; with loading for free")
-    assert describe_bottleneck([loading]) == []
 
 
 @pytest.mark.parametrize("name", [*FLOATS, *UINT8])

@@ -5,14 +5,6 @@ import pytest
 
 from infer_app.telemetry import notify
 from infer_app.telemetry.notify import Ping, event_url, wait_for
-from tests.support.listeners import Recorder
-
-
-@pytest.fixture
-def server():
-    server = Recorder()
-    yield server
-    server.close()
 
 
 def wait(task):
@@ -32,19 +24,19 @@ def test_the_event_is_the_end_of_the_path(url, start):
     assert (event_url(url, "start"), event_url(url, "")) == (start, url)
 
 
-def test_the_start_delays_nobody_and_still_comes_first(server, monkeypatch):
+def test_the_start_delays_nobody_and_still_comes_first(listener, monkeypatch):
     monkeypatch.setattr(notify, "START_S", 60.0)
-    server.gates["/u/start"] = threading.Event()
-    end = Ping(f"{server.url}/u").end(0, "")  # though the start is not answered
-    server.gates["/u/start"].set()
+    listener.gates["/u/start"] = threading.Event()
+    end = Ping(f"{listener.url}/u").end(0, "")  # though the start is not answered
+    listener.gates["/u/start"].set()
     assert wait(end) is None
-    assert server.paths == ["/u/start", "/u"]
+    assert listener.paths == ["/u/start", "/u"]
 
 
-def test_a_start_that_hangs_does_not_hold_up_the_end(server, monkeypatch):
+def test_a_start_that_hangs_does_not_hold_up_the_end(listener, monkeypatch):
     monkeypatch.setattr(notify, "START_S", 0.3)
-    server.gates["/u/start"] = threading.Event()
-    ping = Ping(f"{server.url}/u")
+    listener.gates["/u/start"] = threading.Event()
+    ping = Ping(f"{listener.url}/u")
     assert wait(ping.end(0, "")) is None
-    assert server.paths == ["/u"]
-    server.gates["/u/start"].set()
+    assert listener.paths == ["/u"]
+    listener.gates["/u/start"].set()

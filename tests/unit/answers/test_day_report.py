@@ -130,12 +130,6 @@ def test_nearly_black_images_are_those_of_all_runs_of_the_day(make_report, write
     ]
 
 
-def test_a_day_without_images(make_report):
-    report = make_report()
-    assert report.verdict == "20 Nov: 0 = 0 predicted + 0 rejected + 0 pending · no images"
-    assert (report.state, report.steps, report.changes) == ("good", (), ())
-
-
 def test_a_run_that_failed_before_it_measured_anything(make_report, add_run):
     figures = ["seconds", "images_per_second", "limit_images_per_second", "stages", "reasons", "throughput"]
     nothing = dict.fromkeys(figures) | dict.fromkeys(["selected", "predicted", "rejected"], 0)

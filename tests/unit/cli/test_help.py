@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -37,12 +36,6 @@ def test_infer_help_lists_every_command_once_under_a_heading_with_a_whole_senten
         (summary,) = [" ".join(words[1:]) for words in listed if words and words[0] == name]
         assert command.help.replace("\n", " ").startswith(summary)
         assert summary.endswith(".")
-
-
-def test_the_help_says_where_the_documentation_is():
-    documented = re.findall(r"docs/[\w/-]+\.md", INFER.epilog)
-    assert "docs/index.md" in documented
-    assert all((Path(__file__).parents[3] / path).is_file() for path in documented)
 
 
 @pytest.mark.parametrize(("name", "command"), PAGES)

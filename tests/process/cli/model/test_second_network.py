@@ -99,16 +99,6 @@ def test_a_network_is_built_on_the_objects_of_a_detector_and_says_so(capsys):
     assert (listed["species"], listed["animals"]) == ("animals", None)
 
 
-def test_of_the_same_network_another_gate_is_another_model(capsys):
-    build_species("gates")
-    build_species("gates", min_score=0.5)
-    build_species("gates", min_score=0.5)
-    assert "is there already" in capsys.readouterr().out
-    list_models(True, None)
-    models = json.loads(capsys.readouterr().out)["models"]
-    assert len({one["model_id"] for one in models if one["name"] == "gates"}) == 2
-
-
 def test_a_function_that_cuts_out_is_stored_with_the_model(folder):
     build_species("own", crop="cutting:cut")
     (folder / "cutting.py").write_text(CUT.replace("[top:, ::-1]", "[:top]"))

@@ -1,11 +1,9 @@
 """Files of a variant that runs need are not replaced; `infer model verify` tells what others predicted."""
 
-import json
-
 import pytest
 from sqlalchemy import delete, insert, update
 
-from infer_app.cli.model.variant_files import check_replaceable, verify
+from infer_app.cli.model.variant_files import check_replaceable
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import images, predictions, runs
 from infer_app.database.results.sink import Sink
@@ -84,18 +82,3 @@ def test_without_a_database_nothing_needs_a_variant(artifact, tmp_path, has_sett
     if has_settings:
         (tmp_path / "infer.toml").touch()
     check_replaceable(artifact, [OPENVINO_INT8], None)
-
-
-def test_verify_tells_what_other_files_of_a_variant_predicted(artifact, project, monkeypatch, capsys):
-    monkeypatch.setattr("infer_app.cli.model.variant_files.runnable", lambda *_: [TORCHSCRIPT])  # b"A" is no graph
-    monkeypatch.setattr("infer_app.cli.model.variant_files.open_cpu_handler", lambda _: None)
-    for variant in (TORCHSCRIPT, OPENVINO_INT8):
-        run(project, artifact, variant, state="done")
-    verify(None, True, None)
-    assert json.loads(capsys.readouterr().out)["other_files"] == []
-    record_variant(artifact, OPENVINO_INT8, {}, {"model.xml": b"B"})
-    verify(None, True, None)
-    (found,) = json.loads(capsys.readouterr().out)["other_files"]
-    assert (found["variant"], found["predictions"], found["first"]) == (OPENVINO_INT8, 3, str(DAY))
-    verify(None, False, None)
-    assert f"3 predictions of {DAY} were computed with other files of {OPENVINO_INT8}" in capsys.readouterr().out

@@ -220,13 +220,6 @@ def test_a_local_address_needs_its_own_permission(canary, host):
     assert (found.reason, "local network" in found.detail) == (Reason.LOCATION_NOT_ALLOWED, True)
 
 
-def test_a_host_that_nobody_allowed_is_not_even_looked_up(canary, server):
-    for location in (f"{canary.url}/secret.jpg", f"http://user:canary@127.0.0.1:{server.port}/a.jpg"):
-        found = refusal(read_image, location, limits(server))
-        assert found.reason is Reason.LOCATION_NOT_ALLOWED
-        assert "canary" not in found.detail
-
-
 def test_a_server_that_is_down_or_has_no_address_is_a_read_error_that_says_so(server):
     with web_server() as gone:
         place = gone.url

@@ -6,9 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from torch import nn
 
 from infer_app.cli.model.variant_tables import unproven_activation
@@ -150,20 +148,6 @@ def user(tmp_path, monkeypatch):
     yield tmp_path
     for name in [name for name in sys.modules if name.startswith("user_")]:
         del sys.modules[name]
-
-
-def test_a_callable_is_built_and_its_id_is_the_same_every_time(user):
-    (user / "user_net.py").write_text(
-        "from tests.support.networks import Network\n\ndef make():\n    return Network()\n"
-    )
-    torch.save(Network().state_dict(), user / "weights.pt")
-    asked = replace(request(user), source="user_net:make", weights=user / "weights.pt", labels=None)
-    artifact = build_model(asked, user / "models")
-    assert (artifact.manifest.source_kind, artifact.manifest.model_file) == ("callable", "model.ts")
-    pixels = random_pixels(4)
-    expected = build_cpu_variant(built(user, Network(), name="scripted", labels=None))(pixels)
-    np.testing.assert_allclose(build_cpu_variant(artifact)(pixels), expected, rtol=1e-5)
-    assert build_model(asked, user / "elsewhere").manifest.model_id == artifact.manifest.model_id
 
 
 MAKE = "import torch\nfrom user_layers import Layers\n\ndef make():\n    torch.manual_seed(0)\n    return Layers()\n"

@@ -9,6 +9,7 @@ from infer_app.database.results import migrate
 from infer_app.database.results.migrate import check_schema, upgrade
 from infer_app.database.results.schema import VERSION, VERSION_TABLE, VERSIONS, metadata
 from infer_app.errors import SchemaOutdated
+from tests.support.results import relations
 
 
 @pytest.fixture
@@ -18,12 +19,6 @@ def fresh(tmp_path):
     folder.mkdir()
     with Database(f"sqlite:///{folder / 'fresh.db'}") as database:
         yield database
-
-
-def relations(database):
-    with database.read() as connection:
-        inspector = inspect(connection)
-        return {*inspector.get_table_names(), *inspector.get_view_names()}
 
 
 def set_version(database, version):

@@ -1,7 +1,7 @@
 import pytest
 
 from infer_app.models.runtimes import gpu_probe
-from infer_app.models.runtimes.gpu_probe import Host, describe_host
+from infer_app.models.runtimes.gpu_probe import Host
 
 
 @pytest.mark.parametrize(
@@ -17,9 +17,3 @@ def test_a_machine_without_a_driver_has_no_gpu(monkeypatch):
 
     monkeypatch.setattr(gpu_probe.ctypes, "CDLL", no_library)
     assert gpu_probe._first_gpu() is None
-
-
-def test_this_machine_can_be_described():
-    host = describe_host()
-    assert host.platform.startswith("linux_")
-    assert host.torch is not None

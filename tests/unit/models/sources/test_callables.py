@@ -36,23 +36,6 @@ def test_a_wrong_name_says_which_part_is_wrong(user_folder, spec, message, hint)
 
 
 @pytest.mark.parametrize(
-    ("spec", "hint"),
-    [
-        ("./below/my_script.py:predict", "did you mean below.my_script:predict?"),
-        ("../my_script.py:predict", "call infer in {}, and name my_script:predict"),
-    ],
-)
-def test_a_file_in_place_of_a_module_is_told_how_to_name_it(user_folder, monkeypatch, spec, hint):
-    (user_folder / "own" / "below").mkdir(parents=True)
-    (user_folder / "my_script.py").touch()
-    (user_folder / "own" / "below" / "my_script.py").touch()
-    monkeypatch.chdir(user_folder / "own")
-    with pytest.raises(UsageError, match="is a file") as caught:
-        resolve_callable(spec)
-    assert caught.value.hint == hint.format(user_folder)
-
-
-@pytest.mark.parametrize(
     ("code", "message"),
     [
         ("1 / 0\n", "importing user_module failed: ZeroDivisionError"),
