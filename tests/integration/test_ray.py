@@ -101,7 +101,10 @@ def test_without_ray_it_says_what_to_install(project, tmp_path):
 
 @pytest.mark.parametrize(
     ("setting", "value", "said"),
-    [("ADDRESS", "127.0.0.1:1", "no Ray cluster at 127.0.0.1:1"), ("NUM_CPUS", "1000", "CPU")],
+    [
+        ("ADDRESS", "127.0.0.1:1", "no Ray cluster at 127.0.0.1:1"),
+        ("NUM_GPUS", "64", "no node has room for an actor of"),
+    ],
     ids=["no cluster at the address", "an actor fits no node"],
 )
 def test_a_cluster_that_can_not_be_used_is_told_and_leaves_nothing(project, temporary, setting, value, said):
