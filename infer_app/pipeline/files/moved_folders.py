@@ -12,7 +12,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.watched_images import RegisteredElsewhere, has_images_in
 from infer_app.database.project_database import read_limits
 from infer_app.domain import ImageFile
-from infer_app.images.read.folder_scan import scan_folders
+from infer_app.images.read.folder_scan import look_at_folders, scan_folders
 from infer_app.images.read.local_files import are_gone, hash_files, stat_all
 from infer_app.locations import NO_MAPPING
 from infer_app.pipeline.files.changed_files import FILES_AT_ONCE, AskStorage
@@ -97,6 +97,8 @@ def _find_move(
     if not _are_same(folder, old, elsewhere.read_files(sample), loaded, ask):
         return None
     is_whole = num_left == len(copied)  # nothing is left that is not here, too
+    if is_whole and len(found) < len(ids):  # the rest was deleted, or its disk is away
+        is_whole = list(ask(look_at_folders, [loaded.path_map.to_local(old)], loaded.images.exclude)) == [None]
     if not is_whole and not gone:
         return None
     return MovedFolder(elsewhere, old, loaded.path_map.recorded(f"{folder}/"), None if is_whole else gone)

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 
 from infer_app.cli.project.project import watching, write_config
 from infer_app.database.listing.image_registry import DatedImage, register
@@ -36,14 +36,17 @@ def known_folder(database, folder, hashed=True):
     return folder
 
 
-def moved(database, project, *watched):
+def find_all(database, project, *watched):
     project.mkdir(exist_ok=True)
     (project / "infer.toml").unlink(missing_ok=True)
     write_config(project, watching('", "'.join(watched)))
     loaded = load_settings(project / "infer.toml")
     recorded = [f"{folder}/" for folder in loaded.watched]
-    found = find_moved(database, loaded, recorded, lambda function, *args: iter(function(*args)))
-    return [(one.old, one.new) for one in found]
+    return list(find_moved(database, loaded, recorded, lambda function, *args: iter(function(*args))))
+
+
+def moved(*args):
+    return [(one.old, one.new) for one in find_all(*args)]
 
 
 def moved_from(old, new):
@@ -111,3 +114,22 @@ def test_a_copy_of_a_folder_that_is_watched_too_is_another_folder(database, tmp_
     old = known_folder(database, tmp_path / "project/photos")
     shutil.copytree(old, tmp_path / "project/backup")
     assert moved(database, tmp_path / "project", *watched) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "num_moved"),
+    [(None, 6), ("note.txt", 6), ("new.bmp", NUM_PHOTOS)],
+    ids=["unplugged", "an empty mount point", "the rest was deleted"],
+)
+def test_of_a_folder_that_may_be_away_only_what_was_found_elsewhere_is_moved(database, tmp_path, left, num_moved):
+    old, new = known_folder(database, tmp_path / "old"), tmp_path / "project/photos"
+    keep(*range(6))(shutil.copytree(old, new))
+    shutil.rmtree(old)
+    if left:
+        old.mkdir()
+        (old / left).touch()
+    [move] = find_all(database, tmp_path / "project", "photos")
+    assert move.apply() == num_moved
+    below = select(func.count()).where(images.c.location.startswith(f"{new}/"))
+    with database.read() as connection:
+        assert connection.scalar(below) == num_moved
