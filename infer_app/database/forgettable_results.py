@@ -25,13 +25,14 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     update,
 )
 
 from infer_app.database.engine.column_types import Query
 from infer_app.database.engine.connect import Database, backend_of
 from infer_app.database.listing.cross_database_source import as_relation
-from infer_app.database.listing.recorded_sources import SourceIdentity, own_numbers, read_sources
+from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.results.conditions import ListedPicture, is_up_to_date, join_results
 from infer_app.database.results.forget_results import delete_results
@@ -116,12 +117,11 @@ def of_missing(
 
 
 def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
-    identity, listed = SourceIdentity.of(source, database), _hashes_of_ids(source)
+    is_own, listed = _is_own(database, source), _hashes_of_ids(source)
     with database.read() as connection:
-        own = [number for number, one in read_sources(connection).items() if one == identity]
         model_ids = connection.scalars(select(models.c.id).distinct()).all()
     for model_id in sorted(model_ids):
-        for results, _ in _every_result(database, "model_id", model_id, runs.c.source_id.in_(own)):
+        for results, _ in _every_result(database, "model_id", model_id, is_own):
             is_listed = _is_among([hash(one.image_id) for one in results], listed)
             yield Forgettable([one for one, known in zip(results, is_listed, strict=True) if not known])
 
@@ -272,10 +272,12 @@ def _every_result(
 
 
 def _is_own(database: Database, source: Source) -> ColumnElement[bool]:
-    """Return the condition that a run, if it is known, is one over the source."""
-    with database.read() as connection:
-        own = own_numbers(connection, SourceIdentity.of(source, database))
-    return or_(runs.c.source_id.is_(None), runs.c.source_id.in_(own))
+    """Return the condition that a run is one over the source; one that is not known is, if there is no other source.
+
+    A query that was edited is another source: it can't be told from the query of another project.
+    """
+    number = number_among_others(database, SourceIdentity.of(source, database))
+    return true() if number is None else runs.c.source_id == number
 
 
 def _of_images(connection: Connection, listed: Subquery) -> list[StoredResult]:
