@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,11 @@ class Project:
     # Its tables
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with sqlite3.connect(self.folder / "infer.db") as connection:
+        with closing(sqlite3.connect(self.folder / "infer.db")) as connection, connection:
             return connection.execute(sql).fetchall()
 
     def write(self, sql: str, *values: object) -> None:
-        with sqlite3.connect(self.folder / "infer.db") as connection:
+        with closing(sqlite3.connect(self.folder / "infer.db")) as connection, connection:
             connection.execute(sql, values)
 
     def results(self) -> list[tuple[Any, ...]]:
