@@ -161,6 +161,10 @@ def test_nights_are_mailed_where_something_happened_and_silent_otherwise(month):
     month.shoot(FIRST - timedelta(days=10), 9, "card")
     month.shoot(FIRST - timedelta(days=11), 9, "card")
     usual(month)
+    # photos are deleted, one in each of two nights
+    for file in sorted(month.project.photos.glob("card/*"))[:2]:
+        file.unlink()
+        usual(month, "1 of 18 images registered in ")
     # a day's photos from a camera that is a year ahead
     month.shoot(month.day, 3, taken=datetime(2027, 10, 10, tzinfo=UTC))
     usual(month, "3 new images have a time before 1995", left=3)  # dated today: the next night takes them
@@ -184,3 +188,6 @@ def test_nights_without_photos_or_storage_and_after_a_photo_was_replaced(month):
     Image.new("RGB", (8, 6), "white").save(photos / "cam0/00001.png")
     usual(month, "1 image was replaced since", left=1)
     usual(month, left=1)
+    project.infer("retry", "--replaced", **month.clock.environ)
+    Image.new("RGB", (8, 6), "white").save(photos / "cam0/00005.png")
+    usual(month, "1 image was replaced since", left=1)

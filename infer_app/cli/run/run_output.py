@@ -72,8 +72,15 @@ class RunOutput:
         return list(self._attention())
 
     def _is_news(self, text: str) -> bool:
+        """Return whether the run before has not told it: what happened since then may be told in the same words."""
         gap = self.summary.gap
-        return text not in self.told_before and (gap is None or gap.is_due or text != str(gap))
+        is_known = text in self.told_before and text not in self._happened()
+        return not is_known and (gap is None or gap.is_due or text != str(gap))
+
+    def _happened(self) -> Iterator[str]:
+        if self.registration is not None:
+            yield from self.registration.happened()
+            yield from self._about_replaced() if self.registration.num_changed else ()
 
     def _attention(self) -> Iterator[str]:
         if self.restored:
@@ -85,12 +92,15 @@ class RunOutput:
             yield str(self.summary.gap)
         if isinstance(self.options, RunOptions):
             yield from {result.few_images: None for result in self.summary.results if result.few_images}
-        if num_replaced := max((result.num_replaced for result in self.summary.results), default=0):
-            yield describe_replaced(num_replaced)
+        yield from self._about_replaced()
         for result in self.summary.results:
             if nearly_black := sum(report.nearly_black for report in (*result.late, *result.reports)):
                 yield describe_nearly_black(nearly_black)
         yield from (text for result in self.summary.results for text in self._about_older(result))
+
+    def _about_replaced(self) -> Iterator[str]:
+        if num_replaced := max((result.num_replaced for result in self.summary.results), default=0):
+            yield describe_replaced(num_replaced)
 
     def _about_older(self, result: ModelResult) -> Iterator[str]:
         if older := result.older:

@@ -105,9 +105,13 @@ class Registration:
         if self.other:
             log.info("left out of %s by their names or kinds: %s", folders, describe_left_out(self.other))
 
+    def happened(self) -> Iterator[str]:
+        """Yield what changed since the last run."""
+        yield from map(one_line, (*self.moved, *self.news))
+
     def describe(self) -> Iterator[str]:
         """Yield what somebody should look at."""
-        yield from map(one_line, (*self.moved, *self.news))
+        yield from self.happened()
         if self.num_wrong_clocks:
             images, have = counted(self.num_wrong_clocks, "new image"), "has" if self.num_wrong_clocks == 1 else "have"
             yield (
