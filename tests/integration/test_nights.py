@@ -4,23 +4,26 @@ import hashlib
 import os
 import shutil
 import subprocess
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
 from infer_app.cli.project.project import init
+from infer_app.machine import process_identity
 from tests.integration.test_watch import DAILY
 from tests.support.clock import Clock, needs_faketime
 from tests.support.listeners import Recorder
-from tests.support.projects import INFER, Project
+from tests.support.networks import ChannelMeans, save
+from tests.support.projects import INFER, Project, build_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # of a month of nights, on a machine however slow
 
 FIRST = date(2026, 10, 1)  # the first night is that after it
 CAMERAS = 4
 USUAL = 20  # photos a day
+RESULTS = "infer_images i JOIN infer_predictions p ON p.image_id = CAST(i.id AS TEXT)"
 
 
 @needs_faketime
@@ -115,10 +118,7 @@ class Month:
 
     def unpredicted(self) -> list[str]:
         """Photos without a prediction that was made from their bytes; none is registered twice."""
-        rows = self.project.rows(
-            "SELECT i.location, p.sha256 FROM infer_images i"
-            " JOIN infer_predictions p ON p.image_id = CAST(i.id AS TEXT)"
-        )
+        rows = self.project.rows(f"SELECT i.location, p.sha256 FROM {RESULTS}")
         assert len(self.project.rows("SELECT 1 FROM infer_images")) == len(
             self.project.rows("SELECT DISTINCT location FROM infer_images")
         )
@@ -126,6 +126,16 @@ class Month:
         files = [file for file in self.project.photos.rglob("*.png") if file.is_file()]
         digests = ((str(file), hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)
         return sorted(location for location, sha256 in digests if (location, sha256) not in known)
+
+    def use_another_version(self) -> str:
+        """Build another version of the model, put it in use and return its id."""
+        project = self.project
+        (old,) = project.rows("SELECT id FROM infer_models")[0]
+        save(ChannelMeans(), project.folder / "colors.ts")
+        build_model(project.folder, "colors.ts", "colors", "--recipe", "stretch", "--size", "8")
+        project.infer("model", "use", "colors", **self.clock.environ)
+        (new,) = project.rows(f"SELECT id FROM infer_models WHERE id != '{old}'")[0]
+        return new
 
 
 @pytest.fixture
@@ -136,25 +146,27 @@ def month(tmp_path, built_models):
     return Month(project, Clock())
 
 
-def expect(month: Month, *told: str, left: int = 0) -> None:
-    """Let a night pass: its mail has exactly these lines, and all photos but `left` are predicted."""
+def expect(month: Month, *told: str, left: int = 0) -> list[str]:
+    """Let a night pass and return its mail, which has exactly these lines; all photos but `left` are predicted."""
     code, mail = month.night()
     assert (code, len(mail)) == (0, len(told)), (month.day, mail)
     assert all(f"attention: {one}" in line for one, line in zip(told, mail, strict=True)), (month.day, mail)
     assert len(month.unpredicted()) == left, month.day
+    return mail
 
 
-def usual(month: Month, *told: str, nights: int = 1, count: int = USUAL, **more: object) -> None:
+def usual(month: Month, *told: str, nights: int = 1, count: int = USUAL, **more: object) -> list[str]:
     for _ in range(nights):
         month.shoot(month.day, count)
-        expect(month, *told, **more)
+        mail = expect(month, *told, **more)
+    return mail
 
 
 @needs_faketime
 def test_nights_are_mailed_where_something_happened_and_silent_otherwise(month):
-    usual(month, nights=7)
+    usual(month, nights=5)
     # a day with a tenth of its photos: once, also if the next one is as poor
-    usual(month, "2026-10-08: unusual: 2 images, 20 a day before", count=2)
+    usual(month, "2026-10-06: unusual: 2 images, 20 a day before", count=2)
     usual(month, count=2)
     usual(month, nights=2)
     # a memory card of two days of three weeks ago
@@ -168,6 +180,18 @@ def test_nights_are_mailed_where_something_happened_and_silent_otherwise(month):
     # a day's photos from a camera that is a year ahead
     month.shoot(month.day, 3, taken=datetime(2027, 10, 10, tzinfo=UTC))
     usual(month, "3 new images have a time before 1995", left=3)  # dated today: the next night takes them
+    # another version: it predicts what was registered within a week, older days keep their results
+    backup, new = (month.project.folder / "infer.db").read_bytes(), month.use_another_version()
+    usual(month)
+    ran = {day for (day,) in month.project.rows(f"SELECT date(added_at) FROM {RESULTS} WHERE model_id = '{new}'")}
+    assert {"2026-09-20", "2026-10-10", "2026-10-14"} <= ran
+    assert not ran & {"2026-10-01", "2026-10-02"}
+    # the database of the night before: it lacks that version, which the command in the mail puts in use again
+    (month.project.folder / "infer.db").write_bytes(backup)
+    (told,) = usual(month, "the database lacks run 202610")
+    month.project.infer(*told.split("`")[1].split()[1:], **month.clock.environ)
+    usual(month)
+    assert month.project.rows(f"SELECT count(*) FROM infer_predictions WHERE model_id = '{new}'")[0][0] > 4 * USUAL
 
 
 @needs_faketime
@@ -191,3 +215,38 @@ def test_nights_without_photos_or_storage_and_after_a_photo_was_replaced(month):
     project.infer("retry", "--replaced", **month.clock.environ)
     Image.new("RGB", (8, 6), "white").save(photos / "cam0/00005.png")
     usual(month, "1 image was replaced since", left=1)
+
+
+@needs_faketime
+def test_nights_beside_another_run_in_another_time_zone_and_after_a_folder_was_renamed_or_days_forgotten(month):
+    project, since_reset = month.project, datetime(2000, 1, 1, 0, 5, tzinfo=UTC)
+    usual(month)
+    # another run holds a day of the look-back: the others are done
+    held = "UPDATE infer_runs SET state = ?, process = ? WHERE day = '2026-10-01'"
+    project.write(held, "running", process_identity(os.getpid()))
+    month.shoot(month.day)
+    code, mail = month.night()
+    assert (code, month.unpredicted()) == (13, [])
+    assert all(one in "".join(mail) for one in ("2026-10-01 with model colors is held", f"process {os.getpid()} on "))
+    project.write(held, "done", "")
+    usual(month)
+    # half an hour after midnight in another zone: of the next day, which is done the next night
+    project.set("run", time_zone="Europe/Berlin")
+    month.shoot(month.day, 3, taken=datetime.combine(month.day, time(22, 30), UTC))
+    usual(month, left=3)
+    usual(month)
+    # a camera's folder is renamed: its photos are new ones
+    (project.photos / "cam3").rename(project.photos / "river")
+    usual(month, "25 of 30 images registered in ")
+    usual(month)
+    # a camera begins again with the year 2000, also after days were forgotten
+    month.shoot(month.day, 4, taken=since_reset)
+    usual(month, "4 new images have a time before 1995, years before")
+    project.infer("forget", "--before", str(month.day), "--even-most", "--yes", **month.clock.environ)
+    left = len(month.unpredicted()) + 4
+    month.shoot(month.day, 4, taken=since_reset)
+    told = f"4 new images are of days before {month.day}", "4 new images have a time"
+    usual(month, *told, left=left)
+    month.shoot(month.day, 4, taken=since_reset)
+    usual(month, *told, left=left + 4)
+    usual(month, left=left + 4)
