@@ -8,7 +8,7 @@ from PIL import Image
 
 from infer_app.domain import ImageRef
 
-DATA = Path(os.environ.get("TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")  # photos/ and photos.csv
+DATA = Path(os.environ.get("TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")  # photos/
 
 
 def jpeg(width: int = 32, height: int = 24, color: tuple[int, int, int] = (200, 60, 30)) -> bytes:

@@ -135,11 +135,6 @@ def options_of(command: Any) -> set[str]:
     return {"--help"}.union(own, *(options_of(child) for child in getattr(command, "commands", {}).values()))
 
 
-def test_the_texts_are_found():
-    assert sum(len(text.commands) for text in PRINTED) > 40
-    assert any("infer backfill --from" in text.text for text in PRINTED)
-
-
 @pytest.mark.parametrize("text", [text for text in TEXTS if text.commands], ids=lambda text: text.place)
 def test_a_command_that_is_named_can_be_run(text: Text):
     for command in text.commands:

@@ -10,7 +10,6 @@ from infer_app.telemetry.summary_line import (
     balance,
     duration,
     forecast,
-    node_costs,
     speed,
     stage_costs,
     summary_line,
@@ -116,9 +115,3 @@ def test_a_sample_too_small_for_a_steady_rate_goes_on_at_the_limit_of_its_costs(
     few = replace(SAMPLE, selected=5, steady_images_per_second=None, images_per_second=0.4)
     assert forecast(replace(few, limit_images_per_second=20.0), 1_000).seconds == 11.75 + 50.0
     assert forecast(replace(few, limit_images_per_second=None), 1_000).seconds == 2_500.0
-
-
-def test_each_node_of_a_cluster_has_a_line():
-    nodes = {"gpu-1": {"images": 1200, "images_per_second": 14.4, "stages": {"decode": 1.7, "model": 14.12}}}
-    told = {"gpu-1": "1,200 images, 14 images/s, CPU ms per image: decode 1.70, model 14.12"}
-    assert node_costs(replace(REPORT, nodes=nodes)) == told
