@@ -303,6 +303,12 @@ def test_a_photo_is_missing_while_its_file_is_gone(project):
     kept.rename(files[0])
     assert project.infer_json("run")["registered"]["num_missing"] == 0
     assert changed(project) == []
+    later = f"{TODAY + timedelta(days=40)} 02:30:00.000000"  # of one run whose clock was ahead
+    project.write("UPDATE infer_runs SET ended_at = ? WHERE id = (SELECT min(id) FROM infer_runs)", later)
+    files[0].unlink()
+    assert "1 of 3 images registered in" in project.infer("run", "--quiet")
+    project.write("UPDATE infer_images SET missing_since = ? WHERE missing_since IS NOT NULL", later)
+    assert project.infer("run", "--quiet") == ""
 
 
 SIX_DAYS = [TODAY - timedelta(days=n) for n in range(6, 0, -1)]
@@ -421,4 +427,9 @@ def test_photos_ahead_of_a_clock_that_is_behind_wait_for_the_right_time(project)
     told = daily(project, YESTERDAY)[1]
     assert "later.jpg: set the clock" in told
     assert "reset.jpg: is the camera's clock right?" in told
-    assert project.rows("SELECT count(*) FROM infer_images WHERE location LIKE '%later.jpg'") == [(0,)]
+    count_later = "SELECT count(*) FROM infer_images WHERE location LIKE '%later.jpg'"
+    assert project.rows(count_later) == [(0,)]
+    for number in range(2):  # beside which one file is that of a camera, and that run's clock was ahead
+        put(project, f"usual{number}.jpg", YESTERDAY)
+    assert "later.jpg: is the camera's clock right?" in daily(project, YESTERDAY)[1]
+    assert project.rows(count_later) == [(1,)]

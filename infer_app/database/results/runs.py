@@ -174,8 +174,9 @@ class RunStore:
         """Record what a run tells, and return what the run before it of the same source told."""
         with self._database.write(wait_limit_s=2) as connection:
             this = connection.execute(select(runs).where(runs.c.id == run_id)).one()
-            others = select(runs.c.throughput).where(runs.c.source_id == this.source_id, runs.c.id != run_id)
-            newest = connection.scalars(others.order_by(runs.c.started_at.desc()))
+            # Not one of a clock that was ahead, which would be the run before for years.
+            is_before = runs.c.source_id == this.source_id, runs.c.id != run_id, runs.c.started_at <= this.started_at
+            newest = connection.scalars(select(runs.c.throughput).where(*is_before).order_by(runs.c.started_at.desc()))
             before: list[str] = next((one["attention"] for one in newest if one and "attention" in one), [])
             throughput = this.throughput | {"attention": list(told)}
             connection.execute(update(runs).where(runs.c.id == run_id).values(throughput=throughput))

@@ -125,7 +125,7 @@ class WatchedFolders:
     def date_all(self, new: Sequence[ImageFile]) -> Sequence[DatedImage]:
         """Return new images with their own times: of their cameras, if [images] day says so, or of their files.
 
-        If this machine's clock is behind, those that are ahead of it are left for a run that has the right time.
+        If most are ahead of this machine's clock, and it is behind, these are left for a run that has the right time.
         """
         now = datetime.now(UTC)
         taken: Sequence[float | None] = [None] * len(new)
@@ -137,7 +137,7 @@ class WatchedFolders:
         ]
         latest = now.timestamp() + A_DAY_S
         ahead = [number for number, times in enumerate(stated) if min(times, default=0.0) > latest]
-        if ahead and self._is_behind(now, 2 * len(ahead) > len(new)):
+        if ahead and 2 * len(ahead) >= len(new) and self._is_behind(now):
             self.found.leave_for_right_clock(now, [new[number].location for number in ahead])
             kept = sorted({*range(len(new))} - {*ahead})
             new, stated = [new[number] for number in kept], [stated[number] for number in kept]
@@ -194,11 +194,10 @@ class WatchedFolders:
                 times.append(None)
         return times
 
-    def _is_behind(self, now: datetime, are_most_ahead: bool) -> bool:
-        """Return whether this machine's clock is behind that of a former run, or of most files where none is known."""
+    def _is_behind(self, now: datetime) -> bool:
+        """Return whether this machine's clock is behind that of a former run, or no image is known to compare with."""
         last = self._last_start
-        is_behind_run = last is not None and last > now + timedelta(seconds=A_DAY_S)
-        return is_behind_run or (are_most_ahead and self._first_known is None)
+        return self._first_known is None or (last is not None and last > now + timedelta(seconds=A_DAY_S))
 
     @cached_property
     def _last_start(self) -> datetime | None:
