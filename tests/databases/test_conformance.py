@@ -280,6 +280,17 @@ def test_a_prediction_deletes_its_rejection_and_outlives_a_later_one(database, c
     assert {tuple(row) for row in left} == {("other", ID), *((i, "another") for i in ids)}
 
 
+@pytest.mark.parametrize("code", ["25P03", "25P04"])
+def test_a_transaction_that_a_timeout_of_its_session_has_ended_is_done_again(database, kind, code):
+    if kind != "postgres":
+        pytest.skip("it has no such codes")
+    ends = [f"DO $$ BEGIN RAISE 'terminating connection' USING ERRCODE = '{code}'; END $$"]
+    assert (
+        database.transact(lambda connection: connection.exec_driver_sql(ends.pop() if ends else "SELECT 7").scalar())
+        == 7
+    )
+
+
 def refuse(execute, kind, table, condition, *, silently=False):
     """Let a trigger refuse rows of a table."""
     error = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'"

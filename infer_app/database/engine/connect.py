@@ -167,6 +167,7 @@ class Database:
         except DBAPIError as error:
             code = self.backend.code_of(error)
             unavailable = isinstance(error, (OperationalError, InterfaceError)) or type(error) is DatabaseError
+            unavailable |= error.connection_invalidated or code in self.backend.losses
             if code not in self.backend.forbidden and (not unavailable or _is_row_error(error)):
                 raise  # a wrong statement, which is a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password

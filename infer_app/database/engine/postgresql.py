@@ -76,7 +76,7 @@ class PostgreSQL(Backend):
     )
     row_errors = ("54000",)  # a value is too long for its type or for an index
     deadlocks = ("40P01", "40001", "55P03")
-    losses = ("57P01", "57P02", "57P03", "08003", "08006")  # shutdowns
+    losses = ("57P01", "57P02", "57P03", "08003", "08006", "25P03", "25P04")  # shutdowns, timeouts of a transaction
     forbidden = ("42501", "25006")  # a privilege; a standby, or a database or role that is read-only
     denied = ("42501",)
     full = ("53100",)
