@@ -70,6 +70,8 @@ def test_projects_with_models_of_their_own_see_their_own_alone(second):
     first, other = second("{number}.png")
     save(ChannelMeans(), other.folder / "means.ts")
     (other.folder / "models").unlink()
+    other.infer("run", exit_code=2)
+    assert "make one with `infer model build" in other.errors
     build_model(other.folder, "means.ts", "means", "--size", "8")
     assert other.run_day()["predicted"] == len(IDS)
     for project, name in ((first, "colors"), (other, "means")):

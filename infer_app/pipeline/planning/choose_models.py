@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infer_app.database.project_database import read_in_use
+from infer_app.database.project_database import open_project_database, read_in_use
 from infer_app.errors import ModelError, UsageError
 from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact
@@ -71,14 +71,16 @@ def choose_artifacts(
 
 
 def _check_folder(loaded: LoadedSettings, in_use: Mapping[str, str]) -> None:
-    """Raise ModelError if the folder has no model at all though versions are in use."""
+    """Raise ModelError if the folder has no model at all though versions are in use, not only in other projects."""
     if not in_use or any(scan_artifacts(loaded.models_folder)):
         return
-    listed = ", ".join(short_name(*version) for version in sorted(in_use.items()))
-    raise ModelError(
-        f"{loaded.models_folder} has no model, and in use in {loaded.shown_url}: {listed}",
-        "is the disk of that folder mounted? If so, restore it from a backup",
-    )
+    with open_project_database(loaded, read_only=True) as project:
+        own = project.day_queries.ids_in_use()
+    if listed := ", ".join(short_name(*version) for version in sorted(in_use.items()) if version[1] in own):
+        raise ModelError(
+            f"{loaded.models_folder} has no model, and in use in {loaded.shown_url}: {listed}",
+            "is the disk of that folder mounted? If so, restore it from a backup",
+        )
 
 
 def _check_chosen(loaded: LoadedSettings, name: str, in_use: Mapping[str, str]) -> None:
