@@ -119,8 +119,9 @@ def of_missing(
 def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
     is_own, listed = _is_own(database, source), _hashes_of_ids(source)
     with database.read() as connection:
-        model_ids = connection.scalars(select(models.c.id).distinct()).all()
-    for model_id in sorted(model_ids):
+        versions = connection.execute(select(models.c.id, models.c.manifest)).all()
+    # Second networks first: their results are deleted with those of their detector.
+    for _, model_id in sorted({(not manifest.get("crop"), one) for one, manifest in versions}):
         for results, _ in _every_result(database, "model_id", model_id, is_own):
             is_listed = _is_among([hash(one.image_id) for one in results], listed)
             yield Forgettable([one for one, known in zip(results, is_listed, strict=True) if not known])

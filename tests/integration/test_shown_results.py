@@ -69,6 +69,13 @@ class Stored(Project):
         row = {"object": 0, "label": label, "score": score, "output": output or {"top": listed}}
         self.insert("infer_object_predictions", image_id=image_id, model_id=model_id, **row)
 
+    def run_once(self, name, model_id, day=DATE, source_id=None):
+        row = dict.fromkeys(("interval_start", "interval_end", "started_at", "heartbeat_at", "ended_at"), AT)
+        row |= dict.fromkeys(("variant", "executor", "device", "host", "process"), "1@1") | {"time_zone": "UTC"}
+        row |= {"id": f"run-{model_id}", "day": day, "model": name, "model_id": model_id, "versions": {}}
+        row |= {"state": "done", "selected": 1, "predicted": 1, "rejected": 0, "exit_code": 0}
+        self.insert("infer_runs", **row, source_id=source_id)
+
     def reject(self, image_id, model_id, detector_id=None):
         facts = {"run_id": f"run-{model_id}", "detail": "", "stage": "decode", "attempts": 1, "decoder": "d"}
         file = {"location": f"/{image_id}.jpg", "size": 1, "modified": 2.0, "sha256": "f" * 64, "created_at": AT}
@@ -219,6 +226,20 @@ def test_tasks_and_their_configuration_are_replaced_together(stored):
     assert [file.read_text() for file in (tasks, config)] == ["old", "old"]
 
 
+def test_what_is_told_to_be_deleted_of_pictures_that_a_table_no_longer_lists_is_deleted_and_counted(stored):
+    stored.write("CREATE TABLE shots (id TEXT, location TEXT, added_at TEXT)")
+    stored.set("source", table="shots", location="location", time="added_at", time_zone="UTC")
+    columns = {"relation": "shots", "id_column": "id", "location_column": "location"}
+    stored.insert("infer_sources", id=1, first_used_at=AT, **columns)
+    for name, model_id in (("animals", D1), ("species", S1)):
+        stored.run_once(name, model_id, source_id=1)
+    stored.detect("1", D1, 0.9)
+    stored.classify("1", S1, D1, ("lion", 0.8))
+    told, deleted = stored.infer("forget", "--missing", "--even-most", "--yes").splitlines()
+    amount = "2 predictions with 1 object, 0 rejections (1 result of second networks among them)"
+    assert (amount in told, deleted) == (True, f"deleted {amount}")
+
+
 def test_the_last_version_of_a_name_stays_preferred_when_it_is_removed_by_a_clock_that_is_behind(stored, built_models):
     stored.use_models(built_models, copied=True)
     [folder] = stored.folder.glob("models/colors/*")
@@ -244,10 +265,7 @@ def test_status_and_pending_count_what_the_next_run_predicts_again_with_the_vers
         at = {"created_at": AT, used: AT}
         stored.insert("infer_models", id=model_id, name="colors", manifest=SPECIES["output"], **at)
     stored.predict("1", "7" * 16, "red", 0.9)
-    row = dict.fromkeys(("interval_start", "interval_end", "started_at", "heartbeat_at", "ended_at"), AT)
-    row |= dict.fromkeys(("variant", "executor", "device", "host", "process"), "1@1") | {"time_zone": "UTC"}
-    row |= {"id": "run-1", "day": yesterday, "model": "colors", "model_id": "7" * 16, "versions": {}, "state": "done"}
-    stored.insert("infer_runs", **row, selected=1, predicted=1, rejected=0, exit_code=0)
+    stored.run_once("colors", "7" * 16, yesterday)
     pending = stored.infer_json("pending", "--date", yesterday, "--model", "colors")
     [day] = [one for one in stored.infer_json("status", "--days", "2")["days"] if one["model"] == "colors"]
     assert (day["model_id"], day["pending"], day["again"]) == ("7" * 16, 0, 1)
