@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -86,10 +86,13 @@ def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
     return file, len(rows)
 
 
-def remove_reports(loaded: LoadedSettings, first_kept: date) -> int:
-    """Remove the reports of the days before a date, with their JSON files; return the number of pages."""
+def remove_reports(loaded: LoadedSettings, first_kept: date, versions: Iterable[Version]) -> int:
+    """Remove the versions' reports of days before a date, with their JSON files; return the number of pages."""
+    of_versions = {
+        default_file(loaded, first_kept, name).stem[10:] for one in versions for name in (one[0], "-".join(one))
+    }
     files = [file for file in loaded.reports_folder.glob("????-??-??-*") if file.name[:10] < str(first_kept)]
-    written = [file for file in files if file.suffix in (".html", ".json")]
+    written = [file for file in files if file.stem[10:] in of_versions and file.suffix in (".html", ".json")]
     for file in written:
         file.unlink(missing_ok=True)
     if written and (loaded.reports_folder / INDEX).exists():

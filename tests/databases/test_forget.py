@@ -124,15 +124,16 @@ WHOLE, NONE = DayCounts(3, 2, 1, 0), DayCounts(0, 0, 0, 0)
 def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded, listing, capsys):
     kept, reports = loaded.folder / "kept.jsonl", loaded.reports_folder
     reports.mkdir()
-    for day, suffix in ((DAYS[0], "html"), (DAYS[0], "json"), (DAYS[1], "html")):
-        (reports / f"{day}-stub.{suffix}").touch()
+    files = (f"{DAYS[0]}-stub.html", f"{DAYS[0]}-stub-{ID}.json", f"{DAYS[0]}-notes.json", f"{DAYS[1]}-stub.html")
+    for name in files:
+        (reports / name).touch()
     kept.touch()
     with pytest.raises(UsageError, match="exists, nothing was deleted"):
         forget(loaded, before=str(DAYS[1]), to=kept)
     kept.unlink()
     forget(loaded, before=str(DAYS[1]), to=kept)
     assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 1, "pages": 1}
-    assert [file.name for file in reports.iterdir()] == [f"{DAYS[1]}-stub.html"]
+    assert {file.name for file in reports.iterdir()} == {*files[2:]}
     rows = [json.loads(line) for line in kept.read_text().splitlines()]
     tables = Counter(row["table"] for row in rows)
     assert tables == {"infer_predictions": 2, "infer_objects": 2, "infer_rejections": 1}
