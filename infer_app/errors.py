@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 
 
@@ -169,6 +170,15 @@ def as_known(error: BaseException) -> InferError | None:
         return None
     text = error.strerror or str(error)
     return MachineFailure(f"{error.filename}: {text}" if error.filename else text, _HINTS[error.errno])
+
+
+@contextmanager
+def os_errors_as(kind: type[InferError], what: str, hint: str = "") -> Iterator[None]:
+    """Raise an error of this kind in place of an OSError: what could not be done, and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}", hint) from error
 
 
 # A run over several days leaves such a day out and goes on with the others.

@@ -9,7 +9,7 @@ from infer_app.answers.next_run import retry_command
 from infer_app.atomic_file import replace_file
 from infer_app.database.project_database import read_limits
 from infer_app.domain import DetectedObject
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, os_errors_as
 from infer_app.reporting.drawn_boxes import svg_file
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.settings.load import LoadedSettings
@@ -57,10 +57,8 @@ def draw_image(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[s
             f"predict it again: `{retry_command([found.image_id])}`",
         )
     shown_objects = drawn_objects(stored)
-    try:
+    with os_errors_as(UsageError, f"can't write {file}", "name another file with --draw"):
         replace_file(file, svg_file(picture.jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
-    except OSError as error:
-        raise UsageError(f"can't write {file}: {error.strerror}", "name another file with --draw") from None
     model = {"model": history.model, "model_id": history.model_id}
     return {"file": str(file), **model, "objects": len(shown_objects)}
 

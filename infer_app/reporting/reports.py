@@ -13,7 +13,7 @@ from infer_app.atomic_file import replace_file
 from infer_app.database.project_database import ProjectDatabase, open_project_database, read_limits
 from infer_app.database.queries.day_state import DayStates, judge_day
 from infer_app.day import Day
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, os_errors_as
 from infer_app.model_names import SHOWN_ID, Version
 from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
 from infer_app.reporting.thumbnails import MAX_BYTES, SIZE_WITH_BOXES, ThumbnailLimits, make_thumbnails
@@ -156,11 +156,9 @@ def _index_rows(
 
 
 def _save(file: Path, data: bytes) -> None:
-    try:
+    with os_errors_as(UsageError, f"can't write {file}", "name another file with --out"):
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, data)
-    except OSError as error:
-        raise UsageError(f"can't write {file}: {error.strerror}", "name another file with --out") from None
 
 
 def _plain(value: object) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from infer_app.domain import Span
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, os_errors_as
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +28,8 @@ class Trace:
         self._part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.part")
         if self._path.exists() and not self._path.is_file():
             raise UsageError(f"--trace {path} is not a file", "name a file, which is created or overwritten")
-        try:
+        with os_errors_as(UsageError, f"--trace {path} can't be written", "name a file in a folder you can write to"):
             self._file = self._part.open("x", encoding="utf-8")  # a new file: a link is not followed
-        except OSError as error:
-            raise UsageError(
-                f"--trace {path} can't be written: {error.strerror}", "name a file in a folder you can write to"
-            ) from None
         self._origin = time.monotonic()
         self._numbers: dict[int, int] = {}  # worker numbers by pid
         self._lost = False

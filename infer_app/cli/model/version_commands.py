@@ -20,7 +20,7 @@ from infer_app.database.results.model_versions import (
     switch_version,
 )
 from infer_app.database.results.runs import RunStore
-from infer_app.errors import InferError, ModelError, UsageError
+from infer_app.errors import InferError, ModelError, UsageError, os_errors_as
 from infer_app.model_names import short_name
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact
@@ -148,10 +148,8 @@ def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None
         else:
             RunStore(database).end_use(name, model_id, check)
         count = count_predictions(database).get(model_id, 0) if database is not None else 0
-        try:
+        with os_errors_as(ModelError, str(folder), "it must be writable"):
             remove_folder(folder)
-        except OSError as error:
-            raise ModelError(f"{folder}: {error.strerror}", "it must be writable") from error
     if as_json:
         print(json.dumps({"model": name, "model_id": model_id, "predictions": count}))
     else:

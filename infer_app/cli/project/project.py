@@ -21,7 +21,7 @@ from infer_app.database.listing.image_registry import add_images, add_objects
 from infer_app.database.project_database import open_project_database, upgrade_results_database
 from infer_app.database.results.schema import VERSION
 from infer_app.domain import FileFacts, ImageFile
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, os_errors_as
 from infer_app.images.read.folder_scan import FolderScan, find_images
 from infer_app.images.read.local_files import ReadLimits, hash_files
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
@@ -46,12 +46,8 @@ def init(folder: Path | None = None) -> None:
     is_new = not ((folder or Path()) / DEFAULT_CONFIG).exists()
     write_config(folder, watching(PHOTOS))
     if is_new:
-        try:
+        with os_errors_as(UsageError, f"can't make {photos}", "name another folder in [images] watch"):
             photos.mkdir(exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"can't make {photos}: {error.strerror}", "name another folder in [images] watch"
-            ) from None
         print(f"put your photos into {photos}: each `infer run` registers what is new there ([images] watch)")
 
 

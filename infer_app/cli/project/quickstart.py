@@ -14,7 +14,7 @@ from infer_app.cli.project import project
 from infer_app.cli.run import run as run_command
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
-from infer_app.errors import InferError, UsageError, install
+from infer_app.errors import InferError, UsageError, install, os_errors_as
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.building.build_arguments import BuildRequest
 from infer_app.models.building.openvino_variants import add_variants
@@ -38,10 +38,8 @@ CUT_PHOTO = "rocket-cut-off.jpg"
 def make_demo(folder: Path) -> None:
     """Make the project, run it and print the results. It is safe to repeat: existing files are kept."""
     check_installed()  # before anything is written
-    try:
+    with os_errors_as(UsageError, f"can't make {folder}", "name a folder that can be made"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"can't make {folder}: {error.strerror}", "name a folder that can be made") from None
     config = folder / DEFAULT_CONFIG
     is_new = not config.exists()
     try:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import BUSY_TIMEOUT_S
 from infer_app.database.results.schema import metadata, object_predictions, objects, predictions, rejections, runs
-from infer_app.errors import DatabaseUnavailable, UsageError
+from infer_app.errors import DatabaseUnavailable, UsageError, os_errors_as
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +63,8 @@ def _may_write(database: Database, table: Table) -> bool:
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    try:
+    with os_errors_as(UsageError, "a dry run needs a temporary folder to write into", "name one with TMPDIR"):
         return tempfile.TemporaryDirectory(prefix="infer-dry-run-")
-    except OSError as error:
-        raise UsageError(
-            f"a dry run needs a temporary folder to write into: {error.strerror}", "name one with TMPDIR"
-        ) from None
 
 
 class RolledBack(Database):

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from infer_app.atomic_file import replace_file
 from infer_app.database.figures.detections import PredictedImage
 from infer_app.domain import ROW
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, os_errors_as
 from infer_app.export.sampling.choose_images import Chosen
 from infer_app.images.decode.formats import sniff
 from infer_app.images.read.bad_image import BadImage, ImageBytes
@@ -37,7 +37,7 @@ def copy_photos(choose: Choose, folder: Path, limits: ReadLimits) -> tuple[Chose
     def may_be_copied(image: PredictedImage) -> bool:
         return not not_copied or (image.location not in not_copied and _may_be_there(image.location, limits))
 
-    try:
+    with os_errors_as(UsageError, f"--copy-to {folder} can't be written", "is it a folder, with space left?"):
         folder.mkdir(parents=True, exist_ok=True)
         before = set(folder.absolute().iterdir())
         for _ in range(MAX_CHOICES):
@@ -53,10 +53,6 @@ def copy_photos(choose: Choose, folder: Path, limits: ReadLimits) -> tuple[Chose
         found = [(day, image, copies[image.image_id]) for day, image in chosen if image.image_id in copies]
         for path in set(copies.values()) - before - {path for *_, path in found}:
             path.unlink()  # of an image of an earlier choice
-    except OSError as error:
-        raise UsageError(
-            f"--copy-to {folder} can't be written: {error.strerror or error}", "is it a folder, with space left?"
-        ) from None
     return [(day, replace(image, location=str(path))) for day, image, path in found], not_copied
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from infer_app.atomic_file import replace_file
-from infer_app.errors import ModelChanged, ModelError, UsageError
+from infer_app.errors import ModelChanged, ModelError, UsageError, os_errors_as
 from infer_app.models.artifact.manifest import (
     CROP_FILE,
     HEAD_FILE,
@@ -193,10 +193,8 @@ def record_variant(
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Let no other process record a variant of the model until the `with` block ends."""
-    try:
+    with os_errors_as(ModelError, str(folder), REBUILD):
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise ModelError(f"{folder}: {error.strerror}", REBUILD) from error
     try:
         with contextlib.suppress(OSError):  # NFS locks no folder
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from infer_app.errors import ModelError
+from infer_app.errors import ModelError, os_errors_as
 from infer_app.models.artifact.artifact import MANIFEST_FILE, Artifact, write_file
 from infer_app.workers.fork_server import run_folder
 
@@ -27,10 +27,8 @@ class ModelBundle:
 def pack(artifact: Artifact, variant: str) -> ModelBundle:
     """Bundle an artifact with one of its variants. Raises ModelError if a file is not that of the build."""
     manifest = artifact.folder / MANIFEST_FILE
-    try:
+    with os_errors_as(ModelError, str(manifest), "`infer model verify` checks all models"):
         files = {MANIFEST_FILE: manifest.read_bytes()}
-    except OSError as error:
-        raise ModelError(f"{manifest}: {error.strerror}", "`infer model verify` checks all models") from error
     own = artifact.manifest.files_of(variant)
     for relative in sorted(artifact.manifest.files):
         if not relative.startswith("variants/") or relative in own:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from infer_app.errors import ModelChanged, ModelError, UsageError
+from infer_app.errors import ModelChanged, ModelError, UsageError, os_errors_as
 from infer_app.model_names import Version, plain_name, short_name, versions_named
 from infer_app.models.artifact.artifact import Artifact, check_name, is_name, open_artifact
 
@@ -86,10 +86,8 @@ def _open_version(folder: Path) -> Artifact:
 def _names(models_folder: Path) -> list[Path]:
     if not models_folder.is_dir():
         return []
-    try:
+    with os_errors_as(ModelError, str(models_folder), "it must be readable"):
         return sorted(path for path in models_folder.iterdir() if path.is_dir() and is_name(path.name))
-    except OSError as error:
-        raise ModelError(f"{models_folder}: {error.strerror}", "it must be readable") from error
 
 
 def _scan_versions(name_folder: Path) -> tuple[list[Artifact], list[ModelError]]:

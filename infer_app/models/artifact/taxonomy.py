@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infer_app.atomic_file import decode_text
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, os_errors_as
 
 COLUMNS = ("label", "parent")
 HINT = "a CSV file with the columns label and parent, such as lion,felidae; without a parent: a root"
@@ -79,10 +79,8 @@ def group_labels(taxonomy: Taxonomy, allowed: set[str] | None, known: set[str]) 
 
 
 def _text(path: Path) -> str:
-    try:
+    with os_errors_as(UsageError, f"{path} can't be read", "name a text file in UTF-8"):
         return decode_text(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}", "name a text file in UTF-8") from None
 
 
 def _check(label: str, where: str) -> None:

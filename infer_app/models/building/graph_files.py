@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelError, UsageError, os_errors_as
 from infer_app.models.runtimes.graph_input import describe_input, read_graph
 from infer_app.models.runtimes.torchscript import has_code
 from infer_app.models.sources.library import CONFIG
@@ -116,10 +116,8 @@ def _without_normalisation(said: SourceFacts) -> SourceFacts:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with os_errors_as(UsageError, str(path), "it must be readable"):
         return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", "it must be readable") from error
 
 
 def _read_external(model: Path, location: str) -> bytes:
