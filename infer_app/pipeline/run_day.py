@@ -4,9 +4,9 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from infer_app.database.listing.former_pictures import check_ids, check_ids_again
 from infer_app.database.listing.left_out import NEEDED
@@ -14,8 +14,13 @@ from infer_app.database.listing.recorded_sources import SourceIdentity, record_s
 from infer_app.database.project_database import ProjectDatabase, read_limits
 from infer_app.database.results.runs import RunModel, new_run_id
 from infer_app.day import Day
-from infer_app.domain import NewImage
-from infer_app.errors import EXIT_BUG, DayHeld, UsageError, as_known
+from infer_app.domain import ImageRef, NewImage
+from infer_app.errors import EXIT_BUG, DayHeld, InferError, StorageUnavailable, UsageError, as_known
+from infer_app.images.decode.formats import check_answer
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import refused_among
+from infer_app.images.read.roots import is_other_there
+from infer_app.locations import as_location
 from infer_app.pipeline.executors import Executor
 from infer_app.pipeline.files.changed_files import reset_changed_rejections
 from infer_app.pipeline.flow.attach_objects import with_stored_objects
@@ -24,7 +29,6 @@ from infer_app.pipeline.flow.failure_budget import FailureBudget
 from infer_app.pipeline.flow.flow import run_flow
 from infer_app.pipeline.flow.model_run import ModelRun
 from infer_app.pipeline.flow.observer import FlowObserver
-from infer_app.pipeline.flow.other_images import OtherImages
 from infer_app.pipeline.flow.outage_guard import guard_against_outages
 from infer_app.pipeline.group_run import GroupRun
 from infer_app.pipeline.planning.run_plan import RunPlan, plan_day
@@ -33,6 +37,7 @@ from infer_app.pipeline.stop import Stop
 from infer_app.run_report import RunReport
 from infer_app.telemetry.log import bound, names_and_ids
 from infer_app.telemetry.tally import Tally
+from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process
 
 log = logging.getLogger(__name__)
 WAIT_S = 2.0  # between two attempts to take a day that another run holds
@@ -184,3 +189,50 @@ def _open_run(project: ProjectDatabase, day: Day, model: RunModel, source_id: in
                 log.info("waiting: %s", held)
                 is_logged = True
             time.sleep(WAIT_S)
+
+
+SOME_DONE = 200  # images with results whose locations are checked if no other location is allowed
+NEAR_IMAGES = 20  # of each of some days that are read if many images of a day are missing
+
+
+@dataclass(frozen=True, slots=True)
+class OtherImages:
+    """Images of the days of a run, and of the days around the last one."""
+
+    project: ProjectDatabase
+    days: Sequence[Day]
+    limits: ReadLimits
+
+    def is_any_done_allowed(self) -> bool:
+        """Return whether the location of an image of the days that has a result of any model is allowed."""
+        done = self.project.ask(lambda: list(islice(self._done(), SOME_DONE)))
+        if not done:
+            return False
+        try:  # in another process, since resolving links can hang
+            return len(run_in_process(refused_among, done, self.limits, timeout_s=STORAGE_TIMEOUT_S)) < len(done)
+        except InferError as error:
+            raise StorageUnavailable(error.message, "is the image storage mounted? its images stay pending") from None
+
+    def is_other_there(self, missing: str) -> bool | None:
+        """Return whether an image predicted that day, or of days around it, can be read; None: no other is known."""
+        others = self.project.ask(lambda: list(self._near()))
+        try:  # in another process, since reading can hang
+            return run_in_process(
+                is_other_there, missing, others, self.limits, check_answer, timeout_s=STORAGE_TIMEOUT_S
+            )
+        except InferError:
+            return False
+
+    def _done(self) -> Iterator[ImageRef]:
+        queries = self.project.day_queries
+        for day in self.days:
+            for row in chain(queries.read_predictions(day), queries.read_rejections(day)):
+                yield ImageRef(row["image_id"], as_location(row["location"]))
+
+    def _near(self) -> Iterator[str]:
+        day = self.days[-1]
+        for row in islice(self.project.day_queries.read_predictions(day), NEAR_IMAGES):
+            yield as_location(row["location"])
+        for number in (1, -1, 2, -2, 3, -3):
+            page = next(iter(self.project.source.list_pages(day.before(number), NEAR_IMAGES)), ())
+            yield from (as_location(row[1]) for row in page)

@@ -25,7 +25,6 @@ from infer_app.errors import (
     most_severe,
 )
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.pipeline.dry_run import dry_run
 from infer_app.pipeline.files.registration import Registration
 from infer_app.pipeline.flow.observer import Display
 from infer_app.pipeline.group_run import GroupRun, open_group
@@ -121,6 +120,8 @@ def dry_run_days(
 
     `registration`: of a dry run; what it would register is in the forecast, and the sample begins with it.
     """
+    from infer_app.pipeline.dry_run import dry_run  # what it loads no run needs
+
     days, measured = request.days, []
     to_register = registration.to_run if registration else 0
     for models in group_by_pixels(request.artifacts):

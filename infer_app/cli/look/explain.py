@@ -19,7 +19,7 @@ from infer_app.model_names import short_name
 from infer_app.model_variants import variant_facts, variant_of
 from infer_app.plurals import counted
 from infer_app.replay.predict_again import Replay, replay
-from infer_app.reporting.drawn_image import draw_image
+from infer_app.reporting.drawn_boxes import draw_image
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import printable
 

@@ -9,8 +9,7 @@ from infer_app.domain import Reason
 from infer_app.errors import is_out_of_memory
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
-from infer_app.images.transform.interpolate import interpolate, interpolate_by_matrices
-from infer_app.images.transform.resize import pillow_resize, resize
+from infer_app.images.transform.resize import interpolate, interpolate_by_matrices, pillow_resize, resize
 from infer_app.recipe import Recipe, Size
 
 Preprocess = Callable[[Pixels], Pixels]

@@ -14,8 +14,7 @@ from infer_app.models.sources.library import CONFIG
 from infer_app.models.sources.model_api import model_api_facts, model_info
 from infer_app.models.sources.onnx_file import DamagedOnnx, fold_external_data, metadata_props, onnx_facts
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
-from infer_app.models.sources.state_dict import describe_weights, state_dicts_in
-from infer_app.models.sources.weights import read_weights
+from infer_app.models.sources.weights import describe_weights, read_weights, state_dicts_in
 from infer_app.recipe import Size
 
 GRAPH_KINDS = {".onnx": "onnx", ".xml": "openvino"}  # by the name's ending

@@ -8,7 +8,6 @@ import pytest
 from infer_app.domain import ImageRef, NewImage
 from infer_app.model_variants import OPENVINO_BF16
 from infer_app.pipeline import dry_run
-from infer_app.pipeline.planning import alternatives
 from infer_app.pipeline.planning.run_plan import RunPlan
 from infer_app.run_report import Alternative
 from tests.conftest import DAY, MODEL
@@ -27,8 +26,8 @@ def test_a_sample_ends_with_its_time_once_it_has_so_many_images(num_images, end,
 @pytest.mark.parametrize(("is_begun", "offered"), [(False, [MEASURED, SCALED]), (True, [SCALED])])
 def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, monkeypatch, is_begun, offered):
     monkeypatch.setattr(dry_run, "find_begun", lambda _project, day, _model: is_begun and day == DAY)
-    monkeypatch.setattr(alternatives, "probe_variants", lambda *_: [MEASURED])
-    monkeypatch.setattr(alternatives, "probe_decoding", lambda *_: [SCALED])
+    monkeypatch.setattr(dry_run, "probe_variants", lambda *_: [MEASURED])
+    monkeypatch.setattr(dry_run, "probe_decoding", lambda *_: [SCALED])
     plan = RunPlan(
         (SimpleNamespace(manifest=SimpleNamespace(name="a", crop=None)),),
         (SimpleNamespace(alternatives=(ESTIMATED,)),),

@@ -16,8 +16,15 @@ from infer_app.database.queries.image_history import StoredObject
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.schema import models
 from infer_app.domain import DetectedObject
-from infer_app.reporting.drawn_boxes import COLORS, MAX_LABEL_LENGTH, MAX_NAMED, Rectangle, overlay, svg_file
-from infer_app.reporting.drawn_image import drawn_objects
+from infer_app.reporting.drawn_boxes import (
+    COLORS,
+    MAX_LABEL_LENGTH,
+    MAX_NAMED,
+    Rectangle,
+    drawn_objects,
+    overlay,
+    svg_file,
+)
 from infer_app.reporting.page import pictured, render_day
 from infer_app.reporting.thumbnails import Thumbnail
 from tests.conftest import MODEL

@@ -15,7 +15,7 @@ from infer_app.models.building.decoding_agreement import decoding_agreement, des
 from infer_app.models.building.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.golden import check_golden
-from infer_app.pipeline.planning.alternatives import probe_decoding
+from infer_app.pipeline.dry_run import probe_decoding
 from infer_app.recipe import Recipe
 from tests.support.jpegs import encoded
 from tests.support.networks import SIZE, built

@@ -14,8 +14,8 @@ from infer_app.models.building.openvino_variants import add_variants
 from infer_app.models.runtimes import gpu_probe
 from infer_app.models.selection import measure
 from infer_app.models.verification.parity import Parity
-from infer_app.pipeline.planning import alternatives
-from infer_app.pipeline.planning.alternatives import probe_variants
+from infer_app.pipeline import dry_run
+from infer_app.pipeline.dry_run import probe_variants
 from tests.support.detectors import Quadrants
 from tests.support.networks import SIZE, Network, built, save_photos
 
@@ -70,7 +70,7 @@ def test_each_is_compared_with_the_present_one_on_the_images_that_can_be_decoded
 
 
 def offers(artifact, photos, monkeypatch, trial):
-    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: {OPENVINO_BF16: trial})
+    monkeypatch.setattr(dry_run, "run_in_process", lambda *_, **__: {OPENVINO_BF16: trial})
     (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
     return offer
 
@@ -118,5 +118,5 @@ def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, m
         variant = TORCHSCRIPT
     else:
         artifact.manifest.variants[OPENVINO_BF16]["meets_bar"] = False
-    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(dry_run, "run_in_process", lambda *_, **__: pytest.fail("measured"))
     assert probe_variants(artifact, handler_of(artifact, photos[0], variant), photos[1]) == []
