@@ -216,6 +216,12 @@ class Output:
     objects: tuple[DetectedObject, ...] | None = None  # the best first; None unless the model detects objects
     crops: tuple[CropOutput, ...] | None = None  # by number of the object; None unless it is a second network
 
+    @property
+    def num_objects(self) -> int | None:
+        """Return the number of objects that were found, or that a second network takes."""
+        rows = self.crops if self.objects is None else self.objects
+        return None if rows is None else len(rows)
+
 
 class CropOutput(NamedTuple):
     """The output of a second network for one object of the detector that it belongs to."""

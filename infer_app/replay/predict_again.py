@@ -146,9 +146,7 @@ def _changed(loaded: LoadedSettings, **values: object) -> LoadedSettings:
 
 def _compared(replay: Replay, now: Prediction, stored: dict[str, Any] | None) -> Replay:
     output = now.output
-    found = output.crops if output.objects is None else output.objects
-    num_objects = None if found is None else len(found)
-    scored = replace(replay, label=output.label, score=output.score, num_objects=num_objects)
+    scored = replace(replay, label=output.label, score=output.score, num_objects=output.num_objects)
     if stored is None:
         return scored
     if output.crops is not None:

@@ -121,22 +121,23 @@ def _decide_image(task: Task, ended: WorkerExit) -> Decision:
 
 
 def _decide_model(task: Task, ended: WorkerExit) -> Decision:
-    if len(task.chunk.refs) > 1:
-        return Decision(retry=_one_by_one(task))
-    if not task.retried_alone:
-        return Decision(retry=(replace(task, retried_alone=True),))
     cause = "took too long" if ended.timed_out else f"died by {_exit_name(ended)}"
-    return _reject(task, task.chunk.refs[0], Reason.MODEL_ERROR, f"the model {cause} twice on this image alone", ended)
+    return _try_alone(task, ended, Reason.MODEL_ERROR, f"the model {cause} twice on this image alone")
 
 
 def _decide_device(task: Task, ended: WorkerExit) -> Decision:
     """Retry the images one by one. The next worker checks the device on the golden images before it processes any."""
+    detail = "the GPU failed twice with this image alone, and worked in between"
+    return _try_alone(task, ended, Reason.OUT_OF_MEMORY, detail)
+
+
+def _try_alone(task: Task, ended: WorkerExit, reason: Reason, detail: str) -> Decision:
+    """Retry the images one by one, each of them twice, and then reject the one that is left."""
     if len(task.chunk.refs) > 1:
         return Decision(retry=_one_by_one(task))
     if not task.retried_alone:
         return Decision(retry=(replace(task, retried_alone=True),))
-    detail = "the GPU failed twice with this image alone, and worked in between"
-    return _reject(task, task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, ended)
+    return _reject(task, task.chunk.refs[0], reason, detail, ended)
 
 
 def _decide_killed(task: Task, ended: WorkerExit) -> Decision:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -81,7 +80,7 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
         ]
         retried = forget_results(project.database, own, days, models)
         seconds = _others_of_detectors(project, models) if retried else []
-    _print_retried(Retried(wanted, retried, next_run.commands(days), seconds), as_json)
+    _print_retried(wanted, retried, next_run.commands(days), seconds, as_json)
 
 
 def retry_replaced(date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
@@ -102,7 +101,7 @@ def retry_replaced(date: str | None, model: str | None, as_json: bool, config: P
         retried = forget_results(project.database, ids, days, next_run.models) if ids else 0
         commands = next_run.with_late(project, loaded.run.time_zone).commands(days)
         seconds = _others_of_detectors(project, next_run.models) if retried else []
-    _print_retried(Retried(ids, retried, commands, seconds), as_json)
+    _print_retried(ids, retried, commands, seconds, as_json)
 
 
 def _load(model: str | None, config: Path | None) -> tuple[LoadedSettings, NextRun]:
@@ -114,24 +113,17 @@ def _load(model: str | None, config: Path | None) -> tuple[LoadedSettings, NextR
     return loaded, next_run
 
 
-@dataclass(frozen=True, slots=True)
-class Retried:
-    """Tells what was removed, and which commands predict it again."""
-
-    images: Sequence[str]  # their ids
-    retried: int  # results
-    commands: Sequence[str]
-    second_networks: Sequence[str]  # not named themselves, whose results of the removed objects are gone, too
-
-
-def _print_retried(found: Retried, as_json: bool) -> None:
+def _print_retried(
+    images: Sequence[str], retried: int, commands: Sequence[str], second_networks: Sequence[str], as_json: bool
+) -> None:
+    """Print how many results of images were removed, and of which second networks, and what predicts them again."""
     if as_json:
-        print(json.dumps(asdict(found)))
+        found = {"images": images, "retried": retried, "commands": commands, "second_networks": second_networks}
+        print(json.dumps(found))
         return
-    then = " and ".join(f"`{command}`" for command in found.commands)
-    images = counted(len(found.images), "image")
-    removed = f"{counted(found.retried, 'result')} of {images} removed{_too(found.second_networks)}"
-    print(f"{removed}; {then} predicts again" if found.commands else removed)
+    then = " and ".join(f"`{command}`" for command in commands)
+    removed = f"{counted(retried, 'result')} of {counted(len(images), 'image')} removed{_too(second_networks)}"
+    print(f"{removed}; {then} predicts again" if commands else removed)
 
 
 def _too(second_networks: Sequence[str]) -> str:

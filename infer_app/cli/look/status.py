@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -63,34 +63,24 @@ class DayRow:
         return replace(self, facts=replace(self.facts, older=None))
 
 
-@dataclass(frozen=True, slots=True)
-class LastDays:
-    """The last days, the newest first, and what else needs attention."""
-
-    rows: Sequence[DayRow]
-    changed: ChangedCounts
-    attention: list[str]
-
-
 def show_status(days: int, as_json: bool, config: Path | None) -> None:
     """Show the last days of each model, by the version that did the day: images, results and the last run."""
     loaded = load_settings(config)
     with open_project_database(loaded, read_only=True) as project:
         next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
-        found = read_last_days(project, loaded.day("today"), days, loaded.run.max_rejected, next_run)
+        rows, changed, attention = read_last_days(project, loaded.day("today"), days, loaded.run.max_rejected, next_run)
     if as_json:
-        rows = [_to_json(row) for row in found.rows]
-        print(json.dumps({"days": rows, "attention": found.attention} | asdict(found.changed)))
+        print(json.dumps({"days": list(map(_to_json, rows)), "attention": attention} | asdict(changed)))
         return
     cells, seen = [], set[str]()
-    for row in found.rows:
+    for row in rows:
         cells.append(_cells(row.without_older() if row.model in seen else row))  # told once, for the newest day
         seen.add(row.model)
     if cells:
         show_table(("day", "model", "state", "images", "predicted", "rejected", "pending", "remarks"), cells)
     else:
         print(f"no images and no runs in the last {counted(days, 'day')}")
-    for text in found.attention:
+    for text in attention:
         print(f"attention: {text}")
 
 
@@ -134,8 +124,8 @@ def _shown_state(row: DayRow) -> Text:
 
 def read_last_days(
     project: ProjectDatabase, today: Day, num_days: int, max_rejected: str, next_run: NextRun
-) -> LastDays:
-    """Read the days up to today that have images or runs."""
+) -> tuple[list[DayRow], ChangedCounts, list[str]]:
+    """Read the days up to today that have images or runs, the newest first, and what else needs attention."""
     queries = project.day_queries
     in_use, used_next = queries.ids_in_use(), dict(next_run.models)
     states = DayStates(queries, project.run_store, max_rejected)
@@ -154,4 +144,4 @@ def read_last_days(
     attention = [str(gap)] if gap else []
     attention += [describe_replaced(changed.replaced)] if changed.replaced else []
     attention += [describe_missing(changed.missing)] if changed.missing else []
-    return LastDays(rows[::-1], changed, attention)
+    return rows[::-1], changed, attention

@@ -80,19 +80,6 @@ class RowUpsert:
         check_kept(num_rows, connection.exec_driver_sql(self._by_row.string, rows).rowcount)
 
 
-class RowDelete:
-    """Sends an id for each execution of one statement."""
-
-    def __init__(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> None:
-        of_image = table.c.image_id == bindparam("image_id")
-        self._by_row = compile_once(delete(table).where(of_image, condition), dialect)
-
-    def execute(self, connection: Connection, image_ids: Iterable[str]) -> int:
-        constants = {name: value for name, value in self._by_row.params.items() if name != "image_id"}
-        rows = driver_rows(self._by_row, {"image_id": list(image_ids)}, constants)
-        return connection.exec_driver_sql(self._by_row.string, rows).rowcount
-
-
 class BatchDelete:
     """Sends IDS_PER_STATEMENT ids in a statement."""
 

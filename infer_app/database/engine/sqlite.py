@@ -6,14 +6,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Dialect, Engine, Table, create_engine, event, func
+from sqlalchemy import ColumnElement, Connection, Dialect, Engine, create_engine, event, func
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 
 from infer_app.database.engine.backend import Backend
-from infer_app.database.engine.bulk import BulkDelete, RowDelete
 from infer_app.database.engine.column_types import AsText, HoursAfter, StoredLocation, UtcNow
 from infer_app.database.engine.sqlite_file import (
     STORED_LOCATION,
@@ -81,9 +80,6 @@ class SQLite(Backend):
     def find_damage(self, connection: Connection) -> str | None:
         problem = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
         return None if problem == "ok" else problem
-
-    def bulk_delete(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
-        return RowDelete(dialect, table, condition)
 
     def json_member(self, document: str, *path: str) -> str:
         return f"json_extract({document}, '$.{'.'.join(path)}')"

@@ -114,7 +114,9 @@ class Figures(SourceQueries):
         columns = [rejections.c[name] for name in ("reason", "stage", "detail", "attempts", "sha256")]
 
         def wanted(images: Subquery) -> Query:
-            chosen = select(rejections.c.reason, images.c[3], images.c[1], *columns).select_from(self._rejected(images))
+            chosen = select(rejections.c.reason, images.c[3], images.c[1], *columns).select_from(
+                self._with_results(images, rejections)
+            )
             return chosen.where(self._has_no_prediction(images), rejections.c.reason == reason)
 
         return [RejectedImage(row[1], as_location(row[2]), *row[3:]) for row in self._first(day, limit, wanted)]
@@ -158,7 +160,7 @@ class Figures(SourceQueries):
 
     def _reasons(self, images: Subquery) -> Query:
         reason = rejections.c.reason
-        counted = select(reason, func.count()).select_from(self._rejected(images))
+        counted = select(reason, func.count()).select_from(self._with_results(images, rejections))
         return counted.where(self._has_no_prediction(images)).group_by(reason)
 
     def _tally(self, day: Day, counted: Callable[[Subquery], Query]) -> dict[str, int]:
@@ -171,9 +173,6 @@ class Figures(SourceQueries):
 
     def _predicted(self, images: Subquery) -> FromClause:
         return self._with_results(images, predictions)
-
-    def _rejected(self, images: Subquery) -> FromClause:
-        return self._with_results(images, rejections)
 
     def _with_results(self, images: Subquery, table: Table) -> FromClause:
         """Join the results that count; those of objects of another version of the detector are pending."""

@@ -29,7 +29,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import Forbidden
 from infer_app.database.results.object_rows import ObjectRows, output_columns
 from infer_app.database.results.schema import predictions, rejections, runs
-from infer_app.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, Output, Prediction, Reason
+from infer_app.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.locations import escape_unstorable, mask_checksum, stored_location
 
@@ -168,16 +168,11 @@ def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[object
         "sha256": [file.sha256 for file in files],
         "width": [file.picture and file.picture.width for file in files],
         "height": [file.picture and file.picture.height for file in files],
-        "num_objects": [_num_objects(output) for output in outputs],
+        "num_objects": [output.num_objects for output in outputs],
         "location": [stored_location(prediction.ref.location) for prediction in good.values()],
         "size": [file.size for file in files],
         "modified": [file.modified for file in files],
     }
-
-
-def _num_objects(output: Output) -> int | None:
-    rows = output.crops if output.objects is None else output.objects
-    return None if rows is None else len(rows)
 
 
 def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[object]]:
