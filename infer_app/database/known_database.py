@@ -6,12 +6,13 @@ second line names the last run, by which a database is told that was restored fr
 
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from infer_app.atomic_file import replace_file
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import read_id
-from infer_app.errors import DatabaseUnavailable
+from infer_app.errors import DatabaseUnavailable, os_errors_as
 from infer_app.settings.load import LoadedSettings
 
 log = logging.getLogger(__name__)
@@ -39,12 +40,10 @@ def remember_run(loaded: LoadedSettings, run_id: str) -> None:
 
 def _read_lines(loaded: LoadedSettings) -> list[str]:
     file = id_file(loaded)
-    try:
+    reading = os_errors_as(DatabaseUnavailable, f"can't read {file}", "it names the project's database")
+    with reading, suppress(FileNotFoundError):
         return file.read_text(errors="replace").split() or [""]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise DatabaseUnavailable(f"can't read {file}: {error.strerror}", "it names the project's database") from None
+    return []
 
 
 def check_known(loaded: LoadedSettings, database: Database) -> None:

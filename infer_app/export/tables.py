@@ -4,8 +4,9 @@ An image without an object has a row too, in which the object's columns are empt
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def _output_json(export: Export) -> Iterator[str]:
 
 
 def _object_csv(export: Export) -> Iterator[str]:
-    labels = _Encoded(lambda label: csv_line((label,))[:-2])
+    encoded = cache(lambda label: csv_line((label,))[:-2])
     no_object = "," * len(OBJECT) + "\r\n"
     for image in export.read_images():
         shared = csv_line(_image_values(image, export))[:-2]
@@ -153,14 +154,14 @@ def _object_csv(export: Export) -> Iterator[str]:
             continue
         yield "".join(
             [
-                f"{shared},{number},{labels[label]},{index},{score},{x},{y},{width},{height},{x1},{y1},{x2},{y2}\r\n"
+                f"{shared},{number},{encoded(label)},{index},{score},{x},{y},{width},{height},{x1},{y1},{x2},{y2}\r\n"
                 for number, label, index, score, x, y, width, height, x1, y1, x2, y2 in _object_values(image)
             ]
         )
 
 
 def _object_json(export: Export) -> Iterator[str]:
-    labels = _Encoded(json.dumps)
+    encoded = cache(json.dumps)
     no_object = json.dumps(dict.fromkeys(OBJECT))[1:]
     for image in export.read_images():
         values = dict(zip(IMAGE, _image_values(image, export), strict=True))
@@ -170,21 +171,9 @@ def _object_json(export: Export) -> Iterator[str]:
             continue
         yield "".join(
             [
-                f'{shared}, "object": {number}, "label": {labels[label]}, "class_index": {index}, "score": {score}, '
+                f'{shared}, "object": {number}, "label": {encoded(label)}, "class_index": {index}, "score": {score}, '
                 f'"x": {x}, "y": {y}, "width": {width}, "height": {height}, '
                 f'"xmin": {x1}, "ymin": {y1}, "xmax": {x2}, "ymax": {y2}}}\n'
                 for number, label, index, score, x, y, width, height, x1, y1, x2, y2 in _object_values(image)
             ]
         )
-
-
-class _Encoded(dict[str, str]):
-    """The encoded form of each text that was looked up."""
-
-    def __init__(self, encode: Callable[[str], str]) -> None:
-        super().__init__()
-        self._encode = encode
-
-    def __missing__(self, text: str) -> str:
-        self[text] = encoded = self._encode(text)
-        return encoded

@@ -22,7 +22,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from infer_app.errors import UsageError, WorkersKilled
+from infer_app.errors import UsageError, WorkersKilled, os_errors_as
 
 HINT = "name one with TMPDIR that has free space and a short path"
 LOCK = "infer.lock"  # distinguishes our folders from those of other programs
@@ -58,10 +58,8 @@ def run_folder() -> Path:
 
 def _parent() -> Path:
     """Return the parent of temporary folders: the configured one, or the first with a short enough path."""
-    try:
+    with os_errors_as(UsageError, "there is no temporary folder", HINT):
         first = tempfile.gettempdir()
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no temporary folder: {error.strerror}", HINT) from None
     for parent in (first, *SHORT_PARENTS):
         if len(os.fsencode(parent)) <= MAX_PARENT and os.access(parent, os.W_OK | os.X_OK):
             return Path(parent)
