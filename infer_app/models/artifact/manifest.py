@@ -23,7 +23,7 @@ HEAD_FILE = "head.py"  # of a detector's own head
 CROP_FILE = "crop.py"  # of a second network's own function that cuts out its crops
 GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, H, W, 3) uint8, decoded by Pillow
 GOLDEN_OUTPUTS_FILE = "golden/outputs.npy"  # (n, num_outputs) float32: the source's outputs for them
-_MODEL_FILES = {
+MODEL_FILES = {
     "torchscript": ("source.ts",),
     "callable": ("model.ts",),
     "onnx": ("source.onnx",),
@@ -65,7 +65,7 @@ class Manifest:
 
         An ONNX file with external data holds them in its copy.
         """
-        return _MODEL_FILES[self.source_kind]
+        return MODEL_FILES[self.source_kind]
 
     @property
     def model_file(self) -> str:
@@ -148,10 +148,6 @@ class Manifest:
             raise ModelChanged(f"{where}: {error}", REBUILD) from error
 
 
-def model_files_of(source_kind: str) -> tuple[str, ...]:
-    return _MODEL_FILES[source_kind]
-
-
 def parse_labels(data: bytes, where: str) -> tuple[str, ...]:
     """Parse a label file: UTF-8, one label a line, class i on line i.
 
@@ -207,7 +203,7 @@ def _from_dict(data: Details) -> Manifest:
 
 def _check_values(manifest: Manifest) -> None:
     """Raise ValueError for values that the types allow but that are not valid."""
-    if manifest.source_kind not in _MODEL_FILES:
+    if manifest.source_kind not in MODEL_FILES:
         raise ValueError(f"unknown source_kind {manifest.source_kind!r}")
     for path in manifest.files:
         if path.startswith("/") or "\\" in path or ".." in path.split("/"):

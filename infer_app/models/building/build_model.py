@@ -28,7 +28,7 @@ from infer_app.models.artifact.artifact import (
     save_manifest,
     write_file,
 )
-from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE, Manifest, model_files_of
+from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE, MODEL_FILES, Manifest
 from infer_app.models.artifact.specs import Tolerance
 from infer_app.models.building.build_arguments import BuildRequest, num_labels
 from infer_app.models.building.decoding_agreement import decoding_agreement
@@ -105,7 +105,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     if request.output.kind == "detection":
         request = replace(request, output=complete_detection(request.output, outputs.shapes, num_labels(files)))
 
-    files |= dict(zip(model_files_of(source.kind), source.files, strict=True))
+    files |= dict(zip(MODEL_FILES[source.kind], source.files, strict=True))
     files |= dict(zip(golden.names, golden.images, strict=True))
     files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels)
     files[GOLDEN_OUTPUTS_FILE] = save_array(outputs.rows)

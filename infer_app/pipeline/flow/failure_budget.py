@@ -57,7 +57,8 @@ class FailureBudget:
     def admit(self, result: ChunkResult) -> Iterator[ChunkResult]:
         """Yield what may be written by now; images that are never yielded stay pending."""
         of_model = [broken for broken in result.broken if broken.may_be_models_fault]
-        final = [broken for broken in result.broken if not broken.may_be_models_fault and _is_final(broken)]
+        rejected = (broken for broken in result.broken if not broken.may_be_models_fault)
+        final = [broken for broken in rejected if broken.reason not in TRANSIENT_REASONS]
         self._num_images += result.num_asked
         self._num_counted += len(of_model) + len(final)
         if self._num_images >= PROBATION_IMAGES and self._num_counted > self._allowed(self._num_images):
@@ -121,10 +122,6 @@ class FailureBudget:
             location = stored_location(failed[-1].ref.location)
             example = f" (the last: {location}: {failed[-1].detail}; none was rejected for it{hint})"
         self.stopped = self.stopped or f"{why}: the rest stays pending{example}"
-
-
-def _is_final(broken: Broken) -> bool:
-    return broken.reason not in TRANSIENT_REASONS
 
 
 def _without(result: ChunkResult, left_out: Sequence[Broken]) -> ChunkResult:
