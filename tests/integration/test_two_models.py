@@ -41,6 +41,11 @@ def run(project, *names, exit_code=0, more=()):
     return project.infer_json("run", "--date", DATE, *flags, *more, exit_code=exit_code)
 
 
+def test_jobs_of_one_model_each_mail_the_same_once(project):
+    jobs = [project.infer("run", "--quiet", "--model", model) for model in ("colors", "dark") * 2]
+    assert [mail[:20] for mail in jobs] == ["attention: 30 images"] * 2 + [""] * 2
+
+
 def results_of(project, model):
     return project.rows(
         "SELECT image_id, label, round(score, 6) FROM infer_predictions"

@@ -171,14 +171,14 @@ class RunStore:
                 connection.execute(insert(runs), row)
 
     def exchange_attention(self, run_id: str, told: Sequence[str]) -> list[str]:
-        """Record what a run tells, and return what the run before it of the same source told; [] if its row is gone."""
+        """Record what a run tells; return what the one before of its source and model told, [] if its row is gone."""
         with self._database.write(wait_limit_s=2) as connection:
             this = connection.execute(select(runs).where(runs.c.id == run_id)).first()
             if this is None:
                 return []
             # Not one of a clock that was ahead, which would be the run before for years.
-            is_before = runs.c.source_id == this.source_id, runs.c.id != run_id, runs.c.started_at <= this.started_at
-            newest = connection.scalars(select(runs.c.throughput).where(*is_before).order_by(runs.c.started_at.desc()))
+            former = runs.c.source_id == this.source_id, runs.c.model == this.model, runs.c.started_at < this.started_at
+            newest = connection.scalars(select(runs.c.throughput).where(*former).order_by(runs.c.started_at.desc()))
             before: list[str] = next((one["attention"] for one in newest if one and "attention" in one), [])
             throughput = this.throughput | {"attention": list(told)}
             connection.execute(update(runs).where(runs.c.id == run_id).values(throughput=throughput))
