@@ -87,7 +87,7 @@ report_failure() {
         echo "the last 100 of $num_lines lines:"
     fi
     tail -n 100 -- "$log"
-    [[ -s $log ]] || echo "its output is lost: is ${TMPDIR:-/tmp} full?"
+    [[ -s $log || $exit_code -gt 128 ]] || echo "its output is lost: is ${TMPDIR:-/tmp} full?"
 }
 
 meaning() {
