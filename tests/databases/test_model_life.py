@@ -153,6 +153,7 @@ def test_a_second_version_is_built_tried_used_rolled_back_and_removed(life):
     assert told.splitlines() == [
         f"colors@{first[:8]} is in use now, before it was colors@{second[:8]}",
         f"to go back: infer model use colors@{second[:8]}",
+        "what the next run predicts again: infer pending",
     ]
     life.check(first, {EARLIER: first, YESTERDAY: first})
     assert life.run()["selected"] == 0

@@ -89,10 +89,10 @@ def _by_model(connection: Connection, table: Table, picture: ListedPicture) -> d
 def _read_objects(connection: Connection, model: str, prediction: dict[str, Any]) -> tuple[StoredObject, ...]:
     """Return the objects that the model found or, of a second network, those of its `detector`, which is added."""
     image_id, model_id, detector_id = (prediction[name] for name in ("image_id", "model_id", "detector_id"))
-    manifest = read_manifests(connection, model)[model_id]
+    manifest = read_manifests(connection, model).get(model_id, {})
     if detector_id is not None:
         model = prediction["detector"] = manifest["crop"]["of"]
-    prediction["max_objects"] = (manifest["output"].get("detection") or {}).get("max_objects")
+    prediction["max_objects"] = (manifest.get("output", {}).get("detection") or {}).get("max_objects")
     is_shown = (objects.c.score >= threshold_of(model, objects.c.label)).label("is_shown")
     found_by = objects.c.image_id == image_id, objects.c.model_id == (detector_id or model_id)
     found = connection.execute(select(objects, is_shown).where(*found_by).order_by(objects.c.object)).mappings().all()
