@@ -100,7 +100,7 @@ def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
     except BaseException as error:
         if session.exit_code is None:
             session.fail(error)
-            if notify and session.day and session.exit_code and not isinstance(error, DayHeld):
+            if notify and session.day and session.exit_code and not isinstance(error, (DayHeld, Interrupted)):
                 record_failure(loaded, session.day, session.models, session.exit_code, str(session.result["error"]))
         raise
     finally:
