@@ -19,7 +19,7 @@ from infer_app.day import Day
 from infer_app.domain import ROW, FileFacts, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
 from infer_app.images.read.local_files import are_gone, hash_files, stat_all
-from infer_app.images.read.roots import check_missing, check_root, place_of
+from infer_app.images.read.roots import check_missing, check_root
 from infer_app.locations import PathMapping, as_location, is_local
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process, run_in_process
@@ -133,17 +133,15 @@ def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterato
 
 
 def are_missing(loaded: LoadedSettings, may_be_most: bool, locations: Sequence[str]) -> list[bool]:
-    """Return for each file whether it is gone; one below none of the project's roots may be another project's.
+    """Return for each file whether it is gone.
 
     Raises StorageUnavailable if their storage does not answer or, unless they `may_be_most`, may be away.
     """
-    limits = read_limits(loaded)
     try:
-        found = zip(locations, _ask(are_gone, locations, loaded.path_map), strict=True)
-        gone = [is_gone and len(place_of(location, limits)) > 1 for location, is_gone in found]  # below a root
+        gone = list(_ask(are_gone, locations, loaded.path_map))
         missing = list(compress(locations, gone))
         if missing and not may_be_most:
-            run_in_process(check_missing, missing, limits, timeout_s=STORAGE_TIMEOUT_S)
+            run_in_process(check_missing, missing, read_limits(loaded), timeout_s=STORAGE_TIMEOUT_S)
         return gone
     except NoAnswer as error:
         raise StorageUnavailable(error.message, "is the image storage mounted?") from None

@@ -117,7 +117,7 @@ class OutageGuard:
         num_failed, storage = _num_failed(held), place[0]
         is_gone = num_failed >= MAX_FAILED_READS
         many = count >= MAX_FAILED_READS or num_failed >= enough
-        if not is_gone and (many or not storage):  # a server that answers is there
+        if not is_gone and (many or not (storage or num_failed)):  # a server that answers is there
             is_other_there = self._is_other_there(last.ref.location)
             is_gone = many if is_other_there is None else not is_other_there
         if is_gone:
