@@ -29,7 +29,7 @@ def kill_at_every_transaction(night, point):
         night.check(ended)
         night.finish()
     assert exit_code == 0, ended.err
-    # It survives neither the two of its opening nor its start, its two chunks, their broken files, its closing, its news.
+    # It survives neither the two of its opening nor its start, two chunks, their broken files, its closing, its news.
     assert number == 2 + 1 + 2 + 1 + 1 + 1 + 1
 
 
