@@ -58,8 +58,8 @@ def _predict_in_main_process(workload: Workload, variant: str) -> Iterator[Sized
 
 def _predict_in_workers(workload: Workload, executor: str) -> Iterator[Sized]:
     artifact, roots = workload.readers.artifact, workload.readers.read_limits.roots
-    with open_executor(
-        workload.loaded, [artifact], [plan_run(workload.loaded, artifact)], roots, executor=executor
-    ) as opened:
+    run = workload.loaded.run.model_copy(update={"executor": executor})
+    loaded = workload.loaded.model_copy(update={"run": run})
+    with open_executor(loaded, [artifact], [plan_run(loaded, artifact)], roots) as opened:
         for result in opened.pool.run(_chunks(workload)):
             yield result.predictions
