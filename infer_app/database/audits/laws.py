@@ -35,10 +35,13 @@ def result_laws(table: Table, noun: str, second_networks: Sequence[str]) -> Iter
     yield Law(noun, "of a detector that has no result of the image", and_(row.detector_id.is_not(None), ~has_result))
 
 
+def is_of_prediction(table: Table) -> ColumnElement[bool]:
+    """Return the condition that a row of objects, or of predictions of objects, belongs to a prediction."""
+    return and_(table.c.image_id == predictions.c.image_id, table.c.model_id == predictions.c.model_id)
+
+
 def num_rows_of_prediction(table: Table) -> ColumnElement[int]:
-    """Return the number of rows that a table of objects, or of predictions of objects, has of a prediction."""
-    own = table.c.image_id == predictions.c.image_id, table.c.model_id == predictions.c.model_id
-    return select(func.count()).select_from(table).where(*own).scalar_subquery()
+    return select(func.count()).select_from(table).where(is_of_prediction(table)).scalar_subquery()
 
 
 def faults_of_run(run: Row[Any], predicted: int, rejected: int) -> Iterator[str]:

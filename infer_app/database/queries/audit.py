@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Subquery, and_, case, exists, func, inspect, or_, select
 
-from infer_app.database.audits.laws import HAS_UNKNOWN_REASON, faults_of_run, num_rows_of_prediction
+from infer_app.database.audits.laws import HAS_UNKNOWN_REASON, faults_of_run, is_of_prediction, num_rows_of_prediction
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture, count_rows, has_prediction, has_rejection, join_results
 from infer_app.database.results.schema import object_predictions, objects, predictions, rejections, runs
@@ -32,14 +32,14 @@ def _checks(images: Subquery, model_id: str) -> Iterator[Check]:
     written = case((predictions.c.detector_id.is_(None), found), else_=made)
     is_other = func.coalesce(predictions.c.num_objects, 0) != written
     yield "prediction", "with another number of objects than it counts", predicted, is_other
-    # By the id alone: they may be those of a former picture with it. What follows is of the last of the two tables.
-    for table, noun in ((objects, "object"), (object_predictions, "object prediction")):
-        own = predictions.c.image_id == table.c.image_id, predictions.c.model_id == table.c.model_id
-        rows = join_results(images, table, by_id, model_id)
-        yield noun, "without a prediction of its image", rows, ~exists().where(*own)
-    its = objects.c.image_id == table.c.image_id, objects.c.object == table.c.object
-    is_found = exists().where(*own, *its, objects.c.model_id == predictions.c.detector_id)
-    yield noun, "of an object that its detector has not found", rows, ~is_found
+    # By the id alone: they may be those of a former picture with it.
+    detected, crops = (join_results(images, table, by_id, model_id) for table in (objects, object_predictions))
+    for table, noun, rows in ((objects, "object", detected), (object_predictions, "object prediction", crops)):
+        yield noun, "without a prediction of its image", rows, ~exists().where(is_of_prediction(table))
+    its = objects.c.image_id == object_predictions.c.image_id, objects.c.object == object_predictions.c.object
+    of_detector = objects.c.model_id == predictions.c.detector_id
+    is_found = exists().where(is_of_prediction(object_predictions), *its, of_detector)
+    yield "object prediction", "of an object that its detector has not found", crops, ~is_found
 
 
 def audit(connection: Connection, source: Source, day: Day, model_id: str) -> Iterator[str]:
