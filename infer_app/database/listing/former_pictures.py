@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.engine.connect import Database, backend_of
@@ -65,7 +65,7 @@ def check_other_sources(results: Database, source: Source, names: Collection[str
     """
     own, days = SourceIdentity.of(source, results), replace(FIRST_DAY, end=LAST_DAY.end)
     with results.read() as connection:
-        others = _others(connection, own, source.base)
+        others = _others(own, source.base, read_sources(connection), read_bases(connection))
         theirs = select(runs.c.model_id).distinct().where(runs.c.source_id.in_(others), runs.c.model.in_(names))
         model_ids = connection.scalars(theirs).all() if others else ()
     if model_ids:
@@ -93,7 +93,8 @@ def _check_unqualified(results: Database, source: Source, day: Day, model_ids: S
         return
     own = SourceIdentity.of(source, results)
     with results.read() as connection:
-        bases, known, others = read_bases(connection), read_sources(connection), _others(connection, own, source.base)
+        bases, known = read_bases(connection), read_sources(connection)
+        others = _others(own, source.base, known, bases)
         if not others:
             return
         backend_of(connection).plan_for_pages(connection)
@@ -114,11 +115,12 @@ def _check_unqualified(results: Database, source: Source, day: Day, model_ids: S
                     )
 
 
-def _others(connection: Connection, own: SourceIdentity, base: str | None) -> list[int]:
+def _others(
+    own: SourceIdentity, base: str | None, known: dict[int, SourceIdentity], bases: dict[int, str | None]
+) -> list[int]:
     """Return the numbers of other sources, without queries that this one may have been before an edit."""
-    bases, known = read_bases(connection), read_sources(connection)
-    former = {number for number, one in known.items() if own.may_have_been(one) and bases[number] in (None, base)}
-    return [number for number, one in known.items() if one != own and number not in former]
+    others = ((number, one) for number, one in known.items() if one != own)
+    return [number for number, one in others if not own.may_have_been(one) or bases[number] not in (None, base)]
 
 
 def _is_elsewhere(location: str | None, here: str | None, there: str | None) -> bool:
