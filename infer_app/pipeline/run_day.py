@@ -192,7 +192,7 @@ def _open_run(project: ProjectDatabase, day: Day, model: RunModel, source_id: in
 
 
 SOME_DONE = 200  # images with results whose locations are checked if no other location is allowed
-NEAR_IMAGES = 20  # of each of some days that are read if many images of a day are missing
+NEAR_IMAGES = 20  # of each of some days that are read if images of a day are missing
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ def is_other_there(
         with suppress(StorageUnavailable):
             check_missing([missing], limits)
             return True
-    near = [one for one in others if one != missing and place_of(one, limits) == place_of(missing, limits)]
+    place = place_of(missing, limits)
+    near = [one for one in others if one != missing and place_of(one, limits) == place]
     return any(_is_there(other, limits, check) for other in near) if near else None
 
 

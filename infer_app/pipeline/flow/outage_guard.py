@@ -36,12 +36,12 @@ def guard_against_outages(
 
     `is_any_done_allowed` is called if no location was allowed so far, and returns whether a location of the day's
     images with results is. If so, the others are rejected, as they are beside an allowed image of this run.
-    `is_other_there` is called with the location of a missing image if none was read since; it returns whether another
-    image of the same storage can be read, None if no other is known.
+    `is_other_there` is called with the location of a missing file if none of its roots was read since, or where many
+    reads failed; it returns whether another image of that place can be read, None if no other is known.
 
-    Raises StorageUnavailable if a root or a remote place is unavailable, MAX_FAILED_READS reads of one storage failed
-    in a row, or the last ones failed and none of the other images that are known can be read; and NothingAllowed if no
-    location at all is allowed. Results held then are never written.
+    Raises StorageUnavailable if a root or a remote place is unavailable, MAX_FAILED_READS reads of one place failed in
+    a row, or files are missing and none of the others that are known can be read; and NothingAllowed if no location at
+    all is allowed. Results held then are never written.
     """
     guard = OutageGuard(limits, is_any_done_allowed, is_other_there)
     for result in results:
@@ -67,11 +67,8 @@ class OutageGuard:
         """Yield the results that may be written now that this one is known."""
         read = [one.ref.location for one in result.predictions]
         read += [one.ref.location for one in result.broken if was_read(one.ref.location, one.reason)]
-        failed = {
-            broken: place_of(broken.ref.location, self._limits)
-            for broken in result.broken
-            if may_be_outage(broken.ref.location, broken.reason)
-        }
+        suspect = [one for one in result.broken if may_be_outage(one.ref.location, one.reason)]
+        failed = {one: place_of(one.ref.location, self._limits) for one in suspect}
         self._anything_allowed |= bool(read or failed)
         places = {place_of(location, self._limits) for location in read} if failed or self._failed else set()
         for place in places:
@@ -117,7 +114,8 @@ class OutageGuard:
         num_failed, storage = _num_failed(held), place[0]
         is_gone = num_failed >= MAX_FAILED_READS
         many = count >= MAX_FAILED_READS or num_failed >= enough
-        if not is_gone and (many or not (storage or num_failed)):  # a server that answers is there
+        are_missing_files = not storage and not num_failed  # however few; a server that calls them missing is there
+        if not is_gone and (many or are_missing_files):
             is_other_there = self._is_other_there(last.ref.location)
             is_gone = many if is_other_there is None else not is_other_there
         if is_gone:
