@@ -44,7 +44,7 @@ DETECTOR, SECOND = 0, 1  # indices of the two models
 
 @dataclass
 class _Found:
-    """What the two models give for the images, by path."""
+    """The predictions that two models give for the images, by path."""
 
     objects: dict[str, tuple[DetectedObject, ...]] = field(default_factory=dict)
     crops: dict[str, tuple[CropOutput, ...]] = field(default_factory=dict)  # of images with one or more
