@@ -7,13 +7,12 @@ import subprocess
 import pytest
 import torch
 
-from infer_app.errors import install
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.models_folder import find_artifact
 from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.runtimes.gpu_probe import Gpu, Host, describe_host
 from tests.support.networks import ChannelMeans, save
-from tests.support.projects import DATE, Project
+from tests.support.projects import DATE, Project, install
 
 pytestmark = [
     pytest.mark.slow,

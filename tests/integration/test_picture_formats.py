@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infer_app.errors import install
 from tests.support.heif_files import avif, heic, smooth
-from tests.support.projects import DATE, build_model
+from tests.support.projects import DATE, build_model, install
 from tests.support.rasters import png_of_16_bits
 
 RUN = ("run", "--date", DATE, "--lookback", "0")

@@ -9,8 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infer_app.errors import install
-from tests.support.projects import DATE, Project
+from tests.support.projects import DATE, Project, install
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]

@@ -2,9 +2,8 @@
 
 import pytest
 
-from infer_app.errors import install
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
-from tests.support.projects import DATE
+from tests.support.projects import DATE, install
 
 RECORDS = """import pathlib, traceback
 with pathlib.Path(__file__).with_name("imported").open("a") as file:  # workers may be ended while they write

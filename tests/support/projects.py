@@ -13,11 +13,17 @@ from typing import Any
 import tomlkit
 from PIL import Image
 
+from infer_app import errors
 from infer_app.cli.project import project as commands
 
 INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
 EVERYWHERE: dict[str, str] = {}  # variables for every `infer` of a module
+
+
+def install(extra: str) -> str:
+    """The command that `infer` prints: it may be run by `python3` where tests are run by `python`."""
+    return errors.install(extra).replace(sys.executable, INFER.read_text().split("\n", 1)[0].removeprefix("#!"))
 
 
 class Project:
