@@ -60,7 +60,9 @@ def loaded(tmp_path, database, url, monkeypatch, listing, execute, kind):
         rows += [{"id": path.stem, "path": str(path), "at": f"{day} 12:00:00"} for path in paths]
         if listing == "our table":
             add_images(database, paths, day.start.replace(tzinfo=None) + timedelta(hours=12))
-    if listing != "our table":
+    if listing == "our table":
+        config.write_text(config.read_text().replace('# watch = ["photos"]', 'watch = ["photos"]'))
+    else:
         at_end = "" if listing == "a table" else f'database_url = "sqlite:///{tmp_path / "other.db"}"\n'
         config.write_text(config.read_text().replace("[source]\n", TABLE + at_end, 1))
         at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]

@@ -1,7 +1,9 @@
 """Two projects over one database of results: what a run refuses every command refuses, and none sees the other's."""
 
+import os
 import sqlite3
 from contextlib import closing
+from datetime import datetime
 
 import pytest
 from PIL import Image
@@ -9,6 +11,7 @@ from PIL import Image
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, build_model
 
+NOON = datetime.fromisoformat(f"{DATE}T12:00:00+00:00").timestamp()
 IDS = ("1", "2", "3")
 COMMANDS = (
     ("run", "--date", DATE), ("run", "--date", DATE, "--dry-run"), ("status",), ("verify", "--date", DATE),
@@ -83,3 +86,26 @@ def test_projects_with_models_of_their_own_see_their_own_alone(second):
         assert "no image of any day is pending" in project.infer("pending")
         assert project.infer_json("verify", "--date", DATE)["balanced"]
         assert "FAIL" not in project.infer("doctor")
+
+
+def test_photos_of_a_folder_that_another_project_watches_are_forgotten_only_if_it_is_meant(make_project):
+    """One table lists those of both: this project can't know whether the other one's storage is there."""
+    first, other = make_project("first"), make_project("other")
+    for number, project in enumerate((first, other)):
+        project.set("database", url=f"sqlite:///{first.folder}/infer.db")
+        project.set("images", watch=["photos"])
+        project.upgrade()
+        for shade in range(3):
+            name = project.photos / f"{shade}.png"
+            Image.new("RGB", (20 + number, 20), (50 * shade, 60, 70)).save(name)
+            os.utime(name, (NOON, NOON))
+    first.run_day()
+    other.run_day()
+    (first.photos / "0.png").unlink()
+    first.run_day()
+    before = first.results()
+    other.infer("forget", "--missing", "--yes", exit_code=2)
+    assert "1 of 1 images registered in folders that [images] watch does not name" in other.errors
+    assert first.results() == before
+    first.infer("forget", "--missing", "--yes")
+    assert len(first.results()) == len(before) - 1

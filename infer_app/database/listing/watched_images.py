@@ -56,9 +56,8 @@ def has_images_in(database: Database, folders: Sequence[str]) -> bool:
     return _read_first(database, select(images.c.id).where(is_below(folders)).limit(1)) is not None
 
 
-def count_missing(database: Database, folders: Sequence[str]) -> tuple[int, int]:
-    """Return how many images in some folders are missing, and how many are registered there."""
-    below = is_below(folders)
+def count_missing(database: Database, below: ColumnElement[bool]) -> tuple[int, int]:
+    """Return how many images that meet a condition are missing, and how many are registered."""
     with database.read() as connection:
         num_missing, num_images = count_each(
             connection, images, [and_(below, images.c.missing_since.is_not(None)), below]

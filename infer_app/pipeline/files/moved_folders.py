@@ -20,7 +20,7 @@ from infer_app.settings.load import LoadedSettings
 
 NUM_SAMPLED = 500  # files of a folder, to find where they are registered: most of them may be new
 NUM_FORMER = 3  # folders that they are most often registered in, to be compared
-NUM_COMPARED = 50  # images of such a folder, by their times or bytes
+NUM_COMPARED = 50  # images of such a folder, by their bytes or times
 NEAR_S = 2.0  # by which the times of one file differ on two file systems
 
 
@@ -107,17 +107,17 @@ def _find_move(
 def _are_same(
     folder: str, old: str, known: Sequence[tuple[ImageFile, set[str]]], loaded: LoadedSettings, ask: AskStorage
 ) -> bool:
-    """Return whether at least half of some files have the size and time, or the bytes, of those that are known."""
+    """Return whether at least half of some files have the bytes of those that are known, or if none are, the time."""
     here = [f"{folder}/{file.location[len(old) :]}" for file, _ in known]
     facts = list(ask(stat_all, here, NO_MAPPING))
     num_same, unsure = 0, list[tuple[str, set[str]]]()
     for (file, hashes), now, path in zip(known, facts, here, strict=True):
         if file.size is None or now.size != file.size:
             continue
-        if file.modified is not None and abs(now.modified - file.modified) < NEAR_S:
-            num_same += 1
-        elif hashes:
+        if hashes:
             unsure.append((loaded.path_map.recorded(path), hashes))
+        elif file.modified is not None and abs(now.modified - file.modified) < NEAR_S:
+            num_same += 1
     if 2 * (num_same + len(unsure)) < len(known):
         return False
     hashed = filter(None, ask(hash_files, [path for path, _ in unsure], read_limits(loaded)))

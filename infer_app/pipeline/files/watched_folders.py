@@ -10,7 +10,13 @@ from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import DatedImage, first_usual_time, register
 from infer_app.database.listing.walk_news import describe_walk_news
-from infer_app.database.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
+from infer_app.database.listing.watched_images import (
+    SeenImages,
+    count_missing,
+    has_images_in,
+    is_below,
+    mark_missing,
+)
 from infer_app.database.project_database import open_results_database, read_limits
 from infer_app.database.results.runs import last_start
 from infer_app.day import Day, find_zone
@@ -158,9 +164,17 @@ class WatchedFolders:
                 self.found.num_missing += len(gone)
 
     def count_missing(self) -> Iterator[tuple[int, int, str]]:
-        """Yield of each folder that is watched how many of its images are missing, of how many, and its name."""
-        for folder in map(str, self._loaded.all_watched if self._loaded.lists_own_images else ()):
-            yield *count_missing(self._database, self._recorded_folders(folder)), folder
+        """Yield of each folder that is watched how many of its images are missing, of how many, and its name.
+
+        At last of all other folders, of which all count as missing: they may be those of another project, whose storage
+        this one can't check.
+        """
+        if not self._loaded.lists_own_images:
+            return
+        for folder in map(str, self._loaded.all_watched):
+            yield *count_missing(self._database, is_below(self._recorded_folders(folder))), folder
+        num_missing, _ = count_missing(self._database, ~is_below(self._recorded_folders()))
+        yield num_missing, num_missing, "folders that [images] watch does not name"
 
     def ask(self, function: Callable[..., Any], *args: object) -> Iterator[Any]:
         """Yield what `function` yields in another process: a process can't be ended that waits for storage.
