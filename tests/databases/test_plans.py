@@ -175,8 +175,12 @@ def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
     assert [step for step in explained if step.reads_all and step.table not in ("", images.name)] == []
 
 
+@pytest.mark.parametrize("filled_url", ["analyzed"], indirect=True)
 def test_the_crops_of_an_image_are_found_by_key(filled):
-    """Labels that suffice only together are grouped, and sorted, for each object."""
+    """Labels that suffice only together are grouped, and sorted, for each object.
+
+    Only a user asks for several images at once: a night's rows have statistics by then.
+    """
     for name, model_id in (("detector", MODEL.model_id), ("second", SECOND)):
         switch_version(filled, name, model_id, {"crop": {"of": "detector"}})
     statements = recorded(filled)
