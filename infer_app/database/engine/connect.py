@@ -95,6 +95,15 @@ class Database:
         with self._translate_errors(), self._connect(writer, wait_limit_s) as connection, connection.begin():
             yield connection
 
+    def ask(self, question: Callable[[Connection], T]) -> T:
+        """Return what `question` reads over one connection, and ask it again after a deadlock or a lost connection."""
+
+        def once() -> T:
+            with self.read() as connection:
+                return question(connection)
+
+        return self.with_reconnect(once)
+
     def transact(self, work: Callable[[Connection], T]) -> T:
         """Call `work` in one transaction, and retry it after a deadlock or a lost connection.
 

@@ -100,6 +100,7 @@ class PostgreSQL(Backend):
             return connection
 
         event.listen(engine, "do_connect", connect)
+        event.listen(engine, "begin", _turn_jit_off)
         return engine
 
     def is_connection_lost(self, error: DBAPIError) -> bool:
@@ -116,12 +117,8 @@ class PostgreSQL(Backend):
         return text.collate("C")
 
     def plan_for_pages(self, connection: Connection) -> None:
-        """Make it use indexes, for lookups and for sorting: tables may have grown during this run.
-
-        Its penalty for what is off makes every query look expensive enough for `jit`, which would compile each for
-        seconds. Settings of the transaction hold behind a pooler too.
-        """
-        settings = ("enable_seqscan", "enable_sort", "enable_hashjoin", "enable_mergejoin", "jit")
+        """Make it use indexes, for lookups and for sorting: tables may have grown during this run."""
+        settings = ("enable_seqscan", "enable_sort", "enable_hashjoin", "enable_mergejoin")
         off = ", ".join(f"set_config('{name}', 'off', true)" for name in settings)
         connection.exec_driver_sql(f"SELECT {off}").close()
 
@@ -223,3 +220,12 @@ def _utc_now(element: UtcNow, compiler: object, **_: object) -> str:
 @compiles(HoursAfter, "postgresql")
 def _hours_after(element: HoursAfter, compiler: Any, **options: Any) -> str:
     return f"({compiler.process(element.clauses, **options)} + INTERVAL '{element.hours} hours')"
+
+
+def _turn_jit_off(connection: Connection) -> None:
+    """Turn `jit` off for the transaction: it takes half a second for a query that looks expensive, as our lookups do.
+
+    A setting of the session would not hold behind a pooler.
+    """
+    at_once = {"stream_results": False, "yield_per": None}  # those of the connection are for a cursor on the server
+    connection.exec_driver_sql("SET LOCAL jit = off", execution_options=at_once).close()

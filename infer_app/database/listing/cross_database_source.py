@@ -48,20 +48,19 @@ class CrossDatabaseSource(Source):
         left_out = self.find_left_out(day)
         for page in self.list_pages(day, PAGE_SIZE):
             usable = [row for row in page if not left_out.has(row[3])]
-            yield self._results.with_reconnect(partial(self._new_among, usable, model_ids))
+            yield self._results.ask(partial(self._new_among, page=usable, model_ids=model_ids))
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
-        return self._by_page(connection, self._ask(partial(self._bounds, day=day)))
+        return self._by_page(connection, self.database.ask(partial(self._bounds, day=day)))
 
     def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
-        return self._by_page(connection, self._ask(partial(self._older_bounds, day=day, num_images=num_images)))
+        return self._by_page(connection, self.database.ask(partial(self._older_bounds, day=day, num_images=num_images)))
 
-    def _new_among(self, page: Sequence[object], model_ids: Sequence[str]) -> list[NewImage]:
+    def _new_among(self, connection: Connection, page: Sequence[object], model_ids: Sequence[str]) -> list[NewImage]:
         images = as_relation(page, self._results.backend, self.picture)
         statement = new_among(select(*list(images.c)[:4]), ListedPicture.of(images), model_ids).order_by(images.c[2])
-        with self._results.read() as connection:
-            backend_of(connection).plan_for_pages(connection)
-            return [new_image(row) for row in connection.execute(statement)]
+        backend_of(connection).plan_for_pages(connection)
+        return [new_image(row) for row in connection.execute(statement)]
 
     def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
         backend_of(connection).plan_for_pages(connection)

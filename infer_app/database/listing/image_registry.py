@@ -101,7 +101,7 @@ def register(
     """
     left = iter(found)
     while some := {image.location: image for image in islice(left, ROWS_PER_INSERT)}:
-        known = database.with_reconnect(partial(_read_known, database, some))
+        known = database.ask(partial(_read_known, some=some))
         new = date(sorted(some[location] for location in some.keys() - known.locations))
         refused: list[str] = []
         if new and not dry_run:
@@ -117,21 +117,19 @@ def register(
 def first_usual_time(database: Database) -> datetime | None:
     """Return a time (UTC) that all but a twentieth of the registered images are not before; None without any."""
 
-    def read() -> datetime | None:
-        with database.read() as connection:
-            place = (connection.scalar(select(func.count()).select_from(images)) or 0) // 20
-            times = select(images.c.added_at).order_by(images.c.added_at)
-            found: datetime | None = connection.scalar(times.offset(place).limit(1))
-            return found
+    def read(connection: Connection) -> datetime | None:
+        place = (connection.scalar(select(func.count()).select_from(images)) or 0) // 20
+        times = select(images.c.added_at).order_by(images.c.added_at)
+        found: datetime | None = connection.scalar(times.offset(place).limit(1))
+        return found
 
-    time = database.with_reconnect(read)
+    time = database.ask(read)
     return None if time is None else time.replace(tzinfo=UTC)
 
 
-def _read_known(database: Database, some: Mapping[str, ImageFile]) -> _Known:
+def _read_known(connection: Connection, some: Mapping[str, ImageFile]) -> _Known:
     columns = (images.c.location, images.c.id, images.c.missing_since, images.c.size, images.c.modified)
-    with database.read() as connection:
-        rows = connection.execute(select(*columns).where(images.c.location.in_(some))).all()
+    rows = connection.execute(select(*columns).where(images.c.location.in_(some))).all()
     known = _Known(set(), [], {}, [])
     for location, row_id, missing_since, *facts in rows:
         image = some[location]

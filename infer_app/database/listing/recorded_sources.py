@@ -84,7 +84,7 @@ def record_source(database: Database, identity: SourceIdentity, base: str | None
         assert number is not None
         return number
 
-    number = number_of(identity, _read_all(database))
+    number = number_of(identity, database.ask(read_sources))
     number = database.transact(record) if number is None else number
     if base is not None:
         moved = update(sources).where(sources.c.id == number, func.coalesce(sources.c.base, "") != base)
@@ -94,7 +94,7 @@ def record_source(database: Database, identity: SourceIdentity, base: str | None
 
 def number_among_others(database: Database, identity: SourceIdentity) -> int | None:
     """Return the number of a source, 0 if it has none yet; None if no run had another source."""
-    known = _read_all(database)
+    known = database.ask(read_sources)
     return (number_of(identity, known) or 0) if set(known.values()) - {identity} else None
 
 
@@ -111,22 +111,13 @@ def read_forgotten_before(database: Database, identity: SourceIdentity) -> datet
     A query keeps that of the others over its database with its id column: it may be one of them that was edited.
     """
 
-    def read() -> datetime | None:
-        with database.read() as connection:
-            its = sources.c.id.in_(own_numbers(connection, identity))
-            found: datetime | None = connection.scalar(select(func.max(sources.c.forgotten_before)).where(its))
-            return found
+    def read(connection: Connection) -> datetime | None:
+        its = sources.c.id.in_(own_numbers(connection, identity))
+        found: datetime | None = connection.scalar(select(func.max(sources.c.forgotten_before)).where(its))
+        return found
 
-    latest = database.with_reconnect(read)
+    latest = database.ask(read)
     return None if latest is None else latest.replace(tzinfo=UTC)
-
-
-def _read_all(database: Database) -> dict[int, SourceIdentity]:
-    def read() -> dict[int, SourceIdentity]:
-        with database.read() as connection:
-            return read_sources(connection)
-
-    return database.with_reconnect(read)
 
 
 def forget_before(database: Database, identity: SourceIdentity, time: datetime) -> None:

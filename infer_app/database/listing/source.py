@@ -1,7 +1,7 @@
 """The source of a day's images: our table, or the user's table, view or query, which is only read."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
@@ -103,7 +103,7 @@ class Source:
         """
         left_out = self.find_left_out(day)
         new = new_among(self.with_id(), self.picture, model_ids)
-        for page in self._read_pages(new, self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
+        for page in self._read_pages(new, self.database.ask(partial(self._bounds, day=day)), PAGE_SIZE):
             yield [new_image(row) for row in page if not left_out.has(row[3])]
 
     def find_left_out(self, day: Day) -> LeftOut:
@@ -116,7 +116,7 @@ class Source:
             return read_left_out(connection, listed, f"[source] id = {self.settings.id!r}", day, self.id_limit)
 
         if day not in self._left_out:
-            self._left_out[day] = self._ask(read)
+            self._left_out[day] = self.database.ask(read)
         return self._left_out[day]
 
     def list_pages(self, day: Day, size: int) -> Iterator[Sequence[Any]]:
@@ -124,11 +124,11 @@ class Source:
 
         Rows without an id come last.
         """
-        return self._every_page(self._ask(partial(self._bounds, day=day)), size)
+        return self._every_page(self.database.ask(partial(self._bounds, day=day)), size)
 
     def list_pages_before(self, day: Day, size: int) -> Iterator[Sequence[object]]:
         """Yield pages of the images of earlier days as `list_pages` does, those that were forgotten too."""
-        (first, _), (start, _) = (self._ask(partial(self._whole_bounds, day=one)) for one in (FIRST_DAY, day))
+        (first, _), (start, _) = (self.database.ask(partial(self._whole_bounds, day=one)) for one in (FIRST_DAY, day))
         return self._every_page((first, start), size)
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
@@ -143,15 +143,6 @@ class Source:
         """Yield about the last `num_images` images of earlier days, as relations like those of `parts`."""
         older = self._within(*self._older_bounds(connection, day, num_images))
         yield self.listed().where(older).add_columns(*self.picture.columns).subquery()
-
-    def _ask(self, question: Callable[[Connection], T]) -> T:
-        """Return the answer of the source's own database, retrying as `with_reconnect` does."""
-
-        def ask() -> T:
-            with self.database.read() as connection:
-                return question(connection)
-
-        return self.database.with_reconnect(ask)
 
     def _read_pages(self, statement: Query, bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
         """Yield pages of `size` rows, which must have ids to go on after; the last one is shorter.
@@ -191,12 +182,11 @@ class Source:
             num_read += len(page)
 
     def _read_page(self, statement: Query) -> Sequence[Any]:
-        def read() -> Sequence[object]:
-            with self.database.read() as connection:
-                backend_of(connection).plan_for_pages(connection)
-                return connection.execute(statement).all()
+        def read(connection: Connection) -> Sequence[object]:
+            backend_of(connection).plan_for_pages(connection)
+            return connection.execute(statement).all()
 
-        return self.database.with_reconnect(read)
+        return self.database.ask(read)
 
     def count_without_time(self) -> int:
         """Count the images that belong to no day: without a time, or with one that is none or of no year of ours."""

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, true
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.recorded_sources import OURS, own_numbers, read_forgotten_before
-from infer_app.database.listing.watched_images import count_missing, is_below
+from infer_app.database.listing.watched_images import count_missing
 from infer_app.database.results.conditions import count_rows
 from infer_app.database.results.schema import images, runs
 from infer_app.plurals import counted
@@ -31,7 +31,7 @@ def describe_walk_news(database: Database, zone: tzinfo) -> Iterator[str]:
             num_forgotten = count_rows(connection, images, images.c.queued_at.between(told_at, latest), is_old)
     if num_missing:
         folder = os.path.commonpath([end.rpartition("/")[0] or "/" for end in ends])
-        yield _describe_missing(num_missing, count_missing(database, is_below([f"{folder.rstrip('/')}/"]))[1], folder)
+        yield _describe_missing(num_missing, count_missing(database, [f"{folder.rstrip('/')}/"])[1], folder)
     if num_forgotten and forgotten_before is not None:
         are, date = "is" if num_forgotten == 1 else "are", forgotten_before.astimezone(zone).date()
         of_days = f"{counted(num_forgotten, 'new image')} {are} of days before {date}, which were forgotten"

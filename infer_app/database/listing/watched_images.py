@@ -56,8 +56,9 @@ def has_images_in(database: Database, folders: Sequence[str]) -> bool:
     return _read_first(database, select(images.c.id).where(is_below(folders)).limit(1)) is not None
 
 
-def count_missing(database: Database, below: ColumnElement[bool]) -> tuple[int, int]:
-    """Return how many images that meet a condition are missing, and how many are registered."""
+def count_missing(database: Database, folders: Sequence[str]) -> tuple[int, int]:
+    """Return how many images in some folders are missing, and how many are registered there."""
+    below = is_below(folders)
     with database.read() as connection:
         num_missing, num_images = count_each(
             connection, images, [and_(below, images.c.missing_since.is_not(None)), below]
@@ -89,24 +90,19 @@ class SeenImages:
 
     def read_others(self) -> list[tuple[int, str]]:
         """Return (id, location) of the images not seen that were there before; one count shows that there are none."""
-        return self._database.with_reconnect(self._read_others)
+        return self._database.ask(self._read_others)
 
-    def _read_others(self) -> list[tuple[int, str]]:
-        with self._database.read() as connection:
-            if connection.scalar(select(func.count()).select_from(images).where(self._wanted)) == len(self):
-                return []
-            wanted = select(images.c.id, images.c.location).where(self._wanted)
-            rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
-            return [(row.id, row.location) for row in rows if row.id not in self]
+    def _read_others(self, connection: Connection) -> list[tuple[int, str]]:
+        if connection.scalar(select(func.count()).select_from(images).where(self._wanted)) == len(self):
+            return []
+        wanted = select(images.c.id, images.c.location).where(self._wanted)
+        rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
+        return [(row.id, row.location) for row in rows if row.id not in self]
 
 
 def _read_first(database: Database, statement: Query) -> int | None:
-    def read() -> int | None:
-        with database.read() as connection:
-            first: int | None = connection.scalar(statement)
-            return first
-
-    return database.with_reconnect(read)
+    first: int | None = database.ask(lambda connection: connection.scalar(statement))
+    return first
 
 
 def mark_missing(database: Database, ids: Sequence[int]) -> None:
@@ -142,36 +138,29 @@ class RegisteredElsewhere:
         """Return the ids of those below a folder, in their order: 8 bytes for each."""
         wanted = select(images.c.id).where(self._outside, is_below([folder]), images.c.missing_since.is_(None))
 
-        def read() -> array[int]:
-            with self._database.read() as connection:
-                rows = connection.execution_options(yield_per=ROWS_AT_ONCE).scalars(wanted.order_by(images.c.id))
-                return array("q", rows)
+        def read(connection: Connection) -> array[int]:
+            rows = connection.execution_options(yield_per=ROWS_AT_ONCE).scalars(wanted.order_by(images.c.id))
+            return array("q", rows)
 
-        return self._database.with_reconnect(read)
+        return self._database.ask(read)
 
     def read_locations_of(self, ids: Sequence[int]) -> list[tuple[int, str]]:
         """Return (id, location) of images in the order of their ids."""
         wanted = select(images.c.id, images.c.location).where(images.c.id.in_(ids)).order_by(images.c.id)
-
-        def read() -> list[tuple[int, str]]:
-            with self._database.read() as connection:
-                return [(row.id, row.location) for row in connection.execute(wanted)]
-
-        return self._database.with_reconnect(read)
+        return [(row.id, row.location) for row in self._database.ask(lambda one: one.execute(wanted).all())]
 
     def read_files(self, ids: Sequence[int]) -> list[tuple[ImageFile, set[str]]]:
         """Return the files of images, as they were registered, with all checksums that they had."""
         columns = (images.c.id, images.c.location, images.c.size, images.c.modified, images.c.sha256)
         picture = our_picture(self._database)
 
-        def read() -> tuple[Sequence[Any], Sequence[Any]]:
-            with self._database.read() as connection:
-                rows = connection.execute(select(*columns).where(images.c.id.in_(ids)).order_by(images.c.id)).all()
-                its = join_results(images, predictions, picture)
-                hashed = select(images.c.id, predictions.c.sha256).select_from(its).where(images.c.id.in_(ids))
-                return rows, connection.execute(hashed).all()
+        def read(connection: Connection) -> tuple[Sequence[Any], Sequence[Any]]:
+            rows = connection.execute(select(*columns).where(images.c.id.in_(ids)).order_by(images.c.id)).all()
+            its = join_results(images, predictions, picture)
+            hashed = select(images.c.id, predictions.c.sha256).select_from(its).where(images.c.id.in_(ids))
+            return rows, connection.execute(hashed).all()
 
-        rows, hashed = self._database.with_reconnect(read)
+        rows, hashed = self._database.ask(read)
         known = {row.id: {row.sha256} for row in rows}
         for image_id, sha256 in hashed:
             known[image_id].add(sha256)

@@ -61,13 +61,7 @@ _OF_SPEED = (  # measurements that have no column of their own
 
 def last_start(database: Database) -> datetime | None:
     """Return when the last run of all began (UTC), by the clock of its machine; None if there was none."""
-
-    def read() -> datetime | None:
-        with database.read() as connection:
-            found: datetime | None = connection.scalar(select(func.max(runs.c.started_at)))
-            return found
-
-    time = database.with_reconnect(read)
+    time: datetime | None = database.ask(lambda connection: connection.scalar(select(func.max(runs.c.started_at))))
     return None if time is None else time.replace(tzinfo=UTC)
 
 

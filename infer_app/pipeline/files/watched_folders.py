@@ -10,13 +10,7 @@ from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import DatedImage, first_usual_time, register
 from infer_app.database.listing.walk_news import describe_walk_news
-from infer_app.database.listing.watched_images import (
-    SeenImages,
-    count_missing,
-    has_images_in,
-    is_below,
-    mark_missing,
-)
+from infer_app.database.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
 from infer_app.database.project_database import open_results_database, read_limits
 from infer_app.database.results.runs import last_start
 from infer_app.day import Day, find_zone
@@ -35,7 +29,6 @@ from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_proces
 
 log = logging.getLogger(__name__)
 
-FIRST_TIME = 0.0  # seconds since the epoch: earlier modification times are errors
 FIRST_DIGITAL = datetime(1995, 1, 1, tzinfo=UTC).timestamp()  # no camera wrote a file before
 YEARS_S = 5 * 365 * 86400.0  # a clock that was reset begins so long before the other images, or longer
 A_DAY_S = 86400.0  # so far may a camera's clock, or its zone, be ahead
@@ -169,12 +162,13 @@ class WatchedFolders:
         At last of all other folders, of which all count as missing: they may be those of another project, whose storage
         this one can't check.
         """
-        if not self._loaded.lists_own_images:
-            return
-        for folder in map(str, self._loaded.all_watched):
-            yield *count_missing(self._database, is_below(self._recorded_folders(folder))), folder
-        num_missing, _ = count_missing(self._database, ~is_below(self._recorded_folders()))
-        yield num_missing, num_missing, "folders that [images] watch does not name"
+        for folder in map(str, self._loaded.all_watched if self._loaded.lists_own_images else ()):
+            yield *count_missing(self._database, self._recorded_folders(folder)), folder
+        if self._loaded.lists_own_images:
+            (num_all, _), (num_own, _) = (
+                count_missing(self._database, one) for one in ([""], self._recorded_folders())
+            )
+            yield num_all - num_own, num_all - num_own, "folders that [images] watch does not name"
 
     def ask(self, function: Callable[..., Any], *args: object) -> Iterator[Any]:
         """Yield what `function` yields in another process: a process can't be ended that waits for storage.
@@ -234,7 +228,7 @@ class WatchedFolders:
             self.found.num_wrong_clocks += 1
             self.found.wrong_clock = self.found.wrong_clock or [one_line(file.location)]
         seconds = (possible or list(stated[-1:]) or [now])[0]
-        return datetime.fromtimestamp(min(max(seconds, FIRST_TIME), now), UTC).replace(tzinfo=None)
+        return datetime.fromtimestamp(min(max(seconds, 0.0), now), UTC).replace(tzinfo=None)
 
 
 def _unavailable(message: str, hint: str = "") -> StorageUnavailable:
