@@ -25,7 +25,8 @@ OF_A_ROLE = {
     "transform_null_equals": "on", "extra_float_digits": "-3", "default_transaction_isolation": "serializable",
     "synchronous_commit": "off", "search_path": "own, public", "quote_all_identifiers": "on",
 }  # fmt: skip
-LOGGED = {"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0"}  # every plan
+# Every plan; all but the driver's own look as expensive as lookups in large tables do.
+LOGGED = {"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "jit_above_cost": "10"}
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
