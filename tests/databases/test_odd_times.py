@@ -10,7 +10,19 @@ from tests.support.projects import DATE
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 AT = f"{DATE} 10:00:00"
 KINDS = {  # types of a column, with values in it that are no times
-    "sqlite": {"TEXT": ("''", "'n/a'", "'2026-13-45'", "'0000-00-00'", "x'00ff'", "'0001-01-01'", "'9999-12-31'", "5")},
+    "sqlite": {
+        "TEXT": (
+            "''",
+            "'n/a'",
+            "'2026-13-45'",
+            "'0000-00-00'",
+            "x'00ff'",
+            "'0001-01-01'",
+            "'9999-12-31'",
+            "5",
+            "'2026/11/20 10:00'",
+        )
+    },
     "postgres": {
         "TIMESTAMPTZ": ("'infinity'", "'-infinity'", "'12026-11-20 10:00'", "'0044-03-15 BC'", "'0001-01-01'"),
         "TIMESTAMP": ("'infinity'", "'-infinity'", "'12026-11-20 10:00'", "'0044-03-15 BC'", "'9999-12-31 23:59'"),

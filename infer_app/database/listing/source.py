@@ -194,6 +194,8 @@ class Source:
         with self.database.read() as connection:
             (start, _), (end, _) = (self._whole_bounds(connection, day) for day in (FIRST_DAY, LAST_DAY))
             is_dated = self._within(start, end) if self._examples else self.time.is_not(None)
+            if isinstance(start, str):  # by which 2026/11/20 is of a year, and of no day
+                is_dated = and_(is_dated, self.time.like("____-__-__%"))
             return connection.scalar(counted.where(or_(self.time.is_(None), ~is_dated))) or 0
 
     @property

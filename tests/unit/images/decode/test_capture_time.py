@@ -39,6 +39,11 @@ def test_a_zone_that_the_photo_states_comes_before_the_one_that_is_set(tmp_path)
     assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]
 
 
+@pytest.mark.parametrize("written", ["2026-07-01 12:00:00", "2026:07:01T12:00:00.000", "2026-07-01T10:00:00Z"])
+def test_a_time_that_another_program_wrote_is_read(tmp_path, written):
+    assert list(read_capture_times([photo(tmp_path / "a.jpg", written)], "Europe/Berlin")) == [NOON]
+
+
 def test_photos_without_a_time_and_damaged_ones_have_none_and_the_next_ones_have_theirs(tmp_path):
     paths = [
         photo(tmp_path / "edited.jpg", camera_date="2026:07:01 12:00:00"),
