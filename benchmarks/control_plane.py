@@ -1,6 +1,6 @@
 """Measure the driver of a cluster without images and without a network: refs in, stub predictions out.
 
-Dispatch (`infer_app.cluster.actor_pool.ActorPool`) and messages are the real ones: chunks of refs to the actors, and a
+Dispatch (`ActorPool`) and messages are the real ones: chunks of refs to the actors, and a
 prediction for each ref back. The actors reply immediately. With --commit the real sink writes the results to SQLite.
 With --ranges one ref represents all of its chunk, so that only dispatch is measured and 100 million refs take minutes.
 The figures are those of the driver process: its time grows with the number of chunks, its memory must not grow.
@@ -23,16 +23,16 @@ from typing import Any
 from machine import describe_machine
 from peers import RESULTS
 
-from infer_app.cluster.actor_pool import Actor, ActorPool
-from infer_app.cluster.node_actor import ActorSpec, Opened, Reply
-from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
-from infer_app.database.engine.connect import Database
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.sink import Sink
-from infer_app.domain import Chunk, ChunkResult, FileFacts, ImageRef, Output, Prediction
-from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.pipeline.executors import open_cpu_pool
+from infer_app.base.domain import Chunk, ChunkResult, FileFacts, ImageRef, Output, Prediction
+from infer_app.base.read_limits import ReadLimits
+from infer_app.predict.cluster.actor_pool import Actor, ActorPool
+from infer_app.predict.cluster.node_actor import ActorSpec, Opened, Reply
+from infer_app.predict.cluster.ray_cluster import Cluster, ClusterSpec
+from infer_app.predict.executors import open_cpu_pool
+from infer_app.predict.handlers.handler_spec import HandlerSpec
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.sink import Sink
 
 OUTPUT = Output("tabby cat", 0.93, '{"top": [["tabby cat", 0.93], ["tiger cat", 0.04], ["lynx", 0.01]]}')
 SHA256 = "0" * 64

@@ -24,26 +24,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sqlalchemy import insert
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing.source import Source
-from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.database.results.schema import images
-from infer_app.day import Day
-from infer_app.domain import Chunk, ChunkResult, FileFacts, Output, Prediction
-from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.pipeline.executors import Executor
-from infer_app.pipeline.flow.observer import Display
-from infer_app.pipeline.group_run import GroupRun
-from infer_app.pipeline.planning.run_plan import RunPlan
-from infer_app.pipeline.run_day import run_day
-from infer_app.pipeline.stop import Stop
-from infer_app.settings.load import load_settings
-from infer_app.settings.sections import SourceSettings
-from infer_app.telemetry.progress import Progress
+from infer_app.base.day import Day
+from infer_app.base.domain import Chunk, ChunkResult, FileFacts, Output, Prediction
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.load import load_settings
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.base.telemetry.progress import Progress
+from infer_app.predict.executors import Executor
+from infer_app.predict.handlers.handler_spec import HandlerSpec
+from infer_app.run.flow.observer import Display
+from infer_app.run.group_run import GroupRun
+from infer_app.run.planning.run_plan import RunPlan
+from infer_app.run.run_day import run_day
+from infer_app.run.stop import Stop
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.source import Source
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.schema import images
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DAY = Day.of(date(2026, 11, 20), "UTC")

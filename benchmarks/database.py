@@ -31,16 +31,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from processes import busy_seconds
 from sqlalchemy import insert, text
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.engine.sqlite_file import connect_sqlite
-from infer_app.database.listing.source import Source
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.database.results.schema import images, metadata, predictions
-from infer_app.database.results.sink import Sink
-from infer_app.day import Day
-from infer_app.domain import ChunkResult, FileFacts, ImageRef, Output, Prediction
-from infer_app.settings.sections import SourceSettings
+from infer_app.base.day import Day
+from infer_app.base.domain import ChunkResult, FileFacts, ImageRef, Output, Prediction
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.engine.sqlite_file import connect_sqlite
+from infer_app.tables.listing.source import Source
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.schema import images, metadata, predictions
+from infer_app.tables.results.sink import Sink
 from tests.databases import servers
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -24,22 +24,23 @@ from photos import collect_photos, find_photos
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from infer_app.domain import Chunk, ImageRef
-from infer_app.handlers.gpu_handlers import open_stream
-from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.images.transform.to_pixels import transform
-from infer_app.model_variants import CUDA_FP16, TORCHSCRIPT
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
-from infer_app.models.building.build_arguments import BuildRequest
-from infer_app.models.building.build_model import build_model
-from infer_app.models.runtimes.fixed_batch import FixedBatch
-from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.pipeline.executors import RingSpec, open_local_executor
-from infer_app.recipe import Recipe, Size
-from infer_app.workers.shared_ring import Ring
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.domain import Chunk, ImageRef
+from infer_app.base.model_variants import CUDA_FP16, TORCHSCRIPT
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.size import Size
+from infer_app.build.build_arguments import BuildRequest
+from infer_app.build.build_model import build_model
+from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants
+from infer_app.predict.executors import RingSpec, open_local_executor
+from infer_app.predict.handlers.gpu_handlers import open_stream
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.transform.to_pixels import transform
+from infer_app.predict.runtimes.fixed_batch import FixedBatch
+from infer_app.predict.runtimes.open_variant import open_variant
+from infer_app.predict.workers.shared_ring import Ring
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SIZE = 224

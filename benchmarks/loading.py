@@ -36,17 +36,17 @@ from loading_strategies.ours import find_broken
 from loading_strategies.strategies import STRATEGIES, Strategy, find_strategy
 from loading_strategies.workload import PixelReaders, Workload
 
-from infer_app.images.decode.decoder import DecodeLimits
-from infer_app.images.read.folder_scan import find_images, folders_of
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.machine import usable_cores
-from infer_app.models.artifact.artifact import open_artifact
-from infer_app.models.building.build_arguments import BuildRequest
-from infer_app.models.building.build_model import build_model
-from infer_app.recipe import Recipe
-from infer_app.settings.load import load_settings
-from infer_app.telemetry.printable import printable
-from infer_app.telemetry.summary_line import describe_others
+from infer_app.artifact.artifact import open_artifact
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.machine import usable_cores
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.printable import printable
+from infer_app.base.telemetry.summary_line import describe_others
+from infer_app.build.build_arguments import BuildRequest
+from infer_app.build.build_model import build_model
+from infer_app.predict.images.decode.decoder import DecodeLimits
+from infer_app.predict.images.read.folder_scan import find_images, folders_of
 
 RESULTS = Path(__file__).resolve().parent / "results"
 MIB = 1 << 20

@@ -27,13 +27,13 @@ from machine import describe_machine
 from sqlalchemy import select
 
 import infer_app
-from infer_app.database.engine.connect import Database
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import objects, predictions
-from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
-from infer_app.recipe import Size
+from infer_app.base.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
+from infer_app.base.size import Size
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import objects, predictions
+from infer_app.tables.results.sink import Sink
 
 RESULT = Path(__file__).resolve().parent / "results" / f"{date.today()}-object-rows.md"
 CHUNK_SIZE = 64

@@ -1,6 +1,6 @@
 """Measure the driver's cost of a chunk that Ray Data dispatches: a read task yields numbers, actors reply immediately.
 
-benchmarks/control_plane.py measures the same for `infer_app.cluster.actor_pool`. A number represents a chunk: the
+benchmarks/control_plane.py measures the same for `ActorPool`. A number represents a chunk: the
 reader would have to fetch the chunk from the driver, since nothing can be added to a running dataset. Replies are 8 kB.
 """
 

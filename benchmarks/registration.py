@@ -21,11 +21,11 @@ from machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from infer_app.base.day import Day
+from infer_app.base.settings.load import load_settings
 from infer_app.cli.project.project import watching, write_config
-from infer_app.day import Day
-from infer_app.pipeline.files.watched_folders import register_new
-from infer_app.settings.load import load_settings
-from infer_app.workers.isolated_call import run_in_process
+from infer_app.predict.workers.isolated_call import run_in_process
+from infer_app.run.files.watched_folders import register_new
 
 RESULTS = Path(__file__).parent / "results"
 FILES_IN_A_FOLDER = 1000

@@ -19,11 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from infer_app.domain import Chunk, ImageRef
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.images.read.prefetch import Prefetch
-from infer_app.images.read.read_image import read_image
-from infer_app.locations import AllowedPrefix, RemoteAccess
+from infer_app.base.domain import Chunk, ImageRef
+from infer_app.base.locations import AllowedPrefix, RemoteAccess
+from infer_app.base.read_limits import ReadLimits
+from infer_app.predict.images.read.prefetch import Prefetch
+from infer_app.predict.images.read.read_image import read_image
 from tests.support.web_server import WebServer
 
 CHUNK = 64

@@ -26,10 +26,10 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from infer_app.images.transform import to_pixels
-from infer_app.images.transform.geometry import Geometry, Picture
-from infer_app.images.transform.resize import pillow_resize, starts_horizontally
-from infer_app.recipe import Recipe
+from infer_app.artifact.recipe import Recipe
+from infer_app.predict.images.transform import to_pixels
+from infer_app.predict.images.transform.geometry import Geometry, Picture
+from infer_app.predict.images.transform.resize import pillow_resize, starts_horizontally
 
 Reference = Callable[[Picture], np.ndarray]
 MARGIN = 1e-4  # of a pixel, so that rounding down loses none

@@ -27,7 +27,7 @@ from timing import call
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from infer_app.models.selection.tuning import load_tuning
+from infer_app.predict.planning.tuning import load_tuning
 
 INFER = Path(sys.executable).with_name("infer")
 PLAIN = Path(__file__).resolve().parent / "programs" / "crops.py"

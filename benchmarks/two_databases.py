@@ -22,14 +22,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sqlalchemy import insert
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
-from infer_app.database.listing.source import Source
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.schema import images, predictions
-from infer_app.day import Day
-from infer_app.settings.sections import SourceSettings
+from infer_app.base.day import Day
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.schema import images, predictions
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL_ID = "0123456789abcdef"

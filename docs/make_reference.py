@@ -13,8 +13,8 @@ from typing import Any
 
 import typer
 
+from infer_app.base.settings import sections
 from infer_app.cli.app import app
-from infer_app.settings import sections
 
 FOLDER = Path(__file__).parent / "reference"
 GENERATED = "<!-- Written by docs/make_reference.py: change the program instead. -->\n"

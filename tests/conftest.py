@@ -19,16 +19,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import insert
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing.source import Source
-from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.database.results.schema import images
-from infer_app.day import Day
-from infer_app.settings.sections import SourceSettings
-from infer_app.telemetry.log import StderrHandler, unbind_all
+from infer_app.base.day import Day
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.base.telemetry.log import StderrHandler, unbind_all
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.source import Source
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.schema import images
 from tests.databases import servers
 from tests.support.listeners import Recorder
 from tests.support.s3_server import S3Server
@@ -268,10 +268,10 @@ def s3_server() -> Iterator[S3Server]:
 @pytest.fixture(params=["turbo", "pillow"])
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the name of the decoder of JPEGs that is in use: each of the two."""
-    from infer_app.images.decode.decoder import has_turbo
+    from infer_app.predict.images.decode.decoder import has_turbo
 
     if request.param == "pillow":
-        monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
+        monkeypatch.setattr("infer_app.predict.images.decode.decoder.load_turbo", lambda: None)
     elif not has_turbo():
         pytest.skip("needs libturbojpeg: apt-get install libturbojpeg0")
     return str(request.param)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, Output, Prediction, Reason
-from infer_app.images.read.bad_image import BadImage
-from infer_app.workers.heartbeat import Heartbeat
+from infer_app.base.domain import Broken, Chunk, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.predict.images.read.bad_image import BadImage
+from infer_app.predict.workers.heartbeat import Heartbeat
 from loading_strategies.workload import BATCH_SIZE, PixelReaders
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sized
 
-from infer_app.domain import Chunk, ImageRef
-from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.verification.golden import predict_all
-from infer_app.pipeline.executors import open_executor
-from infer_app.pipeline.planning.execution_plan import plan_run
-from infer_app.workers.pool import Stage, WorkerPool
+from infer_app.base.domain import Chunk, ImageRef
+from infer_app.predict.executors import open_executor
+from infer_app.predict.planning.execution_plan import plan_run
+from infer_app.predict.runtimes.open_variant import open_variant
+from infer_app.predict.verification.golden import predict_all
+from infer_app.predict.workers.pool import Stage, WorkerPool
 from loading_strategies import dataloaders
 from loading_strategies.decode_handler import OpenHandler
 from loading_strategies.workload import Workload
@@ -57,9 +57,9 @@ def _predict_in_main_process(workload: Workload, variant: str) -> Iterator[Sized
 
 
 def _predict_in_workers(workload: Workload, executor: str) -> Iterator[Sized]:
-    artifact, roots = workload.readers.artifact, workload.readers.read_limits.roots
+    artifact, limits = workload.readers.artifact, workload.readers.read_limits
     run = workload.loaded.run.model_copy(update={"executor": executor})
     loaded = workload.loaded.model_copy(update={"run": run})
-    with open_executor(loaded, [artifact], [plan_run(loaded, artifact)], roots) as opened:
+    with open_executor(loaded, [artifact], [plan_run(loaded, artifact)], limits) as opened:
         for result in opened.pool.run(_chunks(workload)):
             yield result.predictions

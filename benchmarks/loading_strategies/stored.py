@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from infer_app.images.read.read_image import read_image
+from infer_app.predict.images.read.read_image import read_image
 from loading_strategies.workload import Pixels, Workload
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.images.read.read_image import read_image
-from infer_app.images.transform.geometry import Picture
-from infer_app.images.transform.to_pixels import reference_transform, transform
-from infer_app.models.artifact.artifact import Artifact
+from infer_app.artifact.artifact import Artifact
+from infer_app.base.read_limits import ReadLimits
+from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.read.read_image import read_image
+from infer_app.predict.images.transform.geometry import Picture
+from infer_app.predict.images.transform.to_pixels import reference_transform, transform
 
 if TYPE_CHECKING:
-    from infer_app.settings.load import LoadedSettings
+    from infer_app.base.settings.load import LoadedSettings
 
 BATCH_SIZE = 16  # images, in every strategy
 

@@ -22,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 from turbojpeg import TJPF_RGB, TurboJPEG
 
-from infer_app.images.transform.crop import cut_out
-from infer_app.images.transform.geometry import Picture
-from infer_app.images.transform.to_pixels import transform
-from infer_app.models.artifact.artifact import Artifact, open_artifact
-from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.artifact.artifact import Artifact, open_artifact
+from infer_app.predict.images.transform.crop import cut_out
+from infer_app.predict.images.transform.geometry import Picture
+from infer_app.predict.images.transform.to_pixels import transform
+from infer_app.predict.runtimes.open_variant import open_variant
 
 CHUNK = 32  # photos: the unit of dispatch and commit
 OBJECTS = (

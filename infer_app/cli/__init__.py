@@ -12,9 +12,9 @@ def main() -> None:
     gc.disable()  # until the command's modules are imported, of which a tenth would be spent looking for garbage
     import typer  # here, because each worker process imports this module
 
+    from infer_app.base.errors import UsageError
+    from infer_app.base.telemetry.printed_options import remember_config
     from infer_app.cli.terminal.failures import fail, tolerate_closed_stream
-    from infer_app.errors import UsageError
-    from infer_app.telemetry.printed_options import remember_config
 
     remember_config(sys.argv[1:])
     # Commands that must end cleanly set their own handler. The first process of a container has no default one.

@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from sqlalchemy import NullPool, create_engine, make_url
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.results.migrate import upgrade
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.migrate import upgrade
 from tests.faults.conftest import Hit, a_day, models, seeded, uninterrupted  # noqa: F401
 from tests.integration.conftest import built_models  # noqa: F401
 

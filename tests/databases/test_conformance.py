@@ -14,25 +14,40 @@ import numpy as np
 import pytest
 from sqlalchemy import event, insert, make_url, select, text, update
 
+from infer_app.base.day import Day
+from infer_app.base.domain import (
+    ATTEMPT_INTERVAL_H,
+    Broken,
+    DetectedObject,
+    FileFacts,
+    ImageFile,
+    ImageRef,
+    Output,
+    Prediction,
+    Reason,
+)
+from infer_app.base.errors import DatabaseUnavailable, DayHeld, UsageError
+from infer_app.base.run_report import DayCounts
+from infer_app.base.settings.sections import SourceSettings
 from infer_app.cli.project.proposal import init_from
-from infer_app.database.engine import array_upsert
-from infer_app.database.engine.column_types import UtcNow
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing import cross_database_source, image_registry, left_out
-from infer_app.database.listing import source as source_module
-from infer_app.database.listing.cross_database_source import CrossDatabaseSource
-from infer_app.database.listing.image_registry import (
+from infer_app.tables.engine import array_upsert
+from infer_app.tables.engine.column_types import UtcNow
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing import cross_database_source, image_registry, left_out
+from infer_app.tables.listing import source as source_module
+from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
+from infer_app.tables.listing.image_registry import (
     DatedImage,
     add_images,
     count_images,
     end_queue,
     read_late_times,
 )
-from infer_app.database.listing.image_registry import register as register_files
-from infer_app.database.listing.propose_mapping import propose
-from infer_app.database.listing.source import Source
-from infer_app.database.listing.source_checks import check_source
-from infer_app.database.listing.watched_images import (
+from infer_app.tables.listing.image_registry import register as register_files
+from infer_app.tables.listing.propose_mapping import propose
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.listing.watched_images import (
     ChangedCounts,
     RegisteredElsewhere,
     SeenImages,
@@ -41,16 +56,16 @@ from infer_app.database.listing.watched_images import (
     mark_missing,
     read_changed,
 )
-from infer_app.database.queries.arrivals import ArrivalGap, find_gap
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.pending_images import PendingDays
-from infer_app.database.results import runs as run_rows
-from infer_app.database.results.dry_run_database import open_dry_run_database
-from infer_app.database.results.forget_results import forget_rejections, forget_results
-from infer_app.database.results.migrate import check_schema, upgrade
-from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.runs import LEASE_S, RunStore
-from infer_app.database.results.schema import (
+from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.queries.pending_images import PendingDays
+from infer_app.tables.results import runs as run_rows
+from infer_app.tables.results.dry_run_database import open_dry_run_database
+from infer_app.tables.results.forget_results import forget_rejections, forget_results
+from infer_app.tables.results.migrate import check_schema, upgrade
+from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.results.runs import LEASE_S, RunStore
+from infer_app.tables.results.schema import (
     MAX_ID,
     VERSION,
     VERSION_TABLE,
@@ -62,22 +77,7 @@ from infer_app.database.results.schema import (
     rejections,
     runs,
 )
-from infer_app.database.results.views import VIEWS
-from infer_app.day import Day
-from infer_app.domain import (
-    ATTEMPT_INTERVAL_H,
-    Broken,
-    DetectedObject,
-    FileFacts,
-    ImageFile,
-    ImageRef,
-    Output,
-    Prediction,
-    Reason,
-)
-from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
-from infer_app.run_report import DayCounts
-from infer_app.settings.sections import SourceSettings
+from infer_app.tables.results.views import VIEWS
 from tests.conftest import DAY, MODEL
 from tests.support.results import ODD_TEXTS, broken, commit, predicted, relations, stored
 

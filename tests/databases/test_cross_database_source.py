@@ -6,20 +6,20 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import insert, text, update
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing import cross_database_source
-from infer_app.database.listing.cross_database_source import CrossDatabaseSource
-from infer_app.database.listing.source import Source
-from infer_app.database.listing.source_checks import check_source
-from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.thresholds import change_thresholds
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import images, predictions, rejections, runs
-from infer_app.domain import DetectedObject, Output, Prediction, Reason
-from infer_app.errors import UsageError
-from infer_app.settings.sections import SourceSettings
+from infer_app.base.domain import DetectedObject, Output, Prediction, Reason
+from infer_app.base.errors import UsageError
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing import cross_database_source
+from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.queries.thresholds import change_thresholds
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import images, predictions, rejections, runs
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.support.questions import questions
 from tests.support.results import ODD_TEXTS, broken, commit, predicted

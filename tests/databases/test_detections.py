@@ -6,16 +6,16 @@ from functools import partial
 import pytest
 from sqlalchemy import select
 
-from infer_app.answers.comparison.compare_versions import compare_objects
-from infer_app.database.figures.detections import read_together
-from infer_app.database.listing.source import Source
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds, count_shown
-from infer_app.database.results.forget_results import forget_results
-from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import objects, predictions, rejections
-from infer_app.domain import DetectedObject
-from infer_app.settings.sections import SourceSettings
+from infer_app.ask.compare.compare_versions import compare_objects
+from infer_app.ask.figures.detections import read_together
+from infer_app.base.domain import DetectedObject
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, count_shown
+from infer_app.tables.results.forget_results import forget_results
+from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import objects, predictions, rejections
 from tests.conftest import DAY, MODEL
 from tests.support.results import broken, commit, predicted
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from infer_app.database.figures.disagreement import Disagreement, Overlap
-from infer_app.database.listing.image_registry import add_images
-from infer_app.database.listing.source import Source, find_by_id, find_similar
-from infer_app.settings.sections import SourceSettings
+from infer_app.ask.figures.disagreement import Disagreement, Overlap
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.listing.image_registry import add_images
+from infer_app.tables.listing.source import Source, find_by_id, find_similar
 from tests.conftest import DAY
 from tests.support.results import commit, predicted
 

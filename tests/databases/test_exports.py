@@ -6,21 +6,21 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert
 
-from infer_app.database.listing.source import Source
-from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.database.results.schema import models
-from infer_app.domain import DetectedObject, Reason
-from infer_app.errors import UsageError
-from infer_app.export.export_formats import write_export
-from infer_app.export.exported_images import Export
-from infer_app.export.exported_model import ModelVersions
-from infer_app.export.image_paths import ImagePaths
-from infer_app.export.yolo import label_file
-from infer_app.settings.sections import SourceSettings
+from infer_app.ask.export.export_formats import write_export
+from infer_app.ask.export.exported_images import Export
+from infer_app.ask.export.exported_model import ModelVersions
+from infer_app.ask.export.image_paths import ImagePaths
+from infer_app.ask.export.yolo import label_file
+from infer_app.base.domain import DetectedObject, Reason
+from infer_app.base.errors import UsageError
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.listing.source import Source
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.schema import models
 from tests.conftest import DAY
 from tests.support.results import broken, commit, predicted
 

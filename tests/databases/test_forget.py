@@ -12,25 +12,25 @@ import pytest
 import typer
 from sqlalchemy import func, select, update
 
-from infer_app.answers.image_report import find_place
+from infer_app.ask.image_report import find_place
+from infer_app.base.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
+from infer_app.base.errors import DayHeld, StorageUnavailable, UsageError
+from infer_app.base.run_report import DayCounts
+from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.maintain_commands import ForgetOptions
 from infer_app.cli.project.forget import forget_chosen
 from infer_app.cli.project.project import upgrade, write_config
-from infer_app.database import forgettable_results
-from infer_app.database.audits.row_audit import audit_rows
-from infer_app.database.engine.connect import Database
-from infer_app.database.forgettable_results import ForgettableCounts
-from infer_app.database.listing.image_registry import add_images, register
-from infer_app.database.listing.source import find_similar
-from infer_app.database.listing.watched_images import mark_missing
-from infer_app.database.project_database import open_project_database
-from infer_app.database.queries.late_days import find_late_days
-from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.schema import images, objects, predictions, rejections
-from infer_app.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
-from infer_app.errors import DayHeld, StorageUnavailable, UsageError
-from infer_app.run_report import DayCounts
-from infer_app.settings.load import load_settings
+from infer_app.tables import forgettable_results
+from infer_app.tables.audits.row_audit import audit_rows
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.forgettable_results import ForgettableCounts
+from infer_app.tables.listing.image_registry import add_images, register
+from infer_app.tables.listing.source import find_similar
+from infer_app.tables.listing.watched_images import mark_missing
+from infer_app.tables.project_database import open_project_database
+from infer_app.tables.queries.late_days import find_late_days
+from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.results.schema import images, objects, predictions, rejections
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
 

@@ -9,12 +9,12 @@ import psutil
 import pytest
 from sqlalchemy import text
 
-from infer_app.database.engine import reconnect
-from infer_app.database.engine.connect import Database
-from infer_app.database.engine.reconnect import ConnectionLost
-from infer_app.errors import Interrupted
-from infer_app.pipeline import stop as stop_module
-from infer_app.pipeline.stop import Stop
+from infer_app.base.errors import Interrupted
+from infer_app.run import stop as stop_module
+from infer_app.run.stop import Stop
+from infer_app.tables.engine import reconnect
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.engine.reconnect import ConnectionLost
 
 
 @pytest.fixture

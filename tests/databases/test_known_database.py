@@ -2,13 +2,13 @@
 
 import pytest
 
+from infer_app.base.errors import DatabaseUnavailable
+from infer_app.base.settings.load import load_settings
 from infer_app.cli.project.project import upgrade, write_config
-from infer_app.database.engine.connect import Database
-from infer_app.database.project_database import open_results_database, read_in_use
-from infer_app.database.results.schema import VERSION_TABLE, database_id, metadata
-from infer_app.database.results.views import VIEWS
-from infer_app.errors import DatabaseUnavailable
-from infer_app.settings.load import load_settings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.project_database import open_results_database, read_in_use
+from infer_app.tables.results.schema import VERSION_TABLE, database_id, metadata
+from infer_app.tables.results.views import VIEWS
 
 ID_FILE = "infer.database-id"
 

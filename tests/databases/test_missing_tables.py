@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 import typer
 
+from infer_app.base.errors import InferError, SchemaOutdated
 from infer_app.cli.app import app
-from infer_app.database.engine.connect import Database
-from infer_app.database.results.migrate import check_schema, upgrade
-from infer_app.database.results.schema import VERSION_TABLE, metadata
-from infer_app.database.results.views import VIEWS
-from infer_app.errors import InferError, SchemaOutdated
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.migrate import check_schema, upgrade
+from infer_app.tables.results.schema import VERSION_TABLE, metadata
+from infer_app.tables.results.views import VIEWS
 from tests.support.projects import DATE
 from tests.support.results import definitions
 
@@ -66,7 +66,7 @@ def in_project(project, kind, monkeypatch, logging_as_it_was):
     project.add_photos(1)
     (project.folder / "labels.txt").write_text("red\n")
     monkeypatch.chdir(project.folder)
-    monkeypatch.setattr("infer_app.workers.fork_server.start_early", lambda: None)
+    monkeypatch.setattr("infer_app.predict.workers.fork_server.start_early", lambda: None)
     return project
 
 

@@ -10,6 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from infer_app.ask.page.reports import ReportRequest, write_index, write_reports
+from infer_app.base.errors import ModelError, UsageError
+from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.compare import compare
 from infer_app.cli.look.explain import show_image
@@ -17,10 +20,7 @@ from infer_app.cli.look.results import show_predictions, show_rejections
 from infer_app.cli.look.status import show_status
 from infer_app.cli.look.verify import verify
 from infer_app.cli.model.version_commands import list_models, use
-from infer_app.errors import ModelError, UsageError
-from infer_app.pipeline.planning.choose_models import choose_artifacts
-from infer_app.reporting.reports import ReportRequest, write_index, write_reports
-from infer_app.settings.load import load_settings
+from infer_app.tables.choose_models import choose_artifacts
 from tests.databases.conftest import ServerProject
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing.image_registry import add_images
-from infer_app.database.results.runs import RunStore
-from infer_app.day import Day
-from infer_app.domain import DetectedObject
-from infer_app.errors import DatabaseUnavailable
-from infer_app.preflight.database_checks import check_rights
+from infer_app.base.day import Day
+from infer_app.base.domain import DetectedObject
+from infer_app.base.errors import DatabaseUnavailable
+from infer_app.run.preflight.database_checks import check_rights
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import add_images
+from infer_app.tables.results.runs import RunStore
 from tests.conftest import MODEL
 from tests.databases.conftest import ServerProject
 from tests.databases.test_conformance import MAY_WRITE

@@ -3,17 +3,17 @@
 import pytest
 from sqlalchemy import column, func, literal, select, text
 
-from infer_app.database.figures.crop_figures import open_figures
-from infer_app.database.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectFigures
-from infer_app.database.listing.source import Source
-from infer_app.database.queries.image_history import StoredObject, read_history
-from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.database.results.conditions import ListedPicture
-from infer_app.database.results.label_groups import replace_label_groups
-from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.runs import RunStore
-from infer_app.domain import DetectedObject
-from infer_app.settings.sections import SourceSettings
+from infer_app.ask.figures.crop_figures import open_figures
+from infer_app.ask.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectFigures
+from infer_app.base.domain import DetectedObject
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.image_history import StoredObject, read_history
+from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.results.conditions import ListedPicture
+from infer_app.tables.results.label_groups import replace_label_groups
+from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.results.runs import RunStore
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit, predicted
 from tests.support.second_networks import DETECTOR, SECOND, StoredModel

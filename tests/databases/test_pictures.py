@@ -6,12 +6,18 @@ from threading import Thread
 import pytest
 from sqlalchemy import event, select, text
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.figures.object_figures import ObjectFigures
-from infer_app.database.listing.cross_database_source import CrossDatabaseSource
-from infer_app.database.listing.former_pictures import check_ids, check_ids_again
-from infer_app.database.listing.image_registry import DatedImage, register
-from infer_app.database.listing.recorded_sources import (
+from infer_app.ask.figures.object_figures import ObjectFigures
+from infer_app.base.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
+from infer_app.base.errors import UnusableIds
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.run_report import DayCounts
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.predict.images.read.read_image import read_image
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
+from infer_app.tables.listing.former_pictures import check_ids, check_ids_again
+from infer_app.tables.listing.image_registry import DatedImage, register
+from infer_app.tables.listing.recorded_sources import (
     SourceIdentity,
     forget_before,
     number_among_others,
@@ -19,19 +25,13 @@ from infer_app.database.listing.recorded_sources import (
     read_sources,
     record_source,
 )
-from infer_app.database.listing.row_images import RowReader
-from infer_app.database.listing.source import Source
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.image_history import read_history
-from infer_app.database.queries.late_days import find_late_days
-from infer_app.database.queries.thresholds import count_shown
-from infer_app.database.results.schema import images, objects, predictions, rejections
-from infer_app.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
-from infer_app.errors import UnusableIds
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.images.read.read_image import read_image
-from infer_app.run_report import DayCounts
-from infer_app.settings.sections import SourceSettings
+from infer_app.tables.listing.row_images import RowReader
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.queries.image_history import read_history
+from infer_app.tables.queries.late_days import find_late_days
+from infer_app.tables.queries.thresholds import count_shown
+from infer_app.tables.results.schema import images, objects, predictions, rejections
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
 

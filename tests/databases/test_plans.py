@@ -11,25 +11,25 @@ from functools import partial
 import pytest
 from sqlalchemy import event, insert, text
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.figures.detections import Part, read_predicted_images, read_together
-from infer_app.database.figures.disagreement import Disagreement, Overlap
-from infer_app.database.figures.figures import Figures
-from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
-from infer_app.database.listing.former_pictures import check_ids
-from infer_app.database.listing.source import Source
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.stored_objects import read_detections
-from infer_app.database.queries.thresholds import count_shown
-from infer_app.database.results.forget_results import forget_results
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import images, object_predictions, objects, predictions, rejections
-from infer_app.database.results.sink import Sink
-from infer_app.database.results.views import VIEWS
-from infer_app.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
-from infer_app.settings.sections import SourceSettings
+from infer_app.ask.figures.detections import Part, read_predicted_images, read_together
+from infer_app.ask.figures.disagreement import Disagreement, Overlap
+from infer_app.ask.figures.figures import Figures
+from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
+from infer_app.tables.listing.former_pictures import check_ids
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.queries.stored_objects import read_detections
+from infer_app.tables.queries.thresholds import count_shown
+from infer_app.tables.results.forget_results import forget_results
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import images, object_predictions, objects, predictions, rejections
+from infer_app.tables.results.sink import Sink
+from infer_app.tables.results.views import VIEWS
 from tests.conftest import DAY, MODEL
 
 NUM_IMAGES = 100_000

@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 
-from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.database.results.label_groups import replace_label_groups
-from infer_app.database.results.model_versions import switch_version
-from infer_app.domain import CropOutput, Output
-from infer_app.errors import UsageError
-from infer_app.export.export_formats import FORMATS, write_export
-from infer_app.export.exported_images import Export
-from infer_app.export.exported_model import ModelVersions
-from infer_app.export.image_paths import ImagePaths
-from infer_app.export.sampling.choose_images import choose_images
+from infer_app.ask.export.export_formats import FORMATS, write_export
+from infer_app.ask.export.exported_images import Export
+from infer_app.ask.export.exported_model import ModelVersions
+from infer_app.ask.export.image_paths import ImagePaths
+from infer_app.ask.export.sampling.choose_images import choose_images
+from infer_app.base.domain import CropOutput, Output
+from infer_app.base.errors import UsageError
+from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.results.label_groups import replace_label_groups
+from infer_app.tables.results.model_versions import switch_version
 from tests.conftest import DAY
 from tests.support.megadetector_rules import problems
 from tests.support.second_networks import DETECTOR, SECOND, StoredModel

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 from sqlalchemy import select, text, update
 
-from infer_app.database import forgettable_results
-from infer_app.database.audits.row_audit import audit_rows
-from infer_app.database.forgettable_results import ForgettableCounts, count_only_these, forget, of_versions
-from infer_app.database.listing.image_registry import add_images
-from infer_app.database.listing.source import Source
-from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.stored_objects import read_detections
-from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.database.results.forget_results import delete_results, forget_rejections
-from infer_app.database.results.label_groups import read_groups, read_label_groups, replace_label_groups
-from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.schema import object_predictions, objects, predictions, rejections
-from infer_app.domain import Broken, CropOutput, DetectedObject, FileFacts, ImageRef, Output, Reason
-from infer_app.errors import DayHeld
-from infer_app.run_report import DayCounts
-from infer_app.settings.sections import SourceSettings
+from infer_app.base.domain import Broken, CropOutput, DetectedObject, FileFacts, ImageRef, Output, Reason
+from infer_app.base.errors import DayHeld
+from infer_app.base.run_report import DayCounts
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables import forgettable_results
+from infer_app.tables.audits.row_audit import audit_rows
+from infer_app.tables.forgettable_results import ForgettableCounts, count_only_these, forget, of_versions
+from infer_app.tables.listing.image_registry import add_images
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.queries.stored_objects import read_detections
+from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.results.forget_results import delete_results, forget_rejections
+from infer_app.tables.results.label_groups import read_groups, read_label_groups, replace_label_groups
+from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
 from tests.conftest import DAY
 from tests.support.results import ODD_TEXTS
 from tests.support.second_networks import DETECTOR, SECOND, VECTORS, StoredModel

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.figures.detections import PredictedImage
-from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds, read_thresholds
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.runs import RunStore
-from infer_app.domain import DetectedObject, ImageRef, Output, Prediction
+from infer_app.ask.figures.detections import PredictedImage
+from infer_app.base.domain import DetectedObject, ImageRef, Output, Prediction
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, read_thresholds
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.results.runs import RunStore
 from tests.conftest import DAY, MODEL
 from tests.databases.test_conformance import COUNT
 from tests.support.results import ODD_TEXTS, commit

@@ -5,17 +5,17 @@ import uuid
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing.row_images import RowReader
-from infer_app.database.listing.source import Source
-from infer_app.database.listing.source_checks import check_source
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
-from infer_app.errors import UsageError
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.images.read.read_image import read_image
-from infer_app.settings.sections import SourceSettings
+from infer_app.base.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.base.errors import UsageError
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.predict.images.read.read_image import read_image
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.row_images import RowReader
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY
 
 SHOTS = SourceSettings(table="shots", time_zone="UTC")

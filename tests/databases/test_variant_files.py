@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import runs
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import runs
 from tests.conftest import DAY, MODEL
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sqlalchemy import insert, text
 
-from infer_app.database.results.schema import models
-from infer_app.domain import ImageRef, Output, Prediction
+from infer_app.base.domain import ImageRef, Output, Prediction
+from infer_app.tables.results.schema import models
 from tests.conftest import MODEL
 from tests.support.results import commit
 

@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import text
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.results import views
-from infer_app.database.results.migrate import check_schema, upgrade
-from infer_app.database.results.views import VIEWS
-from infer_app.errors import SchemaOutdated
+from infer_app.base.errors import SchemaOutdated
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results import views
+from infer_app.tables.results.migrate import check_schema, upgrade
+from infer_app.tables.results.views import VIEWS
 from tests.support.results import definitions
 
 VIEW = "infer_current_objects"  # infer_shown_objects selects from it

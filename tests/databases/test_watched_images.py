@@ -5,15 +5,18 @@ from datetime import datetime
 import pytest
 from sqlalchemy import event, insert, select, text
 
-from infer_app.database.listing.image_registry import DatedImage, add_objects, register
-from infer_app.database.listing.recorded_sources import (
+from infer_app.base.domain import Broken, FileFacts, ImageFile, Output, Prediction, Reason
+from infer_app.base.errors import DayHeld
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.listing.image_registry import DatedImage, add_objects, register
+from infer_app.tables.listing.recorded_sources import (
     SourceIdentity,
     number_among_others,
     read_forgotten_before,
     record_source,
 )
-from infer_app.database.listing.source import Source
-from infer_app.database.listing.watched_images import (
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.watched_images import (
     ChangedCounts,
     RegisteredElsewhere,
     SeenImages,
@@ -21,11 +24,8 @@ from infer_app.database.listing.watched_images import (
     has_images_in,
     mark_missing,
 )
-from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import images
-from infer_app.domain import Broken, FileFacts, ImageFile, Output, Prediction, Reason
-from infer_app.errors import DayHeld
-from infer_app.settings.sections import SourceSettings
+from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import images
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
 

@@ -32,22 +32,22 @@ def let_in(faults: dict) -> None:
     if faults.get("is_stub"):
         _stub_handlers()
     if "outage_s" in faults:
-        from infer_app.database.engine import reconnect
+        from infer_app.tables.engine import reconnect
 
         _replace(reconnect, "OUTAGE_S", faults["outage_s"])
     if "silence_s" in faults:
-        from infer_app.database.engine import mysql, reconnect
+        from infer_app.tables.engine import mysql, reconnect
 
         _replace(reconnect, "SILENCE_S", faults["silence_s"])
         _replace(mysql, "READ_TIMEOUT_S", faults["silence_s"])
     if not faults.get("lease", True):
-        from infer_app.database.results import runs
+        from infer_app.tables.results import runs
 
         _replace(runs, "_take_over", lambda *_: None)
     if "host" in faults:
         _live_elsewhere(faults["host"], faults["lease_s"])
     if "bf16" in faults:
-        from infer_app import machine
+        from infer_app.base import machine
 
         every_cpu_has = frozenset({"fpu", "fp"})
         _replace(machine, "BF16_FLAGS", every_cpu_has if faults["bf16"] else frozenset())
@@ -56,7 +56,7 @@ def let_in(faults: dict) -> None:
     if "max_pages" in faults:
         _limit_pages(faults["max_pages"])
     if faults.get("crash"):
-        from infer_app.database.results.sink import Sink
+        from infer_app.tables.results.sink import Sink
 
         def crash(self, *_):
             raise RuntimeError(f"crash with {self._database._engine!r}")
@@ -71,7 +71,7 @@ def _replace(owner: object, name: str, value: object) -> None:
 
 
 def _kill_at(point: str, number: int) -> None:
-    from infer_app.database.engine.connect import Database
+    from infer_app.tables.engine.connect import Database
 
     write, numbers = Database.write, count(1)
 
@@ -93,7 +93,7 @@ def _kill_at(point: str, number: int) -> None:
 
 
 def _lose_connection(number: int) -> None:
-    from infer_app.database.engine.connect import Database
+    from infer_app.tables.engine.connect import Database
 
     read, numbers = Database.read, count(1)
 
@@ -115,7 +115,7 @@ def _lose_connection(number: int) -> None:
 def _live_elsewhere(host: str, lease_s: float) -> None:
     import socket
 
-    from infer_app.database.results import runs
+    from infer_app.tables.results import runs
 
     _replace(socket, "gethostname", lambda: host)
     _replace(runs, "LEASE_S", lease_s)
@@ -123,7 +123,7 @@ def _live_elsewhere(host: str, lease_s: float) -> None:
 
 
 def _limit_pages(number: int) -> None:
-    from infer_app.database.engine import sqlite
+    from infer_app.tables.engine import sqlite
 
     connect_sqlite = sqlite.connect_sqlite
 
@@ -136,12 +136,12 @@ def _limit_pages(number: int) -> None:
 
 
 def _stub_handlers() -> None:
-    from infer_app.pipeline import executors
-    from infer_app.workers import fork_server
+    from infer_app.predict import executors
+    from infer_app.predict.workers import fork_server
     from tests.faults import stub
 
     _replace(executors, "open_cpu_pool", partial(stub.open_pool, stub.OpenStubHandler))
-    _replace(fork_server, "PRELOAD", ("infer_app.workers.parent_death", "tests.faults.stub"))
+    _replace(fork_server, "PRELOAD", ("infer_app.predict.workers.parent_death", "tests.faults.stub"))
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ import psutil
 from sqlalchemy import bindparam, create_engine, text
 from sqlalchemy.pool import NullPool
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.results.migrate import upgrade
-from infer_app.domain import Output, Reason
+from infer_app.base.domain import Output, Reason
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.migrate import upgrade
 from tests.faults.stub import GOOD, answer
 from tests.support.leftovers import shared_memory
 from tests.support.waiting import wait_until

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
-from infer_app.domain import Broken, ChunkResult, FileFacts, Output, Prediction, Reason
-from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.workers.pool import Stage, WorkerPool
+from infer_app.base.domain import Broken, ChunkResult, FileFacts, Output, Prediction, Reason
+from infer_app.predict.handlers.handler_spec import HandlerSpec
+from infer_app.predict.workers.pool import Stage, WorkerPool
 
 LABELS = ("red", "green", "blue")
 IMAGE_S, SLOW_IMAGE_S = 0.004, 0.06

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, make_url, select
 from sqlalchemy.exc import OperationalError
 
-from infer_app.database.results.schema import images, predictions, runs
+from infer_app.tables.results.schema import images, predictions, runs
 from tests.faults.conftest import SERVERS, on
 from tests.faults.project_run import DATE, slow_photos
 from tests.support.suspended import suspend

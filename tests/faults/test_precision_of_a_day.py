@@ -10,8 +10,8 @@ import signal
 
 import pytest
 
-from infer_app.models.artifact.artifact import record_variant
-from infer_app.models.artifact.models_folder import list_artifacts
+from infer_app.artifact.artifact import record_variant
+from infer_app.artifact.models_folder import list_artifacts
 from tests.faults.conftest import on
 from tests.faults.project_run import DATE, ProjectRun, slow_photos
 

@@ -25,7 +25,7 @@ from PIL import Image, PngImagePlugin
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from infer_app.database.engine.connect import Database
+from infer_app.tables.engine.connect import Database
 from tests.faults.conftest import on
 from tests.faults.launch import POINTS
 from tests.support.patches import COLORS, DETECTOR, PLAIN, SPECIES, build, draw, is_species, write_sources

@@ -8,19 +8,20 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.domain import Chunk, ImageRef
-from infer_app.handlers.gpu_handlers import CudaStream
-from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.model_variants import CUDA_FP16, TORCHSCRIPT
-from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
-from infer_app.models.building.build_arguments import BuildRequest
-from infer_app.models.building.build_model import build_model
-from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
-from infer_app.models.runtimes.gpu_variants import DeviceBatch
-from infer_app.pipeline.executors import RingSpec, open_local_executor
-from infer_app.recipe import Recipe, Size
-from infer_app.workers.shared_ring import Ring
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.domain import Chunk, ImageRef
+from infer_app.base.model_variants import CUDA_FP16, TORCHSCRIPT
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.size import Size
+from infer_app.build.build_arguments import BuildRequest
+from infer_app.build.build_model import build_model
+from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants
+from infer_app.predict.executors import RingSpec, open_local_executor
+from infer_app.predict.handlers.gpu_handlers import CudaStream
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.runtimes.fixed_batch import AdaptiveBatch
+from infer_app.predict.runtimes.gpu_variants import DeviceBatch
+from infer_app.predict.workers.shared_ring import Ring
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 

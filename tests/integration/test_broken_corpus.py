@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infer_app.domain import Reason
-from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.images.read.read_image import read_image
-from infer_app.recipe import Recipe
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.domain import Reason
+from infer_app.base.read_limits import ReadLimits
+from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.read.bad_image import BadImage
+from infer_app.predict.images.read.read_image import read_image
 from tests.support.photos import DATA
 
 RECIPE = Recipe("stretch", size=8)

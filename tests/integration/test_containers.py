@@ -13,7 +13,7 @@ import yaml
 from PIL import Image
 from sqlalchemy import create_engine, make_url, text
 
-from infer_app.settings.load import load_settings
+from infer_app.base.settings.load import load_settings
 from tests.databases.servers import NoServer, postgres
 
 DOCKER = Path(__file__).parents[2] / "docker"

@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 from sqlalchemy import make_url
 
-from infer_app import errors
+from infer_app.base import errors
 from tests.conftest import named_server
 from tests.databases import servers
 from tests.support.networks import ChannelMeans

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infer_app.domain import DetectedObject
+from infer_app.base.domain import DetectedObject
 from tests.support.detections import write_detections
 from tests.support.projects import DATE, Project
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infer_app.models.detection.boxes import match_boxes
+from infer_app.predict.detection.boxes import match_boxes
 from tests.conftest import need
 from tests.support.fastestdet import BUILD, FOLDER, PHOTOS, need_fastestdet, reference_objects, write_scripts
 from tests.support.projects import DATE, Project

@@ -7,10 +7,10 @@ import subprocess
 import pytest
 import torch
 
-from infer_app.models.artifact.artifact import record_variant
-from infer_app.models.artifact.models_folder import find_artifact
-from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
-from infer_app.models.runtimes.gpu_probe import Gpu, Host, describe_host
+from infer_app.artifact.artifact import record_variant
+from infer_app.artifact.models_folder import find_artifact
+from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants
+from infer_app.predict.runtimes.gpu_probe import Gpu, Host, describe_host
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, Project, install
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from infer_app.base.errors import ModelError
+from infer_app.base.locations import NO_MAPPING
 from infer_app.cli.project.project import init
-from infer_app.errors import ModelError
-from infer_app.images.read.local_files import stat_all
-from infer_app.locations import NO_MAPPING
-from infer_app.workers import fork_server
-from infer_app.workers.isolated_call import iterate_in_process
+from infer_app.predict.images.read.local_files import stat_all
+from infer_app.predict.workers import fork_server
+from infer_app.predict.workers.isolated_call import iterate_in_process
 from tests.support.projects import DATE, Project
 from tests.support.stalled_folder import stalled
 

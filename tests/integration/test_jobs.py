@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.errors import InferError
+from infer_app.base.errors import InferError
 from tests.support.projects import INFER
 from tests.support.waiting import wait_until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from infer_app.pipeline.flow.outage_guard import MAX_FAILED_READS
+from infer_app.run.flow.outage_guard import MAX_FAILED_READS
 from tests.support import projects
 from tests.support.projects import DATE, Project
 from tests.support.ray_clusters import nodes_of

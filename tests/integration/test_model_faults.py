@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.pipeline.flow.failure_budget import PROBATION_IMAGES
+from infer_app.run.flow.failure_budget import PROBATION_IMAGES
 from tests.support import projects
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import Project, build_model

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image
 
+from infer_app.base.machine import process_identity
 from infer_app.cli.project.project import init
-from infer_app.machine import process_identity
 from tests.integration.test_watch import DAILY
 from tests.support.clock import Clock, needs_faketime
 from tests.support.listeners import Recorder

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from infer_app.telemetry.metrics import LAST_SUCCESS, read_samples
+from infer_app.base.telemetry.metrics import LAST_SUCCESS, read_samples
 from tests.support.listeners import Raw, stay_silent
 from tests.support.projects import DATE
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from infer_app.telemetry.metrics import LEVELS, read_samples
+from infer_app.base.telemetry.metrics import LEVELS, read_samples
 from tests.support.photos import jpeg
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from infer_app.machine import computes_bf16
+from infer_app.base.machine import computes_bf16
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, Project
 

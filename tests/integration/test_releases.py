@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.database.results.schema import VERSION_TABLE
+from infer_app.tables.results.schema import VERSION_TABLE
 from tests.support.projects import Project
 
 pytestmark = pytest.mark.slow

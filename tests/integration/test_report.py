@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.domain import DetectedObject
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.reporting import thumbnails
-from infer_app.reporting.page import IndexRow, render_index
-from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
-from infer_app.run_report import DayCounts
+from infer_app.ask.page import thumbnails
+from infer_app.ask.page.page import IndexRow, render_index
+from infer_app.ask.page.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
+from infer_app.base.domain import DetectedObject
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.run_report import DayCounts
 from tests.support.detections import write_detections
 from tests.support.photos import jpeg
 from tests.support.projects import DATE

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from PIL import Image
 
-from infer_app.database.results.runs import RunStore
-from infer_app.database.results.sink import Sink
-from infer_app.day import Day
-from infer_app.domain import ChunkResult, Output, Prediction
-from infer_app.pipeline.flow.observer import Display
-from infer_app.pipeline.group_run import open_group
-from infer_app.pipeline.planning.choose_models import choose_artifacts, group_by_pixels
-from infer_app.pipeline.run_day import run_day
-from infer_app.pipeline.stop import Stop
-from infer_app.settings.load import load_settings
-from infer_app.telemetry.progress import Progress
+from infer_app.base.day import Day
+from infer_app.base.domain import ChunkResult, Output, Prediction
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.progress import Progress
+from infer_app.run.flow.observer import Display
+from infer_app.run.group_run import open_group
+from infer_app.run.run_day import run_day
+from infer_app.run.stop import Stop
+from infer_app.tables.choose_models import choose_artifacts, group_by_pixels
+from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.sink import Sink
 
 TORCHSCRIPT, FP32 = "cpu-torchscript", "cpu-openvino-fp32"  # each goes on where the other is not there
 DAYS = [Day.of(date(2026, 11, number), "UTC") for number in (18, 19, 20)]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infer_app.errors import EXIT_BUG, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, InferError
-from infer_app.run_report import DayState, ModelOutcome
-from infer_app.telemetry.metrics import HELP, read_samples, render_metrics
+from infer_app.base.errors import EXIT_BUG, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, InferError
+from infer_app.base.run_report import DayState, ModelOutcome
+from infer_app.base.telemetry.metrics import HELP, read_samples, render_metrics
 from tests.support.projects import INFER
 
 pytestmark = pytest.mark.slow

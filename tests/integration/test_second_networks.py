@@ -5,9 +5,9 @@ from datetime import date
 
 import pytest
 
-from infer_app.database.project_database import open_project_database, read_in_use
-from infer_app.day import Day
-from infer_app.settings.load import load_settings
+from infer_app.base.day import Day
+from infer_app.base.settings.load import load_settings
+from infer_app.tables.project_database import open_project_database, read_in_use
 from tests.support.networks import NotANumberForWhite, save
 from tests.support.pasted_photos import save_detector
 from tests.support.patches import (

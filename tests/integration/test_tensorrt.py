@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.errors import ModelError, UsageError, install
-from infer_app.model_variants import TORCHSCRIPT
-from infer_app.models.artifact.artifact import open_artifact, record_variant
-from infer_app.models.building.add_gpu_variants import check_gpu_variants
-from infer_app.models.runtimes.gpu_probe import Host, missing_for
-from infer_app.workers.isolated_call import run_in_process
+from infer_app.artifact.artifact import open_artifact, record_variant
+from infer_app.base.errors import ModelError, UsageError, install
+from infer_app.base.model_variants import TORCHSCRIPT
+from infer_app.build.variants.add_gpu_variants import check_gpu_variants
+from infer_app.predict.runtimes.gpu_probe import Host, missing_for
+from infer_app.predict.workers.isolated_call import run_in_process
 from tests.standin import child_calls
 from tests.standin.build import HERE, compile_runtime, lay_out
 from tests.standin.child_calls import HOST

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from infer_app.errors import install
-from infer_app.models.runtimes import gpu_probe, tensorrt
-from infer_app.pipeline.planning import execution_plan
-from infer_app.workers.isolated_call import run_in_process
+from infer_app.base.errors import install
+from infer_app.predict.planning import execution_plan
+from infer_app.predict.runtimes import gpu_probe, tensorrt
+from infer_app.predict.workers.isolated_call import run_in_process
 from tests.standin.build import HERE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from infer_app.telemetry.bottleneck import OTHERS
+from infer_app.base.telemetry.bottleneck import OTHERS
 from tests.support.projects import DATE
 
 pytestmark = pytest.mark.alone

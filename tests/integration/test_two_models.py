@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from infer_app.machine import process_identity
+from infer_app.base.machine import process_identity
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, build_model
 from tests.support.suspended import suspend

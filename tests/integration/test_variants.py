@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from infer_app.machine import computes_bf16, usable_cores
-from infer_app.models.artifact.models_folder import find_artifact
-from infer_app.models.selection.tuning import Speed, new_tuning, save_tuning
+from infer_app.artifact.models_folder import find_artifact
+from infer_app.base.machine import computes_bf16, usable_cores
+from infer_app.predict.planning.tuning import Speed, new_tuning, save_tuning
 from tests.conftest import need
 from tests.support.networks import ChannelMeans, save, save_photos
 from tests.support.projects import DATE, Project

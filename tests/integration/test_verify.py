@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 from torch import nn
 
-from infer_app.errors import EXIT_BUG
+from infer_app.base.errors import EXIT_BUG
 from tests.support.detectors import Quadrants
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, Project

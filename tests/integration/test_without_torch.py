@@ -2,7 +2,7 @@
 
 import pytest
 
-from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
+from infer_app.base.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from tests.support.projects import DATE, install
 
 RECORDS = """import pathlib, traceback

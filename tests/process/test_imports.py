@@ -53,9 +53,9 @@ def test_a_run_over_local_files_loads_nothing_that_only_other_runs_need():
         "fsspec",
         "s3fs",
         "urllib3",
-        "infer_app.images.read.remote",
-        "infer_app.images.read.http",
-        "infer_app.images.read.prefetch",
+        "infer_app.predict.images.read.remote",
+        "infer_app.predict.images.read.http",
+        "infer_app.predict.images.read.prefetch",
     )
     script = f"import sys, infer_app.cli.run.run; print([name for name in {names} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from infer_app.models.artifact.artifact import open_artifact
-from infer_app.models.building import add_gpu_variants as add_gpu_variants_module
-from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants
-from infer_app.models.runtimes import tensorrt
-from infer_app.models.runtimes.gpu_probe import Gpu, Host
-from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.verification.golden import predict_all
+from infer_app.artifact.artifact import open_artifact
+from infer_app.build.variants import add_gpu_variants as add_gpu_variants_module
+from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants
+from infer_app.predict.runtimes import tensorrt
+from infer_app.predict.runtimes.gpu_probe import Gpu, Host
+from infer_app.predict.runtimes.open_variant import open_variant
+from infer_app.predict.verification.golden import predict_all
 from tests.support.networks import Network
 
 CPU = torch.device("cpu")  # where the stand-in runs its plans

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
-from infer_app.answers.day_report import DayReport, gather
-from infer_app.database.engine.connect import Database
-from infer_app.database.figures.figures import Figures
-from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.day_state import DayStates
-from infer_app.database.results.schema import images, models, predictions, rejections, runs
-from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction
-from infer_app.recipe import Size
+from infer_app.ask.day_report import DayReport, gather
+from infer_app.ask.figures.figures import Figures
+from infer_app.base.domain import ChunkResult, CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction
+from infer_app.base.size import Size
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.day_state import DayStates
+from infer_app.tables.results.schema import images, models, predictions, rejections, runs
+from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY, MODEL
 
 Result = tuple[str, str | None, float | None]  # location, label, score

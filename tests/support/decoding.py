@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from infer_app.domain import Reason
-from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
-from infer_app.images.read.bad_image import BadImage
-from infer_app.images.transform.geometry import Picture
-from infer_app.recipe import Recipe
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.domain import Reason
+from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image, has_turbo
+from infer_app.predict.images.read.bad_image import BadImage
+from infer_app.predict.images.transform.geometry import Picture
 
 RECIPE = Recipe("stretch", size=8)
 IGNORE = Recipe("stretch", size=8, exif="ignore")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.database.results.sink import Sink
-from infer_app.day import Day
-from infer_app.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
-from infer_app.recipe import Size
+from infer_app.base.day import Day
+from infer_app.base.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
+from infer_app.base.size import Size
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.sink import Sink
 from tests.support.projects import DATE, Project
 
 ANIMALS = RunModel("animals", "a1" * 8, "cpu-torchscript", {"output": {"kind": "detection"}, "crop": None})

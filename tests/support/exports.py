@@ -5,13 +5,13 @@ from datetime import date, datetime
 
 import numpy as np
 
-from infer_app.database.figures.detections import PredictedImage, StoredOutput
-from infer_app.database.figures.figures import RejectedImage
-from infer_app.domain import DetectedObject
-from infer_app.export.exported_images import Export
-from infer_app.export.exported_model import ModelVersions
-from infer_app.export.image_paths import ImagePaths
-from infer_app.recipe import Size
+from infer_app.ask.export.exported_images import Export
+from infer_app.ask.export.exported_model import ModelVersions
+from infer_app.ask.export.image_paths import ImagePaths
+from infer_app.ask.figures.detections import PredictedImage, StoredOutput
+from infer_app.ask.figures.figures import RejectedImage
+from infer_app.base.domain import DetectedObject
+from infer_app.base.size import Size
 
 DATE = date(2026, 11, 20)
 ID = "0123456789abcdef"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from infer_app.models.runtimes.openvino import load_openvino
+from infer_app.predict.runtimes.openvino import load_openvino
 from tests.support.networks import SIZE
 
 SHAPE = ("n", 3, SIZE, SIZE)

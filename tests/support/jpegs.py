@@ -10,7 +10,7 @@ import pytest
 import turbojpeg
 from PIL import Image
 
-from infer_app.images.decode.libjpeg_turbo import load_turbo
+from infer_app.predict.images.decode.libjpeg_turbo import load_turbo
 
 # Where a picture must be put so that the orientation brings it upright again.
 STORED_AS = {

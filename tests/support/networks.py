@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.building.build_arguments import BuildRequest
-from infer_app.models.building.build_model import build_model
-from infer_app.models.runtimes.torchscript import load_torchscript, source_rows
-from infer_app.recipe import Recipe
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.recipe import Recipe
+from infer_app.build.build_arguments import BuildRequest
+from infer_app.build.build_model import build_model
+from infer_app.predict.runtimes.torchscript import load_torchscript, source_rows
 from tests.support.photos import jpeg
 
 SIZE = 16

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from infer_app.domain import Broken, ChunkResult, Prediction
+from infer_app.base.domain import Broken, ChunkResult, Prediction
 
 
 def outcomes(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from infer_app.domain import ImageRef
+from infer_app.base.domain import ImageRef
 
 DATA = Path(os.environ.get("TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")  # photos/
 

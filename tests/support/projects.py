@@ -13,7 +13,7 @@ from typing import Any
 import tomlkit
 from PIL import Image
 
-from infer_app import errors
+from infer_app.base import errors
 from infer_app.cli.project import project as commands
 
 INFER = Path(sys.executable).with_name("infer")

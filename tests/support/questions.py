@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from infer_app.database.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
-from infer_app.database.figures.disagreement import Disagreement
-from infer_app.database.figures.figures import Figures
-from infer_app.database.figures.object_figures import ObjectFigures
-from infer_app.database.listing.source import find_by_id, find_similar
-from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.arrivals import find_gap
-from infer_app.database.queries.thresholds import count_shown
+from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
+from infer_app.ask.figures.disagreement import Disagreement
+from infer_app.ask.figures.figures import Figures
+from infer_app.ask.figures.object_figures import ObjectFigures
+from infer_app.tables.listing.source import find_by_id, find_similar
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.arrivals import find_gap
+from infer_app.tables.queries.thresholds import count_shown
 from tests.conftest import DAY
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infer_app.images.read.bad_image import BadImage
+from infer_app.predict.images.read.bad_image import BadImage
 
 
 def refusal(function: Callable[..., object], *arguments: object, **options: object) -> BadImage:

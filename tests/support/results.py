@@ -5,16 +5,16 @@ from typing import Any
 
 from sqlalchemy import Table, inspect, select, update
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
-from infer_app.database.listing.source import Source
-from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.database.results.schema import runs
-from infer_app.database.results.sink import Sink
-from infer_app.database.results.views import VIEWS
-from infer_app.day import Day
-from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
-from infer_app.recipe import Size
+from infer_app.base.day import Day
+from infer_app.base.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.base.size import Size
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.recorded_sources import SourceIdentity, record_source
+from infer_app.tables.listing.source import Source
+from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.schema import runs
+from infer_app.tables.results.sink import Sink
+from infer_app.tables.results.views import VIEWS
 from tests.conftest import MODEL
 
 PICTURE = Size(640, 480)

@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from infer_app.run_report import DayCounts, RunReport
+from infer_app.base.run_report import DayCounts, RunReport
 
 REPORT = RunReport(
     date=date(2026, 11, 19),

@@ -4,10 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from infer_app.database.engine.connect import Database
-from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.database.results.sink import Sink
-from infer_app.domain import (
+from infer_app.base.domain import (
     Broken,
     ChunkResult,
     CropOutput,
@@ -18,7 +15,10 @@ from infer_app.domain import (
     Prediction,
     Reason,
 )
-from infer_app.recipe import Size
+from infer_app.base.size import Size
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY
 
 FILE = FileFacts(7, 1.5, "cd" * 32, Size(640, 480))

@@ -1,6 +1,6 @@
 """An export of an Ultralytics classifier with two classes."""
 
-from infer_app.recipe import Size
+from infer_app.base.size import Size
 
 # What its entries say: task classify, imgsz 64 and the names of the classes.
 CLASSIFIER = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from infer_app.images.decode.libjpeg_turbo import load_turbo
+from infer_app.predict.images.decode.libjpeg_turbo import load_turbo
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -12,129 +12,104 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "infer_app"
 
-# Modules that any package may import; among themselves they import only what stands before them.
-SHARED = [
-    "errors",
-    "plurals",
-    "machine",
-    "atomic_file",
-    "locations",
-    "day",
-    "recipe",
-    "domain",
-    "model_variants",
-    "run_report",
-    "model_names",
-    "packages",
-]
-# What else a package may import, the lowest first; None: whatever stands before it.
-MAY_IMPORT: dict[str, set[str] | None] = {
-    "images.read": set(),
-    "images.transform": {"images.read"},
-    "images.decode": {"images.read", "images.transform"},
-    "workers": set(),
-    "models.artifact": {"workers"},
-    "models.runtimes": {"models.artifact"},
-    "models.sources": {"models.runtimes"},
-    "models.detection": {"images.transform", "models.artifact"},
-    "models.verification": {"images.read", "models.artifact", "models.detection"},
-    "telemetry": set(),
-    "handlers": {
-        "images.decode",
-        "images.read",
-        "images.transform",
-        "models.artifact",
-        "models.runtimes",
-        "models.verification",
-        "telemetry",
-        "workers",
-    },
-    "cluster": {"handlers", "images.read", "models.artifact", "workers"},
-    "settings": set(),
-    "database.engine": {"settings"},
-    "database.results": {"database.engine"},
-    "database.listing": {"database.engine", "database.results", "settings"},
-    "database.audits": {"database.engine", "database.results"},
-    "database.queries": {"database.audits", "database.engine", "database.listing", "database.results", "settings"},
-    "database.figures": {"database.engine", "database.listing", "database.queries", "database.results"},
-    "database": {
-        "database.engine",
-        "database.listing",
-        "database.queries",
-        "database.results",
-        "images.read",
-        "settings",
-    },
-    "models.selection": {"models.artifact", "models.runtimes", "models.verification"},
-    "models.building": {
-        "images.decode",
-        "images.read",
-        "images.transform",
-        "models.artifact",
-        "models.detection",
-        "models.runtimes",
-        "models.selection",
-        "models.sources",
-        "models.verification",
-        "workers",
-    },
-    "export": {"database", "database.figures", "database.queries", "database.results", "telemetry"},
-    "export.sampling": {"database.figures", "database.queries", "export", "images.decode", "images.read"},
-    "pipeline.planning": None,
-    "pipeline.files": None,
-    "pipeline.flow": None,
-    "pipeline": None,
-    "cli.terminal": {"telemetry"},
-    "cli.commands": {"cli.terminal"},
-    "answers.comparison": {"database", "database.figures", "database.queries", "models.detection"},
-    "answers": None,
-    "reporting": None,
-    "replay": None,
-    "preflight": None,
-    "cli.look": None,
-    "cli.model": None,
-    "cli.run": None,
-    "cli.project": None,
-    "cli": None,
+# What else a part may import. Three programs, build, run and ask, share the others, and none imports another.
+PARTS = {
+    "base": set[str](),
+    "artifact": {"base"},
+    "tables": {"base", "artifact"},
+    "predict": {"base", "artifact"},
+    "run": {"base", "artifact", "tables", "predict"},
+    "build": {"base", "artifact", "predict"},
+    "ask": {"base", "artifact", "tables", "predict"},
+    "cli": {"base", "artifact", "tables", "predict", "run", "build", "ask"},
     "__main__": {"cli"},
-    "database.results.migrations": {"database.results"},
-    "database.results.migrations.versions": set(),
 }
+# A package imports only what stands before it.
+ORDER = [
+    "base",
+    "base.settings",
+    "base.telemetry",
+    "artifact",
+    "tables.engine",
+    "tables.results",
+    "tables.results.migrations",
+    "tables.results.migrations.versions",
+    "tables.audits",
+    "tables.listing",
+    "tables.queries",
+    "tables",
+    "predict.images.read",
+    "predict.images.transform",
+    "predict.images.decode",
+    "predict.workers",
+    "predict.runtimes",
+    "predict.detection",
+    "predict.verification",
+    "predict.handlers",
+    "predict.cluster",
+    "predict.planning",
+    "predict",
+    "run.files",
+    "run.planning",
+    "run.flow",
+    "run",
+    "run.preflight",
+    "build.sources",
+    "build.network",
+    "build.variants",
+    "build",
+    "build.check",
+    "ask.figures",
+    "ask",
+    "ask.compare",
+    "ask.export",
+    "ask.export.sampling",
+    "ask.page",
+    "cli.terminal",
+    "cli.commands",
+    "cli.look",
+    "cli.model",
+    "cli.run",
+    "cli.project",
+    "cli",
+    "__main__",
+]
 OWNERS = {
     "typer": {"cli"},
-    "sqlite3": {"database"},
-    "sqlalchemy": {"database", "settings"},
-    "pydantic_settings": {"settings"},
-    "alembic": {"database"},
-    "psycopg": {"database/engine/postgres_connection.py"},
-    "pymysql": {"database/engine/mysql_connection.py"},
-    "turbojpeg": {"images"},
-    "cykooz_resizer": {"images/transform/resize.py"},
-    "http": {"images/read/http.py", "telemetry/notify.py"},
-    "urllib3": {"images/read/http.py", "images/read/connection.py"},
-    "fsspec": {"images/read/buckets.py"},
+    "sqlite3": {"tables"},
+    "sqlalchemy": {"tables", "ask", "base/settings"},
+    "pydantic_settings": {"base/settings"},
+    "alembic": {"tables/results"},
+    "psycopg": {"tables/engine/postgres_connection.py"},
+    "pymysql": {"tables/engine/mysql_connection.py"},
+    "turbojpeg": {"predict/images"},
+    "cykooz_resizer": {"predict/images/transform/resize.py"},
+    "http": {"predict/images/read/http.py", "base/telemetry/notify.py"},
+    "urllib3": {"predict/images/read/http.py", "predict/images/read/connection.py"},
+    "fsspec": {"predict/images/read/buckets.py"},
     "PIL": {
-        "images",
-        "models/building/golden_set.py",
-        "reporting/thumbnails.py",
-        "replay/reference_pipeline.py",
+        "predict/images",
+        "build/network/golden_set.py",
+        "ask/page/thumbnails.py",
+        "build/check/reference_pipeline.py",
     },
-    "timm": {"models/sources/timm_network.py"},
-    "torchvision": {"models/sources/torchvision_network.py"},
-    "transformers": {"models/sources/hugging_face.py"},
-    "torch.jit": {"models/runtimes/torchscript.py"},
-    "openvino": {"models/runtimes/openvino.py"},
-    "onnxruntime": {"models/runtimes/graph_source.py"},
-    "nncf": {"models/runtimes/openvino.py"},
-    "torch_tensorrt": {"models/runtimes/tensorrt.py"},
-    "tensorrt": {"models/runtimes/tensorrt.py"},
-    "multiprocessing": {"workers"},
-    "jinja2": {"reporting"},
-    "rich": {"cli", "telemetry"},
-    "prometheus_client": {"telemetry/metrics.py"},
-    "urllib.request": {"telemetry/notify.py"},
-    "ray": {"cluster/ray_cluster.py"},
-    "pyarrow": {"export/parquet.py"},
+    "timm": {"build/sources/timm_network.py"},
+    "torchvision": {"build/sources/torchvision_network.py"},
+    "transformers": {"build/sources/hugging_face.py"},
+    "torch": {"build", "predict/runtimes", "predict/handlers/gpu_handlers.py", "cli/project/quickstart.py"},
+    "torch.jit": {"predict/runtimes/torchscript.py"},
+    "openvino": {"predict/runtimes/openvino.py"},
+    "onnxruntime": {"build/network/graph_source.py"},
+    "nncf": {"predict/runtimes/openvino.py"},
+    "torch_tensorrt": {"predict/runtimes/tensorrt.py"},
+    "tensorrt": {"predict/runtimes/tensorrt.py"},
+    "multiprocessing": {"predict/workers"},
+    "jinja2": {"ask/page"},
+    "rich": {"cli", "base/telemetry"},
+    "prometheus_client": {"base/telemetry/metrics.py"},
+    "urllib.request": {"base/telemetry/notify.py"},
+    "ray": {"predict/cluster/ray_cluster.py"},
+    "pyarrow": {"ask/export/parquet.py"},
 }
 
 
@@ -173,16 +148,16 @@ def inner() -> list[tuple[str, str]]:
 
 
 def test_imports_point_one_way():
-    order = [*SHARED, *MAY_IMPORT]
     pairs = inner_imports()
-    assert {name for pair in pairs for name in pair} <= set(order)
-    assert [pair for pair in pairs if order.index(pair[0]) < order.index(pair[1])] == []
+    assert {name for pair in pairs for name in pair} <= set(ORDER)
+    assert [pair for pair in pairs if ORDER.index(pair[0]) < ORDER.index(pair[1])] == []
 
 
-def test_a_package_imports_what_it_may():
-    allowed = {(package, name) for package, names in MAY_IMPORT.items() for name in names or ()}
-    used = {pair for pair in inner_imports() if pair[1] not in SHARED and MAY_IMPORT.get(pair[0], set()) is not None}
-    assert used == allowed
+def test_a_part_imports_what_it_may_and_no_program_another():
+    parts = {(importer.partition(".")[0], imported.partition(".")[0]) for importer, imported in inner_imports()}
+    assert {(part, name) for part, name in parts if part != name} == {
+        (part, name) for part, names in PARTS.items() for name in names
+    }
 
 
 def test_no_package_has_more_than_a_dozen_files():
@@ -202,7 +177,7 @@ def test_a_library_has_one_owner(library):
 def test_only_torchscript_calls_torch_jit():
     calls = re.compile(r"^[^#]*torch\.jit\.", re.MULTILINE)
     users = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if calls.search(path.read_text())}
-    assert users <= {"models/runtimes/torchscript.py"}
+    assert users <= {"predict/runtimes/torchscript.py"}
 
 
 def test_no_file_and_no_class_has_the_name_of_another():
@@ -216,11 +191,11 @@ def test_what_differs_between_databases_is_asked_of_their_backends():
     """Past migrations stay as they are; the settings read a URL before there is a database."""
     asked = re.compile(r"dialect\.name|is_sqlite|get_backend_name|\.drivername|startswith\(.sqlite")
     places = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if asked.search(file.read_text())}
-    elsewhere = {place for place in places if not place.startswith(("database/engine/", MIGRATIONS))}
-    assert elsewhere == {"settings/load.py"}
+    elsewhere = {place for place in places if not place.startswith(("tables/engine/", MIGRATIONS))}
+    assert elsewhere == {"base/settings/load.py"}
 
 
-MIGRATIONS = "database/results/migrations/versions/"
+MIGRATIONS = "tables/results/migrations/versions/"
 CHAPTERS = Path(__file__).with_name("chapters.toml")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infer_app.recipe import Size
+from infer_app.base.size import Size
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
+from infer_app.base.settings.sections import Settings
 from infer_app.cli.app import app
-from infer_app.settings.sections import Settings
 
 PACKAGE = Path(__file__).parents[2] / "infer_app"
 INFER: Any = typer.main.get_command(app)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import typer
 
+from infer_app.base.domain import OutputKind
+from infer_app.base.size import Size
 from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
 from infer_app.cli.terminal.groups import model_app
 from infer_app.cli.terminal.options import MIN_AGREEMENT, WithJson
-from infer_app.domain import OutputKind
-from infer_app.recipe import Size
 
 DEFAULT_SIZE = Size.square(224)
 

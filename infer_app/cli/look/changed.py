@@ -6,13 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from infer_app.base.day import find_zone
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.printed_options import printed_options
 from infer_app.cli.terminal.output import SHOWN_ROWS, print_csv, print_json_list, print_more, show_table, shown
-from infer_app.database.listing.watched_images import ChangedImage
-from infer_app.database.project_database import open_project_database
-from infer_app.day import find_zone
-from infer_app.pipeline.files.changed_files import find_changed
-from infer_app.settings.load import load_settings
-from infer_app.telemetry.printed_options import printed_options
+from infer_app.run.files.changed_files import find_changed
+from infer_app.tables.listing.watched_images import ChangedImage
+from infer_app.tables.project_database import open_project_database
 
 FIELDS = ("image_id", "location", "date", "state", "missing_since")
 

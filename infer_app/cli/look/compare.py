@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from infer_app.answers.comparison.compare_versions import Comparison, compare_versions
+from infer_app.ask.compare.compare_versions import Comparison, compare_versions
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import load_settings
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.project_database import open_project_database
-from infer_app.plurals import counted
-from infer_app.settings.load import load_settings
+from infer_app.tables.project_database import open_project_database
 
 
 def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config: Path | None) -> None:

@@ -6,22 +6,22 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any
 
-from infer_app.answers.image_report import Explanation, FileNow, explain, is_same_file
+from infer_app.artifact.model_names import short_name
+from infer_app.ask.compare.predict_again import Replay, replay
+from infer_app.ask.image_report import Explanation, FileNow, explain, is_same_file
+from infer_app.ask.page.drawn_boxes import draw_image
+from infer_app.base.domain import DetectedObject, FileFacts
+from infer_app.base.errors import most_severe
+from infer_app.base.locations import shown as shown_location
+from infer_app.base.model_variants import variant_facts, variant_of
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.printable import printable
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.pending import what_to_do
 from infer_app.cli.terminal.output import shown
-from infer_app.database.project_database import open_project_database
-from infer_app.database.queries.image_history import ModelHistory, StoredObject
-from infer_app.domain import DetectedObject, FileFacts
-from infer_app.errors import most_severe
-from infer_app.locations import shown as shown_location
-from infer_app.model_names import short_name
-from infer_app.model_variants import variant_facts, variant_of
-from infer_app.plurals import counted
-from infer_app.replay.predict_again import Replay, replay
-from infer_app.reporting.drawn_boxes import draw_image
-from infer_app.settings.load import load_settings
-from infer_app.telemetry.printable import printable
+from infer_app.tables.project_database import open_project_database
+from infer_app.tables.queries.image_history import ModelHistory, StoredObject
 
 MAX_LISTED = 20  # objects, those that are shown first
 # By a second network of an object.

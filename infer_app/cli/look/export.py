@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from infer_app.ask.export.export_formats import FORMATS, find_format, write_export
+from infer_app.ask.export.exported_images import Export
+from infer_app.ask.export.exported_model import ModelVersions
+from infer_app.ask.export.image_paths import ImagePaths
+from infer_app.ask.export.label_studio import config_path
+from infer_app.ask.export.sampling.choose_images import Chosen, choose_images
+from infer_app.ask.export.sampling.copy_photos import copy_photos
+from infer_app.ask.figures.detections import PredictedImage
+from infer_app.base.errors import UsageError
+from infer_app.base.locations import shown
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
-from infer_app.database.figures.detections import PredictedImage
-from infer_app.database.project_database import open_project_database, read_limits
-from infer_app.errors import UsageError
-from infer_app.export.export_formats import FORMATS, find_format, write_export
-from infer_app.export.exported_images import Export
-from infer_app.export.exported_model import ModelVersions
-from infer_app.export.image_paths import ImagePaths
-from infer_app.export.label_studio import config_path
-from infer_app.export.sampling.choose_images import Chosen, choose_images
-from infer_app.export.sampling.copy_photos import copy_photos
-from infer_app.locations import shown
-from infer_app.plurals import counted
-from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.tables.project_database import open_project_database, read_limits
 
 log = logging.getLogger(__name__)
 SAMPLE_FORMATS = ("coco", "label-studio")

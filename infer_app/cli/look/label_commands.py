@@ -4,17 +4,17 @@ import json
 import logging
 from pathlib import Path
 
-from infer_app.answers.named_model import NamedModel
+from infer_app.artifact.taxonomy import Taxonomy, group_labels, read_allowed
+from infer_app.ask.named_model import NamedModel
+from infer_app.base.errors import UsageError
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.engine.column_types import MAX_ID
-from infer_app.database.engine.connect import Database
-from infer_app.database.project_database import open_results_database
-from infer_app.database.results.label_groups import Groups, read_label_groups, replace_label_groups
-from infer_app.errors import UsageError
-from infer_app.models.artifact.taxonomy import Taxonomy, group_labels, read_allowed
-from infer_app.plurals import counted
-from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.printable import one_line
+from infer_app.tables.engine.column_types import MAX_ID
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.project_database import open_results_database
+from infer_app.tables.results.label_groups import Groups, read_label_groups, replace_label_groups
 
 log = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from infer_app.answers.pending_list import last_failure
+from infer_app.artifact.model_names import short_name
+from infer_app.ask.pending_list import last_failure
+from infer_app.base.model_variants import variant_facts, words_of
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.terminal.output import SHOWN_ROWS, print_csv, print_json_list, print_more, show_table, shown
-from infer_app.database.project_database import open_project_database
-from infer_app.model_names import short_name
-from infer_app.model_variants import variant_facts, words_of
-from infer_app.settings.load import load_settings
-from infer_app.telemetry.printable import one_line
+from infer_app.tables.project_database import open_project_database
 
 PREDICTION_FIELDS = (
     "image_id",

@@ -5,22 +5,22 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from infer_app.answers.image_report import find_place
-from infer_app.answers.next_run import NextRun
+from infer_app.artifact.model_names import Version, short_name, versions_named
+from infer_app.ask.image_report import find_place
+from infer_app.ask.next_run import NextRun
+from infer_app.base.day import find_zone
+from infer_app.base.domain import Reason
+from infer_app.base.errors import UsageError
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.base.telemetry.printed_options import printed_options
 from infer_app.cli.commands.maintain_commands import RetryOptions
-from infer_app.database.listing.image_registry import queue_images
-from infer_app.database.project_database import ProjectDatabase, open_project_database
-from infer_app.database.queries.image_history import read_history
-from infer_app.database.results.forget_results import forget_rejections, forget_results
-from infer_app.database.results.model_versions import second_networks_of
-from infer_app.day import find_zone
-from infer_app.domain import Reason
-from infer_app.errors import UsageError
-from infer_app.model_names import Version, short_name, versions_named
-from infer_app.pipeline.files.changed_files import compare_replaced, find_changed
-from infer_app.plurals import counted
-from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.printed_options import printed_options
+from infer_app.run.files.changed_files import compare_replaced, find_changed
+from infer_app.tables.listing.image_registry import queue_images
+from infer_app.tables.project_database import ProjectDatabase, open_project_database
+from infer_app.tables.queries.image_history import read_history
+from infer_app.tables.results.forget_results import forget_rejections, forget_results
+from infer_app.tables.results.model_versions import second_networks_of
 
 
 def retry(options: RetryOptions) -> None:

@@ -10,19 +10,19 @@ from pathlib import Path
 
 from rich.text import Text
 
-from infer_app.answers.next_run import NextRun
+from infer_app.artifact.model_names import SHOWN_ID
+from infer_app.ask.next_run import NextRun
+from infer_app.base.day import Day
+from infer_app.base.model_variants import variant_facts
+from infer_app.base.plurals import counted
+from infer_app.base.run_report import DayState
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.summary_line import describe_missing, describe_replaced
 from infer_app.cli.terminal.output import show_table, shown
-from infer_app.database.listing.watched_images import ChangedCounts, count_changed
-from infer_app.database.project_database import ProjectDatabase, open_project_database
-from infer_app.database.queries.arrivals import find_gap
-from infer_app.database.queries.day_state import DayFacts, DayStates, judge_day
-from infer_app.day import Day
-from infer_app.model_names import SHOWN_ID
-from infer_app.model_variants import variant_facts
-from infer_app.plurals import counted
-from infer_app.run_report import DayState
-from infer_app.settings.load import load_settings
-from infer_app.telemetry.summary_line import describe_missing, describe_replaced
+from infer_app.tables.listing.watched_images import ChangedCounts, count_changed
+from infer_app.tables.project_database import ProjectDatabase, open_project_database
+from infer_app.tables.queries.arrivals import find_gap
+from infer_app.tables.queries.day_state import DayFacts, DayStates, judge_day
 
 STATES = {  # symbol and colour
     "done": ("✓", "green"),

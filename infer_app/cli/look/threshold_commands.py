@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infer_app.answers.named_model import NamedModel, hint_of_known
+from infer_app.ask.named_model import NamedModel, hint_of_known
+from infer_app.base.errors import UsageError
+from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.project_database import ProjectDatabase, open_project_database, open_results_database
-from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds, count_shown, read_thresholds
-from infer_app.errors import UsageError
-from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.printable import one_line
+from infer_app.tables.project_database import ProjectDatabase, open_project_database, open_results_database
+from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, count_shown, read_thresholds
 
 COUNTED_DAYS = (28, 7, 1)  # the first number of days that has few enough images
 COUNTED_IMAGES = 100_000

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from infer_app.database.audits.row_audit import audit_rows
-from infer_app.database.project_database import ProjectDatabase, open_project_database
-from infer_app.day import Day
-from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
-from infer_app.model_names import Version, short_name
-from infer_app.plurals import counted
-from infer_app.replay.replay_audit import Amount, ReplayAudit, audit_by_replay
-from infer_app.replay.row_comparison import Changed
-from infer_app.run_report import DayCounts
-from infer_app.settings.load import load_settings
-from infer_app.telemetry.printable import printable
-from infer_app.telemetry.summary_line import balance
+from infer_app.artifact.model_names import Version, short_name
+from infer_app.ask.compare.replay_audit import Amount, ReplayAudit, audit_by_replay
+from infer_app.ask.compare.row_comparison import Changed
+from infer_app.base.day import Day
+from infer_app.base.errors import EXIT_BUG, EXIT_OK, UsageError
+from infer_app.base.plurals import counted
+from infer_app.base.run_report import DayCounts
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.printable import printable
+from infer_app.base.telemetry.summary_line import balance
+from infer_app.tables.audits.row_audit import audit_rows
+from infer_app.tables.project_database import ProjectDatabase, open_project_database
 
 MAX_VERSIONS = 1000  # of a day
 SHOWN_DIFFERENCES = 20

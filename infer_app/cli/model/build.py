@@ -11,6 +11,20 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from infer_app.artifact.artifact import Artifact, open_artifact
+from infer_app.artifact.second_network import check_against_detector
+from infer_app.base.errors import ModelError, UsageError, install
+from infer_app.base.machine import usable_cores
+from infer_app.base.model_variants import OPENVINO_INT8
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import load_settings
+from infer_app.build.build_model import build_model
+from infer_app.build.network.model_source import find_source
+from infer_app.build.sources.source_facts import describe
+from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
+from infer_app.build.variants.calibration import Calibration
+from infer_app.build.variants.judge_variants import judge_variants
+from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.commands.model_commands import JudgeOptions
 from infer_app.cli.model.build_request import make_request, taken_by_default
@@ -19,28 +33,14 @@ from infer_app.cli.model.run_after_build import RunAfterBuild
 from infer_app.cli.model.variant_files import check_replaceable
 from infer_app.cli.model.variant_tables import show_tables, show_variants, unproven_activation, unproven_boxes
 from infer_app.cli.model.version_commands import put_in_use
-from infer_app.database.project_database import open_project_database, read_limits
-from infer_app.errors import ModelError, UsageError, install
-from infer_app.machine import usable_cores
-from infer_app.model_variants import OPENVINO_INT8
-from infer_app.models.artifact.artifact import Artifact, open_artifact
-from infer_app.models.building.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
-from infer_app.models.building.build_model import build_model
-from infer_app.models.building.calibration import Calibration
-from infer_app.models.building.judge_variants import judge_variants
-from infer_app.models.building.model_source import find_source
-from infer_app.models.building.openvino_variants import add_variants
-from infer_app.models.detection.second_network import check_against_detector
-from infer_app.models.runtimes import openvino
-from infer_app.models.runtimes.gpu_probe import Host, describe_host
-from infer_app.models.selection.tuning import load_tuning
-from infer_app.models.sources.source_facts import describe
-from infer_app.models.verification.agreement import find_min_agreement
-from infer_app.pipeline.planning.execution_plan import measure_speeds
-from infer_app.pipeline.planning.layouts import measure_layouts
-from infer_app.plurals import counted
-from infer_app.settings.load import load_settings
-from infer_app.workers.isolated_call import run_in_process
+from infer_app.predict.planning.execution_plan import measure_speeds
+from infer_app.predict.planning.layouts import measure_layouts
+from infer_app.predict.planning.tuning import load_tuning
+from infer_app.predict.runtimes import openvino
+from infer_app.predict.runtimes.gpu_probe import Host, describe_host
+from infer_app.predict.verification.agreement import find_min_agreement
+from infer_app.predict.workers.isolated_call import run_in_process
+from infer_app.tables.project_database import open_project_database, read_limits
 
 ANY_MODEL = ""  # no model has this id, so that every image of a day is new for it
 

@@ -5,15 +5,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.model_names import plain_name
+from infer_app.artifact.recipe import NAMED, CropRule, Recipe, one_of
+from infer_app.artifact.specs import WITH_LABELS, CropSpec, DetectionSpec, OutputSpec
+from infer_app.base.errors import UsageError
+from infer_app.base.size import Size
+from infer_app.build.build_arguments import BuildRequest
+from infer_app.build.sources.source_facts import DETECTION, Fact
 from infer_app.cli.commands.build_command import BuildOptions
-from infer_app.errors import UsageError
-from infer_app.images.decode.depth import parse_depth
-from infer_app.model_names import plain_name
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.specs import WITH_LABELS, CropSpec, DetectionSpec, OutputSpec
-from infer_app.models.building.build_arguments import BuildRequest
-from infer_app.models.sources.source_facts import DETECTION, Fact
-from infer_app.recipe import NAMED, CropRule, Recipe, Size, one_of
+from infer_app.predict.images.decode.depth import parse_depth
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

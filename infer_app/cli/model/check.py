@@ -8,33 +8,33 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from infer_app.cli.commands.model_commands import CheckOptions
-from infer_app.cli.model.model import find_model, print_progress
-from infer_app.cli.terminal.failures import fail
-from infer_app.cli.terminal.output import show_table
-from infer_app.errors import EXIT_OK, UsageError
-from infer_app.images.read.folder_scan import find_images
-from infer_app.model_names import short_name
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.specs import WITH_LABELS
-from infer_app.models.detection.second_network import check_against_detector
-from infer_app.models.sources.callables import resolve_callable
-from infer_app.models.verification.check_report import CheckReport, DifferentObject, ObjectComparison
-from infer_app.models.verification.golden import LABEL_MARGIN
-from infer_app.models.verification.object_parity import EXACT_OBJECT
-from infer_app.pipeline.planning.execution_plan import plan_run, plan_together
-from infer_app.plurals import counted
-from infer_app.replay.reference_pipeline import (
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.model_names import short_name
+from infer_app.artifact.second_network import check_against_detector
+from infer_app.artifact.specs import WITH_LABELS
+from infer_app.base.errors import EXIT_OK, UsageError
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.base.telemetry.printable import printable
+from infer_app.base.telemetry.summary_line import describe_others
+from infer_app.build.check.check_report import CheckReport, DifferentObject, ObjectComparison
+from infer_app.build.check.reference_pipeline import (
     RECIPE_UNCHECKED,
     Input,
     ReferencePipeline,
     crop_reference,
     reference_pipeline,
 )
-from infer_app.replay.side_by_side import WHAT_DIFFERS, compare_crops, compare_with, failure_of
-from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.printable import printable
-from infer_app.telemetry.summary_line import describe_others
+from infer_app.build.check.side_by_side import WHAT_DIFFERS, compare_crops, compare_with, failure_of
+from infer_app.build.sources.callables import resolve_callable
+from infer_app.cli.commands.model_commands import CheckOptions
+from infer_app.cli.model.model import find_model, print_progress
+from infer_app.cli.terminal.failures import fail
+from infer_app.cli.terminal.output import show_table
+from infer_app.predict.images.read.folder_scan import find_images
+from infer_app.predict.planning.execution_plan import plan_run, plan_together
+from infer_app.predict.verification.golden import LABEL_MARGIN
+from infer_app.predict.verification.object_parity import EXACT_OBJECT
 
 WORST_SHOWN = 10
 SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe agree on more, and find more of each other's objects

@@ -5,20 +5,20 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.manifest import Manifest
+from infer_app.artifact.models_folder import find_artifact
+from infer_app.artifact.specs import CropSpec, DetectionSpec
+from infer_app.base.errors import InferError
+from infer_app.base.model_variants import variant_facts
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import DEFAULT_CONFIG, load_settings
+from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.model.variant_tables import show_tables, show_tuning
-from infer_app.database.project_database import read_in_use
-from infer_app.errors import InferError
-from infer_app.model_variants import variant_facts
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.artifact.models_folder import find_artifact
-from infer_app.models.artifact.specs import CropSpec, DetectionSpec
-from infer_app.models.selection.tuning import load_all
-from infer_app.pipeline.planning.execution_plan import measure_speeds
-from infer_app.pipeline.planning.layouts import measure_layouts
-from infer_app.plurals import counted
-from infer_app.settings.load import DEFAULT_CONFIG, load_settings
-from infer_app.telemetry.printable import one_line
+from infer_app.predict.planning.execution_plan import measure_speeds
+from infer_app.predict.planning.layouts import measure_layouts
+from infer_app.predict.planning.tuning import load_all
+from infer_app.tables.project_database import read_in_use
 
 
 def show(name: str, as_json: bool, config: Path | None) -> None:

@@ -8,23 +8,23 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.model_names import short_name
+from infer_app.artifact.models_folder import list_artifacts
+from infer_app.base.day import Day
+from infer_app.base.errors import InferError, UsageError
+from infer_app.base.model_variants import variant_of
+from infer_app.base.plurals import counted
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.model.model import find_model, has_project, print_progress
-from infer_app.database.engine.connect import Database
-from infer_app.database.project_database import open_project_database, open_results_database
-from infer_app.database.results.runs import RunStore, check_not_running
-from infer_app.day import Day
-from infer_app.errors import InferError, UsageError
-from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.open_handler import open_cpu_handler
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.model_names import short_name
-from infer_app.model_variants import variant_of
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.models_folder import list_artifacts
-from infer_app.models.runtimes.gpu_probe import runnable
-from infer_app.plurals import counted
-from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.printable import one_line
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.handlers.open_handler import open_cpu_handler
+from infer_app.predict.runtimes.gpu_probe import runnable
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.project_database import open_project_database, open_results_database
+from infer_app.tables.results.runs import RunStore, check_not_running
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,18 @@
 from collections.abc import Iterable
 from typing import Any
 
+from infer_app.artifact.activation import doubt_activation
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.manifest import Manifest
+from infer_app.base.model_variants import variant_of
+from infer_app.base.plurals import counted, shown_rate
+from infer_app.build.variants.decoding_agreement import describe_agreement
 from infer_app.cli.terminal.output import show_table
-from infer_app.model_variants import variant_of
-from infer_app.models.artifact.activation import doubt_activation
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.building.decoding_agreement import describe_agreement
-from infer_app.models.runtimes.gpu_probe import first_variant
-from infer_app.models.selection.tuning import Tuning
-from infer_app.models.verification.golden import golden_classes
-from infer_app.models.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT, compared_score
-from infer_app.models.verification.parity import Parity
-from infer_app.plurals import counted, shown_rate
+from infer_app.predict.planning.tuning import Tuning
+from infer_app.predict.runtimes.gpu_probe import first_variant
+from infer_app.predict.verification.golden import golden_classes
+from infer_app.predict.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT, compared_score
+from infer_app.predict.verification.parity import Parity
 
 _LABEL_FIGURES = (
     "The best label's score differs by no more than the first figure on 99 % of the images, and by the second at worst."

@@ -9,32 +9,32 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from infer_app.cli.model.model import has_project, models_folder, print_progress
-from infer_app.cli.model.run_after_build import command_line, what_settings_say
-from infer_app.cli.terminal.output import show_table
-from infer_app.database.project_database import open_results_database
-from infer_app.database.results.model_versions import (
-    RecordedVersion,
-    count_predictions,
-    read_versions,
-    switch_version,
-)
-from infer_app.database.results.runs import RunStore
-from infer_app.errors import InferError, ModelError, UsageError, os_errors_as
-from infer_app.model_names import short_name
-from infer_app.model_variants import variant_of
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.artifact.models_folder import (
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.manifest import Manifest
+from infer_app.artifact.model_names import short_name
+from infer_app.artifact.models_folder import (
     find_artifact,
     find_folder,
     remove_folder,
     scan_artifacts,
     versions_of,
 )
-from infer_app.settings.load import load_settings
-from infer_app.telemetry.printable import one_line
-from infer_app.telemetry.printed_options import with_config
+from infer_app.base.errors import InferError, ModelError, UsageError, os_errors_as
+from infer_app.base.model_variants import variant_of
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.printable import one_line
+from infer_app.base.telemetry.printed_options import with_config
+from infer_app.cli.model.model import has_project, models_folder, print_progress
+from infer_app.cli.model.run_after_build import command_line, what_settings_say
+from infer_app.cli.terminal.output import show_table
+from infer_app.tables.project_database import open_results_database
+from infer_app.tables.results.model_versions import (
+    RecordedVersion,
+    count_predictions,
+    read_versions,
+    switch_version,
+)
+from infer_app.tables.results.runs import RunStore
 
 
 @dataclass(frozen=True, slots=True)

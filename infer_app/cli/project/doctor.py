@@ -7,15 +7,15 @@ from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 
+from infer_app.base.errors import InferError, most_severe
+from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.base.telemetry.printable import one_line
+from infer_app.base.telemetry.printed_options import with_config
 from infer_app.cli.model.model import known_in_use
-from infer_app.errors import InferError, most_severe
-from infer_app.preflight import machine_checks
-from infer_app.preflight.database_checks import check_database, check_watched
-from infer_app.preflight.finding import Finding
-from infer_app.preflight.model_checks import check_models, check_ray
-from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.printable import one_line
-from infer_app.telemetry.printed_options import with_config
+from infer_app.run.preflight import machine_checks
+from infer_app.run.preflight.database_checks import check_database, check_watched
+from infer_app.run.preflight.finding import Finding
+from infer_app.run.preflight.model_checks import check_models, check_ray
 
 Check = Callable[[LoadedSettings], Iterator[Finding]]
 

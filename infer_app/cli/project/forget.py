@@ -14,10 +14,16 @@ from typing import Any
 
 import typer
 
-from infer_app.atomic_file import new_content
+from infer_app.artifact.model_names import short_name, versions_named
+from infer_app.ask.figures.similarity import vector_of
+from infer_app.base.atomic_file import new_content
+from infer_app.base.errors import UsageError
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.maintain_commands import ForgetOptions
-from infer_app.database.figures.similarity import vector_of
-from infer_app.database.forgettable_results import (
+from infer_app.run.files.changed_files import are_missing
+from infer_app.run.files.watched_folders import WatchedFolders
+from infer_app.tables.forgettable_results import (
     Forgettable,
     ForgettableCounts,
     count_only_these,
@@ -30,16 +36,10 @@ from infer_app.database.forgettable_results import (
     of_versions,
     read_rows,
 )
-from infer_app.database.listing.recorded_sources import SourceIdentity, forget_before
-from infer_app.database.project_database import ProjectDatabase, open_project_database
-from infer_app.database.results.model_versions import read_versions
-from infer_app.database.results.runs import refuse_during_runs
-from infer_app.errors import UsageError
-from infer_app.model_names import short_name, versions_named
-from infer_app.pipeline.files.changed_files import are_missing
-from infer_app.pipeline.files.watched_folders import WatchedFolders
-from infer_app.plurals import counted
-from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.tables.listing.recorded_sources import SourceIdentity, forget_before
+from infer_app.tables.project_database import ProjectDatabase, open_project_database
+from infer_app.tables.results.model_versions import read_versions
+from infer_app.tables.results.runs import refuse_during_runs
 
 
 def forget_chosen(options: ForgetOptions) -> None:
@@ -76,7 +76,7 @@ def _of_days(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOp
 
 
 def _remove_pages(loaded: LoadedSettings, project: ProjectDatabase, first_kept: date) -> int:
-    from infer_app.reporting.reports import remove_reports  # loads what no other command here needs
+    from infer_app.ask.page.reports import remove_reports  # loads what no other command here needs
 
     return remove_reports(loaded, first_kept, project.day_queries.models_of())
 

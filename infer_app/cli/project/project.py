@@ -13,23 +13,24 @@ from pathlib import Path
 import tomlkit
 import tomlkit.exceptions
 
-from infer_app.atomic_file import decode_text, replace_file
+from infer_app.base.atomic_file import decode_text, replace_file
+from infer_app.base.domain import FileFacts, ImageFile
+from infer_app.base.errors import UsageError, os_errors_as
+from infer_app.base.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
+from infer_app.base.plurals import counted
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
+from infer_app.base.telemetry.printable import printable
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.engine.column_types import is_utf8
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing.image_registry import add_images, add_objects
-from infer_app.database.project_database import open_project_database, upgrade_results_database
-from infer_app.database.results.schema import VERSION
-from infer_app.domain import FileFacts, ImageFile
-from infer_app.errors import UsageError, os_errors_as
-from infer_app.images.read.folder_scan import FolderScan, find_images
-from infer_app.images.read.local_files import ReadLimits, hash_files
-from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
-from infer_app.pipeline.files.registration import describe_left_out
-from infer_app.pipeline.files.watched_folders import WatchedFolders
-from infer_app.plurals import counted
-from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
-from infer_app.telemetry.printable import printable
+from infer_app.predict.images.read.folder_scan import FolderScan, find_images
+from infer_app.predict.images.read.local_files import hash_files
+from infer_app.run.files.registration import describe_left_out
+from infer_app.run.files.watched_folders import WatchedFolders
+from infer_app.tables.engine.column_types import is_utf8
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import add_images, add_objects
+from infer_app.tables.project_database import open_project_database, upgrade_results_database
+from infer_app.tables.results.schema import VERSION
 
 PHOTOS = "photos"  # the folder that a new project watches
 TEMPLATE = Path(__file__).with_name("template.toml").read_text(encoding="utf-8")  # what a new infer.toml says
@@ -134,7 +135,7 @@ def _list_images(
     if not parse_url(url).path.endswith("/"):
         yield [(url, None)]
         return
-    from infer_app.images.read.remote import list_folders
+    from infer_app.predict.images.read.remote import list_folders
 
     start = len(str(place))
     for found in list_folders(place, access):

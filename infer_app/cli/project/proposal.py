@@ -11,21 +11,21 @@ import tomlkit
 import tomlkit.exceptions
 from pydantic import SecretStr
 
-from infer_app.atomic_file import decode_text
+from infer_app.base.atomic_file import decode_text
+from infer_app.base.errors import DatabaseUnavailable, UsageError
+from infer_app.base.locations import PathMapping, is_local, is_relative, storage_of
+from infer_app.base.settings.load import DEFAULT_CONFIG, LoadedSettings
+from infer_app.base.settings.masks import has_password, mask_url_text
+from infer_app.base.settings.sections import DatabaseSettings, SourceSettings
+from infer_app.base.settings.settings_sources import variable
+from infer_app.base.telemetry.printable import one_line, printable
 from infer_app.cli.project.project import TEMPLATE, init, write_config
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.engine.connect import Database
-from infer_app.database.listing.propose_mapping import Proposal, TimeColumn, propose
-from infer_app.errors import DatabaseUnavailable, UsageError
-from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.local_files import local_path
-from infer_app.images.read.refusals import how_to_resolve
-from infer_app.locations import PathMapping, is_local, is_relative, storage_of
-from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings
-from infer_app.settings.masks import has_password, mask_url_text
-from infer_app.settings.sections import DatabaseSettings, SourceSettings
-from infer_app.settings.settings_sources import variable
-from infer_app.telemetry.printable import one_line, printable
+from infer_app.predict.images.read.bad_image import BadImage
+from infer_app.predict.images.read.local_files import local_path
+from infer_app.predict.images.read.refusals import how_to_resolve
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.propose_mapping import Proposal, TimeColumn, propose
 
 ASSUMED_ZONE = "UTC"
 SEARCHED_DEPTH = 3  # of folders below the one that is searched for the files of relative locations

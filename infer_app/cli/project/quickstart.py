@@ -9,19 +9,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.specs import OutputSpec
+from infer_app.ask.page.reports import ReportRequest, write_reports
+from infer_app.base.errors import InferError, UsageError, install, os_errors_as
+from infer_app.base.settings.load import DEFAULT_CONFIG, load_settings
+from infer_app.base.size import Size
+from infer_app.build.build_arguments import BuildRequest
+from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.cli.project import project
 from infer_app.cli.run import run as run_command
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.project_database import open_project_database
-from infer_app.errors import InferError, UsageError, install, os_errors_as
-from infer_app.models.artifact.specs import OutputSpec
-from infer_app.models.building.build_arguments import BuildRequest
-from infer_app.models.building.openvino_variants import add_variants
-from infer_app.pipeline.planning.execution_plan import measure_speeds_here
-from infer_app.recipe import Recipe, Size
-from infer_app.reporting.reports import ReportRequest, write_reports
-from infer_app.settings.load import DEFAULT_CONFIG, load_settings
+from infer_app.predict.planning.execution_plan import measure_speeds_here
+from infer_app.tables.project_database import open_project_database
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,7 +60,7 @@ def make_demo(folder: Path) -> None:
 
 
 def _make(folder: Path) -> None:
-    from infer_app.models.building.build_model import build_model  # loads torch, which `check_installed` asks for
+    from infer_app.build.build_model import build_model  # loads torch, which `check_installed` asks for
 
     config = project.write_config(folder, project.watching(project.PHOTOS))
     loaded = load_settings(config)

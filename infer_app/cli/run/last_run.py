@@ -4,17 +4,17 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.model_names import plain_name, short_name
+from infer_app.artifact.models_folder import versions_of
+from infer_app.base.day import Day
+from infer_app.base.errors import DatabaseUnavailable, InferError
+from infer_app.base.settings.load import LoadedSettings
 from infer_app.cli.run.run_output import RunOutput
-from infer_app.database.known_database import last_run_of, remember_run
-from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
-from infer_app.database.project_database import open_results_database, open_source, read_in_use
-from infer_app.database.results.runs import RunStore
-from infer_app.day import Day
-from infer_app.errors import DatabaseUnavailable, InferError
-from infer_app.model_names import plain_name, short_name
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.models_folder import versions_of
-from infer_app.settings.load import LoadedSettings
+from infer_app.tables.known_database import last_run_of, remember_run
+from infer_app.tables.listing.recorded_sources import SourceIdentity, record_source
+from infer_app.tables.project_database import open_results_database, open_source, read_in_use
+from infer_app.tables.results.runs import RunStore
 
 
 def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exit_code: int, error: str) -> None:

@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infer_app import __version__
-from infer_app.atomic_file import replace_file
+from infer_app.artifact.model_names import plain_name
+from infer_app.base.atomic_file import replace_file
+from infer_app.base.day import Day
+from infer_app.base.errors import EXIT_BUG, SIGNALLED, DayHeld, Interrupted, as_known
+from infer_app.base.plurals import counted, shown_rate
+from infer_app.base.run_report import ModelOutcome
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.base.settings.masks import mask_address
+from infer_app.base.telemetry.log import bind, bind_models
+from infer_app.base.telemetry.summary_line import describe_state, duration
 from infer_app.cli.run.last_run import record_failure
-from infer_app.day import Day
-from infer_app.errors import EXIT_BUG, SIGNALLED, DayHeld, Interrupted, as_known
-from infer_app.model_names import plain_name
-from infer_app.pipeline.stop import Stop
-from infer_app.plurals import counted, shown_rate
-from infer_app.run_report import ModelOutcome
-from infer_app.settings.load import LoadedSettings
-from infer_app.settings.masks import mask_address
-from infer_app.telemetry.log import bind, bind_models
-from infer_app.telemetry.summary_line import describe_state, duration
+from infer_app.run.stop import Stop
 
 if TYPE_CHECKING:
-    from infer_app.telemetry.notify import BackgroundTask, Ping
+    from infer_app.base.telemetry.notify import BackgroundTask, Ping
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
 def _start_ping(loaded: LoadedSettings) -> Ping | None:
     if not loaded.ping.url:
         return None
-    from infer_app.telemetry.notify import Ping  # loads an HTTP client
+    from infer_app.base.telemetry.notify import Ping  # loads an HTTP client
 
     return Ping(loaded.ping.url.get_secret_value())
 
@@ -135,7 +135,7 @@ def _send_notifications(loaded: LoadedSettings, session: RunSession, ping: Ping 
             _write_metrics(loaded.resolve(loaded.metrics.textfile), loaded.folder, session, exit_code)
         if not (ping or loaded.webhook.url):
             return
-        from infer_app.telemetry.notify import BackgroundTask, post, wait_for
+        from infer_app.base.telemetry.notify import BackgroundTask, post, wait_for
 
         tasks: list[tuple[str, BackgroundTask]] = []
         if ping and loaded.ping.url:
@@ -150,7 +150,7 @@ def _send_notifications(loaded: LoadedSettings, session: RunSession, ping: Ping 
 
 
 def _write_metrics(file: Path, project: Path, session: RunSession, exit_code: int) -> None:
-    from infer_app.telemetry.metrics import read_samples, render_metrics  # loads what few runs need
+    from infer_app.base.telemetry.metrics import read_samples, render_metrics  # loads what few runs need
 
     try:
         with _lock(file.parent):

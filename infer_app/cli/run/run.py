@@ -7,27 +7,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.model_names import plain_name
+from infer_app.base.day import Day, parse_date
+from infer_app.base.errors import DayHeld, ModelError, TimeIsOver, most_severe
+from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.base.telemetry.log import bind_models, log_to_stderr
+from infer_app.base.telemetry.progress import Progress
+from infer_app.base.telemetry.trace import Trace
 from infer_app.cli.commands.run_commands import BackfillOptions, DaysOptions, RunOptions
 from infer_app.cli.run.last_run import record_failure, with_last_run
 from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
-from infer_app.database.engine.connect import Database
-from infer_app.database.project_database import read_in_use
-from infer_app.database.results.dry_run_database import temporary_folder
-from infer_app.database.results.migrate import upgrade
-from infer_app.day import Day, parse_date
-from infer_app.errors import DayHeld, ModelError, TimeIsOver, most_severe
-from infer_app.model_names import plain_name
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.pipeline.files.watched_folders import register_new
-from infer_app.pipeline.flow.observer import Display
-from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names, with_detectors
-from infer_app.pipeline.run_days import RunLimits, RunRequest, dry_run_days, run_days
-from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.log import bind_models, log_to_stderr
-from infer_app.telemetry.progress import Progress
-from infer_app.telemetry.trace import Trace
+from infer_app.run.files.watched_folders import register_new
+from infer_app.run.flow.observer import Display
+from infer_app.run.run_days import RunLimits, RunRequest, dry_run_days, run_days
+from infer_app.tables.choose_models import choose_artifacts, choose_names, with_detectors
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.project_database import read_in_use
+from infer_app.tables.results.dry_run_database import temporary_folder
+from infer_app.tables.results.migrate import upgrade
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ def run_and_report(options: RunOptions) -> int:
     """Run the day and, with --report, write its report; return the exit code."""
     if not options.report or options.dry_run:
         return run(options)
+    from infer_app.ask.page.reports import ReportRequest
     from infer_app.cli.look import report  # which a run without one need not load
-    from infer_app.reporting.reports import ReportRequest
 
     request = ReportRequest(options.date, options.model, options.trace, options.config, options.max_rejected)
     return report.run_and_report(lambda: run(options), request)
@@ -103,12 +103,16 @@ def _run_days(
 
 
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, trace: Trace | None) -> int:
+    from infer_app.build.variants.cheaper_ways import probe_decoding, probe_variants  # load what no run needs
+    from infer_app.run.dry_run import Probes
+
     artifacts = with_detectors(loaded, choose_artifacts(loaded))
     limits = _limits(options)
     with limits.stop() as stop, _with_database(loaded, options) as loaded:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT), dry_run=True)
         request = RunRequest(loaded, artifacts, days, limits, _takes_late(loaded, days[-1], options, artifacts))
-        measured = dry_run_days(request, stop, Display(Progress(options.quiet), trace), registration)
+        display = Display(Progress(options.quiet), trace)
+        measured = dry_run_days(request, stop, display, Probes(probe_variants, probe_decoding), registration)
     exit_code = most_severe([report.exit_code for reports, _ in measured for report in reports])
     print_dry_run_summary(measured, exit_code, options.as_json, registration)
     return exit_code

@@ -6,15 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from infer_app.answers.next_run import backfill_command
-from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
-from infer_app.day import Day
-from infer_app.pipeline.files.registration import Registration, describe_left_out
-from infer_app.pipeline.run_result import ModelResult, RunSummary
-from infer_app.plurals import counted
-from infer_app.run_report import RunReport, Speedup
-from infer_app.telemetry.printed_options import printed_options, with_config
-from infer_app.telemetry.summary_line import (
+from infer_app.ask.next_run import backfill_command
+from infer_app.base.day import Day
+from infer_app.base.plurals import counted
+from infer_app.base.run_report import RunReport, Speedup
+from infer_app.base.telemetry.printed_options import printed_options, with_config
+from infer_app.base.telemetry.summary_line import (
     Forecast,
     describe_nearly_black,
     describe_replaced,
@@ -26,6 +23,9 @@ from infer_app.telemetry.summary_line import (
     stage_costs,
     summary_line,
 )
+from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
+from infer_app.run.files.registration import Registration, describe_left_out
+from infer_app.run.run_result import ModelResult, RunSummary
 
 log = logging.getLogger(__name__)
 

@@ -47,7 +47,7 @@ def command(
 
         def call(context: typer.Context, **values: object) -> None:
             if starts_workers:
-                import_module("infer_app.workers.fork_server").start_early()
+                import_module("infer_app.predict.workers.fork_server").start_early()
             given = {name: _given_options(context) for name in _unlisted(record)}
             module, _, attribute = function.partition(":")
             run = getattr(import_module(f"infer_app.cli.{module}"), attribute)

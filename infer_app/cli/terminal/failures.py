@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from infer_app.errors import EXIT_BUG, EXIT_OK, as_known
-from infer_app.telemetry.closed_streams import discard_pending_output
-from infer_app.telemetry.printable import one_line
-from infer_app.telemetry.printed_options import with_config
+from infer_app.base.errors import EXIT_BUG, EXIT_OK, as_known
+from infer_app.base.telemetry.closed_streams import discard_pending_output
+from infer_app.base.telemetry.printable import one_line
+from infer_app.base.telemetry.printed_options import with_config
 
 log = logging.getLogger(__name__)
 
@@ -68,5 +68,5 @@ def _print_failure(message: str, hint: str, bug: Exception | None) -> None:
 
 def _logs_json() -> bool:
     """Return whether the log is JSON; it is not if the logging module was never loaded."""
-    log = sys.modules.get("infer_app.telemetry.log")
+    log = sys.modules.get("infer_app.base.telemetry.log")
     return log is not None and bool(log.logs_json())

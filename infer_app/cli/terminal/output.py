@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from infer_app.locations import as_location
-from infer_app.locations import shown as shown_location
-from infer_app.telemetry.printable import csv_line, printable
+from infer_app.base.locations import as_location
+from infer_app.base.locations import shown as shown_location
+from infer_app.base.telemetry.printable import csv_line, printable
 
 SHOWN_ROWS = 50
 

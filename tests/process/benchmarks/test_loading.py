@@ -11,9 +11,9 @@ from loading_strategies import dataloaders
 from loading_strategies.strategies import STRATEGIES, find_strategy
 from loading_strategies.workload import PixelReaders, Workload
 
-from infer_app.images.decode.decoder import DecodeLimits
-from infer_app.images.read.local_files import ReadLimits
-from infer_app.settings.load import load_settings
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.load import load_settings
+from infer_app.predict.images.decode.decoder import DecodeLimits
 from tests.support.networks import SIZE, built
 from tests.support.photos import jpeg
 

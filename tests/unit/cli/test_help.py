@@ -7,10 +7,10 @@ from typing import Any, get_args
 import pytest
 import typer
 
+from infer_app.base.settings.sections import LogSettings, RunSettings, Settings
 from infer_app.cli.app import app
 from infer_app.cli.commands.run_commands import BackfillOptions, RunOptions
 from infer_app.cli.terminal.help import GROUPS
-from infer_app.settings.sections import LogSettings, RunSettings, Settings
 
 INFER = typer.main.get_command(app)
 

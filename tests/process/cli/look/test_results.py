@@ -8,14 +8,14 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert
 
+from infer_app.ask.page.reports import ReportRequest, write_reports
+from infer_app.base.errors import UsageError
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.results import show_predictions, show_rejections
 from infer_app.cli.look.retry_commands import retry_rejected
 from infer_app.cli.look.verify import verify
-from infer_app.database.results.schema import predictions
-from infer_app.errors import UsageError
-from infer_app.reporting.reports import ReportRequest, write_reports
+from infer_app.tables.results.schema import predictions
 from tests.conftest import DAY
 from tests.support.results import broken, commit, predicted
 

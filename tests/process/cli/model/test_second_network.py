@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from infer_app.artifact.recipe import CropRule
+from infer_app.artifact.specs import CropSpec
+from infer_app.base.errors import InferError, ModelError, UsageError
+from infer_app.base.size import Size
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.commands.model_commands import CheckOptions, JudgeOptions
 from infer_app.cli.model.build import build, judge
 from infer_app.cli.model.check import check
 from infer_app.cli.model.model import find_model, show
 from infer_app.cli.model.version_commands import list_models
-from infer_app.errors import InferError, ModelError, UsageError
-from infer_app.images.transform.crop import cut_out
-from infer_app.images.transform.geometry import Picture
-from infer_app.models.artifact.specs import CropSpec
-from infer_app.recipe import CropRule, Size
+from infer_app.predict.images.transform.crop import cut_out
+from infer_app.predict.images.transform.geometry import Picture
 from tests.support.detectors import Quadrants
 from tests.support.networks import ChannelMeans, save, traced
 

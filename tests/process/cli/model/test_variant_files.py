@@ -3,14 +3,14 @@
 import pytest
 from sqlalchemy import delete, insert, update
 
+from infer_app.artifact.artifact import record_variant
+from infer_app.base.domain import ChunkResult, ImageRef, Output, Prediction
+from infer_app.base.errors import DayHeld, UsageError
+from infer_app.base.model_variants import OPENVINO_INT8, TORCHSCRIPT
 from infer_app.cli.model.variant_files import check_replaceable
-from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.database.results.schema import images, predictions, runs
-from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, ImageRef, Output, Prediction
-from infer_app.errors import DayHeld, UsageError
-from infer_app.model_variants import OPENVINO_INT8, TORCHSCRIPT
-from infer_app.models.artifact.artifact import record_variant
+from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.schema import images, predictions, runs
+from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY
 from tests.support.networks import built
 

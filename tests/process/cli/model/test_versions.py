@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.errors import DatabaseUnavailable, DayHeld, ModelError, UsageError
+from infer_app.base.settings.load import load_settings
 from infer_app.cli.model.model import find_model
 from infer_app.cli.model.run_after_build import RunAfterBuild
 from infer_app.cli.model.version_commands import list_models, put_in_use, remove, use
-from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.errors import DatabaseUnavailable, DayHeld, ModelError, UsageError
-from infer_app.pipeline.planning.choose_models import choose_artifacts
-from infer_app.recipe import Recipe
-from infer_app.settings.load import load_settings
+from infer_app.tables.choose_models import choose_artifacts
+from infer_app.tables.results.runs import RunModel, RunStore
 from tests.conftest import DAY
 from tests.support.networks import SIZE, built
 

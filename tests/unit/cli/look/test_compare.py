@@ -7,9 +7,9 @@ from datetime import datetime
 import numpy as np
 import pytest
 
+from infer_app.base.domain import CropOutput, DetectedObject, Output
+from infer_app.base.errors import UsageError
 from infer_app.cli.look.compare import compare
-from infer_app.domain import CropOutput, DetectedObject, Output
-from infer_app.errors import UsageError
 from tests.conftest import DAY
 from tests.support.results import commit, predicted
 from tests.support.second_networks import DETECTOR, SECOND, StoredModel

@@ -5,11 +5,11 @@ from datetime import datetime
 
 import pytest
 
+from infer_app.base.domain import DetectedObject
+from infer_app.base.errors import UsageError
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.cli.look.export import export_days, export_sample
-from infer_app.database.results.schema import images, models, predictions
-from infer_app.domain import DetectedObject
-from infer_app.errors import UsageError
+from infer_app.tables.results.schema import images, models, predictions
 from tests.conftest import DAY, MODEL
 from tests.support.results import broken, commit, predicted
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from infer_app.ask.page.reports import ReportRequest, choose_models, default_file
+from infer_app.base.errors import StorageUnavailable, UsageError
+from infer_app.base.settings.load import LoadedSettings
 from infer_app.cli.look.report import run_and_report
-from infer_app.errors import StorageUnavailable, UsageError
-from infer_app.reporting.reports import ReportRequest, choose_models, default_file
-from infer_app.settings.load import LoadedSettings
 from tests.conftest import DAY
 
 OTHER_DAY = date(2026, 11, 19)

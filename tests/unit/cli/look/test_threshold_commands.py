@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from infer_app.artifact.specs import OutputSpec
+from infer_app.base.domain import DetectedObject
+from infer_app.base.errors import UsageError
 from infer_app.cli.look import threshold_commands as command
 from infer_app.cli.look.threshold_commands import remove_thresholds, set_thresholds, show_thresholds
-from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import MAX_ID
-from infer_app.domain import DetectedObject
-from infer_app.errors import UsageError
-from infer_app.models.artifact.specs import OutputSpec
+from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import MAX_ID
 from tests.conftest import DAY, MODEL
 from tests.support.networks import built_colors
 from tests.support.results import commit, predicted

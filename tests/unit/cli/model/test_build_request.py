@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from infer_app.artifact.recipe import CropRule, Recipe
+from infer_app.artifact.specs import CropSpec, DetectionSpec, OutputSpec
+from infer_app.base.errors import UsageError
+from infer_app.base.size import Size
+from infer_app.build.build_arguments import BuildRequest
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.model.build import parse_share
 from infer_app.cli.model.build_request import make_crop, make_recipe, make_request, taken_by_default
 from infer_app.cli.model.model import crop_as_text
-from infer_app.errors import UsageError
-from infer_app.models.artifact.specs import CropSpec, DetectionSpec, OutputSpec
-from infer_app.models.building.build_arguments import BuildRequest
-from infer_app.recipe import CropRule, Recipe, Size
 from tests.support.networks import built
 
 WIDE = Size(640, 480)

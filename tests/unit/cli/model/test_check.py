@@ -2,11 +2,11 @@
 
 import pytest
 
+from infer_app.base.domain import ImageRef, Output, Prediction
+from infer_app.build.check.check_report import DifferentObject, ObjectComparison
+from infer_app.build.check.function_check import compare_answers
 from infer_app.cli.commands.model_commands import CheckOptions
 from infer_app.cli.model.check import print_check, print_objects
-from infer_app.domain import ImageRef, Output, Prediction
-from infer_app.models.verification.check_report import DifferentObject, ObjectComparison
-from infer_app.models.verification.function_check import compare_answers
 
 SITES = ["site1/IMG_0017.JPG", "site2/IMG_0017.JPG"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from infer_app.cli.project.doctor import examine
 from infer_app.cli.project.project import upgrade, write_config
-from infer_app.database.engine import sqlite_file as sqlite
+from infer_app.tables.engine import sqlite_file as sqlite
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from infer_app.base.errors import DatabaseUnavailable, UsageError
+from infer_app.base.settings.load import load_settings
 from infer_app.cli.project.doctor import examine
 from infer_app.cli.project.project import upgrade, write_config
 from infer_app.cli.project.proposal import init_from
-from infer_app.database.project_database import read_limits
-from infer_app.errors import DatabaseUnavailable, UsageError
-from infer_app.images.read.read_image import read_image
-from infer_app.images.read.refusals import SET_BASE
-from infer_app.settings.load import load_settings
+from infer_app.predict.images.read.read_image import read_image
+from infer_app.predict.images.read.refusals import SET_BASE
+from infer_app.tables.project_database import read_limits
 
 
 @pytest.fixture

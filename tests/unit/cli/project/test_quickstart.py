@@ -2,10 +2,10 @@ import sys
 
 import pytest
 
+from infer_app.base.errors import UsageError, install
+from infer_app.base.settings.load import load_settings
 from infer_app.cli.project import project, quickstart
 from infer_app.cli.project.quickstart import CUT_PHOTO, copy_photos, make_demo
-from infer_app.errors import UsageError, install
-from infer_app.settings.load import load_settings
 
 pytest.importorskip("skimage")
 

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
+from infer_app.base.errors import DatabaseUnavailable, Interrupted
+from infer_app.base.run_report import ModelOutcome
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.metrics import LAST_SUCCESS, read_samples
 from infer_app.cli.run import notifications as night_module
 from infer_app.cli.run.notifications import notifying
-from infer_app.errors import DatabaseUnavailable, Interrupted
-from infer_app.run_report import ModelOutcome
-from infer_app.settings.load import load_settings
-from infer_app.telemetry.metrics import LAST_SUCCESS, read_samples
 
 SUCCESS = [ModelOutcome("a", 0)]
 
@@ -85,7 +85,7 @@ def test_neither_a_file_that_can_not_be_written_nor_a_bug_in_telling_changes_how
     (loaded.folder / "infer.prom").mkdir()
     with notifying(loaded, notify=True) as session:
         session.end({}, SUCCESS, 0)
-    monkeypatch.setattr("infer_app.telemetry.metrics.render_metrics", lambda *_: 1 / 0)
+    monkeypatch.setattr("infer_app.base.telemetry.metrics.render_metrics", lambda *_: 1 / 0)
     with notifying(loaded, notify=True) as session:
         session.end({}, SUCCESS, 0)
     assert caplog.messages == [f"no metrics in {loaded.folder}/infer.prom: Is a directory", "notifications failed"]

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from infer_app.base.errors import UsageError
 from infer_app.cli.terminal.failures import fail
-from infer_app.errors import UsageError
 
 
 @pytest.mark.parametrize("error", [UsageError("no file a\nb\x1b[1m", "is it c\nd?"), ValueError("a\nb\x1b[1m")])

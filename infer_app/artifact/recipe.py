@@ -1,0 +1,145 @@
+"""How a decoded image becomes the input of a model."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from infer_app.base.errors import UsageError
+from infer_app.base.size import Size
+
+MAX_MARGIN = 2  # share of a box's side: a larger one is a number of pixels that lacks its px
+MAX_CROP_PX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The transformation from decoded pixels to the model's input, which is part of the model's id.
+
+    `kind`: resize-crop (torchvision, timm), crop-resize (EfficientNet), stretch, letterbox (detectors), or custom. A
+    number or a text stands for a size, as in JSON.
+    """
+
+    kind: str
+    size: Size  # of the model's input
+    resize: Size | None = None  # before the crop; resize-crop: what the picture covers; stretch: its size
+    crop: float | None = None  # crop-resize: the square's share of the shorter side, 0-1
+    interpolation: str = "bicubic"  # bicubic or bilinear
+    exif: str = "apply"  # apply or ignore the EXIF orientation
+    decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size
+    depth: str = "full"  # of 16 bits the upper 8; or window:LOW,HIGH; or percentile:LOW,HIGH of each image
+    channels: str = "rgb"  # the order in which the network takes them: rgb or bgr
+    crop_rounding: str = "nearest"  # or down: where a crop of an odd remainder begins
+    pad: int = 0  # letterbox: the level of the pixels around the picture, 0-255
+    antialias: bool = True  # as Pillow; False: as OpenCV
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", Size.of(self.size))
+        if self.resize is not None:
+            object.__setattr__(self, "resize", Size.of(self.resize))
+
+    def check(self) -> None:
+        """Raise UsageError for what a build does not allow."""
+        for name, allowed in _CHOICES.items():
+            one_of(_FLAGS.get(name, name), getattr(self, name), allowed)
+        for field, kinds, hint in _BELONGS_TO:
+            if self.kind not in kinds and getattr(self, field) != _DEFAULTS[field]:
+                given = getattr(self, field) or "no"
+                raise UsageError(
+                    f"--{_FLAGS.get(field, field)} {given} does not belong to the recipe {self.kind}", hint
+                )
+        if self.kind == "crop-resize" and not self.size.is_square:
+            raise UsageError(
+                f"crop-resize takes a square out of the picture, and the model's input is {self.size}",
+                "for a rectangle there are --recipe resize-crop, stretch and letterbox",
+            )
+        if self.kind == "stretch" and self.resize and any(map(operator.lt, self.resize, self.size)):
+            raise UsageError(
+                f"--recipe stretch crops {self.size} out of {self.resize}, which is smaller",
+                "give --resize WIDTHxHEIGHT with both at least those of --size, or --crop-pct",
+            )
+        if self.crop_rounding != "nearest" and self.resize is None:
+            raise UsageError(
+                f"--centre {self.crop_rounding}, but nothing is resized and then cropped",
+                "it is for --recipe resize-crop, and for stretch with --resize or --crop-pct",
+            )
+        if self.decode == "scaled" and not self.antialias:
+            raise UsageError(
+                "--decode scaled averages pixels, as antialiasing does, and --antialias no does not",
+                "leave one of them out",
+            )
+
+    def to_json(self) -> dict[str, object]:
+        """Return its fields; those that were added later only if they are set, so that models keep their ids."""
+        values = {name: value.to_json() if isinstance(value, Size) else value for name, value in asdict(self).items()}
+        return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
+
+
+# Fields of a recipe that were added when there were models, with their defaults.
+_LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0, "antialias": True}
+_DEFAULTS = {"resize": None, "crop": None, "decode": "exact", **_LATER}
+_CHOICES = {
+    "kind": ("resize-crop", "crop-resize", "stretch", "letterbox", "custom"),
+    "interpolation": ("bicubic", "bilinear"),
+    "exif": ("apply", "ignore"),
+    "decode": ("exact", "scaled"),
+    "channels": ("rgb", "bgr"),
+    "crop_rounding": ("nearest", "down"),
+}
+_FLAGS = {"crop": "crop-pct", "crop_rounding": "centre"}  # where they are not those of the fields
+NAMED = _CHOICES["kind"][:-1]
+# Fields that not every kind has: those that have it, and what to do with another.
+_BELONGS_TO = (
+    ("decode", NAMED, "leave --decode out: your function gets the whole picture"),
+    ("channels", NAMED, "leave --channels out, and return the channels in the order in which the network takes them"),
+    ("crop", ("crop-resize",), "for other recipes it gives their --resize"),
+    ("resize", ("resize-crop", "stretch"), "leave --resize and --crop-pct out; for crop-resize give --crop-pct alone"),
+    ("pad", ("letterbox",), "leave --pad out"),
+    ("antialias", NAMED, "leave --antialias out: your function resizes"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CropRule:
+    """How an object's box is cut out of the picture, for a second network.
+
+    `kind`: box; square, which is shifted into the picture; square-pad, MegaDetector's, with black where it leaves the
+    picture; or package.module:function.
+    """
+
+    kind: str = "box"
+    margin: float = 0.0  # share of each side of the box by which it grows in all, half of it at each edge
+    margin_px: int = 0  # pixels by which each side grows in all
+    least_px: int = 0  # the least side of what is cut out, pixels of the picture
+    rounding: str = "int"  # left, top, width and height are truncated; nearest: the four edges are rounded
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether a function of the user's cuts out."""
+        return ":" in self.kind
+
+    def check(self) -> None:
+        """Raise UsageError for what a build does not allow."""
+        if self.is_own:
+            if self != CropRule(self.kind):
+                raise UsageError(
+                    f"--crop-margin, --crop-min and --crop-rounding do not belong to --crop {self.kind}",
+                    "leave them out: your function gets the whole picture and the box",
+                )
+            return
+        one_of("crop", self.kind, ("box", "square", "square-pad"))
+        one_of("crop-rounding", self.rounding, ("int", "nearest"))
+        if not 0 <= self.margin <= MAX_MARGIN:
+            raise UsageError(f"crop-margin {self.margin:g} is not a share of 0 to {MAX_MARGIN}", "write pixels as 30px")
+        if not (0 <= self.margin_px <= MAX_CROP_PX and 0 <= self.least_px <= MAX_CROP_PX):
+            raise UsageError(f"crop-margin and crop-min are at most {MAX_CROP_PX} pixels")
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def one_of(what: str, value: str, allowed: Sequence[str]) -> None:
+    """Raise UsageError for a value that is none of those allowed."""
+    if value not in allowed:
+        raise UsageError(f"unknown {what} {value!r}", f"choose one of: {', '.join(allowed)}")

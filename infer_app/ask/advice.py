@@ -1,0 +1,176 @@
+"""Decide from figures alone what has changed since the days before, and what to do about a day."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from statistics import mean, median
+
+from infer_app.ask.drift import SURE, Drift, z_score
+from infer_app.ask.next_run import backfill_command
+from infer_app.ask.run_figures import RunFigures, count_nearly_black
+from infer_app.base.domain import DECODER_MODULES, Reason
+from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, install
+from infer_app.base.packages import retried_reasons
+from infer_app.base.plurals import counted
+from infer_app.base.run_report import DayCounts, DayState
+from infer_app.base.telemetry.printable import percent
+from infer_app.base.telemetry.printed_options import printed_options
+from infer_app.base.telemetry.summary_line import describe_missing, describe_nearly_black, describe_replaced
+from infer_app.tables.listing.watched_images import UNCHANGED, ChangedCounts
+from infer_app.tables.queries.day_state import DayFacts, is_unusual
+
+NUM_RUNS = 7  # whose median rate a rate is compared with
+SLOWER = 0.8  # of the median rate
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure of the day beside that of the seven days before."""
+
+    what: str
+    now: str
+    before: str
+    is_notable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to do, with the command that does it or shows details."""
+
+    what: str
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Figures of the seven days before the day."""
+
+    images: Sequence[int]  # of each day
+    predicted: int
+    rejected: int
+    runs: Sequence[RunFigures]  # earlier runs, newest first
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that the steps are decided by."""
+
+    date: date
+    model: str
+    facts: DayFacts
+    day_state: DayState
+    reasons: dict[str, int]
+    advice: str | None  # how to make the run faster
+    labels_moved: bool
+    changed: ChangedCounts = UNCHANGED  # of the day
+
+
+def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Drift | None) -> tuple[Change, ...]:
+    """Return the changes of all figures that are known for the day and for the days before."""
+    found = [_images(counts, before), _rejected(counts, before), _rate(run, before), _labels(drift)]
+    return tuple(change for change in [*found, *_environment_changes(run, before.runs)] if change)
+
+
+def steps(situation: Situation) -> tuple[Step, ...]:
+    """Return what to do, the most urgent first; empty if nothing is wrong."""
+    return tuple(_steps(situation))
+
+
+def _images(counts: DayCounts, before: Before) -> Change | None:
+    known = [count for count in before.images if count]
+    if not known:
+        return None
+    is_notable = is_unusual(counts.eligible, known)
+    return Change("Images", f"{counts.eligible:,}", f"{mean(known):,.0f} a day", is_notable)
+
+
+def _rejected(counts: DayCounts, before: Before) -> Change | None:
+    done, done_before = counts.predicted + counts.rejected, before.predicted + before.rejected
+    if not done or not done_before:
+        return None
+    is_notable = z_score(counts.rejected, done, before.rejected, done_before) > SURE
+    return Change("Rejected", percent(counts.rejected / done), percent(before.rejected / done_before), is_notable)
+
+
+def _rate(run: RunFigures | None, before: Before) -> Change | None:
+    rates = [one.rate for one in before.runs if one.rate][:NUM_RUNS]
+    if run is None or not run.rate or not rates:
+        return None
+    usual = median(rates)
+    return Change("Images/s", f"{run.rate:,.0f}", f"{usual:,.0f}", run.rate < SLOWER * usual)
+
+
+def _labels(drift: Drift | None) -> Change | None:
+    if drift is None:
+        return None
+    return Change("Label drift", f"{drift.distance:.2f}", f"≤ {drift.by_chance:.2f} by chance", drift.is_notable)
+
+
+def _environment_changes(run: RunFigures | None, earlier: Sequence[RunFigures]) -> Iterator[Change]:
+    """Yield what differs from the environment of the previous run, which may explain the other changes."""
+    if run is None or not earlier:
+        return
+    now, before = _environment(run), _environment(earlier[0])
+    for name in sorted(now.keys() & before.keys()):
+        if now[name] != before[name]:
+            yield Change(name, now[name], before[name], True)
+
+
+def _environment(run: RunFigures) -> dict[str, str]:
+    device = {"Device": run.device} if run.device else {}  # of a run that failed before it was planned
+    return {"Host": run.host, "Variant": run.variant, **device, **run.versions}
+
+
+def _steps(of: Situation) -> Iterator[Step]:
+    options = f"--date {of.date}{printed_options(of.model)}"
+    facts, last, num_pending = of.facts, of.facts.last_run, of.facts.counts.pending
+    pending = f"{counted(num_pending, 'image')} {'is' if num_pending == 1 else 'are'} pending"
+    if facts.problems:
+        yield Step(f"The counts do not add up: {facts.problems[0]}", f"infer verify {options}")
+    if last and last["state"] == "failed":
+        text = f"The last run failed: {last['error'] or 'the reason is unknown'}"
+        yield Step(text, f"infer doctor{printed_options()}")
+    if facts.gap:
+        yield Step(facts.gap[0].upper() + facts.gap[1:])
+    if num_pending and of.day_state.state == "running":
+        yield Step(f"{pending}; a run is in progress", f"infer status{printed_options()}")
+    elif num_pending:
+        yield Step(f"{pending}: run the day again", f"infer run {options}")
+    if older := facts.older:
+        number = older.num_images
+        images = "1 image of an earlier day is" if number == 1 else f"{number:,} of earlier days are"
+        command = backfill_command(older.first, older.last, printed_options(of.model))
+        yield Step(f"{images} pending", command)
+    if of.changed.replaced:
+        yield Step(describe_replaced(of.changed.replaced))
+    if of.changed.missing:
+        yield Step(describe_missing(of.changed.missing))
+    if last and last["error"] and last["exit_code"] == EXIT_TOO_MANY_REJECTED:
+        yield Step(f"The last run stopped: {last['error']}")
+    elif of.day_state.exit_code == EXIT_TOO_MANY_REJECTED:
+        yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {options}")
+    elif of.reasons:
+        yield Step(_about_rejections(of), f"infer rejects {options}")
+    if nearly_black := count_nearly_black(facts.runs):
+        yield Step(describe_nearly_black(nearly_black))
+    if of.labels_moved:
+        yield Step("The labels have changed by more than chance: check the labels and photos below")
+    if of.advice:
+        yield Step(f"Measured on this machine: {of.advice}")
+
+
+def _about_rejections(of: Situation) -> str:
+    reasons, options = of.reasons, f"--date {of.date}{printed_options(of.model)}"
+    retried = retried_reasons()
+    transient = sum(count for reason, count in reasons.items() if reason in retried)
+    undecoded = sum(count for reason, count in reasons.items() if reason in DECODER_MODULES and reason not in retried)
+    refused = Reason.LOCATION_NOT_ALLOWED.value
+    outside = reasons.get(refused, 0)
+    final = sum(reasons.values()) - transient - undecoded - outside
+    texts = {
+        "rejected for content: fix or remove the files": final,
+        f"rejected for location: correct it, or allow it and run `infer retry {options} --reason {refused}`": outside,
+        f"rejected for want of a decoder: `{install('heic')}`, then run again": undecoded,
+        "rejected for now: the next run retries them": transient,
+    }
+    return "; ".join(f"{count:,} {what}" for what, count in texts.items() if count)

@@ -1,0 +1,194 @@
+"""Audit of stored rows: a random share of them is predicted again, and must be what it was."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from infer_app.artifact.model_names import Version
+from infer_app.ask.compare.predict_again import find_version, plan_again, stored_objects
+from infer_app.ask.compare.row_comparison import Changed, RowComparison
+from infer_app.base.day import Day
+from infer_app.base.domain import NOT_READ, Broken, ImageRef
+from infer_app.base.errors import ModelChanged, ModelError, PixelsChanged
+from infer_app.base.locations import shown as shown_location
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.tables.listing.source import find_locations
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.image_history import ModelHistory, read_history
+from infer_app.tables.queries.source_queries import stream_keys
+
+ROWS_AT_ONCE = 5_000  # in memory, with their vectors and objects
+CONFIDENCE = 0.99  # that the sample would have had a wrong row
+
+Key = tuple[str, str]  # the ids of an image and of a model
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How many rows to take: a number, or of all of them a share, 0-1."""
+
+    number: int | None = None
+    share: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Amount:
+        """Parse "200" or "1%". Raises ValueError for any other text, and for none or more than all."""
+        try:
+            amount = cls(share=float(text[:-1]) / 100) if text.endswith("%") else cls(number=int(text))
+        except ValueError:
+            raise ValueError(f"{text!r} is neither a share such as 1% nor a number such as 200") from None
+        if not (0 < amount.share <= 1 or (amount.number or 0) > 0):
+            raise ValueError(f"{text} is not above 0 and at most 100%")
+        return amount
+
+
+def choose(keys: Iterable[Key], amount: Amount) -> tuple[list[Key], int]:
+    """Choose some of the keys at random, at least one, and count all of them. Only those chosen stay in memory."""
+    count, lowest = 0, list[tuple[float, Key]]()  # the one that was drawn, for a share of few keys
+
+    def draw() -> Iterator[tuple[float, Key]]:
+        nonlocal count, lowest
+        for key in keys:
+            count, drawn = count + 1, (random.random(), key)
+            lowest = [min([drawn, *lowest])]
+            yield drawn
+
+    if amount.number is not None:
+        chosen = heapq.nsmallest(amount.number, draw())
+    else:
+        chosen = [drawn for drawn in draw() if drawn[0] < amount.share]
+    return [key for _, key in chosen or lowest], count
+
+
+class StoredRow(NamedTuple):
+    """A prediction to be made again."""
+
+    ref: ImageRef
+    history: ModelHistory
+    stored: dict[str, Any]  # its row, with the objects
+
+
+CAUSES: dict[type[ModelError], Changed] = {ModelChanged: Changed.NETWORK, PixelsChanged: Changed.DECODER}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A stored row that is not what its network gives for its picture."""
+
+    image_id: str
+    location: str | None
+    model: str
+    model_id: str
+    cause: Changed
+    detail: str
+
+
+@dataclass(slots=True)
+class ReplayAudit:
+    """What became of the rows that were predicted again."""
+
+    num_rows: int  # stored, of which some were chosen
+    num_chosen: int
+    num_compared: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    not_compared: Counter[str] = field(default_factory=Counter)  # by why
+
+    @property
+    def undetected_share(self) -> float | None:
+        """Return the share of wrong rows that a sample of this size has one of with 99 % probability; None: no row.
+
+        Of n rows none is wrong with probability (1 - share)^n, or less if n is not small against all rows.
+        """
+        if not self.num_compared:
+            return None
+        is_all = self.num_compared == self.num_rows
+        return 0.0 if is_all else float(1 - (1 - CONFIDENCE) ** (1 / self.num_compared))
+
+    def to_json(self) -> dict[str, object]:
+        found = asdict(replace(self, not_compared=Counter()))  # whose copy would count the pairs
+        return found | {"not_compared": dict(self.not_compared), "undetected_share": self.undetected_share}
+
+
+def audit_by_replay(
+    loaded: LoadedSettings, project: ProjectDatabase, versions: Sequence[Version], amount: Amount, day: Day | None
+) -> ReplayAudit:
+    """Predict a random share of the stored rows again, of a day or of all, and compare them.
+
+    Raises what opening an executor raises, except ModelError: that is told of the model's rows.
+    """
+    names = {model_id: name for name, model_id in versions}
+    keys, num_rows = choose(stream_keys(project.database, project.source, list(names), day), amount)
+    audit = ReplayAudit(num_rows, len(keys))
+    locations = find_locations(project.source, list({image_id for image_id, _ in keys}))
+    for first in range(0, len(keys), ROWS_AT_ONCE):
+        groups = defaultdict[tuple[Version, str, str | None], list[StoredRow]](list)
+        for image_id, model_id in keys[first : first + ROWS_AT_ONCE]:
+            version, listed = (names[model_id], model_id), dict.fromkeys(locations.get(image_id, ()))
+            found = list(_rows_of(project, version, image_id, listed))
+            if len(found) == 1:
+                (row,) = found
+                groups[version, row.stored["variant"], row.stored["detector_id"]].append(row)
+            else:
+                audit.not_compared[_why_not_listed(len(listed), len(found))] += 1
+        for (version, *_), rows in groups.items():
+            _audit_group(loaded, audit, version, rows)
+    return audit
+
+
+def _rows_of(
+    project: ProjectDatabase, version: Version, image_id: str, locations: Iterable[str]
+) -> Iterator[StoredRow]:
+    """Yield the stored row for each of the listed locations that it can be of.
+
+    That is one at most, unless its location is not known.
+    """
+    for location in locations:
+        for history in read_history(project.database, [version], project.source.picture_of(image_id, location)):
+            if history.prediction is not None:
+                yield StoredRow(ImageRef(image_id, location), history, history.prediction)
+
+
+def _why_not_listed(num_listed: int, num_found: int) -> str:
+    if num_found:
+        return "several images have its id"
+    return "its image is listed at another location" if num_listed else "the source no longer lists the image"
+
+
+def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, rows: Sequence[StoredRow]) -> None:
+    """Compare the rows of one variant of one version, which are of the objects of one version of a detector, if any."""
+    stored = rows[0].stored
+    variant = stored["variant"]
+    try:
+        plan = plan_again(loaded, find_version(loaded, version), stored, loaded.run.workers)
+        results = plan.predict([one.ref for one in rows], stored_objects((one.ref, one.stored) for one in rows))
+        comparison = RowComparison(plan, variant)
+    except ModelError as error:
+        cause = CAUSES.get(type(error))
+        if cause is None:  # it is not there, or can't run here
+            audit.not_compared[error.message] += len(rows)
+            return
+        audit.num_compared += len(rows)
+        audit.differences += [_difference(one.ref, version, cause, error.message) for one in rows]
+        return
+    for ref, history, _ in rows:
+        now = results[ref.image_id]
+        if isinstance(now, Broken) and now.reason in NOT_READ:
+            audit.not_compared[f"its file can't be read: {now.reason}"] += 1
+            continue
+        difference = comparison.find(history, now)
+        if plan.instead_of and not (difference and difference[0] is Changed.PICTURE):
+            same = "another answer" if difference else "the same answer"
+            audit.not_compared[f"{same} in {plan.variant} instead of {variant}, which can't run here"] += 1
+            continue
+        audit.num_compared += 1
+        if difference:
+            audit.differences.append(_difference(ref, version, *difference))
+
+
+def _difference(ref: ImageRef, version: Version, cause: Changed, detail: str) -> Difference:
+    return Difference(ref.image_id, shown_location(ref.location), *version, cause, detail)

@@ -1,0 +1,135 @@
+"""COCO: a dataset of images, categories and annotations, or the list of results that goes with such a dataset.
+
+https://cocodataset.org/#format-data and #format-results. Boxes are x, y, width, height in pixels.
+Of a second network each annotation has `attributes` with its label and score.
+"""
+
+import hashlib
+import json
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+import numpy as np
+
+from infer_app.ask.export.categories import Categories
+from infer_app.ask.export.crop_labels import ShownCrop
+from infer_app.ask.export.exported_images import Export, ExportedImage
+from infer_app.base.atomic_file import new_content
+from infer_app.base.errors import UsageError
+
+_WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)  # below _HASHED
+_HASHED = 1 << 52  # numbers of all other ids are from here to 2**53, up to which each JSON reader is exact
+
+
+def write_dataset(path: Path, export: Export) -> None:
+    """Write a dataset, the score of each annotation with it. Raises UsageError if two images have one number."""
+    with new_content(path) as file, TemporaryFile(dir=path.parent) as annotations:
+        _write_dataset(file, annotations, export)
+
+
+def write_results(path: Path, export: Export) -> None:
+    """Write the results with the ids of images and categories that each dataset with these images has.
+
+    Raises UsageError if two images have one number.
+    """
+    with new_content(path) as file:
+        file.writelines(_list(_result_lines(export)))
+        file.write(b"\n")
+
+
+def image_number(image_id: str) -> int:
+    """Return an id that is a whole number of up to 15 digits as it is, of any other one a number that it decides."""
+    if _WHOLE_NUMBER.fullmatch(image_id):
+        return int(image_id)
+    digest = hashlib.blake2b(image_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return _HASHED + int.from_bytes(digest, "big") % _HASHED
+
+
+def _numbered(images: Iterable[ExportedImage]) -> Iterator[tuple[int, ExportedImage]]:
+    """Yield each image with its number. Two of a million ids have one hash in one of nine thousand exports."""
+    numbers = array("Q")  # 8 bytes an image
+    for image in images:
+        number = image_number(image.prediction.image_id)
+        numbers.append(number)
+        yield number, image
+    if len(np.unique(np.asarray(numbers))) < len(numbers):
+        raise UsageError("the ids of two images give one number", "export fewer days, or another format than COCO")
+
+
+def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export) -> None:
+    """Write images into the file and meanwhile their annotations aside, which follow afterwards."""
+    categories = Categories(export.of_boxes.model.labels_by_version)
+    description = json.dumps(f"Predictions of {export.model.shown_name}")
+    file.write(f'{{"info": {{"description": {description}}},\n"licenses": [],\n"images": '.encode())
+    file.writelines(_list(_image_lines(export, categories, annotations)))
+    file.write(b',\n"annotations": [\n')
+    annotations.seek(0)
+    copyfileobj(annotations, file, 1 << 20)
+    file.write(b'\n],\n"categories": ')
+    named = sorted(categories.labels.items())
+    file.writelines(_list(json.dumps({"id": number + 1, "name": label}) for number, label in named))
+    file.write(b"}\n")
+
+
+def _image_lines(export: Export, categories: Categories, annotations: BinaryIO) -> Iterator[str]:
+    first = 1  # an annotation with the id 0 would count as none in pycocotools
+    for number, image in _numbered(export.read_images()):
+        if image.objects:
+            separator = ",\n" if first > 1 else ""
+            lines = ",\n".join(_annotations(image, number, first, categories, export.model.name))
+            annotations.write(f"{separator}{lines}".encode("ascii"))
+            first += len(image.objects)
+        yield _image(image, number)
+
+
+def _image(image: ExportedImage, number: int) -> str:
+    width, height = image.picture
+    own = image.prediction.image_id
+    source_id = "" if own == str(number) else f', "source_id": {json.dumps(own)}'
+    path = json.dumps(image.path)
+    return f'{{"id": {number}, "file_name": {path}, "width": {width}, "height": {height}{source_id}}}'
+
+
+def _annotations(image: ExportedImage, number: int, first: int, categories: Categories, model: str) -> Iterator[str]:
+    image_width, image_height = image.picture
+    found = zip(image.objects, image.crops, strict=True)
+    for annotation, ((label, index, score, x, y, width, height), crop) in enumerate(found, first):
+        width, height = width * image_width, height * image_height
+        yield (
+            f'{{"id": {annotation}, "image_id": {number}, "category_id": {categories[index, label] + 1}, '
+            f'"bbox": [{x * image_width}, {y * image_height}, {width}, {height}], "area": {width * height}, '
+            f'"iscrowd": 0, "segmentation": [], "score": {score}{_attributes(crop, model) if crop else ""}}}'
+        )
+
+
+def _attributes(crop: ShownCrop, model: str) -> str:
+    """Return what else an object's line has: the label that is shown of a second network, if one is."""
+    if crop.label is None:
+        return ""
+    return f', "attributes": {json.dumps({model: crop.label, f"{model}_score": crop.score})}'
+
+
+def _result_lines(export: Export) -> Iterator[str]:
+    categories, model = Categories(export.of_boxes.model.labels_by_version), export.model.name
+    for number, image in _numbered(export.read_images()):
+        image_width, image_height = image.picture
+        for (label, index, score, x, y, width, height), crop in zip(image.objects, image.crops, strict=True):
+            yield (
+                f'{{"image_id": {number}, "category_id": {categories[index, label] + 1}, '
+                f'"bbox": [{x * image_width}, {y * image_height}, {width * image_width}, {height * image_height}], '
+                f'"score": {score}{_attributes(crop, model) if crop else ""}}}'
+            )
+
+
+def _list(lines: Iterator[str]) -> Iterator[bytes]:
+    """Return a JSON array with one element a line."""
+    separator = "[\n"
+    for line in lines:
+        yield f"{separator}{line}".encode("ascii")
+        separator = ",\n"
+    yield b"[]" if separator == "[\n" else b"\n]"

@@ -1,0 +1,68 @@
+"""Which label of a second network is shown for an object: the rule of the view infer_shown_crops."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from infer_app.ask.figures.detections import PredictedCrop, StoredOutput
+from infer_app.tables.queries.thresholds import find_threshold
+from infer_app.tables.results.label_groups import Groups
+
+Entry = Mapping[str, Any]  # of a stored classification: label, index and score; a group has no index
+
+
+class ShownCrop(NamedTuple):
+    """What is shown of a second network's prediction for an object, with all that is stored."""
+
+    label: str | None  # a class or a group; None: no label reaches its threshold, or another kind of output
+    class_index: int | None  # None: a group, which may be a class too
+    score: float | None  # of a group the sum of its labels' scores; the number of a regression
+    output: StoredOutput
+
+
+@dataclass(frozen=True, slots=True)
+class CropLabels:
+    """The thresholds and the groups of a second network's labels."""
+
+    thresholds: Mapping[str, float]
+    groups: Groups
+
+    def show(self, crop: PredictedCrop) -> ShownCrop:
+        """Return the best allowed label, else the deepest group that reaches its threshold; or what is no label."""
+        if crop.label is None:
+            return ShownCrop(None, None, crop.score, crop.output)
+        shown = self._shown(crop, self.allowed(crop.output)) or {"label": None, "index": None, "score": None}
+        return ShownCrop(shown["label"], shown["index"], shown["score"], crop.output)
+
+    def allowed(self, output: StoredOutput) -> list[Entry]:
+        """Return the listed labels that are allowed, the best first."""
+        stored = output.details.get("top", output.details.get("labels", ()))
+        allowed = (one for one in stored if self._groups_of(one["label"]))
+        return sorted(allowed, key=lambda one: (-one["score"], one["label"]))
+
+    def chain(self, label: str) -> str:
+        """Return a label's groups from the root of the taxonomy to itself, joined by semicolons."""
+        return ";".join(self._groups_of(label) or (label,))
+
+    def _shown(self, crop: PredictedCrop, allowed: list[Entry]) -> Entry | None:
+        own = [one for one in allowed if one["label"] == crop.label]  # before others with an equal score
+        for one in (*own[:1], *allowed[:1]):
+            if self._reaches(one["label"], one["score"]):
+                return one
+        sums: dict[str, float] = {}
+        depths: dict[str, int] = {}
+        for one in allowed:
+            for depth, group in enumerate(self._groups_of(one["label"])):
+                depths[group] = depth
+                sums[group] = sums.get(group, 0.0) + one["score"]
+        reached = [group for group, score in sums.items() if self._reaches(group, score)]
+        if not reached:
+            return None
+        deepest = min(reached, key=lambda group: (-depths[group], -sums[group], group))
+        return {"label": deepest, "index": None, "score": sums[deepest]}
+
+    def _groups_of(self, label: str) -> tuple[str, ...]:
+        return self.groups.get(label, (label,)) or ()
+
+    def _reaches(self, label: str, score: float) -> bool:
+        return score >= find_threshold(self.thresholds, label)

@@ -1,0 +1,168 @@
+"""What an export holds: the predictions of one model over some days, above its thresholds, read as often as needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from typing import Any
+
+from infer_app.ask.export.crop_labels import CropLabels, ShownCrop
+from infer_app.ask.export.exported_model import CLASSIFICATION, DETECTION, ModelVersions
+from infer_app.ask.export.image_paths import ImagePaths
+from infer_app.ask.figures.detections import Part, PredictedImage, read_predicted_images, read_rejected_images
+from infer_app.ask.figures.figures import RejectedImage
+from infer_app.base.day import Day
+from infer_app.base.domain import DetectedObject, OutputKind
+from infer_app.base.errors import UsageError
+from infer_app.base.size import Size
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
+from infer_app.tables.results.label_groups import Groups, read_label_groups
+
+WITH_SCORES = tuple(kind for kind in OutputKind if kind.has_labels)  # which thresholds apply to
+
+DatedImages = Iterable[tuple[date, PredictedImage]]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedImage:
+    """An image of an export with what is shown of its prediction."""
+
+    prediction: PredictedImage
+    path: str  # as the file names it
+    date: date
+    objects: tuple[DetectedObject, ...]
+    labels: tuple[dict[str, Any], ...]  # of a classification: label, index and score, the best first
+    crops: tuple[ShownCrop | None, ...]  # of a second network, for each of the objects
+
+    @property
+    def picture(self) -> Size:
+        """Return the size of the upright picture. Raises UsageError if it is not known."""
+        if self.prediction.picture is None:
+            raise UsageError(
+                f"image {self.prediction.image_id} was predicted by a release that stored no sizes",
+                "predict it again: `infer retry --image ID`",
+            )
+        return self.prediction.picture
+
+
+@dataclass(slots=True)
+class ExportCounts:
+    """How many images an export holds, how many objects, and how many images were rejected."""
+
+    num_images: int = 0
+    num_objects: int = 0
+    num_rejected: int = 0
+    num_detected: int = 0  # of the rejected images, those that are written with the objects of the detector
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The images of an export; each call of `read_images` and `read_rejected` reads them again."""
+
+    model: ModelVersions
+    thresholds: Mapping[str, float]  # by label, ALL_LABELS for all others
+    paths: ImagePaths
+    read_predictions: Callable[[], DatedImages]
+    read_rejected: Callable[[], Iterable[RejectedImage]]
+    counts: ExportCounts = field(default_factory=ExportCounts)  # of what was read last
+    detector: Export | None = None  # of a second network
+    groups: Groups = field(default_factory=dict)  # of its labels
+
+    @classmethod
+    def of_days(
+        cls,
+        project: ProjectDatabase,
+        days: Sequence[Day],
+        model: ModelVersions,
+        paths: ImagePaths,
+        min_score: float | None = None,
+    ) -> Export:
+        """Return all predictions of the days; of a second network `min_score` is that of its detector's objects.
+
+        Raises UsageError if there is a lowest score, but no scores.
+        """
+        read_rejected = partial(read_rejected_images, project.database, project.source)
+        detector = cls.of_days(project, days, model.detector, paths, min_score) if model.detector else None
+        return cls(
+            model,
+            choose_thresholds(project, model, None if detector else min_score),
+            paths,
+            lambda: read_days(project, days, model),
+            lambda: (one for day in days for one in read_rejected(day, *model.all_ids)),
+            detector=detector,
+            groups=read_label_groups(project.database, model.name) if detector else {},
+        )
+
+    @property
+    def of_boxes(self) -> Export:
+        """Return the export that the objects belong to: that of the detector of a second network."""
+        return self.detector or self
+
+    @property
+    def crop_labels(self) -> CropLabels:
+        return CropLabels(self.thresholds, self.groups)
+
+    def read_images(self, *, all_objects: bool = False) -> Iterator[ExportedImage]:
+        """Yield the images in order of time and id; of a second network also with the objects that it did not take."""
+        has_labels = self.model.kind == CLASSIFICATION and not self.detector
+        counts = self.counts
+        counts.num_images = counts.num_objects = 0
+        for day, image in self.read_predictions():
+            objects, crops = self.show(image, all_objects=all_objects)
+            labels = shown_labels(image, self.thresholds) if has_labels else ()
+            counts.num_images += 1
+            counts.num_objects += len(objects)
+            yield ExportedImage(image, self.paths.of(image.location), day, objects, labels, crops)
+
+    def show(
+        self, image: PredictedImage, *, all_objects: bool = False
+    ) -> tuple[tuple[DetectedObject, ...], tuple[ShownCrop | None, ...]]:
+        """Return the objects that reach their thresholds and, of a second network, what is shown of each."""
+        thresholds = self.of_boxes.thresholds
+        if self.detector is None:
+            objects = image.shown(thresholds) if thresholds else image.objects
+            return objects, (None,) * len(objects)
+        show = self.crop_labels.show
+        shown = [
+            (one, crop and show(crop))
+            for one, crop in zip(image.objects, image.crops, strict=True)
+            if (crop or all_objects) and one.score >= find_threshold(thresholds, one.label)
+        ]
+        return tuple([one for one, _ in shown]), tuple([crop for _, crop in shown])
+
+
+def choose_thresholds(
+    project: ProjectDatabase, model: ModelVersions, min_score: float | None = None
+) -> Mapping[str, float]:
+    """Return the thresholds of a model, or `min_score` for all labels instead. Raises UsageError without scores."""
+    if min_score is None:
+        return read_thresholds(project.database, model.name) if model.has_thresholds else {}
+    if model.kind not in WITH_SCORES:
+        raise UsageError(f"{model.name} gives {model.kind} outputs, which have no scores", "leave out --min-score")
+    return {ALL_LABELS: min_score}
+
+
+def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersions) -> DatedImages:
+    """Yield the predictions of the days, each with its date."""
+    part = Part.CROPS if model.detector else Part.OBJECTS if model.kind == DETECTION else Part.OUTPUT
+    for day in days:
+        found = read_predicted_images(project.database, project.source, day, *model.model_ids, part=part)
+        yield from ((day.date, image) for image in found)
+
+
+def shown_labels(image: PredictedImage, thresholds: Mapping[str, float]) -> tuple[dict[str, object], ...]:
+    """Return what a classification lists for an image, label, index and score, at or above the thresholds."""
+    details = image.output.details if image.output else {}
+    listed = details.get("labels", details.get("top"))
+    if listed is None:
+        listed = [] if image.label is None else [{"label": image.label, "index": None, "score": image.score}]
+    return tuple(one for one in listed if one["score"] >= find_threshold(thresholds, one["label"]))
+
+
+def chosen_labels(image: PredictedImage, shown: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Return the labels of a multi-label classification that are shown, or the best of another one."""
+    is_multi_label = image.output is not None and "labels" in image.output.details
+    return shown if is_multi_label else shown[:1]

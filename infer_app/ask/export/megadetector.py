@@ -1,0 +1,105 @@
+"""MegaDetector's output format, version 1.6: https://lila.science/megadetector-output-format.
+
+Boxes are x, y, width, height as shares of the upright picture, as ours are.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from infer_app.artifact.model_names import short_name
+from infer_app.ask.export.categories import Categories
+from infer_app.ask.export.crop_labels import ShownCrop
+from infer_app.ask.export.exported_images import Export, ExportedImage
+from infer_app.ask.figures.figures import RejectedImage
+from infer_app.base.atomic_file import new_content
+from infer_app.tables.queries.thresholds import ALL_LABELS
+
+VERSION = "1.6"
+MAX_CLASSIFICATIONS = 5  # of an object
+
+
+def write_megadetector(path: Path, export: Export) -> None:
+    """Write all images: an empty list of detections means that nothing was found, null that the image was rejected.
+
+    The rejected are read first, and of an image that a run predicts meanwhile the prediction is written: none is in
+    neither list, and none in both. Of an image that only the second network has rejected the objects are written.
+    """
+    with new_content(path) as file:
+        file.writelines(text.encode("ascii") for text in _pieces(export))
+
+
+def _pieces(export: Export) -> Iterator[str]:
+    categories = Categories(export.of_boxes.model.labels_by_version)
+    classes = Categories(export.model.labels_by_version if export.detector else ())
+    yield '{"images": ['
+    separator, made_by = "\n", set[str]()
+    for entry in _entries(export, categories, classes, made_by):
+        yield f"{separator}{entry}"
+        separator = ",\n"
+    yield f'],\n"detection_categories": {json.dumps(_named(categories))}'
+    if export.detector:
+        yield f',\n"classification_categories": {json.dumps(_named(classes))}'
+    if export.groups:
+        chains = {str(number + 1): export.crop_labels.chain(label) for number, label in sorted(classes.labels.items())}
+        yield f',\n"classification_category_descriptions": {json.dumps(chains)}'
+    yield f',\n"info": {json.dumps(_info(export, made_by))}}}\n'
+
+
+def _entries(export: Export, categories: Categories, classes: Categories, made_by: set[str]) -> Iterator[str]:
+    """Yield the lines of images, and add the versions whose predictions they are of."""
+    failures = {rejected.image_id: _failure(rejected, export) for rejected in export.read_rejected()}
+    for image in export.read_images(all_objects=True):
+        failures.pop(image.prediction.image_id, None)
+        made_by.add(image.prediction.model_id)
+        yield _image(image, export, categories, classes)
+    export.counts.num_rejected, export.counts.num_detected = len(failures), 0
+    for image in export.detector.read_images() if export.detector and failures else ():
+        if failures.pop(image.prediction.image_id, None):  # the second network alone has failed
+            export.counts.num_detected += 1
+            export.counts.num_objects += len(image.objects)
+            yield _image(image, export, categories, classes)
+    yield from (json.dumps(failure) for failure in failures.values())
+
+
+def _named(categories: Categories) -> dict[str, str]:
+    """Return the names by id: a blank one is not allowed, and 0 is reserved for images without an object."""
+    return {
+        str(number + 1): label if label.strip() else str(number) for number, label in sorted(categories.labels.items())
+    }
+
+
+def _info(export: Export, made_by: set[str]) -> dict[str, object]:
+    """Return what the file says of itself; several versions of a model are all named."""
+    model = export.model
+    versions = ", ".join(short_name(model.name, one) for one in model.model_ids if one in made_by) or model.shown_name
+    detector = export.detector.model.shown_name if export.detector else versions
+    info: dict[str, object] = {"format_version": VERSION, "detector": detector}
+    if ALL_LABELS in (thresholds := export.of_boxes.thresholds):
+        info["detector_metadata"] = {"typical_detection_threshold": thresholds[ALL_LABELS]}
+    if export.detector:
+        info["classifier"] = versions
+        if ALL_LABELS in export.thresholds:
+            info["classifier_metadata"] = {"typical_classification_threshold": export.thresholds[ALL_LABELS]}
+    return info
+
+
+def _image(image: ExportedImage, export: Export, categories: Categories, classes: Categories) -> str:
+    detections = ", ".join(
+        [
+            f'{{"category": "{categories[index, label] + 1}", "conf": {score}, "bbox": [{x}, {y}, {width}, {height}]'
+            f"{_classifications(crop, export, classes) if crop else ''}}}"
+            for (label, index, score, x, y, width, height), crop in zip(image.objects, image.crops, strict=True)
+        ]
+    )
+    return f'{{"file": {json.dumps(image.path)}, "detections": [{detections}]}}'
+
+
+def _classifications(crop: ShownCrop, export: Export, classes: Categories) -> str:
+    best = export.crop_labels.allowed(crop.output)[:MAX_CLASSIFICATIONS]
+    listed = [[str(classes[one["index"], one["label"]] + 1), one["score"]] for one in best]
+    return f', "classifications": {json.dumps(listed)}'
+
+
+def _failure(rejected: RejectedImage, export: Export) -> dict[str, object]:
+    return {"file": export.paths.find_or_shown(rejected.location), "failure": rejected.reason, "detections": None}

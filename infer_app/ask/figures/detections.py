@@ -1,0 +1,178 @@
+"""The predictions of a day with their objects, streamed: memory does not grow with their number."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import Subquery, and_, or_, select
+
+from infer_app.ask.figures.figures import RejectedImage
+from infer_app.base.day import Day
+from infer_app.base.domain import DetectedObject
+from infer_app.base.locations import as_location
+from infer_app.base.size import Size
+from infer_app.tables.engine.column_types import Query
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.source_queries import stream_rows
+from infer_app.tables.queries.thresholds import find_threshold
+from infer_app.tables.results.conditions import KeyedJoin, ListedPicture, has_prediction, is_preferred, join_results
+from infer_app.tables.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions, rejections
+
+_PREDICTION = ("model_id", "width", "height", "label", "score", "variant", "sha256")
+_OUTPUT = ("output", "vector", "vector_dtype", "created_at")
+_FIRST = 2 + len(_PREDICTION)  # index of the first column of an object or an output
+_CROP_COLUMNS = [object_predictions.c[name] for name in ("object", "label", "score", *_OUTPUT[:-1])]
+_CROP_COLUMNS.append(predictions.c.created_at)
+_IS_OF_OBJECT = and_(
+    object_predictions.c.image_id == predictions.c.image_id,
+    object_predictions.c.model_id == predictions.c.model_id,
+    object_predictions.c.object == objects.c.object,
+)
+_FIRST_OF_CROP = _FIRST + len(OBJECT_COLUMNS)
+
+
+class Part(Enum):
+    """Says what is read of a prediction besides its label and score."""
+
+    OUTPUT = auto()
+    OBJECTS = auto()
+    CROPS = auto()  # of a second network: the objects of its detector, with its prediction for those that it took
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOutput:
+    """What a prediction holds besides its label, score and objects."""
+
+    details: Mapping[str, Any]  # as docs/outputs.md has it for each kind
+    vector: bytes | None  # little-endian
+    vector_dtype: str | None
+    created_at: datetime  # UTC without a zone
+
+
+class PredictedCrop(NamedTuple):
+    """Holds what a second network predicted for an object of its detector."""
+
+    label: str | None
+    score: float | None
+    output: StoredOutput
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedImage:
+    """A prediction with the objects that it found, the best first; empty for other kinds of models."""
+
+    image_id: str
+    location: str
+    picture: Size | None  # None: the row lacks it
+    label: str | None
+    score: float | None
+    objects: tuple[DetectedObject, ...]
+    model_id: str = ""
+    variant: str = ""
+    sha256: str | None = None  # of the file
+    output: StoredOutput | None = None  # None if it was not asked for
+    crops: tuple[PredictedCrop | None, ...] = ()  # of a second network, for each object; None: it did not take it
+
+    def shown(self, thresholds: Mapping[str, float]) -> tuple[DetectedObject, ...]:
+        """Return the objects with at least the threshold of their label, as `read_thresholds` returns them."""
+        return tuple(one for one in self.objects if one.score >= find_threshold(thresholds, one.label))
+
+
+def read_predicted_images(
+    database: Database, source: Source, days: Day, *model_ids: str, part: Part = Part.OBJECTS
+) -> Iterator[PredictedImage]:
+    """Yield the predictions of an interval of days in order of (time, id).
+
+    Of several versions of a model the first one that has a result of an image counts.
+    """
+    for rows in _read_images(database, source, days, model_ids, part, one_alone=True):
+        found = _preferred(rows, model_ids)
+        is_output = part is Part.OUTPUT
+        yield _image(found[0], output=StoredOutput(*found[0][_FIRST:])) if is_output else _with_objects(found)
+
+
+def read_together(
+    database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part = Part.OBJECTS
+) -> Iterator[tuple[PredictedImage, ...]]:
+    """Yield the predictions of each image that all models predicted, in order of (time, id); with objects or crops."""
+    for rows in _read_images(database, source, days, model_ids, part, one_alone=False):
+        by_model = {model_id: list(own) for model_id, own in groupby(rows, key=itemgetter(2))}
+        if len(by_model) == len(model_ids):
+            yield tuple(_with_objects(by_model[model_id]) for model_id in model_ids)
+
+
+def _read_images(
+    database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part, one_alone: bool
+) -> Iterator[list[Any]]:
+    """Yield the rows of each image, by model and object; with `one_alone` none that a preferred version rejected."""
+    columns = [predictions.c[name] for name in (*_PREDICTION, *(_OUTPUT if part is Part.OUTPUT else ()))]
+    columns += [] if part is Part.OUTPUT else OBJECT_COLUMNS
+    columns += _CROP_COLUMNS if part is Part.CROPS else []
+
+    def rows_of(images: Subquery) -> Query:
+        joined = join_results(images, predictions, ListedPicture.of(images), *model_ids, counting=one_alone)
+        order = [images.c[2], images.c[0], predictions.c.model_id]
+        if part is not Part.OUTPUT:
+            detector = predictions.c.detector_id if part is Part.CROPS else predictions.c.model_id
+            of_prediction = and_(objects.c.image_id == predictions.c.image_id, objects.c.model_id == detector)
+            joined = KeyedJoin(joined, objects, of_prediction, True)
+            order.append(objects.c.object)
+        if part is Part.CROPS:
+            joined = KeyedJoin(joined, object_predictions, _IS_OF_OBJECT, True)
+        wanted = select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order)
+        if one_alone:
+            wanted = wanted.where(is_preferred(predictions, ListedPicture.of(images), model_ids))
+        # Without statistics it could read all predictions of several models first.
+        return database.backend.join_as_listed(wanted)
+
+    for _, of_image in groupby(stream_rows(database, source, days, rows_of), key=itemgetter(0)):
+        yield list(of_image)
+
+
+def read_rejected_images(database: Database, source: Source, days: Day, *model_ids: str) -> Iterator[RejectedImage]:
+    """Yield the images whose first version with a result has rejected them, in order of (time, id)."""
+    columns = [rejections.c[name] for name in ("model_id", "reason", "stage", "detail", "attempts")]
+
+    def rows_of(images: Subquery) -> Query:
+        joined = join_results(images, rejections, ListedPicture.of(images), *model_ids, counting=True)
+        wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
+        picture = ListedPicture.of(images)
+        up_to = ((model_id, model_ids[index:]) for index, model_id in enumerate(model_ids))
+        its = (or_(rejections.c.model_id.not_in(ids), ~has_prediction(picture, one)) for one, ids in up_to)
+        return wanted.where(*its).order_by(images.c[2], images.c[0])
+
+    for _, of_image in groupby(stream_rows(database, source, days, rows_of), key=itemgetter(0)):
+        image_id, location, _, *rejection = _preferred(list(of_image), model_ids)[0]
+        yield RejectedImage(image_id, as_location(location), *rejection)
+
+
+def _preferred(rows: list[Any], model_ids: Sequence[str]) -> list[Any]:
+    """Return the rows of an image that are of the first version that has any."""
+    if len(model_ids) == 1:
+        return rows
+    chosen = min((row[2] for row in rows), key=model_ids.index)
+    return [row for row in rows if row[2] == chosen]
+
+
+def _with_objects(rows: list[Any]) -> PredictedImage:
+    is_empty = rows[0][_FIRST] is None
+    found = () if is_empty else tuple([DetectedObject._make(row[_FIRST:_FIRST_OF_CROP]) for row in rows])
+    has_crops = len(rows[0]) > _FIRST_OF_CROP and not is_empty
+    crops = tuple([_crop(*row[_FIRST_OF_CROP:]) for row in rows]) if has_crops else ()
+    return _image(rows[0], found, crops=crops)
+
+
+def _crop(number: int | None, label: str | None, score: float | None, *output: Any) -> PredictedCrop | None:
+    return None if number is None else PredictedCrop(label, score, StoredOutput(*output))
+
+
+def _image(row: Any, objects: tuple[DetectedObject, ...] = (), **more: Any) -> PredictedImage:
+    image_id, location, model_id, width, height, label, score, variant, sha256 = row[:_FIRST]
+    picture = None if width is None else Size(width, height)
+    shared = image_id, as_location(location), picture, label, score
+    return PredictedImage(*shared, objects, model_id, variant, sha256, **more)

@@ -1,0 +1,348 @@
+"""The frozen types that are passed between packages, with the meaning, shape and unit of each field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Flag, StrEnum, auto
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from infer_app.base.size import Size
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class ReasonFact(Flag):
+    """What a reason says of the images that are rejected for it."""
+
+    RETRIED = auto()  # transient: a later run tries again
+    NOT_READ = auto()  # nothing is known of the file's content
+    IN_CONTENT = auto()  # found in the content; a broken decoder, or a server's error page, gives it to good files too
+    HASHED = auto()  # size and checksum of the file are known
+    NOT_SHOWN = auto()  # a report does not decode the file again: it may crash, take too long or can't be read
+
+
+_Is = ReasonFact
+
+
+class Reason(StrEnum):
+    """Why an image has no prediction: a closed list, documented in docs/reasons.md.
+
+    A worker that ends is judged by workers/retry_policy. What is rejected then, or was from the start, passes two
+    filters before it is written: what the storage may be to blame for is held back by pipeline/flow/outage_guard until
+    something is read again, what the model or the decoder may be to blame for by pipeline/flow/failure_budget until
+    enough other images were seen.
+    """
+
+    meaning: str  # as a report says it
+    facts: ReasonFact
+
+    def __new__(cls, value: str, meaning: str, facts: ReasonFact) -> Reason:
+        reason = str.__new__(cls, value)
+        reason._value_, reason.meaning, reason.facts = value, meaning, facts
+        return reason
+
+    # about the content: final
+    EMPTY = "empty", "the file has no bytes", _Is.IN_CONTENT | _Is.NOT_SHOWN
+    TOO_LARGE_BYTES = "too_large_bytes", "more bytes than allowed", _Is.NOT_SHOWN
+    TOO_MANY_PIXELS = "too_many_pixels", "more pixels than allowed", _Is.NOT_SHOWN
+    UNSUPPORTED_FORMAT = "unsupported_format", "not an image of a supported format", _Is.IN_CONTENT | _Is.HASHED
+    # until the decoder is installed, then retried
+    HEIC_DECODER_MISSING = "heic_decoder_missing", "HEIC, whose decoder is not installed", _Is.HASHED
+    AVIF_DECODER_MISSING = "avif_decoder_missing", "AVIF, whose decoder is not installed", _Is.HASHED
+    TRUNCATED = "truncated", "the file ends early", _Is.IN_CONTENT | _Is.HASHED
+    CORRUPT = "corrupt", "damaged data", _Is.IN_CONTENT | _Is.HASHED
+    DECODE_TIMEOUT = "decode_timeout", "decoding took too long", _Is.IN_CONTENT | _Is.NOT_SHOWN
+    DECODER_CRASH = "decoder_crash", "the decoder crashed", _Is.IN_CONTENT | _Is.NOT_SHOWN
+    NON_FINITE_OUTPUT = "non_finite_output", "the model's output is not finite", _Is.HASHED
+    MODEL_ERROR = "model_error", "the model failed on it", ReasonFact(0)
+    NOT_REGULAR_FILE = "not_regular_file", "a folder, device or socket", ReasonFact(0)
+    LOCATION_NOT_ALLOWED = (
+        "location_not_allowed",
+        "outside the allowed folders, or a row without a location",
+        _Is.NOT_READ | _Is.NOT_SHOWN,
+    )
+    # about the environment: retried
+    NOT_FOUND = "not_found", "no such file; retried", _Is.RETRIED | _Is.NOT_READ | _Is.NOT_SHOWN
+    PERMISSION_DENIED = "permission_denied", "permission denied; retried", _Is.RETRIED | _Is.NOT_READ
+    READ_TIMEOUT = "read_timeout", "reading took too long; retried", _Is.RETRIED | _Is.NOT_READ | _Is.NOT_SHOWN
+    READ_ERROR = "read_error", "storage error; retried", _Is.RETRIED | _Is.NOT_READ
+    OUT_OF_MEMORY = "out_of_memory", "out of memory; retried", _Is.RETRIED | _Is.NOT_SHOWN
+    WRITE_ERROR = "write_error", "its row could not be written; retried", _Is.RETRIED
+    OTHER_FILE = "other_file", "not the file in which its objects were found; retried", _Is.RETRIED | _Is.HASHED
+
+
+def reasons_with(fact: ReasonFact) -> frozenset[Reason]:
+    return frozenset(reason for reason in Reason if fact in reason.facts)
+
+
+TRANSIENT_REASONS = reasons_with(ReasonFact.RETRIED)
+NOT_READ = reasons_with(ReasonFact.NOT_READ)
+READ_FAILURES = reasons_with(ReasonFact.RETRIED | ReasonFact.NOT_READ)  # which may be the storage's fault
+# Final until this module is there; then every image that was rejected for it is new again (packages.retried_reasons).
+DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
+MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
+ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longer than a few retries
+
+
+class OutputKind(StrEnum):
+    """The meaning of one output of a model, as docs/outputs.md documents it."""
+
+    has_labels: bool  # a file of labels names its classes
+
+    def __new__(cls, value: str, has_labels: bool = False) -> OutputKind:
+        kind = str.__new__(cls, value)
+        kind._value_, kind.has_labels = value, has_labels
+        return kind
+
+    CLASSIFICATION = "classification", True
+    DETECTION = "detection", True
+    EMBEDDING = "embedding"
+    REGRESSION = "regression"
+    RAW = "raw"
+
+
+MAX_CLASS = 99_999  # of a detector, so that a wrong column is not taken for classes
+MULTI_LABEL = ("sigmoid", "sigmoid-applied")  # activations of classifiers that give a score of its own to each label
+
+
+ROW = "row:"  # begins the location, row:ID@TIME, of an image whose bytes are in a column of the source
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRef:
+    """The reference to an image, which is all that is sent to a worker."""
+
+    image_id: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """The facts of an image's file; None where they could not be read."""
+
+    size: int | None = None  # bytes
+    modified: float | None = None  # seconds since the epoch
+    sha256: str | None = None
+    picture: Size | None = None  # of the upright picture, once it was decoded
+
+
+class ImageFile(NamedTuple):
+    """A file or object, or the location under which it is registered."""
+
+    location: str
+    size: int | None = None  # bytes
+    modified: float | None = None  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A loaded image with its pixels, ready for the model."""
+
+    ref: ImageRef
+    pixels: np.ndarray | None  # (H, W, 3) uint8, channels as the recipe orders them; None: no network takes the picture
+    file: FileFacts
+    picture: np.ndarray | None = None  # (height, width, 3) uint8 RGB, upright and whole; only for second networks
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An image that can't be predicted, with the reason."""
+
+    ref: ImageRef
+    reason: Reason
+    detail: str
+    stage: str  # read, decode, transform, model, outputs or write
+    file: FileFacts = FileFacts()
+    decoder: str = ""
+    model_index: int | None = None  # in the handler's models, of the one that failed; None: it failed before any model
+
+    @property
+    def may_be_models_fault(self) -> bool:
+        """Return whether the model or its preprocess function failed on the image."""
+        return self.stage in ("transform", "model", "outputs") or self.reason is Reason.MODEL_ERROR
+
+    def for_second_network(self, model_index: int, detector: str) -> Broken:
+        """Return why a second network has no result of an image that its detector rejected.
+
+        The detail names the detector if its network failed, and not if the picture can't be loaded for any model.
+        """
+        detail = f"{detector}: {self.detail}" if self.stage in ("model", "outputs") else self.detail
+        return replace(self, detail=detail, model_index=model_index)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The collated samples of a chunk. Broken images have no row, so n may be 0."""
+
+    pixels: np.ndarray  # (n, H, W, 3) uint8; row i belongs to samples[i]
+    samples: tuple[Sample, ...]
+    broken: tuple[Broken, ...]
+
+
+class DetectedObject(NamedTuple):
+    """An object that a detector found. Its box is a share, 0-1, of the upright picture, from the top left."""
+
+    label: str
+    class_index: int
+    score: float
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+Objects: TypeAlias = tuple[tuple[int, DetectedObject], ...]  # of one image, with their numbers, of infer_objects
+
+
+class StoredObjects(NamedTuple):
+    """The objects of an image that the detector has predicted before."""
+
+    objects: Objects
+    sha256: str | None  # of the bytes in which they were found
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The decoded output of the model for one image, or of a second network for one object."""
+
+    label: str | None = None  # the best class, or that of the best object
+    score: float | None = None  # of the best class or object, or the number of a regression
+    details: str = "{}"  # JSON, documented per kind in docs/outputs.md; encoded in the workers, which share the work
+    vector: bytes | None = None  # little-endian, contiguous
+    vector_dtype: str | None = None  # float32 or float16
+    vector_dim: int | None = None
+    objects: tuple[DetectedObject, ...] | None = None  # the best first; None unless the model detects objects
+    crops: tuple[CropOutput, ...] | None = None  # by number of the object; None unless it is a second network
+
+    @property
+    def num_objects(self) -> int | None:
+        """Return the number of objects that were found, or that a second network takes."""
+        rows = self.crops if self.objects is None else self.objects
+        return None if rows is None else len(rows)
+
+
+class CropOutput(NamedTuple):
+    """The output of a second network for one object of the detector that it belongs to."""
+
+    object: int  # its number, of infer_objects
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The output of one model for one image."""
+
+    ref: ImageRef
+    output: Output
+    file: FileFacts = FileFacts()  # of the bytes that were predicted
+    model_index: int = 0  # in the handler's models
+
+
+@dataclass(frozen=True, slots=True)
+class NewImage:
+    """An image to predict, with the indices of the run's models that it is new for."""
+
+    ref: ImageRef
+    model_indices: tuple[int, ...]
+    objects: StoredObjects | None = None  # for second networks, where the detector has predicted the image already
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A group of images that is dispatched, retried and committed together."""
+
+    number: int
+    refs: tuple[ImageRef, ...]
+    model_indices: tuple[int, ...] = (0,)  # indices of the handler's models that the refs are new for
+    slot: int | None = None  # of the ring, for its pixels
+    files: tuple[FileFacts, ...] = ()  # of each ref, after it was read
+    objects: Mapping[str, StoredObjects] = field(default_factory=dict, hash=False)  # by image id; for second networks
+
+    def of(self, refs: Iterable[ImageRef], model_indices: tuple[int, ...] = ()) -> Chunk:
+        """Return a chunk of some of its refs, for all or some of its models, without a slot, to be read again."""
+        refs = tuple(refs)
+        objects = {ref.image_id: self.objects[ref.image_id] for ref in refs} if self.objects else {}
+        return Chunk(self.number, refs, model_indices or self.model_indices, objects=objects)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A chunk whose good images are in its slot, with ref i in row i, and the result for its broken images."""
+
+    chunk: Chunk  # its good images
+    result: ChunkResult  # its broken images, and the time of loading all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time of one pass through a stage, for a trace."""
+
+    stage: str
+    start_s: float  # time.monotonic(), one clock for all processes of a machine
+    wall_s: float
+    cpu_s: float
+    image_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkResult:
+    """The predictions and broken images of a chunk: every ref is in one of the two, once for each model."""
+
+    number: int
+    predictions: tuple[Prediction, ...]
+    broken: tuple[Broken, ...]
+    model_indices: tuple[int, ...] = (0,)  # those of the chunk
+    cpu_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
+    wall_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
+    wait_seconds: dict[str, float] = field(default_factory=dict)  # of the wall seconds, those of waiting for storage
+    worker: int = 0  # pid of its process, on a cluster with the node's number; 0: the process died
+    node: str = ""  # of a cluster; empty on one machine
+    spans: tuple[Span, ...] = ()  # empty unless the run is traced
+    num_loaded: int | None = None  # after loading only: images whose predictions follow in another result
+    num_dim: int = 0  # images of 16 bits that use at most 12 of them, and were read by depth full
+
+    @classmethod
+    def of(
+        cls, number: int, results: Sequence[Prediction | Broken], model_indices: tuple[int, ...] = (0,)
+    ) -> ChunkResult:
+        """Return the result of a chunk, without measurements."""
+        predictions = tuple(one for one in results if isinstance(one, Prediction))
+        return cls(number, predictions, tuple(one for one in results if isinstance(one, Broken)), model_indices)
+
+    @property
+    def num_images(self) -> int:
+        """Return the number of images, each counted once for all models."""
+        return len({ref.image_id for ref in self.refs})
+
+    def of_model(self, model_index: int) -> ChunkResult:
+        """Return the results of one model, with the measurements of the whole chunk."""
+        if self.model_indices == (model_index,):
+            return self
+        if model_index not in self.model_indices:
+            return ChunkResult(self.number, (), (), (model_index,))
+        return replace(
+            self,
+            predictions=tuple(prediction for prediction in self.predictions if prediction.model_index == model_index),
+            broken=tuple(broken for broken in self.broken if broken.model_index in (None, model_index)),
+            model_indices=(model_index,),
+        )
+
+    def without(self, image_ids: frozenset[str]) -> ChunkResult:
+        """Return the results of the other images, with the measurements of the whole chunk."""
+        if not image_ids:
+            return self
+        predictions = tuple(one for one in self.predictions if one.ref.image_id not in image_ids)
+        return replace(
+            self, predictions=predictions, broken=tuple(one for one in self.broken if one.ref.image_id not in image_ids)
+        )
+
+    @property
+    def num_asked(self) -> int:
+        """Return the number of images that a network was given: a second network gets none without an object."""
+        return replace(self, predictions=tuple(one for one in self.predictions if one.output.crops != ())).num_images
+
+    @property
+    def refs(self) -> tuple[ImageRef, ...]:
+        return (*(prediction.ref for prediction in self.predictions), *(broken.ref for broken in self.broken))

@@ -1,0 +1,235 @@
+"""Build a model: read the source, validate it, and write the artifact in one step or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import infer_app
+from infer_app.artifact.artifact import (
+    Artifact,
+    Preprocess,
+    open_artifact,
+    record_variant,
+    save_manifest,
+    write_file,
+)
+from infer_app.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE, MODEL_FILES, Manifest
+from infer_app.artifact.model_names import short_name
+from infer_app.artifact.specs import Tolerance
+from infer_app.base.errors import ModelError, UsageError
+from infer_app.build.build_arguments import BuildRequest, num_labels
+from infer_app.build.network.golden_set import GoldenSet, load_pixels, make_golden_set
+from infer_app.build.network.model_source import SourceFiles, find_source
+from infer_app.build.network.source_kinds import make_first_variant, open_source
+from infer_app.build.network.validate_detector import check_detection, complete_detection
+from infer_app.build.network.validate_source import SourceOutputs, check_meaning, try_source
+from infer_app.build.variants.decoding_agreement import decoding_agreement
+from infer_app.predict.runtimes.gpu_probe import first_variant
+from infer_app.predict.runtimes.torchscript import source_rows
+from infer_app.predict.verification.golden import (
+    CHECK_BATCH,
+    check_golden,
+    golden_parity,
+    golden_pixels,
+    predict_all,
+    save_array,
+)
+from infer_app.predict.verification.object_parity import EXACT_OBJECT
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """The model that a build has made, if its folder is there: what is built now must give the same."""
+
+    folder: Path
+    built_now: Manifest
+    has_golden: bool  # whether golden images are given
+
+    def find(self, load: Callable[[bytes], np.ndarray], predict: Callable[[np.ndarray], np.ndarray]) -> Artifact | None:
+        """Return the model; None if it is missing or damaged and must be written again.
+
+        Raises UsageError if other golden images are given, and ModelError if `predict` gives other outputs for its own.
+        """
+        artifact = _intact_artifact(self.folder)
+        if artifact is None:
+            return None
+        self._check_same_golden_images(artifact.manifest)
+        try:
+            check_golden(artifact, load, predict)
+        except ModelError as error:
+            version = f"{artifact.manifest.name}@{artifact.manifest.model_id}"
+            raise ModelError(
+                f"{version} is there already, but what was built now gives other outputs: {error.message}",
+                "something that the id does not cover has changed, such as a library; nothing was changed here. Go "
+                f"back to that version of it; or build under another name; or `infer model remove {version}` and build "
+                "again",
+            ) from error
+        return artifact
+
+    def _check_same_golden_images(self, existing: Manifest) -> None:
+        theirs, ours = ([one.files[path] for path in one.golden] for one in (existing, self.built_now))
+        if self.has_golden and theirs != ours:
+            version = short_name(existing.name, existing.model_id)
+            raise UsageError(
+                f"{version} is there already, with other golden images, which its variants were compared on",
+                f"`infer model remove {version}`, then build it again: its results stay; or leave --golden out",
+            )
+
+
+def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
+    """Build and check a model, and return its artifact.
+
+    If this very model exists already, return it unchanged with `reused` set.
+    """
+    request.check()
+    input_spec = request.input_spec
+    files = request.own_files()
+    preprocess = request.preprocess_of(files)
+    source = find_source(request.source, request.weights).read(input_spec, request.recipe.size)
+    module = open_source(source.kind, source.files, request.output_name)
+    golden = make_golden_set(request.golden, request.recipe, preprocess)
+    outputs = try_source(module, input_spec, golden.pixels, allow_several=request.output.kind == "detection")
+    if request.output.kind == "detection":
+        request = replace(request, output=complete_detection(request.output, outputs.shapes, num_labels(files)))
+
+    files |= dict(zip(MODEL_FILES[source.kind], source.files, strict=True))
+    files |= dict(zip(golden.names, golden.images, strict=True))
+    files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels)
+    files[GOLDEN_OUTPUTS_FILE] = save_array(outputs.rows)
+    manifest = _manifest(request, source, golden, outputs, files)
+    if runtime := getattr(module, "runtime", None):
+        manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
+    folder = models_folder / request.name / manifest.model_id
+    load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
+    known = KnownModel(folder, manifest, has_golden=request.golden is not None)
+    if found := known.find(load, partial(source_rows, module, input_spec)):
+        return found
+    _check_outputs(request, outputs, files)
+    with replaced_folder(folder) as building:
+        _fill(building, manifest, files, preprocess, golden.photos)
+    return open_artifact(folder)
+
+
+def _manifest(
+    request: BuildRequest, source: SourceFiles, golden: GoldenSet, outputs: SourceOutputs, files: dict[str, bytes]
+) -> Manifest:
+    output = request.output
+    if output.kind == "raw":
+        output = replace(output, shape=outputs.shapes[0])
+    sums = {relative: hashlib.sha256(data).hexdigest() for relative, data in sorted(files.items())}
+    manifest = Manifest(
+        name=request.name,
+        model_id="",
+        output_name=request.output_name,
+        crop=request.crop,
+        recipe=request.recipe,
+        input=request.input,
+        mean=request.input_spec.mean,
+        std=request.input_spec.std,
+        output=output,
+        num_outputs=outputs.rows.shape[1],
+        source=request.source,
+        weights=None if request.weights is None else str(request.weights),
+        source_kind=source.kind,
+        source_sha256=source.sha256,
+        preprocess=request.preprocess,
+        golden=golden.names,
+        tolerance=Tolerance(),
+        created_at=datetime.now(UTC).isoformat(),
+        built_with={
+            "infer_app": infer_app.__version__,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
+        files=sums,
+    )
+    return replace(manifest, model_id=manifest.expected_id())
+
+
+def _check_outputs(request: BuildRequest, outputs: SourceOutputs, files: dict[str, bytes]) -> None:
+    """Raise ModelError if the outputs can't have the meaning that the request gives them."""
+    if request.output.kind == "detection":
+        own = request.head_of(files)
+        check_detection(request.output, request.recipe, outputs.rows, num_labels(files), own)
+    else:
+        check_meaning(outputs, request.output, num_labels(files))
+
+
+def _fill(
+    folder: Path,
+    manifest: Manifest,
+    files: dict[str, bytes],
+    preprocess: Preprocess | None,
+    photos: Sequence[bytes],
+) -> None:
+    """Write the files, then read them back as a run does: run the golden check and measure the variant's parity."""
+    for relative, data in files.items():
+        write_file(folder, relative, data)
+    save_manifest(folder, manifest)
+    artifact = open_artifact(folder)
+    batch_size = manifest.recipe.size.largest_batch(CHECK_BATCH)
+    predict, variant_files = _first_variant(artifact, batch_size)
+    load = partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess)
+    check_golden(artifact, load, predict, batch_size=batch_size)
+    actual = predict_all(predict, golden_pixels(artifact), batch_size)
+    details: dict[str, object] = {"parity": golden_parity(artifact, actual, EXACT_OBJECT).to_json()}
+    if manifest.recipe.decode == "scaled":
+        agreement = decoding_agreement(predict, manifest.recipe, photos, batch_size, artifact)
+        details[manifest.recipe.decode] = agreement.to_json() if agreement else None
+    record_variant(artifact, first_variant(manifest), details, variant_files)
+
+
+def _first_variant(artifact: Artifact, batch_size: int) -> tuple[Callable[[np.ndarray], np.ndarray], dict[str, bytes]]:
+    try:
+        return make_first_variant(artifact, batch_size)
+    except ModelError:
+        raise
+    except Exception as error:  # the module is the user's code, and torch.jit.Error is not a RuntimeError
+        raise ModelError(f"the module can't be frozen for the CPU: {error}", "simplify it, or trace it") from error
+
+
+def _intact_artifact(folder: Path) -> Artifact | None:
+    if not folder.is_dir():
+        return None
+    try:
+        artifact = open_artifact(folder)
+        artifact.verify()
+    except ModelError:
+        return None
+    return replace(artifact, reused=True)
+
+
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside `folder`; it replaces `folder` on success and is removed after a failure."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = folder.parent / f".building-{secrets.token_hex(8)}"
+    building.mkdir()  # not mkdtemp, whose folders are private: cron may run as another user
+    try:
+        yield building
+        _move_in(building, folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _move_in(building: Path, folder: Path) -> None:
+    if folder.exists():  # damaged, or made by a build that just ended: the same model in either case
+        old = Path(tempfile.mkdtemp(prefix=".replaced-", dir=folder.parent))
+        folder.replace(old)
+        building.replace(folder)
+        shutil.rmtree(old, ignore_errors=True)
+        return
+    building.replace(folder)

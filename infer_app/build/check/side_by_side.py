@@ -1,0 +1,237 @@
+"""Compare a model with another function on the same files: the function one by one, the model through the executor.
+
+A second network is compared on the objects that its detector finds in the files.
+"""
+
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Prediction
+from infer_app.base.errors import UsageError
+from infer_app.base.plurals import counted
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.base.telemetry.bottleneck import lost_share
+from infer_app.base.telemetry.stage_clock import queued_seconds
+from infer_app.build.check.check_report import CheckReport, TimedBlock
+from infer_app.build.check.function_check import compare_answers
+from infer_app.build.check.object_check import compare_object_answers
+from infer_app.build.check.reference_pipeline import ReferencePipeline, open_upright
+from infer_app.predict.chunking import FEW_IMAGES, chunks_of
+from infer_app.predict.executors import Executor, open_executor
+from infer_app.predict.images.read.folder_scan import folders_of
+from infer_app.predict.images.transform.crop import Shares
+from infer_app.predict.images.transform.geometry import Pixels
+from infer_app.predict.planning.execution_plan import ExecutionPlan
+
+WHAT_DIFFERS = (
+    "the recipe differs in channels (--channels bgr), scale (pixels of 0 to 255 are --mean 0 --std 0.00392157), mean, "
+    "std, size, resize (--recipe, --resize), interpolation or antialiasing (--antialias), or the order of the labels "
+    "does"
+)
+FIRST_CHUNKS = 2  # for each worker, which both sides start with
+BLOCK_CHUNKS = 8  # for each worker, in a block, if there are as many images
+MIN_BLOCKS, MAX_BLOCKS = 2, 8
+DETECTOR, SECOND = 0, 1  # indices of the two models
+
+
+@dataclass
+class _Found:
+    """The predictions that two models give for the images, by path."""
+
+    objects: dict[str, tuple[DetectedObject, ...]] = field(default_factory=dict)
+    crops: dict[str, tuple[CropOutput, ...]] = field(default_factory=dict)  # of images with one or more
+    broken: list[Broken] = field(default_factory=list)  # images that the second network rejects
+
+
+def compare_with(
+    reference: ReferencePipeline[[Path]],
+    loaded: LoadedSettings,
+    artifact: Artifact,
+    plan: ExecutionPlan,
+    paths: Sequence[Path],
+    folder: Path,
+) -> CheckReport:
+    """Predict the images with both sides, block by block in turn, so that what else the machine does affects both.
+
+    The first block is not timed: both sides start with it.
+    """
+    their_answers: list[tuple[str, object]] = []
+    ours: list[Prediction | Broken] = []
+    timed: list[TimedBlock] = []
+    with open_executor(loaded, [artifact], [plan], _limits(loaded, folder, paths)) as executor:
+        started, *blocks = cut_into_blocks(paths, executor.num_workers)
+        ours += _items(_predict(executor, started))
+        their_answers += [_their_answer(reference, path) for path in started]
+        for number, block in enumerate(blocks):
+            results, seconds = [], {}
+            lost_seconds = 0.0
+            for side in ("theirs", "ours") if number % 2 else ("ours", "theirs"):  # neither is always the first
+                began_at, queued = time.monotonic(), queued_seconds()
+                if side == "ours":
+                    results = _predict(executor, block)
+                else:
+                    their_answers += [_their_answer(reference, path) for path in block]
+                seconds[side] = time.monotonic() - began_at
+                lost_seconds += queued_seconds() - queued if side == "theirs" else 0.0
+            if executor.num_workers <= executor.num_cores:  # more of them take the cores from each other
+                lost_seconds += seconds["ours"] * _lost_share(results)
+            ours += _items(results)
+            timed.append(TimedBlock(len(block), seconds["theirs"], seconds["ours"], lost_seconds))
+    output = artifact.manifest.output
+    if detection := output.detection:
+        return compare_object_answers(their_answers, ours, detection, artifact.labels, blocks=timed)
+    return compare_answers(
+        their_answers,
+        ours,
+        artifact.labels,
+        blocks=timed,
+        activation=output.activation,
+        are_outputs=reference.gives_outputs,
+    )
+
+
+def failure_of(report: CheckReport, tolerance: float) -> UsageError | None:
+    """Return why the two differ; scores may differ by `tolerance`, of objects on average, else in the median."""
+    if report.agreement is None:
+        hint = "at least one image needs an answer of both"
+        if report.num_compared:
+            hint = "neither side found an object; take images that show some"
+        return UsageError("nothing could be compared", hint)
+    if not report.agreement:
+        return UsageError("not one answer is the same", WHAT_DIFFERS)
+    difference = report.scores.median_difference if report.scores else 0.0
+    if report.objects:
+        difference = report.objects.mean_score_difference or 0.0
+    if difference <= tolerance:
+        return None
+    message = f"labels are the same, scores are not: they differ by {difference:.3f}, {tolerance:g} is allowed"
+    return UsageError(message, f"--activation is wrong, or {WHAT_DIFFERS}")
+
+
+def cut_into_blocks(paths: Sequence[Path], num_workers: int) -> list[Sequence[Path]]:
+    """Return the images that both sides start with, then blocks of about equal size that are timed, at most MAX_BLOCKS.
+
+    A block has several chunks for each worker, so that the end of a block, where some of them are idle, is short.
+    """
+    num_first = min(len(paths), FIRST_CHUNKS * FEW_IMAGES * num_workers)
+    rest = paths[num_first:]
+    num_blocks = min(MAX_BLOCKS, max(MIN_BLOCKS, len(rest) // (BLOCK_CHUNKS * FEW_IMAGES * num_workers)))
+    size = math.ceil(len(rest) / num_blocks)
+    return [paths[:num_first], *(rest[first : first + size] for first in range(0, len(rest), size or 1))]
+
+
+def _predict(executor: Executor, paths: Sequence[Path]) -> list[ChunkResult]:
+    refs = [ImageRef(str(path), str(path)) for path in paths]
+    return list(executor.pool.run(chunks_of(refs, min(FEW_IMAGES, executor.chunk_size or FEW_IMAGES))))
+
+
+def _items(results: Sequence[ChunkResult]) -> list[Prediction | Broken]:
+    items: list[Prediction | Broken] = []
+    for result in results:
+        items += [*result.predictions, *result.broken]
+    return items
+
+
+def _lost_share(results: Sequence[ChunkResult]) -> float:
+    cpu, wall = Counter[str](), Counter[str]()
+    for result in results:
+        cpu.update(result.cpu_seconds)
+        wall.update(result.wall_seconds)
+    return lost_share(cpu, wall)
+
+
+def _their_answer(reference: ReferencePipeline[[Path]], path: Path) -> tuple[str, object]:
+    with redirect_stdout(sys.stderr):
+        try:
+            return str(path), reference.answer(path)
+        except Exception as error:  # the user's function may raise anything; it counts as its answer for this image
+            return str(path), error
+
+
+def compare_crops(
+    reference: ReferencePipeline[[Pixels, Shares]],
+    loaded: LoadedSettings,
+    artifacts: tuple[Artifact, Artifact],
+    plans: Sequence[ExecutionPlan],
+    paths: Sequence[Path],
+    folder: Path,
+) -> CheckReport:
+    """Predict the images by a detector and a second network, and the objects that this takes by the reference.
+
+    Nothing is timed. Raises UsageError if there is no such object.
+    """
+    found = _predict_both(loaded, artifacts, plans, paths, folder)
+    detector, second = (artifact.manifest for artifact in artifacts)
+    if not found.crops and not found.broken:
+        raise UsageError(
+            f"{detector.name} finds no object for {second.name} in {counted(len(paths), 'image')}",
+            "take images that show some, or build the model with a lower --min-score or other labels",
+        )
+    theirs, ours = list[tuple[str, object]](), list[Prediction | Broken](found.broken)
+    for path, crops in sorted(found.crops.items()):
+        answers = _answers(reference, Path(path), second.recipe, [found.objects[path][one.object] for one in crops])
+        for one, answer in zip(crops, answers, strict=True):
+            named = f"{path}, object {one.object}"
+            theirs.append((named, answer))
+            ours.append(Prediction(ImageRef(named, named), one.output))
+    report = compare_answers(
+        theirs,
+        ours,
+        artifacts[SECOND].labels,
+        activation=second.output.activation,
+        are_outputs=reference.gives_outputs,
+    )
+    return replace(report, unit="object")
+
+
+def _predict_both(
+    loaded: LoadedSettings,
+    artifacts: tuple[Artifact, Artifact],
+    plans: Sequence[ExecutionPlan],
+    paths: Sequence[Path],
+    folder: Path,
+) -> _Found:
+    found = _Found()
+    refs = [ImageRef(str(path), str(path)) for path in paths]
+    with open_executor(loaded, artifacts, plans, _limits(loaded, folder, paths)) as executor:
+        for result in executor.pool.run(chunks_of(refs, FEW_IMAGES, (DETECTOR, SECOND))):
+            for one in result.predictions:
+                path = one.ref.location
+                if one.model_index == DETECTOR:
+                    found.objects[path] = one.output.objects or ()
+                elif one.output.crops:
+                    found.crops[path] = one.output.crops
+            found.broken += [one for one in result.broken if one.model_index in (None, SECOND)]
+    return found
+
+
+def _answers(
+    reference: ReferencePipeline[[Pixels, Shares]], path: Path, recipe: Recipe, objects: Sequence[DetectedObject]
+) -> list[object]:
+    """Return the reference's answer for each object of an image, or the exception that it raised."""
+    with redirect_stdout(sys.stderr):
+        try:
+            rgb = open_upright(path, recipe)
+        except Exception as error:
+            return [error] * len(objects)
+        return [_answer(reference, rgb, (one.x, one.y, one.width, one.height)) for one in objects]
+
+
+def _answer(reference: ReferencePipeline[[Pixels, Shares]], rgb: Pixels, box: Shares) -> object:
+    try:
+        return reference.answer(rgb, box)
+    except Exception as error:  # the user's function may raise anything; it counts as its answer for this object
+        return error
+
+
+def _limits(loaded: LoadedSettings, folder: Path, paths: Sequence[Path]) -> ReadLimits:
+    return ReadLimits(folders_of(folder, paths), loaded.images.max_bytes)

@@ -1,0 +1,105 @@
+"""Read what OpenVINO's Model API writes into a network about its use: `rt_info`, in the XML file of an IR."""
+
+from collections.abc import Mapping
+from xml.etree import ElementTree
+
+from infer_app.base.errors import ModelError
+from infer_app.build.sources.source_facts import FactCollector, SourceFacts, three
+
+_RECIPES: dict[str, dict[str, object]] = {
+    "standard": {"recipe": "stretch"},
+    "crop": {"recipe": "crop-resize", "crop_pct": 1.0},
+}
+_INTERPOLATIONS = {"LINEAR": "bilinear", "CUBIC": "bicubic"}
+_DETECTORS = {"yolo", "yolov5", "yolov8", "yolov11", "yolo11", "ssd"}  # whose heads their outputs' shapes tell
+
+
+def model_info(xml: bytes) -> dict[str, str]:
+    """Return the entries of `rt_info/model_info` of an IR. Raises ModelError if the file is not an IR."""
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError as error:
+        raise ModelError(f"not a whole XML file: {error}", "is the file cut off? fetch or export it again") from None
+    if root.tag != "net" or root.find("layers") is None:
+        raise ModelError(
+            f"an XML file with <{root.tag}>, not a network of OpenVINO's", "give the .xml that lies beside its .bin"
+        )
+    entries = root.find("rt_info/model_info")
+    return {} if entries is None else {entry.tag: entry.get("value", "").strip() for entry in entries}
+
+
+def model_api_facts(info: Mapping[str, str], origin: str = "rt_info") -> SourceFacts:
+    """Return what the entries of Model API say about a network."""
+    said = FactCollector(origin)
+    _refuse_unsupported(info, said)
+    if labels := tuple(info.get("labels", "").split()):
+        said.take("labels", labels=labels)
+    for key, option in (("mean_values", "mean"), ("scale_values", "std")):
+        if info.get(key):
+            said.take(key, **{option: three(_numbers(key, info[key]))})
+    if "std" in said.facts and "mean" not in said.facts:
+        said.take("scale_values", mean="0,0,0")
+    if "mean" in said.facts and "std" not in said.facts:
+        said.take("mean_values", std=three([1.0]))
+    if is_on(info, "multilabel"):
+        said.take("multilabel", activation="sigmoid")
+        if info.get("confidence_threshold"):
+            threshold = _numbers("confidence_threshold", info["confidence_threshold"])[0]
+            said.take("confidence_threshold", threshold=threshold)
+    resize = info.get("resize_type", "")
+    if resize in _RECIPES:
+        interpolation = _INTERPOLATIONS.get(info.get("interpolation_type", "LINEAR").upper())
+        said.take("resize_type", **_RECIPES[resize], interpolation=interpolation or "bilinear")
+        if interpolation is None:
+            what = f"the file's interpolation_type is {info['interpolation_type']}, which no recipe does"
+            said.refuse(what, "give --interpolation bilinear or bicubic", "interpolation")
+    elif resize == "fit_to_window_letterbox":
+        said.take("resize_type", recipe="letterbox", interpolation="bilinear")
+        said.take("pad_value", pad=int(_numbers("pad_value", info.get("pad_value") or "0")[0]))
+    elif resize:
+        what = f"the file's resize_type is {resize}, which pads pictures on one side; no recipe does"
+        said.refuse(what, "give --recipe letterbox or stretch, which place a picture elsewhere", "recipe", "preprocess")
+    if info.get("model_type", "").lower() in _DETECTORS:
+        said.take("model_type", output="detection")
+        if info.get("iou_threshold"):
+            said.take("iou_threshold", nms=_numbers("iou_threshold", info["iou_threshold"])[0])
+    return said.collected()
+
+
+def is_on(info: Mapping[str, str], key: str) -> bool:
+    """Return whether a switch of Model API is on."""
+    return info.get(key, "").lower() in ("yes", "true", "1")
+
+
+def _refuse_unsupported(info: Mapping[str, str], said: FactCollector) -> None:
+    kind = info.get("model_type", "Classification")
+    raw = "give --output raw for its numbers as they are"
+    if kind.lower() not in ("classification", "", *_DETECTORS):
+        what = f"the file's model_type is {kind}, which is not supported"
+        said.refuse(what, f"{raw}, or export a classifier or a detector", "output")
+    if is_on(info, "hierarchical"):
+        said.refuse("the file's labels are hierarchical, which is not supported", raw, "output")
+    if is_on(info, "reverse_input_channels"):
+        # Model API itself converts what it takes to be BGR, as of cv2.imread, to RGB; Geti and OTX give it RGB.
+        what = "the file says reverse_input_channels, which does not tell what the network takes"
+        hint = (
+            "give --channels rgb for an export of Model API's converters, whose pictures come from cv2.imread; "
+            "--channels bgr for one of Geti or OTX, whose pictures are RGB before they are reversed"
+        )
+        said.refuse(what, hint, "channels", "preprocess")
+    if info.get("intensity_mode"):
+        what = f"the file's intensity_mode is {info['intensity_mode']}, which changes the scale of its mean and std"
+        said.refuse(what, "give --mean and --std for pixels of 0 to 1", "mean", "std")
+    if is_on(info, "embedded_processing"):
+        what = "the network resizes and normalises by itself (embedded_processing)"
+        said.refuse(what, "export it without embedded processing: its input must be the network's own")
+
+
+def _numbers(key: str, text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.replace(",", " ").strip("[] ").split()]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 3):
+        raise ModelError(f"the file's {key} {text[:80]!r} is not one number or three", "give --mean and --std yourself")
+    return numbers

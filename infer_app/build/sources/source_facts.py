@@ -1,0 +1,118 @@
+"""Hold what a model's file says about its own use, and merge it with the options of a build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from infer_app.base.errors import UsageError
+from infer_app.base.size import Size
+
+# Options that replace all that a file says of the geometry: one of them makes the file's resize meaningless.
+GEOMETRY = frozenset({"recipe", "resize", "crop_pct", "preprocess"})
+DETECTION = frozenset({"head", "nms", "min_score", "max_objects"})  # options of --output detection alone
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that a file says: the value of an option, and where it was read."""
+
+    value: Any  # as the option takes it; of labels, the names
+    origin: str  # for example: metadata_props imgsz
+    is_fixed: bool = False  # the network runs with no other value
+
+    @property
+    def shown(self) -> str:
+        """Return the value, and of labels their number."""
+        return str(self.value if not isinstance(self.value, tuple) or isinstance(self.value, Size) else len(self.value))
+
+    def __str__(self) -> str:
+        return f"{self.shown} ({self.origin})"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """Something that a file asks for and that is not supported."""
+
+    what: str
+    hint: str
+    unless: frozenset[str] = frozenset()  # options by which the user decides it; one of them is enough
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """All that a file says, by option of `infer model build`."""
+
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    refusals: tuple[Unsupported, ...] = ()
+
+    def merged(self, more: SourceFacts) -> SourceFacts:
+        """Return these facts with those of another part of the file. Raises UsageError if the two contradict."""
+        for option, fact in self.facts.items():
+            other = more.facts.get(option, fact)
+            if other.value != fact.value:
+                raise UsageError(
+                    f"the file contradicts itself: {option} {fact}, {option} {other}",
+                    "export it again; a network and its metadata of one export agree",
+                )
+        return SourceFacts({**more.facts, **self.facts}, self.refusals + more.refusals)
+
+    def taken(self, given: Mapping[str, object]) -> dict[str, Fact]:
+        """Return the facts that apply beside the options that the user gave, by option.
+
+        Raises UsageError for something that is not supported and for an option that the network can't run with.
+        """
+        for refusal in self.refusals:
+            if not refusal.unless & given.keys():
+                raise UsageError(refusal.what, refusal.hint)
+        for option, fact in self.facts.items():
+            if fact.is_fixed and given.get(option, fact.value) != fact.value:
+                flag = f"--{option.replace('_', '-')}"
+                raise UsageError(
+                    f"{flag} {given[option]} contradicts the file: {option} {fact}",
+                    f"leave {flag} out, or export again",
+                )
+        replaced = set(given)
+        if GEOMETRY & replaced:
+            replaced |= GEOMETRY | {"centre", "pad"}
+        if "preprocess" in replaced or given.get("decode") == "scaled":
+            replaced.add("antialias")
+        output = given.get("output", self.facts["output"].value if "output" in self.facts else "classification")
+        if output != "classification":
+            replaced |= {"threshold"} | (set() if output == "detection" else {"labels", "activation", *DETECTION})
+        return {option: fact for option, fact in self.facts.items() if option not in replaced}
+
+
+class FactCollector:
+    """Collects what a source says, entry by entry."""
+
+    def __init__(self, origin: str) -> None:
+        self.facts: dict[str, Fact] = {}
+        self._origin, self._refusals = origin, list[Unsupported]()
+
+    def take(self, key: str, **values: object) -> None:
+        """Take what the entry `key` says of options."""
+        self.facts |= {option: Fact(value, f"{self._origin} {key}".strip()) for option, value in values.items()}
+
+    def refuse(self, what: str, hint: str, *unless: str) -> None:
+        """Refuse what is not supported, unless the user gives one of these options."""
+        self._refusals.append(Unsupported(what, hint, frozenset(unless)))
+
+    def collected(self) -> SourceFacts:
+        return SourceFacts(self.facts, tuple(self._refusals))
+
+
+def describe(taken: Mapping[str, Fact]) -> str:
+    """Describe facts for the user who builds the model: `size 224 (input shape); labels 80 (names)`."""
+    by_origin: dict[str, list[str]] = {}
+    for option, fact in taken.items():
+        by_origin.setdefault(fact.origin, []).append(f"{option} {fact.shown}")
+    return "; ".join(f"{', '.join(said)} ({origin})" for origin, said in by_origin.items())
+
+
+def three(values: Iterable[float]) -> str:
+    """Return numbers of the 0-255 scale as --mean and --std take them; a single one is that of all channels."""
+    numbers = [value / 255 for value in values]
+    numbers = numbers * 3 if len(numbers) == 1 else numbers
+    return ",".join(f"{number:.10g}" for number in numbers)

@@ -1,0 +1,104 @@
+"""Measure what decoding at a fraction of the size changes in a model's outputs and costs."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from infer_app.artifact.artifact import Artifact, open_artifact
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.plurals import counted
+from infer_app.base.read_limits import ReadLimits
+from infer_app.build.network.golden_set import GOLDEN_LIMITS, load_pixels
+from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.read.bad_image import BadImage
+from infer_app.predict.images.read.read_image import read_image
+from infer_app.predict.images.transform.to_pixels import transform
+from infer_app.predict.verification.golden import CHECK_BATCH, predict_all
+from infer_app.predict.verification.parity import Parity, measure_parity
+
+
+def decoding_agreement(
+    predict: Callable[[np.ndarray], np.ndarray],
+    recipe: Recipe,
+    images: Iterable[bytes],
+    batch_size: int = CHECK_BATCH,
+    artifact: Artifact | None = None,
+) -> Parity | None:
+    """Compare the outputs with those of exact decoding; return None if all images are decoded exactly.
+
+    Images that are too small to be shrunk and files that are not images are not counted. `predict` takes at most
+    `batch_size` rows. Objects are compared only of an `artifact` that is a detector.
+    """
+    exact, other = [], []
+    for data in images:
+        try:
+            if (pixels := _scaled_pixels(data, recipe)) is not None:
+                exact.append(load_pixels(data, replace(recipe, decode="exact")))
+                other.append(pixels)
+        except BadImage:
+            continue
+    if not other:
+        return None
+    return measure_parity(
+        predict_all(predict, np.stack(exact), batch_size),
+        predict_all(predict, np.stack(other), batch_size),
+        artifact,
+    )
+
+
+def _scaled_pixels(data: bytes, recipe: Recipe) -> np.ndarray | None:
+    picture = decode_image(data, recipe, GOLDEN_LIMITS)
+    return transform(picture, recipe) if picture.scale > 1 else None
+
+
+def decoding_ms(
+    artifact_folder: Path,
+    limits: ReadLimits,
+    max_pixels: int,
+    locations: Sequence[str],
+) -> dict[str, float] | None:
+    """Return the CPU milliseconds per image of decoding and transforming, `exact` and `scaled`, the better of two.
+
+    Return None if the model does not decode exactly, has its own preprocessing or no antialiasing, or if no image is
+    large enough.
+    """
+    manifest = open_artifact(artifact_folder).manifest
+    if manifest.recipe.decode != "exact" or manifest.preprocess or not manifest.recipe.antialias:
+        return None
+    recipes = {decode: replace(manifest.recipe, decode=decode) for decode in ("exact", "scaled")}
+    decode_limits = DecodeLimits(max_pixels)
+    seconds = {decode: [0.0, 0.0] for decode in recipes}
+    shrunk = num_images = 0
+    for location in locations:
+        try:
+            data = read_image(location, limits).data
+            shrunk += decode_image(data, recipes["scaled"], decode_limits).scale > 1
+            for round_number in range(2):
+                for decode, recipe in recipes.items():
+                    started = time.thread_time()
+                    transform(decode_image(data, recipe, decode_limits), recipe)
+                    seconds[decode][round_number] += time.thread_time() - started
+        except BadImage:
+            continue
+        num_images += 1
+    return {decode: 1e3 * min(rounds) / num_images for decode, rounds in seconds.items()} if shrunk else None
+
+
+def describe_agreement(parity: Parity | None, output_kind: str) -> str:
+    """Describe for the user who builds the model how much `--decode scaled` changes."""
+    if parity is None:
+        return "decode scaled: no image was large enough: give photos like those of a daily run with --calibrate"
+    images = f"{counted(parity.num_images, 'image')} large enough to be shrunk"
+    if output_kind == "classification":
+        return f"decode scaled: {parity.label_agreement:.1%} of labels as with exact decoding, of {images}"
+    if output_kind == "detection":
+        if parity.object_agreement is None:
+            return f"decode scaled: no object was found on {images}: give others with --calibrate"
+        num_objects = counted(parity.num_objects or 0, "object")
+        return f"decode scaled: {parity.object_agreement:.1%} of {num_objects} as with exact decoding, on {images}"
+    if output_kind == "regression":
+        return f"decode scaled: {parity.worst_difference:.3g} from exact decoding at worst, of {images}"
+    return f"decode scaled: cosine with exact decoding {parity.cosine:.4f} at worst, of {images}"

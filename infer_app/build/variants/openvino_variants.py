@@ -1,0 +1,196 @@
+"""Build the OpenVINO variants of a model, compare them with the source, measure them, and then record them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from infer_app.artifact.artifact import Artifact, record_variant
+from infer_app.artifact.specs import Tolerance
+from infer_app.base.errors import ModelError, install
+from infer_app.base.machine import computes_bf16, has_vnni
+from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
+from infer_app.build.network.source_kinds import make_graph
+from infer_app.build.variants.calibration import Calibration, CalibrationImages, judge_on, load_calibration
+from infer_app.build.variants.decoding_agreement import decoding_agreement
+from infer_app.predict.planning.measure import measure_models, one_thread
+from infer_app.predict.runtimes import openvino
+from infer_app.predict.runtimes.fixed_batch import FixedBatch
+from infer_app.predict.runtimes.gpu_probe import VNNI, first_variant
+from infer_app.predict.runtimes.open_variant import open_variant
+from infer_app.predict.runtimes.openvino import Int8Settings
+from infer_app.predict.verification.agreement import (
+    Report,
+    agreement_score,
+    describe_kept,
+    find_min_agreement,
+    judgement,
+)
+from infer_app.predict.verification.golden import golden_parity, golden_pixels, predict_all
+from infer_app.predict.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
+from infer_app.predict.verification.parity import Parity
+
+# Tried in this order, the fastest first, until enough labels or objects are kept.
+INT8_SETTINGS = (
+    Int8Settings("everything in int8"),
+    Int8Settings("the first 3 convolutions and sums in fp32", 3, sums_in_fp32=True, is_thorough=True),
+    Int8Settings("the first 3 and last 7 convolutions and sums in fp32", 3, 7, sums_in_fp32=True, is_thorough=True),
+    Int8Settings("the first 24 convolutions and sums in fp32", 24, sums_in_fp32=True),  # for small detectors
+)
+
+
+@dataclass(frozen=True)
+class QuantisedVariant:
+    """A quantised graph and its parity on images that were not used to quantise it."""
+
+    graph: object
+    model: FixedBatch
+    settings: Int8Settings
+    parity: Parity
+
+
+def add_variants(
+    artifact: Artifact, calibration: Calibration | None, report: Report, check: Callable[[], None] = lambda: None
+) -> Artifact:
+    """Add every variant that this machine can build and return the artifact; `report` gets the reasons for the others.
+
+    `check` raises if int8 may not be replaced: a run may have begun while it was made. Raises ModelError if
+    `calibration` is given, which requests int8, and int8 can't be built.
+    """
+    if calibration is not None and artifact.manifest.recipe.decode == "scaled":
+        artifact = _record_decoding(artifact, calibration)
+    known = {OPENVINO_FP32, OPENVINO_BF16} if computes_bf16() else {OPENVINO_FP32}
+    if calibration is None and known <= artifact.manifest.variants.keys():
+        return artifact
+    try:
+        graph = make_graph(artifact)
+    except ModelError as error:
+        if calibration is not None:
+            raise
+        report(f"{OPENVINO_FP32}: left out, {error}; {error.hint}")
+        return artifact
+    images = load_calibration(artifact, calibration) if calibration else None
+    artifact = _record_fp32(artifact, graph, images)
+    min_agreement = find_min_agreement(artifact.manifest.output, calibration.min_agreement if calibration else None)
+    if computes_bf16():
+        artifact = _add_bf16(artifact, graph, images, min_agreement, report)
+    if images is None:
+        return artifact
+    return _add_int8(artifact, graph, images, min_agreement, report, check)
+
+
+def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
+    """Measure on the user's own photos, not on the golden images, what inexact decoding changes, and record it."""
+    variant = first_variant(artifact.manifest)
+    model = open_variant(artifact, variant)
+    recipe = artifact.manifest.recipe
+    photos = (path.read_bytes() for path in calibration.files(recipe.size))
+    agreement = decoding_agreement(model, recipe, photos, model.batch_size, artifact)
+    details = artifact.manifest.variants[variant] | {recipe.decode: agreement.to_json() if agreement else None}
+    return record_variant(artifact, variant, details)
+
+
+def _record_fp32(artifact: Artifact, graph: object, images: CalibrationImages | None) -> Artifact:
+    """Record the fp32 graph, or how exact the one is that is there: days may have been begun with its files."""
+    known = artifact.manifest.variants.get(OPENVINO_FP32)
+    if known is not None:
+        details = known | _parities(artifact, open_variant(artifact, OPENVINO_FP32), images)
+        return record_variant(artifact, OPENVINO_FP32, details)
+    model = openvino.compile_graph(graph, artifact.manifest.recipe.size)
+    return record_variant(artifact, OPENVINO_FP32, _parities(artifact, model, images), openvino.serialise(graph))
+
+
+def _add_bf16(
+    artifact: Artifact, graph: object, images: CalibrationImages | None, min_agreement: float, report: Report
+) -> Artifact:
+    """Record the variant that computes the fp32 graph in bf16; its labels are judged only on the user's images."""
+    model = openvino.compile_graph(graph, artifact.manifest.recipe.size, dtype="bf16")
+    judged = None
+    if images is not None:
+        judged = judge_on(artifact, model, images)
+    details = _judged_details(artifact, model, OPENVINO_BF16, judged, min_agreement, report)
+    return record_variant(artifact, OPENVINO_BF16, details)
+
+
+def _judged_details(
+    artifact: Artifact,
+    model: FixedBatch,
+    variant: str,
+    judged: Parity | None,
+    min_agreement: float,
+    report: Report,
+) -> dict[str, object]:
+    """Return the manifest's entry of a variant of another dtype: how exact it is, and how fast on this machine."""
+    golden = _golden_parity(artifact, model)
+    with one_thread():
+        fp32 = {
+            name: [open_variant(artifact, name)]
+            for name in dict.fromkeys((first_variant(artifact.manifest), OPENVINO_FP32))
+        }
+        speeds = measure_models({variant: [model], **fp32}, golden_pixels(artifact))
+    own_ms = speeds.pop(variant).ms_per_image
+    fp32_ms = min(speed.ms_per_image for speed in speeds.values())
+    unjudged = {"min_agreement": min_agreement, "meets_bar": True}
+    return {
+        "parity": golden.to_json(),
+        "tolerance": asdict(_tolerance(golden)),
+        **(unjudged if judged is None else judgement(artifact, variant, judged, min_agreement, report)),
+        "ms_when_built": {variant_of(variant).dtype: own_ms, "fp32": fp32_ms},
+        "is_faster": own_ms < fp32_ms,
+    }
+
+
+def _add_int8(
+    artifact: Artifact,
+    graph: object,
+    images: CalibrationImages,
+    min_agreement: float,
+    report: Report,
+    check: Callable[[], None],
+) -> Artifact:
+    if not openvino.can_quantise():
+        raise ModelError("int8 needs NNCF", install("int8"))
+    best = None
+    for candidate in _quantised(artifact, graph, images):
+        report(f"{OPENVINO_INT8}: {candidate.settings.name}: {describe_kept(artifact.manifest, candidate.parity)}")
+        if best is None or agreement_score(artifact, candidate.parity) > agreement_score(artifact, best.parity):
+            best = candidate
+        is_enough = agreement_score(artifact, candidate.parity) >= min_agreement
+        if is_enough or candidate.parity.num_objects == 0:  # without objects the next one would tell no more
+            break
+    assert best is not None  # because INT8_SETTINGS is not empty
+    details = _judged_details(artifact, best.model, OPENVINO_INT8, best.parity, min_agreement, report)
+    details |= {"settings": asdict(best.settings), "requires": {"instructions": VNNI} if has_vnni() else {}}
+    check()
+    return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph))
+
+
+def _quantised(artifact: Artifact, graph: object, images: CalibrationImages) -> Iterator[QuantisedVariant]:
+    """Yield int8 graphs, each slower and nearer to the source than the one before."""
+    calibration = np.split(images.calibration, len(images.calibration))
+    for settings in INT8_SETTINGS:
+        quantised = openvino.quantise(graph, calibration, settings, overflow_fix=not has_vnni())
+        model = openvino.compile_graph(quantised, artifact.manifest.recipe.size)
+        yield QuantisedVariant(quantised, model, settings, judge_on(artifact, model, images))
+
+
+def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:
+    """Compare a variant in fp32."""
+    details = {"parity": _golden_parity(artifact, model, EXACT_OBJECT).to_json()}
+    if images is not None:
+        details["calibration"] = judge_on(artifact, model, images, EXACT_OBJECT).to_json()
+    return details
+
+
+def _golden_parity(artifact: Artifact, model: FixedBatch, min_iou: float = SAME_OBJECT) -> Parity:
+    actual = predict_all(model, golden_pixels(artifact), model.batch_size)
+    return golden_parity(artifact, actual, min_iou)
+
+
+def _tolerance(golden: Parity) -> Tolerance:
+    """Return a tolerance with room for another processor's rounding: twice the distance that was measured here."""
+    return Tolerance(
+        cosine=min(Tolerance().cosine, 1 - 2 * (1 - golden.cosine)),
+        relative=max(Tolerance().relative, 2 * golden.relative_difference),
+    )

@@ -1,0 +1,146 @@
+"""Turn a detector's raw outputs into objects, for each family of networks."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from infer_app.artifact.activation import class_scores
+from infer_app.artifact.specs import DetectionSpec
+from infer_app.base.domain import MULTI_LABEL
+from infer_app.base.size import Size
+
+# Raw outputs of a batch, (n, …) each, to an array for each image: (k, 6) x1 y1 x2 y2 in pixels of the model's input,
+# score, class.
+Head = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+OwnHead = Callable[..., Any]  # takes the outputs as arrays, and the size of the input if it is declared with `*, size`
+
+
+def open_head(spec: DetectionSpec, activation: str, size: Size, own: OwnHead | None = None) -> Head:
+    """Return the head of a model whose input has this size; `own` is the user's function."""
+    if own is not None:
+        return partial(_own_objects, partial(own, size=size) if _asks_for_size(own) else own)
+    if spec.head == "detr":
+        return lambda outputs: _detr(outputs, activation, size, spec.min_score)
+    decode = {"boxes": _boxes, "yolo": _yolo, "yolo5": _yolo5}[spec.head]
+    return lambda outputs: decode(outputs, spec.min_score)
+
+
+def comparable_parts(outputs: Sequence[np.ndarray], spec: DetectionSpec, activation: str) -> list[np.ndarray]:
+    """Return the parts of a batch's raw outputs in which two variants must agree, each (n, k) in one unit.
+
+    Networks with their own selection list objects by score; rounding can swap close scores, so only the sorted scores
+    are compared.
+    """
+    if spec.is_own:
+        parts = list(outputs)
+    elif spec.head == "boxes":
+        rows = _joined(outputs)
+        parts = [np.sort(np.where(rows[..., 5] < 0, 0.0, rows[..., 4]), 1)]
+    elif spec.head == "detr":
+        parts = [np.sort(_detr_scores(outputs, activation)[0].max(-1), 1)]
+    else:
+        (batch,) = outputs
+        rows = batch.swapaxes(1, 2) if spec.head == "yolo" else batch
+        parts = [rows[..., :4], rows[..., 4:]]
+    return [part.reshape(len(part), -1) for part in parts]
+
+
+def has_no_object(activation: str) -> bool:
+    """Return whether the last class of the head `detr` stands for no object."""
+    return activation not in MULTI_LABEL
+
+
+def class_outputs(outputs: Sequence[np.ndarray], head: str) -> np.ndarray:
+    """Return what the network says of the classes, before an activation: (…, classes) for `detr`, else (k, )."""
+    if head == "detr":
+        return _detr_scores(outputs, "sigmoid-applied")[0]
+    if head == "boxes":
+        rows = _joined(outputs)
+        scores: np.ndarray = rows[..., 4][rows[..., 5] >= 0]
+        kept: np.ndarray = scores[scores != -1]  # with which some networks fill up their rows
+        return kept
+    (batch,) = outputs
+    return batch[:, 4:].flatten() if head == "yolo" else batch[..., 4:].flatten()
+
+
+def _boxes(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
+    return [_over(rows, min_score) for rows in _joined(outputs)]
+
+
+def _yolo(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
+    (batch,) = outputs
+    best = batch[:, 4:].max(1)
+    return [
+        _of_centres(rows[:4, scores >= min_score].T, rows[4:, scores >= min_score].T)
+        for rows, scores in zip(batch, best, strict=True)
+    ]
+
+
+@np.errstate(over="ignore", invalid="ignore")  # of rows that are not finite, which are rejected
+def _yolo5(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
+    (batch,) = outputs
+    found = []
+    for rows in batch:
+        rows = rows[rows[:, 4] >= min_score]  # a class's score is no higher than the objectness
+        scores = rows[:, 5:] * rows[:, 4:5]
+        best = scores.max(1) >= min_score
+        found.append(_of_centres(rows[best, :4], scores[best]))
+    return found
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _detr(outputs: Sequence[np.ndarray], activation: str, size: Size, min_score: float) -> list[np.ndarray]:
+    scores, shares = _detr_scores(outputs, activation)
+    boxes = shares * np.array([*size, *size], np.float32)
+    best = scores.max(-1) >= min_score
+    return [_of_centres(boxes[i][best[i]], scores[i][best[i]]) for i in range(len(boxes))]
+
+
+def _detr_scores(outputs: Sequence[np.ndarray], activation: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scores, (n, k, classes), and the boxes as shares of the input, (n, k, 4)."""
+    joined = _joined(sorted(outputs, key=lambda output: output.shape[-1] == 4))
+    scores = class_scores(joined[..., :-4], activation)
+    return scores[..., :-1] if has_no_object(activation) else scores, joined[..., -4:]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _of_centres(boxes: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return objects of boxes as centre, width and height, (k, 4), and of scores, (k, classes)."""
+    if not len(boxes):
+        return np.empty((0, 6), np.float32)
+    half = boxes[:, 2:] / 2
+    labels = scores.argmax(1).astype(np.float32)
+    return np.column_stack([boxes[:, :2] - half, boxes[:, :2] + half, scores.max(1), labels])
+
+
+def _over(rows: np.ndarray, min_score: float) -> np.ndarray:
+    """Return rows with at least this score; rows with a negative class are padding."""
+    return rows[(rows[:, 4] >= min_score) & (rows[:, 5] >= 0)]
+
+
+def _joined(outputs: Sequence[np.ndarray]) -> np.ndarray:
+    """Return several outputs, (n, k, …) or (n, k), as one: (n, k, sum of the last dimensions)."""
+    return np.concatenate([output if output.ndim == 3 else output[..., None] for output in outputs], 2)
+
+
+def _asks_for_size(own: OwnHead) -> bool:
+    """Return whether a head could not be called without a keyword argument `size`."""
+    try:
+        size = signature(own).parameters.get("size")
+    except ValueError:  # some builtins tell none
+        return False
+    return size is not None and (size.kind, size.default) == (size.KEYWORD_ONLY, size.empty)
+
+
+def _own_objects(own: OwnHead, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    arrays = [output.copy() for output in outputs]  # which the head may change
+    found = [np.asarray(rows) for rows in own(*arrays)]
+    if len(found) != len(arrays[0]):
+        raise ValueError(f"the head returned {len(found)} results for a batch of {len(arrays[0])}")
+    for rows in found:
+        if rows.size and (rows.ndim != 2 or rows.shape[1] != 6):
+            raise ValueError(f"the head returned an array of {rows.shape} for an image, not (n, 6)")
+    return [rows.reshape(-1, 6) for rows in found]

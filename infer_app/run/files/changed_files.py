@@ -1,0 +1,147 @@
+"""Finds files that have changed since: rejected ones to be tried again, and replaced ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from itertools import compress, islice
+from typing import Any, NamedTuple
+
+from infer_app.base.day import Day
+from infer_app.base.domain import ROW, FileFacts, ImageFile
+from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
+from infer_app.base.locations import PathMapping, as_location, is_local
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.predict.images.read.local_files import are_gone, hash_files, stat_all
+from infer_app.predict.images.read.roots import check_missing, check_root
+from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process, run_in_process
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import register
+from infer_app.tables.listing.watched_images import ChangedImage, read_changed
+from infer_app.tables.project_database import ProjectDatabase, read_limits
+from infer_app.tables.results.forget_results import forget_rejections
+
+log = logging.getLogger(__name__)
+
+FILES_AT_ONCE = 5000  # rejected files that one process checks
+
+AskStorage = Callable[..., Iterator[Any]]  # what a function yields, in another process
+_ask: AskStorage = partial(iterate_in_process, timeout_s=STORAGE_TIMEOUT_S, check=lambda: None)
+
+
+def reset_changed_rejections(project: ProjectDatabase, path_map: PathMapping, day: Day, model_id: str) -> int:
+    """Delete the final rejections whose file or address has changed since; return their number.
+
+    Another process checks the files: a process that waits for storage that does not answer can't be ended.
+    """
+    changed: list[str] = []
+    try:
+        with closing(
+            project.day_queries.final_rejections(day, model_id)
+        ) as stored:  # a server keeps a transaction open
+            while some := list(islice(stored, FILES_AT_ONCE)):
+                changed += [rejected.image_id for rejected in some if rejected.has_other_address]
+                local = [rejected for rejected in some if is_local(rejected.location)]
+                files = _ask(stat_all, [rejected.location for rejected in local], path_map)
+                changed += [
+                    rejected.image_id
+                    for rejected, now in zip(local, files, strict=True)
+                    if now.size is not None and rejected.differs(now)
+                ]
+    except ModelError:
+        log.warning("rejected images of %s were not checked for changes: their storage does not answer", day)
+    return forget_rejections(project.database, changed, model_id)
+
+
+def find_changed(
+    loaded: LoadedSettings, project: ProjectDatabase, model_ids: Sequence[str], day: Day | None
+) -> Iterator[ChangedImage]:
+    """Yield the images, of a day or of all, that are missing or of which one of the models predicted other bytes.
+
+    Our own table knows them from its walks. Of a table of the user's the files of the day are looked at now; raises
+    UsageError without a day, and StorageUnavailable if they don't answer.
+    """
+    if loaded.lists_own_images:
+        yield from read_changed(project.database, project.source, model_ids, day)
+        return
+    if day is None:
+        hint = "name a day with --date: its files are looked at now"
+        raise UsageError("infer_app walks over no folder of images that a table of your own lists", hint)
+    stored = (_Predicted.of(row) for row in project.day_queries.read_predictions(day) if row["model_id"] in model_ids)
+    files = (one for one in stored if is_local(one.location) and not one.location.startswith(ROW))
+    last = ""
+    while some := list(islice(files, FILES_AT_ONCE)):
+        for one, is_gone in _compare(loaded, some):
+            if one.image_id != last:  # once, though several models have predicted it
+                yield ChangedImage(one.image_id, one.location, day.start, datetime.now(UTC) if is_gone else None)
+            last = one.image_id
+
+
+def compare_replaced(loaded: LoadedSettings, database: Database, changed: Iterable[ChangedImage]) -> None:
+    """Store what the files of replaced images of our own table are now: no run walks over those added by a command.
+
+    Raises StorageUnavailable if they don't answer.
+    """
+    locations = [one.location for one in changed if one.state == "replaced"]
+    limits = read_limits(loaded)
+
+    def hash_again(files: Sequence[ImageFile]) -> Iterator[FileFacts]:
+        return filter(None, _ask(hash_files, [file.location for file in files], limits))
+
+    try:
+        now = zip(locations, _ask(stat_all, locations, loaded.path_map), strict=True)
+        files = (ImageFile(location, facts.size, facts.modified) for location, facts in now)
+        for _ in register(database, files, lambda new: [], hash_again):
+            pass
+    except NoAnswer as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
+
+
+class _Predicted(NamedTuple):
+    """A prediction's image with the facts of its file."""
+
+    image_id: str
+    location: str
+    size: int | None
+    modified: float | None
+    sha256: str | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> _Predicted:
+        return cls(row["image_id"], as_location(row["location"]), row["size"], row["modified"], row["sha256"])
+
+
+def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterator[tuple[_Predicted, bool]]:
+    """Yield those whose file is gone or has other bytes, and whether it is gone; only changed files are read."""
+    limits = read_limits(loaded)
+    try:
+        now = _ask(stat_all, [one.location for one in predicted], loaded.path_map)
+        pairs = zip(predicted, now, strict=True)
+        touched = [one for one, file in pairs if (file.size, file.modified) != (one.size, one.modified)]
+        locations = [one.location for one in touched]
+        gone = dict(zip(locations, _ask(are_gone, locations, loaded.path_map), strict=True))
+        if missing := [location for location in locations if gone[location]]:
+            run_in_process(check_root, missing[0], limits, timeout_s=STORAGE_TIMEOUT_S)
+        for one, file in zip(touched, filter(None, _ask(hash_files, locations, limits)), strict=True):
+            if gone[one.location] or file.sha256 not in (None, one.sha256):
+                yield one, gone[one.location]
+    except NoAnswer as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
+
+
+def are_missing(loaded: LoadedSettings, may_be_most: bool, locations: Sequence[str]) -> list[bool]:
+    """Return for each file whether it is gone.
+
+    Raises StorageUnavailable if their storage does not answer or, unless they `may_be_most`, may be away.
+    """
+    try:
+        gone = list(_ask(are_gone, locations, loaded.path_map))
+        missing = list(compress(locations, gone))
+        if missing and not may_be_most:
+            run_in_process(check_missing, missing, read_limits(loaded), timeout_s=STORAGE_TIMEOUT_S)
+        return gone
+    except NoAnswer as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None

@@ -1,0 +1,235 @@
+"""Registers the new images of the folders that [images] watch names; a run begins with it."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from infer_app.base.day import Day, find_zone
+from infer_app.base.domain import FileFacts, ImageFile
+from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.base.telemetry.printable import one_line
+from infer_app.predict.images.read.folder_scan import look_at_folders, scan_folders
+from infer_app.predict.images.read.local_files import are_gone, hash_files
+from infer_app.predict.images.read.roots import ON_PURPOSE
+from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
+from infer_app.run.files.changed_files import FILES_AT_ONCE
+from infer_app.run.files.moved_folders import find_moved
+from infer_app.run.files.registration import SETTLED_S, Registration
+from infer_app.tables.engine.column_types import is_utf8
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import DatedImage, first_usual_time, register
+from infer_app.tables.listing.walk_news import describe_walk_news
+from infer_app.tables.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
+from infer_app.tables.project_database import open_results_database, read_limits
+from infer_app.tables.results.runs import last_start
+
+log = logging.getLogger(__name__)
+
+FIRST_DIGITAL = datetime(1995, 1, 1, tzinfo=UTC).timestamp()  # no camera wrote a file before
+YEARS_S = 5 * 365 * 86400.0  # a clock that was reset begins so long before the other images, or longer
+A_DAY_S = 86400.0  # so far may a camera's clock, or its zone, be ahead
+
+Check = Callable[[], None]  # raises if the run is to end
+
+
+def register_new(
+    loaded: LoadedSettings, days: Sequence[Day], check: Check, *, dry_run: bool = False
+) -> Registration | None:
+    """Register the new images of the watched folders under their own dates; a dry run only looks for them.
+
+    Return what was found, or None if no folder is watched. `check` is called all the time and may raise. Raises
+    StorageUnavailable if a folder is not available.
+    """
+    if not loaded.watched:
+        return None
+    with open_results_database(loaded, read_only=dry_run) as database:
+        folders = WatchedFolders(loaded, database, check)
+        folders.check()
+        for moved in folders.follow_moved(dry_run=dry_run):
+            log.info("%s", moved)
+            folders.found.moved.append(moved)
+        folders.register(days, dry_run=dry_run)
+        if not dry_run:
+            folders.found.news += database.with_reconnect(
+                lambda: list(describe_walk_news(database, find_zone(days[0].zone)))
+            )
+    folders.found.log(loaded, dry_run=dry_run)
+    return folders.found
+
+
+class WatchedFolders:
+    """The watched folders of a project, and what one walk over them finds."""
+
+    def __init__(self, loaded: LoadedSettings, database: Database, check: Check = lambda: None) -> None:
+        self.found = Registration()
+        self._loaded = loaded
+        self._database = database
+        self._check = check
+
+    def check(self, *, may_be_empty: bool = False) -> None:
+        """Raise StorageUnavailable for a folder that is missing or doesn't answer, or holds no image though it did."""
+        folders, exclude = [str(folder) for folder in self._loaded.all_watched], self._loaded.images.exclude
+        for folder, problem in zip(folders, list(self.ask(look_at_folders, folders, exclude)), strict=True):
+            if problem:
+                raise _unavailable(f"{folder}: {problem}")
+            if problem == "" and not may_be_empty and has_images_in(self._database, self._recorded_folders(folder)):
+                raise _unavailable(f"{folder}: holds no image, and images in it are registered", f"; {ON_PURPOSE}")
+
+    def follow_moved(self, *, dry_run: bool = False) -> Iterator[str]:
+        """Let what was registered elsewhere, and is in a watched folder now, be known there; yield what was done.
+
+        Raises UsageError in a dry run, which would take these images for new ones.
+        """
+        for moved in find_moved(self._database, self._loaded, self._recorded_folders(), self.ask):
+            if dry_run:
+                hint = "`infer run` records where they are, then runs"
+                raise UsageError(f"images {moved}, and nothing is changed here", hint)
+            yield f"{counted(moved.apply(), 'image')} {moved}"
+
+    def register(self, days: Sequence[Day], *, dry_run: bool) -> None:
+        """Register what is new, and mark what is gone."""
+        seen = SeenImages(self._database, self._recorded_folders())
+        for batch in register(self._database, self.images(), self.date_all, self._hash, dry_run=dry_run):
+            seen.add(batch.known)
+            self.found.count(batch, days, is_sampled=dry_run)
+            self._check()
+        if not dry_run:
+            self.mark_missing(seen, self.check)  # the storage may have gone during the walk
+
+    def mark_deleted(self) -> None:
+        """Mark what is gone, also where a folder holds no image any more: the user says that it is meant."""
+        self.check(may_be_empty=True)
+        self.mark_missing(SeenImages(self._database, self._recorded_folders()), lambda: None)
+
+    def images(self) -> Iterator[ImageFile]:
+        """Yield the images that can be registered, under the locations to record; count the other files."""
+        found, path_map = self.found, self._loaded.path_map
+        for scanned in self.ask(scan_folders, [*map(str, self._loaded.watched)], self._loaded.images.exclude):
+            found.unreadable += scanned.unreadable
+            found.count_left_out(scanned.left_out)
+            for file in scanned.files:
+                if abs(scanned.began_at - (file.modified or 0.0)) < SETTLED_S:
+                    found.unsettled += 1
+                elif not file.location.isascii() and not is_utf8(file.location):
+                    found.num_unstorable += 1
+                    found.unstorable = found.unstorable or [f"{one_line(file.location)}: not UTF-8"]
+                else:
+                    found.num_files += 1
+                    yield file._replace(location=path_map.recorded(file.location)) if path_map.folders else file
+
+    def date_all(self, new: Sequence[ImageFile]) -> Sequence[DatedImage]:
+        """Return new images with their own times: of their cameras, if [images] day says so, or of their files.
+
+        If most are ahead of this machine's clock, and it is behind, these are left for a run that has the right time.
+        """
+        now = datetime.now(UTC)
+        taken: Sequence[float | None] = [None] * len(new)
+        if self._loaded.images.day == "exif":
+            taken = self._capture_times([self._loaded.path_map.to_local(file.location) for file in new])
+        stated = [
+            [seconds for seconds in (camera, file.modified) if seconds is not None]
+            for file, camera in zip(new, taken, strict=True)
+        ]
+        latest = now.timestamp() + A_DAY_S
+        ahead = [number for number, times in enumerate(stated) if min(times, default=0.0) > latest]
+        if ahead and 2 * len(ahead) >= len(new) and self._is_behind(now):
+            self.found.leave_for_right_clock(now, [new[number].location for number in ahead])
+            kept = sorted({*range(len(new))} - {*ahead})
+            new, stated = [new[number] for number in kept], [stated[number] for number in kept]
+        usual = self._first_usual(stated) if new else 0.0
+        times = [self._time_of(file, one, now.timestamp(), usual) for file, one in zip(new, stated, strict=True)]
+        queued_at = now.replace(tzinfo=None)
+        return [DatedImage(file, at, queued_at=queued_at) for file, at in zip(new, times, strict=True)]
+
+    def mark_missing(self, seen: SeenImages, check: Check) -> None:
+        """Mark what is gone: the walk leaves out what it can't read, and files that are no images by their names."""
+        others = seen.read_others()
+        for first in range(0, len(others), FILES_AT_ONCE):
+            some = others[first : first + FILES_AT_ONCE]
+            states = self.ask(are_gone, [location for _, location in some], self._loaded.path_map)
+            if gone := [row_id for (row_id, _), is_gone in zip(some, states, strict=True) if is_gone]:
+                check()
+                mark_missing(self._database, gone)
+                self.found.num_missing += len(gone)
+
+    def count_missing(self) -> Iterator[tuple[int, int, str]]:
+        """Yield of each folder that is watched how many of its images are missing, of how many, and its name.
+
+        At last of all other folders, of which all count as missing: they may be those of another project, whose storage
+        this one can't check.
+        """
+        for folder in map(str, self._loaded.all_watched if self._loaded.lists_own_images else ()):
+            yield *count_missing(self._database, self._recorded_folders(folder)), folder
+        if self._loaded.lists_own_images:
+            (num_all, _), (num_own, _) = (
+                count_missing(self._database, one) for one in ([""], self._recorded_folders())
+            )
+            yield num_all - num_own, num_all - num_own, "folders that [images] watch does not name"
+
+    def ask(self, function: Callable[..., Any], *args: object) -> Iterator[Any]:
+        """Yield what `function` yields in another process: a process can't be ended that waits for storage.
+
+        Raises StorageUnavailable if nothing comes for STORAGE_TIMEOUT_S.
+        """
+        try:
+            yield from iterate_in_process(function, *args, timeout_s=STORAGE_TIMEOUT_S, check=self._check)
+        except NoAnswer:
+            raise _unavailable(f"{' or '.join(map(str, self._loaded.watched))} does not answer") from None
+
+    def _recorded_folders(self, *folders: str) -> list[str]:
+        """Return the folders, as recorded and with a slash at the end, that images of all or some folders are in."""
+        local, path_map = [f"{folder}/" for folder in folders or self._loaded.watched], self._loaded.path_map
+        mapped = [f"{recorded}/" for recorded, here in path_map.folders if f"{here}/".startswith(tuple(local))]
+        return list(dict.fromkeys([*map(path_map.recorded, local), *mapped]))
+
+    def _hash(self, files: Sequence[ImageFile]) -> Iterator[FileFacts]:
+        log.info("%s with another size or time than before: comparing the content", counted(len(files), "known file"))
+        locations = [file.location for file in files]
+        yield from filter(None, self.ask(hash_files, locations, read_limits(self._loaded)))
+
+    def _capture_times(self, paths: Sequence[str]) -> list[float | None]:
+        from infer_app.predict.images.decode.capture_time import read_capture_times
+
+        times: list[float | None] = []
+        while left := paths[len(times) :]:
+            try:
+                times.extend(self.ask(read_capture_times, left, self._loaded.run.time_zone))
+            except ModelError:  # a file that crashes the library has none
+                times.append(None)
+        return times
+
+    def _is_behind(self, now: datetime) -> bool:
+        """Return whether this machine's clock is behind that of a former run, or no image is known to compare with."""
+        last = self._last_start
+        return self._first_known is None or (last is not None and last > now + timedelta(seconds=A_DAY_S))
+
+    @cached_property
+    def _last_start(self) -> datetime | None:
+        return last_start(self._database)
+
+    @cached_property
+    def _first_known(self) -> datetime | None:
+        return first_usual_time(self._database)
+
+    def _first_usual(self, stated: Sequence[Sequence[float]]) -> float:
+        """Return the time before which an image is years older than nearly all, of those that are known or else new."""
+        own = sorted(times[0] for times in stated if times)
+        first = self._first_known.timestamp() if self._first_known else own[len(own) // 2] if own else 0.0
+        return first - YEARS_S
+
+    def _time_of(self, file: ImageFile, stated: Sequence[float], now: float, usual: float) -> datetime:
+        """Return the first of the times stated that can be right, in UTC; one in the future counts as now."""
+        possible = [seconds for seconds in stated if FIRST_DIGITAL <= seconds <= now + A_DAY_S]
+        if len(possible) < len(stated) or (possible and possible[0] < usual):
+            self.found.num_wrong_clocks += 1
+            self.found.wrong_clock = self.found.wrong_clock or [one_line(file.location)]
+        seconds = (possible or list(stated[-1:]) or [now])[0]
+        return datetime.fromtimestamp(min(max(seconds, 0.0), now), UTC).replace(tzinfo=None)
+
+
+def _unavailable(message: str, hint: str = "") -> StorageUnavailable:
+    return StorageUnavailable(message, f"is the image storage mounted? [images] watch in infer.toml names it{hint}")

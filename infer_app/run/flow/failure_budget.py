@@ -1,0 +1,131 @@
+"""Decides which failures of one model on one day may be rejected."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from infer_app.base.domain import TRANSIENT_REASONS, Broken, ChunkResult, ReasonFact
+from infer_app.base.locations import stored_location
+from infer_app.base.settings.sections import rejection_budget
+
+PROBATION_IMAGES = 300  # a share of a few percent can't be estimated from fewer
+FEW_FAILURES = 10  # so many may be the images' fault, whatever share that is, if most images succeed
+FEW_ALIKE = 3  # so many files that are refused alike are their own fault, even if nothing else is there
+MOST = 0.5  # of a day's images
+_ANY_NUMBER = 10**9
+
+
+@dataclass(slots=True)
+class _Probation:
+    """Failures that are held, and the number of images since the first of them."""
+
+    failures: list[Broken] = field(default_factory=list)
+    num_since: int = 0
+
+    def add(self, failures: Sequence[Broken], num_images: int) -> None:
+        self.failures += failures
+        self.num_since += num_images if self.failures else 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.num_since >= PROBATION_IMAGES
+
+
+class FailureBudget:
+    """Decides which of one model's failures on one day may be rejected, and stops a day that rejects too many images.
+
+    A failure of the model or of the preprocess function may not be the image's fault, nor what is found in a file that
+    a decoder refuses. Such failures are held until enough images have been processed, or to the end of the day. If the
+    model failed on most of these, or if most images of the day are refused for one reason, it is one fault: none of
+    them is rejected, the run ends with exit code 3, and the images stay pending.
+    """
+
+    def __init__(self, max_rejected: str, count_predicted: Callable[[], int] = int) -> None:
+        """Take `max_rejected` as in the settings: "5%" (at least 10) or "25".
+
+        `count_predicted` returns how many images that the model was given that day have a prediction, of any run.
+        """
+        self.stopped: str | None = None  # why no more images should be taken
+        self._max_rejected = max_rejected
+        self._count_predicted = count_predicted
+        self._share = rejection_budget(max_rejected, _ANY_NUMBER) / _ANY_NUMBER
+        self._num_images = 0
+        self._num_counted = 0  # rejections that are not retried automatically
+        self._of_model = _Probation()
+        self._of_files = _Probation()
+
+    def admit(self, result: ChunkResult) -> Iterator[ChunkResult]:
+        """Yield what may be written by now; images that are never yielded stay pending."""
+        of_model = [broken for broken in result.broken if broken.may_be_models_fault]
+        rejected = (broken for broken in result.broken if not broken.may_be_models_fault)
+        final = [broken for broken in rejected if broken.reason not in TRANSIENT_REASONS]
+        self._num_images += result.num_asked
+        self._num_counted += len(of_model) + len(final)
+        if self._num_images >= PROBATION_IMAGES and self._num_counted > self._allowed(self._num_images):
+            yield from self._settle_files()
+            failed, self._of_model = [*self._of_model.failures, *of_model], _Probation()
+            what = f"{self._num_counted:,} of {self._num_images:,} images were rejected or failed"
+            self._stop(f"{what}, more than --max-rejected {self._max_rejected} allows", failed)
+        if self.stopped is not None:
+            yield _without(result, [*of_model, *final])
+            return
+        of_files = [broken for broken in final if ReasonFact.IN_CONTENT in broken.reason.facts]
+        yield _without(result, [*of_model, *of_files])
+        self._of_model.add(of_model, result.num_asked)
+        self._of_files.add(of_files, result.num_asked)
+        if self._of_model.is_over:
+            yield from self._settle_model()
+        if self._of_files.is_over:
+            yield from self._settle_files()
+
+    def settle(self) -> Iterator[ChunkResult]:
+        """Yield the failures on probation if they are the images' fault; otherwise stop."""
+        yield from self._settle_model()
+        yield from self._settle_files()
+
+    def _settle_model(self) -> Iterator[ChunkResult]:
+        held, self._of_model = self._of_model, _Probation()
+        if self._is_models_fault(len(held.failures), held.num_since):
+            what = f"{len(held.failures):,} of {held.num_since:,} images failed in the model or its preprocessing"
+            self._stop(what, held.failures)
+        else:
+            yield ChunkResult(0, (), tuple(held.failures))
+
+    def _settle_files(self) -> Iterator[ChunkResult]:
+        held, self._of_files = self._of_files.failures, _Probation()
+        counts = Counter(broken.reason for broken in held)
+        one_fault = {reason for reason, count in counts.items() if self._is_decoders_fault(count)}
+        for reason in sorted(one_fault):
+            what = f"{counts[reason]:,} of {self._num_images:,} images are {reason}, which may be one fault"
+            hint = "; if these files are broken, reject them by --max-rejected 100%"
+            self._stop(what, [broken for broken in held if broken.reason is reason], hint)
+        yield ChunkResult(0, (), tuple(broken for broken in held if broken.reason not in one_fault))
+
+    def _is_models_fault(self, num_failed: int, num_since: int) -> bool:
+        """Return whether so many failures are a fault of the model: more than the day or its last part may have."""
+        if self._share >= 1:
+            return False
+        few = FEW_FAILURES if 2 * num_failed < self._num_images else 1
+        return num_failed > max(few, num_since // 2) or num_failed > self._allowed(self._num_images)
+
+    def _is_decoders_fault(self, num_alike: int) -> bool:
+        """Return whether most images of the run are refused alike, and most of its day, of which it may be the rest."""
+        most = num_alike > max(FEW_ALIKE, max(MOST, self._share) * self._num_images)
+        return most and num_alike > self._count_predicted()
+
+    def _allowed(self, num_images: int) -> int:
+        return max(FEW_FAILURES, rejection_budget(self._max_rejected, num_images))
+
+    def _stop(self, why: str, failed: Sequence[Broken], hint: str = "") -> None:
+        example = ""
+        if failed:
+            location = stored_location(failed[-1].ref.location)
+            example = f" (the last: {location}: {failed[-1].detail}; none was rejected for it{hint})"
+        self.stopped = self.stopped or f"{why}: the rest stays pending{example}"
+
+
+def _without(result: ChunkResult, left_out: Sequence[Broken]) -> ChunkResult:
+    if not left_out:
+        return result
+    out = frozenset(left_out)
+    return replace(result, broken=tuple(broken for broken in result.broken if broken not in out))

@@ -1,0 +1,133 @@
+"""Check the database: that it is there, that its tables can be written, and the images that it lists."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date
+from itertools import chain, islice
+
+from infer_app.base.day import Day
+from infer_app.base.domain import ImageRef
+from infer_app.base.errors import EXIT_OK, DatabaseUnavailable, MachineFailure, SchemaOutdated, UsageError
+from infer_app.base.plurals import counted
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.predict.images.read.read_image import refused_among
+from infer_app.predict.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
+from infer_app.run.files.watched_folders import WatchedFolders
+from infer_app.run.flow.outage_guard import MAX_FAILED_READS
+from infer_app.run.preflight.finding import Finding
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.engine.sqlite_file import HINT_DAMAGED, check_writable, is_full
+from infer_app.tables.known_database import describe_known
+from infer_app.tables.listing.image_registry import count_images
+from infer_app.tables.listing.left_out import NEEDED
+from infer_app.tables.listing.source import Source
+from infer_app.tables.project_database import open_results_database, open_source, read_limits
+from infer_app.tables.results.dry_run_database import RolledBack, find_unwritable
+from infer_app.tables.results.schema import database_id, images, label_groups, metadata, thresholds
+
+LITTLE_DISK_BYTES = 1 << 30
+
+
+def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
+    with open_results_database(loaded, read_only=True) as database:
+        known, fix = describe_known(loaded)
+        yield Finding("database", f"{database.shown_url}, schema up to date{known}", fix)
+        with database.read() as connection:
+            problem = database.backend.find_damage(connection)
+        if problem is not None:
+            yield Finding("database", problem, HINT_DAMAGED, DatabaseUnavailable.exit_code)
+        with open_source(loaded, database) as source:
+            yield from _source(loaded, source, is_remote=source.database is not database)
+        if loaded.lists_own_images:
+            yield Finding("images", f"{count_images(database):,} registered")
+        file = database.file
+        if file is None:
+            yield from check_rights(database, loaded.lists_own_images)
+    if file is not None:
+        free = shutil.disk_usage(file.parent).free
+        fix = "free some space: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
+        exit_code = MachineFailure.exit_code if is_full(None, file) else EXIT_OK
+        yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix, exit_code)
+        check_writable(file)
+
+
+def check_watched(loaded: LoadedSettings) -> Iterator[Finding]:
+    """Check as a run does that each watched folder shows an image, if some are registered there."""
+    if loaded.watched:
+        with suppress(DatabaseUnavailable, SchemaOutdated), open_results_database(loaded, read_only=True) as database:
+            WatchedFolders(loaded, database).check()
+    yield from ()
+
+
+def check_rights(database: Database, lists_own_images: bool) -> Iterator[Finding]:
+    """Check that the role may write our tables, of which an upgrade by another role may have added some."""
+    ours = [table for table in metadata.sorted_tables if lists_own_images or table is not images]
+    with RolledBack(database.url) as rolled_back:
+        refused = find_unwritable(rolled_back, ours)
+    if refused:
+        is_only_read = {*refused} <= {database_id.name, thresholds.name, label_groups.name}  # by runs
+        exit_code = EXIT_OK if is_only_read else DatabaseUnavailable.exit_code
+        fix = "grant this role SELECT, INSERT, UPDATE and DELETE on them: `infer db upgrade` may have added tables"
+        yield Finding("rights", f"{', '.join(refused)} can't be written", fix, exit_code)
+    else:
+        yield Finding("rights", f"{counted(len(ours), 'table')} can be written")
+
+
+def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator[Finding]:
+    if is_remote:
+        yield Finding("source", f"{source.database.shown_url} is only read")
+    zone, today = loaded.run.time_zone, loaded.day("today")
+    nearest = source.latest_date(today) or source.nearest_date(today)  # or the first of those in the future
+    described = f"latest images on {nearest}" if nearest else "no images yet"
+    fix = "" if nearest else _how_to_list(loaded)
+    timeless = source.count_without_time()
+    if timeless:
+        found = (
+            f"{timeless:,} {'image has' if timeless == 1 else 'images have'} no readable time, so no run covers them"
+        )
+        yield Finding("source", found, f"give each a time in {loaded.source.time_column}")
+    settings = loaded.source
+    name = settings.table if settings.query is None else "the query of [source]"
+    yield Finding("source", f"{name}: {described}; days begin in {zone}", fix)
+    if loaded.roots or loaded.remote_access.places or not loaded.lists_own_images:  # otherwise check_roots reports it
+        yield from _locations(loaded, source, nearest)
+
+
+def _how_to_list(loaded: LoadedSettings) -> str:
+    if loaded.watched:
+        return f"put images into {loaded.watched[0]}: `infer run` registers them"
+    return "`infer images add FOLDER`, or name your own table in [source]"
+
+
+def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> Iterator[Finding]:
+    """Check the locations of the first images of each day of a run: a run ends if none is allowed."""
+    try:
+        list(WatchedFolders(loaded, source.database).follow_moved(dry_run=True))
+    except UsageError as moved:  # no location is allowed until a run has recorded it
+        yield Finding("locations", moved.message, moved.hint)
+        return
+    zone, limits = loaded.run.time_zone, read_limits(loaded)
+    days = {loaded.day("yesterday").before(n).date for n in range(loaded.run.lookback + 1)}
+    num_images = num_refused = 0
+    for day in sorted(days if nearest is None else {*days, nearest}):
+        if left_out := source.find_left_out(Day.of(day, zone)).text:
+            yield Finding("source", left_out, NEEDED, UsageError.exit_code)
+        refs = some_images(source, Day.of(day, zone), MAX_FAILED_READS)
+        refused = refused_among(refs, limits)
+        num_images, num_refused = num_images + len(refs), num_refused + len(refused)
+        if refused and len(refused) == len(refs):
+            error = nothing_allowed(refused, limits)
+            yield Finding("locations", f"{day}: {error}", error.hint, error.exit_code)
+        elif refused:
+            found = f"no allowed location: {len(refused):,} of {counted(len(refs), 'image')}, for example"
+            fix = how_to_allow(refused[0], limits)
+            yield Finding("locations", f"{day}: {found} {describe_refusal(refused[0], limits)}", fix)
+    if num_images and not num_refused:
+        yield Finding("locations", f"{num_images:,} checked, all are allowed")
+
+
+def some_images(source: Source, day: Day, count: int) -> list[ImageRef]:
+    """Return the first images of a day, whether or not they have a result."""
+    new_for_none = source.select_pages(day, "")
+    return [new.ref for new in islice(chain.from_iterable(new_for_none), count)]

@@ -1,0 +1,238 @@
+"""Runs a day: it is held, the run is planned, the executor opened, and the results are committed chunk by chunk."""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, islice
+
+from infer_app.base.day import Day
+from infer_app.base.domain import ImageRef, NewImage
+from infer_app.base.errors import EXIT_BUG, DayHeld, InferError, StorageUnavailable, UsageError, as_known
+from infer_app.base.locations import as_location
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.run_report import RunReport
+from infer_app.base.telemetry.log import bound, names_and_ids
+from infer_app.base.telemetry.tally import Tally
+from infer_app.predict.chunking import ChunkSize
+from infer_app.predict.executors import Executor
+from infer_app.predict.images.decode.formats import check_answer
+from infer_app.predict.images.read.read_image import refused_among
+from infer_app.predict.images.read.roots import is_other_there
+from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process
+from infer_app.run.files.changed_files import reset_changed_rejections
+from infer_app.run.flow.attach_objects import with_stored_objects
+from infer_app.run.flow.failure_budget import FailureBudget
+from infer_app.run.flow.flow import run_flow
+from infer_app.run.flow.model_run import ModelRun
+from infer_app.run.flow.observer import FlowObserver
+from infer_app.run.flow.outage_guard import guard_against_outages
+from infer_app.run.group_run import GroupRun
+from infer_app.run.planning.run_plan import RunPlan, plan_day
+from infer_app.run.run_result import make_report
+from infer_app.run.stop import Stop
+from infer_app.tables.listing.former_pictures import check_ids, check_ids_again
+from infer_app.tables.listing.left_out import NEEDED
+from infer_app.tables.listing.recorded_sources import SourceIdentity, record_source
+from infer_app.tables.project_database import ProjectDatabase, read_limits
+from infer_app.tables.results.runs import RunModel, new_run_id
+
+log = logging.getLogger(__name__)
+WAIT_S = 2.0  # between two attempts to take a day that another run holds
+
+
+def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunReport]:
+    """Predict the day's new images and write the results; return a report for each model.
+
+    The variants are those that the day was begun in, which is asked once the day is held: no other run can begin it
+    then. `limit` is a number of images. Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was
+    committed before stays. Raises UnusableIds before anything is written.
+    """
+    project, loaded, first = group.project, group.loaded, group.plan
+    project.ask(check_ids, project.database, project.source, day, first.model_ids)
+    with hold_day(project, first.models, day, group.stop, waits=loaded.run.wait) as run_ids:
+        project.ask(check_ids_again, project.database, project.source, day, first.model_ids)
+        left_out = find_left_out(project, day)
+        for model_id in first.model_ids:
+            project.ask(reset_changed_rejections, project, loaded.path_map, day, model_id)
+        if first.detector is not None and not project.count_new([day], [first.model_ids[first.detector]]):
+            first = first.without_detector()
+        plan = plan_day(replace(first, max_images=limit), loaded, project, day, group.executors.end_workers)
+        executor = group.executors.open(plan)
+        model_runs = _start_runs(group, plan, executor, day, run_ids)
+        pages = project.source.select_pages(day, *plan.model_ids)
+        tally = predict(group, plan, [day], pages, model_runs)
+        reports = [make_report(group, day, executor, one, tally, plan.alternatives) for one in model_runs]
+        reports = with_left_out(reports, left_out)
+        for report in reports:
+            project.ask(project.run_store.close_run, report)
+    return reports
+
+
+def predict(
+    group: GroupRun,
+    plan: RunPlan,
+    days: Sequence[Day],
+    pages: Iterator[Sequence[NewImage]],
+    model_runs: Sequence[ModelRun],
+) -> Tally:
+    """Predict the images of the pages by the plan, and return what it cost."""
+    project, executor, limits = group.project, group.executors.open(plan), read_limits(group.loaded)
+    others = OtherImages(project, days, limits)
+    guard = partial(
+        guard_against_outages,
+        limits=limits,
+        is_any_done_allowed=others.is_any_done_allowed,
+        is_other_there=others.is_other_there,
+    )
+    count = partial(project.count_new, days, plan.model_ids)
+    tally = Tally(executor.num_predictors)
+    with group.display.progress.of_day(days[-1], count, plan.max_images) as advance:
+        observer = FlowObserver(tally, advance, group.display.trace)
+        new = group.stop.until(islice(observer.select(pages), plan.max_images))
+        if plan.detector is not None:
+            new = group.stop.until(with_stored_objects(new, project, plan, model_runs, observer))
+        size = ChunkSize(executor.limit_chunk(group.loaded.run.chunk_size), executor.least_chunk)
+        working = [one for one in model_runs if not plan.executions[one.number].is_idle]
+        run_flow(new, executor.pool, guard, working, size, observer)
+    return tally
+
+
+def find_left_out(project: ProjectDatabase, day: Day) -> str:
+    """Log and return which rows of the day are left out; empty if none is."""
+    text = project.source.find_left_out(day).text
+    if text:
+        log.error("%s (%s)", text, NEEDED)
+    return text
+
+
+def with_left_out(reports: list[RunReport], left_out: str) -> list[RunReport]:
+    """Return the reports with the rows that were left out, which are wrong settings unless something worse happened."""
+    if not left_out:
+        return reports
+    return [replace(one, left_out=left_out, exit_code=one.exit_code or UsageError.exit_code) for one in reports]
+
+
+def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, run_ids: Sequence[str]) -> list[ModelRun]:
+    """Record how the runs that hold the day predict it."""
+    project, model_runs = group.project, []
+    for number, (model, run_id) in enumerate(zip(plan.models, run_ids, strict=True)):
+        project.ask(project.run_store.start_run, run_id, model, executor.name, executor.device)
+        budget = FailureBudget(group.loaded.run.max_rejected, partial(_count_predicted, project, day, model.model_id))
+        model_runs.append(ModelRun(number, model, run_id, project.database, budget))
+        _log_progress(project, day, model_runs[-1], executor.num_workers)
+    return model_runs
+
+
+def _count_predicted(project: ProjectDatabase, day: Day, model_id: str) -> int:
+    return project.ask(project.day_queries.count_asked, day, model_id)[0]
+
+
+def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_workers: int) -> None:
+    """Log how many of the images are done; counting takes a moment, so only if the line is shown."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    model = model_run.model
+    counts = project.ask(project.day_queries.count_day, day, model.model_id)
+    done = counts.predicted + counts.rejected
+    verb = "resumes" if done and counts.pending else "begins"
+    values = (verb, day, f"{done:,}", f"{counts.eligible:,}", model.variant, num_workers)
+    of_model = names_and_ids([(model.name, model.model_id)])
+    figures = of_model | {"run_id": model_run.run_id, "done": done, "eligible": counts.eligible}
+    level = logging.INFO if counts.pending else logging.DEBUG
+    log.log(level, "%s %s: %s of %s images done, %s, %d workers", *values, extra=figures)
+
+
+@contextmanager
+def hold_day(
+    project: ProjectDatabase, models: Sequence[RunModel], day: Day, stop: Stop, *, waits: bool
+) -> Iterator[list[str]]:
+    """Take the lease of a day for every model, and renew the leases until the end; yield the ids of the runs.
+
+    Each run has a row in infer_runs, whose state is failed if the run fails. `waits`: for a run that holds the day now.
+    Raises DayHeld.
+    """
+    run_ids: dict[str, str] = {}
+    database, run_store = project.database, project.run_store
+    try:
+        with ExitStack() as leases:
+            source_id = record_source(database, SourceIdentity.of(project.source, database), project.source.base)
+            # In the order of their ids: two runs that wait can't each hold what the other one waits for.
+            for model in sorted(models, key=lambda model: model.model_id):
+                run_id = _open_run(project, day, model, source_id, stop if waits else None)
+                run_ids[model.model_id] = run_id
+                leases.enter_context(run_store.lease_renewal([run_id]))  # taking the next lease may wait
+            in_order = [run_ids[model.model_id] for model in models]
+            leases.enter_context(bound(date=str(day), run_id=", ".join(in_order)))
+            yield in_order
+    except BaseException as error:
+        known = as_known(error)
+        text = known.message if known else f"{type(error).__name__}: {error}"
+        for run_id in run_ids.values():
+            run_store.fail_run(run_id, known.exit_code if known else EXIT_BUG, text)
+        raise
+
+
+def _open_run(project: ProjectDatabase, day: Day, model: RunModel, source_id: int, stop: Stop | None) -> str:
+    """Open a run that holds the day and return its id; with a `stop`, wait for the run that holds it now."""
+    is_logged, run_id = False, new_run_id()
+    while True:
+        try:
+            return project.ask(project.run_store.open_run, day, model, run_id, source_id)
+        except DayHeld as held:
+            if stop is None:
+                raise
+            stop.check(held)
+            if not is_logged:
+                log.info("waiting: %s", held)
+                is_logged = True
+            time.sleep(WAIT_S)
+
+
+SOME_DONE = 200  # images with results whose locations are checked if no other location is allowed
+NEAR_IMAGES = 20  # of each of some days that are read if images of a day are missing
+
+
+@dataclass(frozen=True, slots=True)
+class OtherImages:
+    """Images of the days of a run, and of the days around the last one."""
+
+    project: ProjectDatabase
+    days: Sequence[Day]
+    limits: ReadLimits
+
+    def is_any_done_allowed(self) -> bool:
+        """Return whether the location of an image of the days that has a result of any model is allowed."""
+        done = self.project.ask(lambda: list(islice(self._done(), SOME_DONE)))
+        if not done:
+            return False
+        try:  # in another process, since resolving links can hang
+            return len(run_in_process(refused_among, done, self.limits, timeout_s=STORAGE_TIMEOUT_S)) < len(done)
+        except InferError as error:
+            raise StorageUnavailable(error.message, "is the image storage mounted? its images stay pending") from None
+
+    def is_other_there(self, missing: str) -> bool | None:
+        """Return whether an image predicted that day, or of days around it, can be read; None: no other is known."""
+        others = self.project.ask(lambda: list(self._near()))
+        try:  # in another process, since reading can hang
+            return run_in_process(
+                is_other_there, missing, others, self.limits, check_answer, timeout_s=STORAGE_TIMEOUT_S
+            )
+        except InferError:
+            return False
+
+    def _done(self) -> Iterator[ImageRef]:
+        queries = self.project.day_queries
+        for day in self.days:
+            for row in chain(queries.read_predictions(day), queries.read_rejections(day)):
+                yield ImageRef(row["image_id"], as_location(row["location"]))
+
+    def _near(self) -> Iterator[str]:
+        day = self.days[-1]
+        for row in islice(self.project.day_queries.read_predictions(day), NEAR_IMAGES):
+            yield as_location(row["location"])
+        for number in (1, -1, 2, -2, 3, -3):
+            page = next(iter(self.project.source.list_pages(day.before(number), NEAR_IMAGES)), ())
+            yield from (as_location(row[1]) for row in page)

@@ -1,0 +1,226 @@
+"""Runs models over several days: models that take the same pixels together, the others one after another."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from infer_app.artifact.artifact import Artifact
+from infer_app.base.day import Day
+from infer_app.base.domain import NewImage
+from infer_app.base.errors import (
+    OF_ONE_DAY,
+    SIGNALLED,
+    DayHeld,
+    InferError,
+    Interrupted,
+    ModelError,
+    PrecisionUnavailable,
+    StorageUnavailable,
+    WorkersKilled,
+    most_severe,
+)
+from infer_app.base.run_report import ModelOutcome, RunReport
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.base.telemetry.log import bind_models
+from infer_app.base.telemetry.summary_line import Forecast, forecast
+from infer_app.run.dry_run import Probes, dry_run
+from infer_app.run.files.registration import Registration
+from infer_app.run.flow.observer import Display
+from infer_app.run.group_run import GroupRun, open_group
+from infer_app.run.run_day import run_day
+from infer_app.run.run_result import FailedModel, ModelResult, RunSummary
+from infer_app.run.stop import Stop, seconds_until
+from infer_app.tables.choose_models import group_by_pixels
+from infer_app.tables.listing.watched_images import count_changed
+from infer_app.tables.queries.arrivals import find_gap
+from infer_app.tables.queries.day_state import DayStates, describe_few, judge_day
+from infer_app.tables.queries.late_days import find_late_days, settle_late_images
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """When a run ends early."""
+
+    num_images: int | None
+    finish_by: str | None  # HH:MM
+    max_duration_s: float | None
+
+    def images_left(self, reports: Sequence[RunReport]) -> int | None:
+        """Return how many more images may be run; the limit is for all days together, for each model."""
+        return None if self.num_images is None else self.num_images - sum(report.selected for report in reports)
+
+    def stop(self) -> Stop:
+        given = [self.max_duration_s] if self.max_duration_s is not None else []
+        if self.finish_by is not None:
+            given.append(seconds_until(self.finish_by))
+        return Stop(min(given, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What a command wants to run."""
+
+    loaded: LoadedSettings
+    artifacts: Sequence[Artifact]
+    days: Sequence[Day]  # oldest first
+    limits: RunLimits
+    with_late: bool = False  # then also the days of images that were registered late
+    not_found: Mapping[str, ModelError] = field(default_factory=dict)  # by name: models that should run too
+
+
+def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
+    """Run the models over the days; a model that can't run or whose day is held doesn't stop the others.
+
+    Raises the error of the first model if none was run, and Interrupted if a signal came before the first.
+    """
+    days, with_late = request.days, request.with_late
+    results: list[ModelResult] = []
+    failures = [FailedModel(name, error) for name, error in request.not_found.items()]
+    nearest = gap = None
+    left = deque(group_by_pixels(request.artifacts))
+    while left and not stop.exit_code:
+        models = left.popleft()
+        artifacts = models.artifacts
+        bind_models((artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts)
+        try:
+            with open_group(request.loaded, models, stop, display) as group:
+                project = group.project
+                ran = run_group(group, days, request.limits, with_late=with_late)
+                results += [result for result in ran if result.last.model not in {one.last.model for one in results}]
+                if not results[-1].last.day.eligible:
+                    nearest = project.ask(project.source.nearest_date, days[-1])
+                    gap = project.ask(find_gap, project.source, days[-1])
+                if with_late and not (left or failures) and all(result.all_late_tried for result in results):
+                    settle_late_images(project.database, project.source, days[0])
+        except (*OF_ONE_DAY, ModelError) as error:
+            if models.may_split and isinstance(error, DayHeld | ModelError):  # one of them: run each by itself
+                left.extendleft(reversed(models.split()))
+            else:
+                known = {one.last.model for one in results} | {failure.name for failure in failures}
+                failures += [FailedModel(name, error) for name in models.names if name not in known]
+    not_started = list(dict.fromkeys(name for models in left for name in models.names))
+    if not_started:
+        log.warning("not started: %s", ", ".join(not_started))
+    if not results and failures:
+        raise failures[0].error
+    if not results:
+        raise Interrupted(stop.exit_code - SIGNALLED)
+    outcomes = [result.outcome for result in results] + [failure.outcome for failure in failures]
+    outcomes += [ModelOutcome(name, stop.exit_code) for name in not_started]
+    return RunSummary(results, failures, outcomes, nearest, gap)
+
+
+def dry_run_days(
+    request: RunRequest, stop: Stop, display: Display, probes: Probes, registration: Registration | None = None
+) -> list[tuple[list[RunReport], Forecast]]:
+    """Run a sample of the days without writing; return the reports of each group of models and a forecast.
+
+    `registration`: of a dry run; what it would register is in the forecast, and the sample begins with it.
+    """
+    days, measured = request.days, []
+    to_register = registration.to_run if registration else 0
+    for models in group_by_pixels(request.artifacts):
+        indices = tuple(range(len(models.artifacts)))
+        sample = [NewImage(ref, indices) for ref in registration.sample] if registration else []
+        with open_group(request.loaded, models, stop, display, read_only=True) as group:
+            late = _find_late(group, days) if request.with_late else []
+            reports = dry_run(group, [*late, *days], probes, request.limits.num_images, sample)
+            measured.append((reports, forecast(reports[0], _count_pending(group, days) + to_register)))
+    return measured
+
+
+def run_group(group: GroupRun, days: Sequence[Day], limits: RunLimits, *, with_late: bool) -> list[ModelResult]:
+    """Run the days and return how each model ended. Raises the error of the last day, once the late days were run.
+
+    Raises Interrupted in its place if a signal came meanwhile.
+    """
+    ran: dict[Day, list[RunReport]] = {}
+    left_out: list[InferError] = []  # why days could not be run
+    of_last_day: InferError | None = None
+
+    def images_left() -> int | None:
+        return limits.images_left([max(reports, key=lambda one: one.selected) for reports in ran.values()])
+
+    def is_over() -> bool:
+        return bool(group.stop.exit_code) or images_left() == 0
+
+    for day in chain(days, _late_days(group, days, is_over) if with_late else ()):
+        try:
+            ran[day] = run_day(group, day, images_left())
+        except OF_ONE_DAY as error:
+            if isinstance(error, PrecisionUnavailable) and group.may_split:
+                raise  # the models are run one by one then
+            if day is days[-1]:
+                if isinstance(error, StorageUnavailable | WorkersKilled):
+                    raise  # what keeps late days from being run, too
+                of_last_day = error
+                continue
+            log.warning("%s left out: %s (%s)", day, error, error.hint)
+            left_out.append(error)
+    if of_last_day and group.stop.exit_code > SIGNALLED:
+        raise Interrupted(group.stop.exit_code - SIGNALLED)
+    if of_last_day:
+        raise of_last_day
+    return [
+        _result(group, days, {day: reports[number] for day, reports in ran.items()}, left_out, ended_early=is_over())
+        for number in range(len(group.plan.models))
+    ]
+
+
+def _late_days(group: GroupRun, days: Sequence[Day], is_over: Callable[[], bool]) -> Iterator[Day]:
+    """Yield the late days, which are looked for after the run's own days, until the run is to end."""
+    for day in _find_late(group, days):
+        if is_over():
+            return
+        yield day
+
+
+def _find_late(group: GroupRun, days: Sequence[Day]) -> list[Day]:
+    project = group.project
+    return project.ask(find_late_days, project.database, project.source, days[0], group.plan.model_ids)
+
+
+def _result(
+    group: GroupRun,
+    days: Sequence[Day],
+    ran: Mapping[Day, RunReport],
+    left_out: Sequence[InferError],
+    *,
+    ended_early: bool,
+) -> ModelResult:
+    project, queries = group.project, group.project.day_queries
+    reports = [ran[day] for day in days if day in ran]
+    late = [report for day, report in ran.items() if day not in days]
+    last = reports[-1]
+    states = DayStates(queries, project.run_store, group.loaded.run.max_rejected)
+    facts = project.ask(states.read_facts, days[-1], last.model, last.model_id, last.day)
+    tried = list(dict.fromkeys([*days, *ran]))  # those left out too
+    was_stopped = any(report.stopped for report in ran.values())
+    return ModelResult(
+        reports=reports,
+        late=late,
+        older=project.ask(queries.find_older_pending, days[0], last.model_id),
+        rest=_forecast_rest(group, tried, list(ran.values())) if ended_early or was_stopped else None,
+        exit_code=most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()]),
+        day_state=judge_day(facts),
+        all_late_tried=not ended_early and not any(isinstance(error, DayHeld) for error in left_out),
+        few_images=describe_few(facts, days[-1]),
+        num_replaced=project.ask(count_changed, project.database, project.source, [last.model_id]).replaced,
+    )
+
+
+def _forecast_rest(group: GroupRun, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:
+    """Forecast a run over the images left pending, by the speed of the day with the most images."""
+    pending = group.project.count_new(days, [reports[-1].model_id])
+    return forecast(max(reports, key=lambda report: report.selected), pending) if pending else None
+
+
+def _count_pending(group: GroupRun, days: Sequence[Day]) -> int:
+    """Count the images that this run and a backfill of the days before would run for at least one of the models."""
+    project, model_ids = group.project, group.plan.model_ids
+    older = max(project.day_queries.count_older_pending(days[0], model_id) for model_id in model_ids)
+    return project.count_new(days, model_ids) + older

@@ -1,0 +1,161 @@
+"""MariaDB and MySQL."""
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import Dialect, Engine, Table, create_engine, event
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.dml import Insert
+
+from infer_app.base.locations import SCHEMES
+from infer_app.tables.engine.backend import Backend, merged
+from infer_app.tables.engine.bulk import Merges
+from infer_app.tables.engine.column_types import (
+    ESCAPED,
+    FAMILY,
+    MAX_ID,
+    AsText,
+    Exact,
+    HoursAfter,
+    Query,
+    StoredLocation,
+    UniqueText,
+    UtcNow,
+)
+from infer_app.tables.engine.reconnect import OUTAGE_S
+
+READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen
+UNKNOWN_COLUMN = 1054  # for which PyMySQL raises OperationalError
+
+
+class MySQL(Backend):
+    drivers = MappingProxyType({"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"})
+    extras = MappingProxyType({"pymysql": "mariadb"})
+    integer_bits = 64  # unsigned
+    lists_all_tables = False
+    hides_bytes = True
+    single_precision = 4
+    json_ids = (
+        "SELECT place, image_id FROM JSON_TABLE(:ids, '$[*]'"
+        f" COLUMNS (place FOR ORDINALITY, image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$')) AS page"
+    )
+    json_pictures = (
+        "SELECT place, image_id, location FROM JSON_TABLE(:ids, '$[*]' COLUMNS (place FOR ORDINALITY,"
+        f" image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$[0]',"
+        " location TEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS page"
+    )
+    # A trigger, a constraint (MariaDB's and MySQL's number), a row that is too long, a statement longer than the server
+    # accepts.
+    row_errors = (1644, 4025, 3819, 1118, 1153)
+    deadlocks = (1213, 1205)  # and a lock wait
+    losses = (1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927)  # shutdown, KILL, aborted reads and writes
+    denied = (1142, 1143)  # reported as a server's errors
+    full = (1021, 1114)
+
+    def create_engine(self, url: URL, *, read_only: bool) -> Engine:
+        # READ COMMITTED as in PostgreSQL: MariaDB's default locks gaps between keys, so that two runs would deadlock.
+        limits = {"read_timeout": READ_TIMEOUT_S, "write_timeout": READ_TIMEOUT_S}
+        engine = create_engine(
+            url,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            connect_args={key: limit for key, limit in limits.items() if key not in url.query},
+        )
+        from infer_app.tables.engine.mysql_connection import CappedConnection  # PyMySQL is an extra
+
+        event.listen(engine, "do_connect", lambda dialect, record, given, named: CappedConnection(*given, **named))
+        event.listen(engine, "connect", lambda connection, _: connection.prepare(read_only))
+        return engine
+
+    def code_of(self, error: DBAPIError) -> object:
+        cause = error.orig
+        is_numbered = cause is not None and type(cause).__module__.startswith("pymysql") and cause.args
+        return cause.args[0] if cause is not None and is_numbered else None
+
+    def is_statement_error(self, error: DBAPIError) -> bool:
+        return super().is_statement_error(error) or self.code_of(error) == UNKNOWN_COLUMN
+
+    def upsert(
+        self, table: Table, merges: Merges | None = None, names: Sequence[str] = (), rows: Query | None = None
+    ) -> Insert:
+        merges = merges or {}
+        statement = mysql.insert(table)
+        others = [column.name for column in table.columns if not column.primary_key]
+        # An assignment sees the effect of earlier ones: merged columns, which read old values, come first.
+        ordered = sorted(others, key=lambda name: name not in merges)
+        return statement.on_duplicate_key_update([(name, merged(name, statement.inserted, merges)) for name in ordered])
+
+    def keep_known(self, table: Table) -> Insert:
+        key = next(iter(table.primary_key.columns)).name
+        # Not INSERT IGNORE, which would also turn errors of rows that can't be written into warnings.
+        return mysql.insert(table).on_duplicate_key_update({key: table.c[key]})
+
+    def json_labels(self, dialect: Dialect, document: str, *keys: str) -> tuple[str, str, str]:
+        # The column is exact, not only its comparison: MariaDB caches a subquery by the column's value.
+        exact = f"VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 COLLATE {exact_collation(dialect)}"
+        listed = ", ".join(f"JSON_EXTRACT({document}, '$.{key}')" for key in keys)
+        columns = f"label {exact} PATH '$.label', score DOUBLE PATH '$.score'"
+        return f"JSON_TABLE(COALESCE({listed}, '[]'), '$[*]' COLUMNS ({columns})) AS e", "e.label", "e.score"
+
+    def join_as_listed(self, statement: Query) -> Query:
+        for dialect in FAMILY:
+            statement = statement.prefix_with("STRAIGHT_JOIN", dialect=dialect)
+        return statement
+
+
+def exact_collation(dialect: Dialect) -> str:
+    """Return the collation that compares bytes, trailing spaces included. MySQL's needs version 8.0."""
+    return "utf8mb4_nopad_bin" if getattr(dialect, "is_mariadb", False) else "utf8mb4_0900_bin"
+
+
+@compiles(Exact, *FAMILY)
+def _exact(type_: Exact, compiler: Any, **_: Any) -> str:
+    name = f"VARCHAR({type_.length})" if type_.length else "TEXT"
+    # The dialect can tell MariaDB from MySQL only when it is connected, as it is here.
+    return f"{name} CHARACTER SET utf8mb4 COLLATE {exact_collation(compiler.dialect)}"
+
+
+@compiles(UniqueText, *FAMILY)
+def _unique_text(constraint: UniqueText, compiler: Any, **_: Any) -> str:
+    """Return a column of checksums, which are unique, and an index of prefixes: a key holds 768 characters."""
+    (name,) = constraint.columns.keys()
+    return (
+        f"{name}_sha256 BINARY(32) GENERATED ALWAYS AS (UNHEX(SHA2({name}, 256))) STORED,"
+        f" UNIQUE KEY {constraint.name} ({name}_sha256), KEY ix_{constraint.table.name}_{name} ({name}(255))"
+    )
+
+
+@compiles(UtcNow, *FAMILY)
+def _utc_now_mariadb(element: UtcNow, compiler: object, **_: object) -> str:
+    return "UTC_TIMESTAMP(6)"
+
+
+@compiles(HoursAfter, *FAMILY)
+def _hours_after_mariadb(element: HoursAfter, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} + INTERVAL {element.hours} HOUR)"
+
+
+@compiles(AsText, *FAMILY)
+def _as_exact_text(element: AsText, compiler: Any, **options: Any) -> str:
+    value = compiler.process(element.clauses, **options)
+    return f"CAST({value} AS CHAR CHARACTER SET utf8mb4) COLLATE {exact_collation(compiler.dialect)}"
+
+
+@compiles(StoredLocation, *FAMILY)
+def _stored_location_mariadb(element: StoredLocation, compiler: Any, **options: Any) -> str:
+    listed = compiler.process(AsText(*element.clauses), **options)
+    # Without groups: MariaDB and MySQL refer to them in different ways.
+    after = f"SUBSTRING({listed}, LOCATE('://', {listed}) + 3)"
+    user = f"CONCAT(SUBSTRING_INDEX({listed}, '://', 1), '://', REGEXP_REPLACE({after}, '^[^/?#]*@', '***@'))"
+    query = f"REGEXP_REPLACE({user}, '(?s)[?].*$', '?***')"
+    shown = f"CASE WHEN {listed} REGEXP '(?i)^https?://' THEN {query} ELSE {user} END"
+    shown = f"CASE WHEN {listed} REGEXP '(?i)^({'|'.join(SCHEMES)})://' THEN {shown} ELSE {listed} END"
+    for plain, escaped in (*ESCAPED, ("\0", "\\x00")):
+        plain, escaped = (text.replace("\\", "\\\\").replace("\0", "\\0") for text in (plain, escaped))
+        shown = f"REPLACE({shown}, '{plain}', '{escaped}')"
+    return f"{shown} COLLATE {exact_collation(compiler.dialect)}"

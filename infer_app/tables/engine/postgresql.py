@@ -1,0 +1,231 @@
+"""PostgreSQL."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Dialect,
+    Engine,
+    Inspector,
+    Table,
+    create_engine,
+    event,
+    text,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateIndex
+
+from infer_app.base.errors import SchemaOutdated
+from infer_app.base.locations import SCHEMES
+from infer_app.tables.engine.array_upsert import ArrayDelete, ArrayUpsert
+from infer_app.tables.engine.backend import Backend
+from infer_app.tables.engine.bulk import BulkDelete, BulkUpsert, Merges
+from infer_app.tables.engine.column_types import ESCAPED, AsText, AsUtcText, HoursAfter, StoredLocation, UtcNow
+
+CONNECT_TIMEOUT_S = 10
+_OTHER_COLUMNS, _DEPENDED_ON = "42P16", "2BP01"  # errors of CREATE OR REPLACE VIEW, and of DROP
+# Returns statements that give the owner, the options and the grants of a view once more.
+_RIGHTS = """
+SELECT statement FROM (
+    SELECT 0 AS place, format('ALTER VIEW %s SET (%s)', c.oid::regclass, array_to_string(reloptions, ', ')) AS statement
+    FROM pg_class c WHERE c.oid = to_regclass(:view) AND reloptions IS NOT NULL
+    UNION ALL
+    SELECT 1, format('ALTER VIEW %s OWNER TO %I', c.oid::regclass, pg_get_userbyid(relowner))
+    FROM pg_class c WHERE c.oid = to_regclass(:view)
+    UNION ALL
+    SELECT 2, format(
+        'GRANT %s ON %s TO %s%s', rights.what, rights.relation,
+        CASE rights.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(rights.grantee)) END,
+        CASE WHEN rights.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
+    )
+    FROM (
+        SELECT a.privilege_type AS what, c.oid::regclass AS relation, c.relowner, a.grantee, a.is_grantable
+        FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = to_regclass(:view)
+        UNION ALL
+        SELECT format('%s (%I)', a.privilege_type, t.attname), c.oid::regclass, c.relowner, a.grantee, a.is_grantable
+        FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
+        WHERE c.oid = to_regclass(:view)
+    ) AS rights
+    WHERE rights.grantee <> rights.relowner
+) AS statements ORDER BY place
+"""
+_SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast")
+# Detects a machine that disappeared; TCP's defaults take hours.
+KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 6, "tcp_user_timeout": 90_000}
+
+
+class PostgreSQL(Backend):
+    drivers = MappingProxyType({"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"})
+    extras = MappingProxyType({"psycopg": "postgres"})
+    insert = staticmethod(postgresql.insert)
+    single_precision = 700
+    json_ids = (
+        "SELECT place, image_id FROM json_array_elements_text(CAST(:ids AS json))"
+        " WITH ORDINALITY AS page (image_id, place)"
+    )
+    json_pictures = (
+        "SELECT place, pair ->> 0 AS image_id, pair ->> 1 AS location"
+        " FROM json_array_elements(CAST(:ids AS json)) WITH ORDINALITY AS page (pair, place)"
+    )
+    row_errors = ("54000",)  # a value is too long for its type or for an index
+    deadlocks = ("40P01", "40001", "55P03")
+    losses = ("57P01", "57P02", "57P03", "08003", "08006", "25P03", "25P04")  # shutdowns, timeouts of a transaction
+    forbidden = ("42501", "25006")  # a privilege; a standby, or a database or role that is read-only
+    denied = ("42501",)
+    full = ("53100",)
+
+    def create_engine(self, url: URL, *, read_only: bool) -> Engine:
+        timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
+        # Always UTF-8, whatever the database's encoding, PGCLIENTENCODING or the URL are: we encode arrays ourselves.
+        # Prepared statements are lost behind a pooler that gives each transaction another session.
+        engine = create_engine(
+            url,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args=timeout | KEEPALIVE | {"client_encoding": "utf8", "prepare_threshold": None},
+        )
+        from infer_app.tables.engine.postgres_connection import WatchedConnection  # psycopg is an extra
+
+        def connect(dialect: object, record: object, given: Any, named: Any) -> WatchedConnection:
+            connection = WatchedConnection.open(*given, **named)
+            # SQLAlchemy would set it back after each use, also on a connection that a signal has closed.
+            connection.read_only = read_only or None
+            return connection
+
+        event.listen(engine, "do_connect", connect)
+        event.listen(engine, "begin", _turn_jit_off)
+        return engine
+
+    def is_connection_lost(self, error: DBAPIError) -> bool:
+        """Return whether the connection is lost: libpq's own errors have no SQLSTATE, and all of them are about it."""
+        return super().is_connection_lost(error) or self.code_of(error) is None
+
+    def bulk_upsert(self, dialect: Dialect, table: Table, merges: Merges | None = None) -> BulkUpsert:
+        return ArrayUpsert(dialect, table, lambda names, rows: self.upsert(table, merges, names, rows))
+
+    def bulk_delete(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
+        return ArrayDelete(table, condition)
+
+    def exact(self, text: ColumnElement[str]) -> ColumnElement[str]:
+        return text.collate("C")
+
+    def plan_for_pages(self, connection: Connection) -> None:
+        """Make it use indexes, for lookups and for sorting: tables may have grown during this run."""
+        settings = ("enable_seqscan", "enable_sort", "enable_hashjoin", "enable_mergejoin")
+        off = ", ".join(f"set_config('{name}', 'off', true)" for name in settings)
+        connection.exec_driver_sql(f"SELECT {off}").close()
+
+    def other_schemas(self, inspector: Inspector) -> Sequence[str]:
+        names: list[str] = inspector.get_schema_names()
+        return [name for name in names if name not in _SYSTEM_SCHEMAS]
+
+    def own_schema(self, connection: Connection) -> str | None:
+        first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
+        return connection.scalar(text("SELECT current_schema()")) if first == "$user" else first
+
+    def json_member(self, document: str, *path: str) -> str:
+        *outer, last = path
+        return f"({' -> '.join([document, *(repr(key) for key in outer)])} ->> '{last}')"
+
+    def json_labels(self, dialect: Dialect, document: str, *keys: str) -> tuple[str, str, str]:
+        listed = ", ".join(f"{document} -> '{key}'" for key in keys)
+        score = "CAST(e.value ->> 'score' AS double precision)"
+        return f"json_array_elements(COALESCE({listed}, '[]')) AS e (value)", "(e.value ->> 'label')", score
+
+    def ordered(self, text: str) -> str:
+        return f'{text} COLLATE "C"'
+
+    def look_up(self, table: str, condition: str) -> str:
+        """Return a join that reads the rows of the condition alone: OFFSET keeps the planner from joining otherwise."""
+        return f"LEFT JOIN LATERAL (SELECT * FROM {table} WHERE {condition} OFFSET 0) AS g ON true"
+
+    def replace_views(self, connection: Connection, views: dict[str, str]) -> None:
+        """Replace the views with their options, or drop and make them where columns have changed."""
+        try:
+            with connection.begin_nested():
+                for name, select in views.items():
+                    found = "SELECT array_to_string(reloptions, ', ') FROM pg_class WHERE oid = to_regclass(:view)"
+                    options = connection.scalar(text(found), {"view": name})
+                    shown = f"{name} WITH ({options})" if options else name
+                    connection.exec_driver_sql(f"CREATE OR REPLACE VIEW {shown} AS {select}")
+        except DBAPIError as error:
+            if self.code_of(error) != _OTHER_COLUMNS:
+                raise
+            with self.without_views(connection, views):
+                pass
+
+    @contextmanager
+    def without_views(self, connection: Connection, views: dict[str, str]) -> Iterator[None]:
+        """Drop views, and make them anew with the owner, the options and the grants that they had.
+
+        Raises SchemaOutdated if other views select from these.
+        """
+        rights = [one for name in views for one in connection.scalars(text(_RIGHTS), {"view": name})]
+        try:
+            with super().without_views(connection, views):
+                yield
+        except DBAPIError as error:
+            if self.code_of(error) != _DEPENDED_ON:
+                raise
+            detail = " ".join(str(error.orig.diag.message_detail).split())  # type: ignore[union-attr]
+            raise SchemaOutdated(
+                f"views named infer_ have to be dropped and made again, but others select from them: {detail}",
+                "drop those, repeat this command, and make them again",
+            ) from None
+        for right in rights:
+            connection.exec_driver_sql(right.replace("%", "%%"))
+
+
+@compiles(CreateIndex, "postgresql")
+def _create_index(element: CreateIndex, compiler: Any, **options: Any) -> str:
+    """Return the statement with the condition that is declared for SQLite, whose words are the same."""
+    where = element.element.dialect_options["sqlite"]["where"]
+    return f"{compiler.visit_create_index(element, **options)}{'' if where is None else f' WHERE {where}'}"
+
+
+_BY_BYTES = '"C"'  # PostgreSQL's collation
+
+
+@compiles(AsUtcText, "postgresql")
+def _as_utc_text_postgres(element: AsUtcText, compiler: Any, **options: Any) -> str:
+    """Shift times with a zone to UTC: PostgreSQL writes them in the zone of the session. The type is not known here."""
+    text = compiler.process(AsText(*element.clauses), **options)
+    utc = f"CAST(CAST({text} AS timestamptz) AT TIME ZONE 'UTC' AS TEXT)"
+    return f"CASE WHEN {text} ~ '^[0-9]+-[0-9][0-9]-[0-9][0-9] .*[+-][0-9]+' THEN {utc} ELSE {text} END"
+
+
+@compiles(StoredLocation, "postgresql")
+def _stored_location_postgres(element: StoredLocation, compiler: Any, **options: Any) -> str:
+    listed = compiler.process(AsText(*element.clauses), **options)
+    user = f"regexp_replace({listed}, '^(({'|'.join(SCHEMES)})://)[^/?#]*@', '\\1***@', 'i')"
+    query = f"regexp_replace({user}, '^(https?://[^?]*)[?].*$', '\\1?***', 'i')"
+    shown = f"CASE WHEN strpos({listed}, '://') = 0 THEN {listed} ELSE {query} END"
+    for plain, escaped in ESCAPED:
+        shown = f"replace({shown}, '{plain}', '{escaped}')"
+    return f"({shown}) COLLATE {_BY_BYTES}"
+
+
+@compiles(UtcNow, "postgresql")
+def _utc_now(element: UtcNow, compiler: object, **_: object) -> str:
+    return "(clock_timestamp() AT TIME ZONE 'UTC')"
+
+
+@compiles(HoursAfter, "postgresql")
+def _hours_after(element: HoursAfter, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} + INTERVAL '{element.hours} hours')"
+
+
+def _turn_jit_off(connection: Connection) -> None:
+    """Turn `jit` off for the transaction: it takes half a second for a query that looks expensive, as our lookups do.
+
+    A setting of the session would not hold behind a pooler.
+    """
+    at_once = {"stream_results": False, "yield_per": None}  # those of the connection are for a cursor on the server
+    connection.exec_driver_sql("SET LOCAL jit = off", execution_options=at_once).close()

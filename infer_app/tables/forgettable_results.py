@@ -1,0 +1,313 @@
+"""Results that `infer forget` deletes for good: of models, of pictures that are gone, of days before a date.
+
+None of it is predicted again by itself: a version that was not in use counts on no day, a picture that is gone is not
+listed, and images of days before the date belong to no day any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Subquery,
+    Table,
+    and_,
+    case,
+    delete,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    true,
+    update,
+)
+
+from infer_app.base.day import Day
+from infer_app.base.errors import UsageError
+from infer_app.tables.engine.column_types import Query
+from infer_app.tables.engine.connect import Database, backend_of
+from infer_app.tables.listing.cross_database_source import as_relation
+from infer_app.tables.listing.recorded_sources import SourceIdentity, number_among_others
+from infer_app.tables.listing.source import PAGE_SIZE, Source
+from infer_app.tables.results.conditions import ListedPicture, is_up_to_date, join_results
+from infer_app.tables.results.forget_results import delete_results
+from infer_app.tables.results.runs import refuse_during_runs
+from infer_app.tables.results.schema import (
+    images,
+    models,
+    object_predictions,
+    objects,
+    predictions,
+    rejections,
+    runs,
+)
+
+AT_ONCE = 500  # images whose results one transaction deletes
+
+
+class StoredResult(NamedTuple):
+    """The key of a prediction with the number of its objects, or of a rejection."""
+
+    image_id: str
+    model_id: str
+    num_objects: int | None  # of a detector
+    is_rejection: bool = False
+    is_made: bool = False  # by a second network, of a detector's objects
+
+
+class Forgettable(NamedTuple):
+    """Some results and the rows of infer_images that go with them."""
+
+    results: Sequence[StoredResult]
+    image_ids: Sequence[int] = ()
+
+
+@dataclass
+class ForgettableCounts:
+    """How much there is to forget."""
+
+    predictions: int = 0
+    objects: int = 0
+    rejections: int = 0
+    images: int = 0  # rows of infer_images
+    of_second_networks: int = 0  # of the predictions and rejections
+    pages: int = 0  # reports of days
+
+    @property
+    def num_results(self) -> int:
+        return self.predictions + self.rejections
+
+    @classmethod
+    def of(cls, parts: Iterable[Forgettable]) -> ForgettableCounts:
+        found = cls()
+        for results, image_ids in parts:
+            found.rejections += sum(one.is_rejection for one in results)
+            found.predictions += sum(not one.is_rejection for one in results)
+            found.objects += sum(one.num_objects or 0 for one in results)
+            found.images += len(image_ids)
+            found.of_second_networks += sum(one.is_made for one in results)
+        return found
+
+
+def of_versions(database: Database, source: Source, model_ids: Iterable[str]) -> Iterator[Forgettable]:
+    """Yield the source's results of versions, and before those of a detector what is made of its objects."""
+    is_own = _is_own(database, source)
+    for model_id in sorted(model_ids):
+        yield from _every_result(database, "detector_id", model_id, is_own)
+        yield from _every_result(database, "model_id", model_id, is_own)
+
+
+def of_missing(
+    database: Database, source: Source, are_gone: Callable[[Sequence[str]], Sequence[bool]]
+) -> Iterator[Forgettable]:
+    """Yield the images whose file is gone, with their results.
+
+    Of our own table they are those that walks have not found, and that `are_gone` says are gone, by their locations. Of
+    the user's they are those that it does not list: results of other sources are left alone.
+    """
+    is_known = source.is_ours and source.database is database
+    return _missing_files(source, are_gone) if is_known else _not_listed(database, source)
+
+
+def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
+    is_own, listed = _is_own(database, source), _hashes_of_ids(source)
+    with database.read() as connection:
+        versions = connection.execute(select(models.c.id, models.c.manifest)).all()
+    # Second networks first: their results are deleted with those of their detector.
+    for _, model_id in sorted({(not manifest.get("crop"), one) for one, manifest in versions}):
+        for results, _ in _every_result(database, "model_id", model_id, is_own):
+            is_listed = _is_among([hash(one.image_id) for one in results], listed)
+            yield Forgettable([one for one, known in zip(results, is_listed, strict=True) if not known])
+
+
+def _missing_files(source: Source, are_gone: Callable[[Sequence[str]], Sequence[bool]]) -> Iterator[Forgettable]:
+    database, last = source.database, 0
+    while True:
+        missing = select(images.c.id, images.c.location).where(images.c.missing_since.is_not(None), images.c.id > last)
+        with database.read() as connection:
+            rows = connection.execute(missing.order_by(images.c.id).limit(AT_ONCE)).all()
+        if not rows:
+            return
+        last = rows[-1].id
+        gone = [row.id for row, is_gone in zip(rows, are_gone([row.location for row in rows]), strict=True) if is_gone]
+        listed = source.listed().where(source.id.in_(gone)).add_columns(*source.picture.columns).subquery()
+        with database.read() as connection:
+            results = _of_images(connection, listed)
+        yield Forgettable(results, gone)  # with no read open: beside one, a file with a rollback journal is not written
+
+
+def of_days_before(database: Database, source: Source, day: Day) -> Iterator[Forgettable]:
+    """Yield the results of the images that the source lists before a day."""
+    for page in source.list_pages_before(day, AT_ONCE):
+        with database.read() as connection:
+            backend_of(connection).plan_for_pages(connection)
+            results = _of_images(connection, as_relation(page, backend_of(connection), source.picture))
+        yield Forgettable(results)
+
+
+def forget(database: Database, parts: Iterable[Forgettable], told: ForgettableCounts) -> ForgettableCounts:
+    """Delete what is given, each part in a transaction of its own, and return how much it was.
+
+    It can be repeated after it was interrupted. Raises DayHeld while a run is active, and UsageError before more is
+    deleted than was told, as when a table was emptied meanwhile.
+    """
+
+    def delete_each() -> Iterator[Forgettable]:
+        left = told.num_results
+        for part in parts:
+            left -= len(part.results)
+            if left < 0:
+                raise UsageError("more is to be forgotten by now than was told", "repeat the command")
+            yield database.transact(partial(_delete, part=part))
+
+    return ForgettableCounts.of(delete_each())
+
+
+def forget_versions(connection: Connection, model_ids: Sequence[str], *, is_shared: bool) -> None:
+    """Record that versions were never in use, so that they count on no day; not of those that other sources share.
+
+    Raises DayHeld while a run is active, and UsageError for a version that was put in use meanwhile.
+    """
+    refuse_during_runs(connection)
+    its = models.c.id.in_(model_ids)
+    if name := connection.scalar(select(models.c.name).where(its, models.c.in_use_since.is_not(None)).limit(1)):
+        raise UsageError(f"a version of {name} was put in use meanwhile", "nothing was deleted")
+    if not is_shared:
+        connection.execute(update(models).where(its).values(used_until=null()))
+
+
+def read_rows(database: Database, part: Forgettable) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield all rows that go with a part, each with the name of its table."""
+    ids = {model_id: list[str]() for model_id in sorted({one.model_id for one in part.results})}
+    for one in part.results:
+        ids[one.model_id].append(one.image_id)
+    of_results = (
+        (table, and_(table.c.model_id == model_id, table.c.image_id.in_(some)))
+        for model_id, some in ids.items()
+        for table in (predictions, objects, object_predictions, rejections)
+    )
+    with database.read() as connection:
+        for table, condition in ((images, images.c.id.in_(part.image_ids)), *of_results):
+            for row in connection.execute(select(table).where(condition)).all():
+                yield table.name, dict(row._mapping)
+
+
+def count_results(database: Database, source: Source) -> int:
+    """Count the predictions and rejections of a source."""
+    num_results, is_own = 0, _is_own(database, source)
+    with database.read() as connection:
+        for table in (predictions, rejections):
+            rows = select(func.count()).outerjoin_from(table, runs, runs.c.id == table.c.run_id)
+            num_results += connection.scalar(rows.where(is_own)) or 0
+    return num_results
+
+
+def have_others_run(database: Database, source: Source, model_ids: Sequence[str]) -> bool:
+    """Return whether one of the versions has run over another source, whose results are not forgotten."""
+    of_others = select(runs.c.id).where(runs.c.model_id.in_(model_ids), ~_is_own(database, source)).limit(1)
+    with database.read() as connection:
+        return connection.scalar(of_others) is not None
+
+
+def count_only_these(database: Database, source: Source, model_ids: Iterable[str], in_use: Sequence[str]) -> int:
+    """Count the source's images that these versions have results of, and no version in use."""
+    num_images, is_own = 0, _is_own(database, source)
+    for results, _ in (part for one in model_ids for part in _every_result(database, "model_id", one, is_own)):
+        ids = {one.image_id for one in results}
+        with database.read() as connection:
+            for table in (predictions, rejections):
+                others = table.c.image_id.in_(ids), table.c.model_id.in_(in_use), is_up_to_date(table), is_own
+                found = select(table.c.image_id).outerjoin_from(table, runs, runs.c.id == table.c.run_id)
+                ids = ids.difference(connection.scalars(found.where(*others)))
+        num_images += len(ids)
+    return num_images
+
+
+def _delete(connection: Connection, part: Forgettable) -> Forgettable:
+    """Delete what is given without what is no longer missing, and return it."""
+    refuse_during_runs(connection)
+    part = _without_returned(connection, part)
+    for model_id in sorted({one.model_id for one in part.results}):
+        delete_results(connection, [one.image_id for one in part.results if one.model_id == model_id], model_id)
+    if part.image_ids:
+        connection.execute(delete(images).where(images.c.id.in_(part.image_ids)))
+    return part
+
+
+def _without_returned(connection: Connection, part: Forgettable) -> Forgettable:
+    """Return the part without images whose files a walk has found since; the others stay missing until the commit."""
+    if not part.image_ids:
+        return part
+    known = select(images.c.id, images.c.missing_since).where(images.c.id.in_(part.image_ids)).order_by(images.c.id)
+    back = {row_id for row_id, since in connection.execute(known.with_for_update()) if since is None}
+    kept = {str(row_id) for row_id in back}
+    results = [one for one in part.results if one.image_id not in kept]
+    return Forgettable(results, [row_id for row_id in part.image_ids if row_id not in back])
+
+
+def _every_result(
+    database: Database, column: str, model_id: str, *conditions: ColumnElement[bool]
+) -> Iterator[Forgettable]:
+    """Yield pages of the results that name a version in a column; the conditions are on runs, which are joined."""
+    for table in (predictions, rejections):
+        its_run, key = runs.c.id == table.c.run_id, (table.c.image_id, table.c.model_id)
+        wanted = _keys(table).outerjoin_from(table, runs, its_run).where(table.c[column] == model_id, *conditions)
+        last = StoredResult("", "", None)
+        while True:
+            is_later = key[0] >= last.image_id, or_(key[0] > last.image_id, key[1] > last.model_id)
+            page = wanted.where(*is_later).order_by(*key).limit(AT_ONCE)
+            with database.read() as connection:
+                backend_of(connection).plan_for_pages(connection)
+                results = _read(connection, page)
+            if not results:
+                break
+            last = results[-1]
+            yield Forgettable(results)
+
+
+def _is_own(database: Database, source: Source) -> ColumnElement[bool]:
+    """Return the condition that a run is one over the source; one that is not known is, if there is no other source.
+
+    A query that was edited is another source: it can't be told from the query of another project.
+    """
+    number = number_among_others(database, SourceIdentity.of(source, database))
+    return true() if number is None else runs.c.source_id == number
+
+
+def _of_images(connection: Connection, listed: Subquery) -> list[StoredResult]:
+    """Return the results of a relation as `Source.parts` yields them."""
+    both = ((table, join_results(listed, table, ListedPicture.of(listed))) for table in (predictions, rejections))
+    return [one for table, joined in both for one in _read(connection, _keys(table).select_from(joined))]
+
+
+def _keys(table: Table) -> Query:
+    is_rejection, is_made = table is rejections, table.c.detector_id.is_not(None)
+    num_objects = null() if is_rejection else case((~is_made, predictions.c.num_objects))
+    return select(table.c.image_id, table.c.model_id, num_objects, literal(is_rejection), is_made)
+
+
+def _read(connection: Connection, keys: Query) -> list[StoredResult]:
+    return [StoredResult(*row) for row in connection.execute(keys)]
+
+
+def _hashes_of_ids(source: Source) -> np.ndarray:
+    """Return the sorted hashes of the ids that the source lists, int64 (N,): in little memory, never of too few ids."""
+    with (
+        source.database.read() as connection,
+        connection.execution_options(yield_per=PAGE_SIZE).execute(source.with_id()) as rows,
+    ):
+        return np.sort(np.fromiter((hash(row.infer_image_id) for row in rows), np.int64))
+
+
+def _is_among(values: Sequence[int], known: np.ndarray) -> Sequence[bool]:
+    """Return for each value whether it is one of the known ones, which are sorted."""
+    wanted = np.asarray(values, known.dtype)
+    is_known: list[bool] = (np.searchsorted(known, wanted) < np.searchsorted(known, wanted, "right")).tolist()
+    return is_known

@@ -1,0 +1,119 @@
+"""A source in another database than the results.
+
+No statement can join tables of two databases, so the results are queried for one page of the source's ids at a time.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Dialect,
+    Integer,
+    String,
+    Subquery,
+    TypeDecorator,
+    column,
+    select,
+    text,
+    type_coerce,
+)
+
+from infer_app.base.day import Day
+from infer_app.base.domain import NewImage
+from infer_app.base.errors import UsageError
+from infer_app.base.locations import as_location, stored_location
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.backend import Backend
+from infer_app.tables.engine.column_types import MAX_ID, AsText
+from infer_app.tables.engine.connect import Database, backend_of
+from infer_app.tables.listing.source import Bounds, Source, new_image, storable_id
+from infer_app.tables.results.conditions import ListedPicture, new_among
+
+PAGE_SIZE = 5000  # ids in one query of the database of results
+
+
+class CrossDatabaseSource(Source):
+    """A source whose images are listed in `database`, which is only read; `results` holds our tables."""
+
+    def __init__(self, database: Database, settings: SourceSettings, results: Database) -> None:
+        super().__init__(database, settings)
+        self._results = results
+
+    def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
+        left_out = self.find_left_out(day)
+        for page in self.list_pages(day, PAGE_SIZE):
+            usable = [row for row in page if not left_out.has(row[3])]
+            yield self._results.ask(partial(self._new_among, page=usable, model_ids=model_ids))
+
+    def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
+        return self._by_page(connection, self.database.ask(partial(self._bounds, day=day)))
+
+    def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
+        return self._by_page(connection, self.database.ask(partial(self._older_bounds, day=day, num_images=num_images)))
+
+    def _new_among(self, connection: Connection, page: Sequence[object], model_ids: Sequence[str]) -> list[NewImage]:
+        images = as_relation(page, self._results.backend, self.picture)
+        statement = new_among(select(*list(images.c)[:4]), ListedPicture.of(images), model_ids).order_by(images.c[2])
+        backend_of(connection).plan_for_pages(connection)
+        return [new_image(row) for row in connection.execute(statement)]
+
+    def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
+        backend_of(connection).plan_for_pages(connection)
+        for page in self._every_page(bounds, PAGE_SIZE):
+            yield as_relation(page, self._results.backend, self.picture)
+
+    @property
+    def id_limit(self) -> int | None:
+        return MAX_ID if self._results.backend.has_text_limits else None
+
+
+class _PageValue(TypeDecorator[Any]):
+    """An index into a page, starting at 1, that is read as the page's value there: the values need not be sent."""
+
+    impl = Integer
+    cache_ok = False
+
+    def __init__(self, values: Sequence[object]) -> None:
+        super().__init__()
+        self._values = values
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> object:
+        return None if value is None else self._values[value - 1]
+
+
+def as_relation(page: Sequence[Any], backend: Backend, picture: ListedPicture) -> Subquery:
+    """Return rows of `list_pages` as `Source.parts` does, in the database of results, ordered by time.
+
+    `picture` is that of their source.
+    """
+    max_chars = MAX_ID if backend.has_text_limits else None
+    sent: list[object] = [_sendable_id(row[3], max_chars) for row in page]
+    known: list[ColumnElement[Any]] = [column("place", Integer), column("image_id", String)]
+    if picture.location is not None:
+        sent = [(image_id, stored_location(as_location(row[1]))) for image_id, row in zip(sent, page, strict=True)]
+        known.append(column("location", String))
+    # One parameter for any number of ids. One parameter for each id takes five times as long or more.
+    json_rows = backend.json_ids if picture.location is None else backend.json_pictures
+    named = text(json_rows).bindparams(ids=json.dumps(sent, ensure_ascii=False))
+    given = named.columns(*known).subquery("page")
+    place, image_id = given.c.place, given.c.image_id
+    if picture.location is not None:
+        picture = replace(picture, location=AsText(given.c.location))
+    location, time = (type_coerce(place, _PageValue([row[column] for row in page])) for column in (1, 2))
+    as_text = AsText(image_id).label("infer_image_id")
+    listed = image_id.label("id"), location.label("location"), time.label("time"), as_text
+    return select(*listed, *picture.columns).subquery()
+
+
+def _sendable_id(image_id: str | None, max_chars: int | None) -> str | None:
+    """Return the id, or None for one that can't be the key of a result."""
+    if image_id is None or (max_chars is not None and len(image_id) > max_chars):
+        return None
+    if "\0" in image_id:
+        raise UsageError(f"the id {image_id!r} holds a NUL, which no other database takes", "leave it out by a query")
+    return storable_id(image_id)

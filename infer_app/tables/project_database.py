@@ -1,0 +1,146 @@
+"""Opening of the database and the source that the settings name."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+from infer_app.artifact.model_names import plain_name
+from infer_app.base.day import Day
+from infer_app.base.errors import DatabaseUnavailable
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.known_database import check_known, is_missing, known_id, remember
+from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
+from infer_app.tables.listing.former_pictures import check_other_sources
+from infer_app.tables.listing.recorded_sources import SourceIdentity, number_among_others, read_forgotten_before
+from infer_app.tables.listing.row_images import RowReader
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.results.migrate import check_schema, upgrade
+from infer_app.tables.results.model_versions import all_in_use, read_versions
+from infer_app.tables.results.runs import RunStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectDatabase:
+    """The database of results, the source of images, and what reads and writes them."""
+
+    database: Database
+    source: Source
+    day_queries: DayQueries
+    run_store: RunStore
+
+    def ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that opens its own connections, again while the database is away for a moment."""
+        return self.database.with_reconnect(lambda: question(*args, **kwargs))
+
+    def count_new(self, days: Sequence[Day], model_ids: Sequence[str]) -> int:
+        """Return the number of images of the days that are new for at least one of the models."""
+        return sum(self.ask(self.day_queries.count_new, day, *model_ids) for day in days)
+
+
+@contextmanager
+def open_project_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[ProjectDatabase]:
+    """Open the database and the source; raises what `open_results_database` and `open_source` raise."""
+    with open_results_database(loaded, read_only) as database, open_source(loaded, database) as source:
+        yield ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
+
+
+@contextmanager
+def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Database]:
+    """Open the database that holds our tables. Only a SQLite file that lists its own images is created when missing.
+
+    Raises DatabaseUnavailable or SchemaOutdated.
+    """
+    with Database(loaded.database_url, read_only) as database:
+        check_known(loaded, database)
+        if loaded.lists_own_images and not read_only and _is_new_file(database):
+            upgrade(database)
+        elif is_missing(database):
+            raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
+        check_schema(database)
+        if not read_only:
+            remember(loaded, database)
+        yield database
+
+
+def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str | None:
+    """Make or upgrade the tables of the project's database; return the version they had, or None.
+
+    Raises DatabaseUnavailable or SchemaOutdated.
+    """
+    check_known(loaded, database)
+    before = upgrade(database, known_id(loaded))
+    remember(loaded, database)
+    return before
+
+
+def _is_new_file(database: Database) -> bool:
+    """Return whether a SQLite file is missing or empty, as a run leaves it that is killed before it made the tables."""
+    if database.file is None or is_missing(database):
+        return database.file is not None
+    with database.read() as connection:
+        return not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
+
+
+def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
+    """Return the id of the version in use of each name; empty if there is no database file yet.
+
+    Raises DatabaseUnavailable or SchemaOutdated.
+    """
+    with Database(loaded.database_url, read_only=True) as database:
+        check_known(loaded, database)
+        if is_missing(database) or (loaded.lists_own_images and _is_new_file(database)):
+            return {}
+        check_schema(database)
+        with database.read() as connection:
+            return all_in_use(read_versions(connection))
+
+
+@contextmanager
+def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
+    """Open the source that lists the images, in the database of results or in another, which is only read.
+
+    Raises DatabaseUnavailable, or UsageError for a source that doesn't exist or whose
+    ids stand for pictures of another source too.
+    """
+    settings = loaded.source
+    with ExitStack() as stack:
+        source = Source(results, settings)
+        if loaded.source_url != loaded.database_url:
+            listing = stack.enter_context(Database(loaded.source_url, read_only=True))
+            if listing.file is not None and not listing.file.exists():
+                raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
+            source = CrossDatabaseSource(listing, settings, results)
+        check_source(source)
+        if source.has_bytes_for_text:
+            source = CrossDatabaseSource(source.database, settings, results)
+        identity = SourceIdentity.of(source, results)
+        source.own_number = number_among_others(results, identity)
+        source.base = None if loaded.base is None else str(loaded.base)
+        source.forgotten_before = read_forgotten_before(results, identity)
+        if source.own_number is not None:
+            source.model_names = _model_names(loaded)
+            check_other_sources(results, source, source.model_names)
+        yield source
+
+
+def _model_names(loaded: LoadedSettings) -> frozenset[str]:
+    """Return the names of this project's models: those of the settings, else of its folder."""
+    with suppress(OSError):
+        there = {path.name for path in loaded.models_folder.iterdir()}
+        named = {plain_name(name) for name in loaded.model_names}
+        return frozenset(named if named and named <= there else there)
+    return frozenset()
+
+
+def read_limits(loaded: LoadedSettings) -> ReadLimits:
+    """Return the limits of the settings for reading the source's images."""
+    rows = RowReader(loaded.source_url, loaded.source) if loaded.source.bytes is not None else None
+    return ReadLimits(loaded.roots, loaded.images.max_bytes, loaded.remote_access, loaded.path_map, rows)

@@ -1,0 +1,129 @@
+"""All queries about days in one object; the results of a day, row by row, and whether its counts add up."""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Subquery, Table, select
+
+from infer_app.artifact.model_names import Version
+from infer_app.base.day import Day
+from infer_app.base.domain import TRANSIENT_REASONS, FileFacts, Reason
+from infer_app.base.locations import as_location, mask_checksum
+from infer_app.base.run_report import DayCounts
+from infer_app.tables.engine.column_types import Query
+from infer_app.tables.queries.audit import audit
+from infer_app.tables.queries.pending_images import PendingQueries
+from infer_app.tables.queries.source_queries import stream_rows
+from infer_app.tables.results.conditions import ListedPicture, is_preferred, join_results
+from infer_app.tables.results.schema import predictions, rejections, runs
+
+Row = dict[str, Any]  # by the names of the columns
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRejection:
+    """A rejection as it is stored, with the facts of the rejected file."""
+
+    image_id: str
+    location: str
+    reason: str
+    file: FileFacts
+
+    @property
+    def has_other_address(self) -> bool:
+        """Return whether it was rejected for a URL of which a masked part has changed."""
+        return self.reason == Reason.LOCATION_NOT_ALLOWED and self.file.sha256 != mask_checksum(self.location)
+
+    def differs(self, now: FileFacts) -> bool:
+        """Return whether a regular file with these facts is another file than the rejected one."""
+        if self.reason == Reason.NOT_REGULAR_FILE:
+            return True
+        known = self.file.size is not None  # a file that is not allowed was not examined
+        return known and (self.file.size, self.file.modified) != (now.size, now.modified)
+
+
+class DayQueries(PendingQueries):
+    """Queries about days of one database; only reads."""
+
+    def find_problems(self, day: Day, model_id: str, counts: DayCounts | None = None) -> list[str]:
+        """Return a message for each problem with the day's rows; an empty list means that the counts add up.
+
+        `counts` are those of the day if they are known already.
+        """
+        counts = counts or self.count_day(day, model_id)
+        problems = [] if counts.balanced else [f"{counts} does not balance"]
+        with self._database.read() as connection:
+            return problems + list(audit(connection, self._source, day, model_id))
+
+    def read_current_predictions(self, day: Day, versions: Sequence[Version]) -> Iterator[Row]:
+        """Yield one prediction of each image for each name: that of the first version that has one.
+
+        `versions`: as `models_in_use` returns them. With all of them the result equals infer_current_predictions.
+        """
+        by_name: dict[str, list[str]] = {}
+        for name, model_id in versions:
+            by_name.setdefault(name, []).append(model_id)
+        found = self._read_joined(day, predictions, None, list(by_name.values()))
+        for _, rows in groupby(found, key=itemgetter("image_id")):
+            by_version = {row["model_id"]: row for row in rows}
+            current: dict[str, str] = {}
+            for name, model_id in versions:
+                if model_id in by_version:
+                    current.setdefault(name, model_id)
+            yield from (by_version[model_id] | {"model": name} for name, model_id in sorted(current.items()))
+
+    def read_predictions(self, day: Day, model_id: str | None = None) -> Iterator[Row]:
+        """Yield the day's predictions with their locations, in order of time, without their vectors."""
+        return self._read_joined(day, predictions, model_id)
+
+    def read_rejections(self, day: Day, model_id: str | None = None) -> Iterator[Row]:
+        return self._read_joined(day, rejections, model_id)
+
+    def final_rejections(self, day: Day, model_id: str) -> Generator[StoredRejection]:
+        """Yield the day's rejections that are final because of the image's content, with the facts of the file."""
+        for row in self.read_rejections(day, model_id):
+            if row["reason"] not in TRANSIENT_REASONS:
+                facts = FileFacts(row["size"], row["modified"], row["sha256"])
+                yield StoredRejection(row["image_id"], as_location(row["location"]), row["reason"], facts)
+
+    def runs_of(self, day: Day, model_id: str) -> set[str]:
+        """Return the ids of the runs that predicted the day's images, as far as their rows are there."""
+        run_id = select(predictions.c.run_id).distinct()
+        found = set[str]()
+        with self._parts(day) as parts:
+            for connection, part in parts:
+                joined = join_results(part, predictions, ListedPicture.of(part), model_id)
+                found.update(connection.scalars(run_id.select_from(joined)))
+        return found
+
+    def runs_of_day(self, day: date, model_id: str) -> list[Row]:
+        """Return the day's runs of this version of the model, the newest first."""
+        wanted = select(runs).where(runs.c.model_id == model_id, runs.c.day == day)
+        newest = wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100)
+        with self._database.read() as connection:
+            newest = newest.where(self._own_runs(connection))
+            return [dict(row._mapping) for row in connection.execute(newest)]
+
+    def _read_joined(
+        self, day: Day, table: Table, model_id: str | None, names: Sequence[Sequence[str]] = ()
+    ) -> Iterator[Row]:
+        """Yield the rows of `table` for the day's images, with the images' locations.
+
+        `names`: the versions of each, the preferred first; a row is left out where a preferred one rejected its image.
+        """
+        wanted = [column for column in table.columns if column.name != "vector"]
+
+        def rows_of(images: Subquery) -> Query:
+            picture = ListedPicture.of(images)
+            joined = join_results(images, table, picture, *([model_id] if model_id else ()), counting=True)
+            statement = select(*wanted, images.c[1].label("image_location")).select_from(joined)
+            wanted_rows = statement.where(*(is_preferred(table, picture, ids) for ids in names))
+            return wanted_rows.order_by(images.c[2], images.c[0], table.c.model_id)
+
+        for row in stream_rows(self._database, self._source, day, rows_of):
+            found = dict(row._mapping)
+            yield found | {"location": found.pop("image_location")}

@@ -1,0 +1,112 @@
+"""The history of one image: each model's prediction or rejection, its objects, and the run it came from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, case, select
+
+from infer_app.base.domain import DetectedObject
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.queries.thresholds import SHOWN_CROPS, threshold_of
+from infer_app.tables.results.conditions import ListedPicture, is_up_to_date
+from infer_app.tables.results.model_versions import read_manifests
+from infer_app.tables.results.schema import (
+    object_predictions,
+    objects,
+    predictions,
+    rejections,
+    runs,
+)
+
+_FORMER = "former_detector"  # the column of detector_out_of_use
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object of the image."""
+
+    found: DetectedObject
+    is_shown: bool  # by the thresholds of the model that found it
+    # Of it, by a second network: its row, with the object's number and what is shown of it; None: not taken.
+    made: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelHistory:
+    """The stored rows of one version of a model for one image, each None if there is none."""
+
+    model: str
+    model_id: str
+    prediction: (
+        dict[str, Any] | None
+    )  # with its `objects`, a tuple of StoredObject, the best first; None unless the model detects or takes them
+    rejection: dict[str, Any] | None
+    run: dict[str, Any] | None  # that of the prediction, else that of the rejection
+    detector_out_of_use: str | None = (
+        None  # of a second network: the version whose objects its result is of, unless used
+    )
+
+    @property
+    def state(self) -> str:
+        """Return the image's state; with both rows it is predicted, as in DayCounts."""
+        if self.detector_out_of_use:
+            return "pending"
+        return "predicted" if self.prediction else "rejected" if self.rejection else "pending"
+
+
+def read_history(database: Database, versions: Iterable[tuple[str, str]], picture: ListedPicture) -> list[ModelHistory]:
+    """Read the history of every version that has a result, and of the current version of every name.
+
+    `versions`: (name, id) of models, the most recent first; the result has the same order.
+    """
+    found, names = [], set()
+    with database.read() as connection:
+        predicted, rejected = (_by_model(connection, table, picture) for table in (predictions, rejections))
+        for name, model_id in versions:
+            prediction, rejection = predicted.get(model_id), rejected.get(model_id)
+            if prediction:
+                has_objects = prediction["num_objects"] is not None
+                prediction["objects"] = _read_objects(connection, name, prediction) if has_objects else None
+            if prediction or rejection or name not in names:
+                run_id = (prediction or rejection or {}).get("run_id")
+                run = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().first()
+                former = [one.pop(_FORMER) for one in (prediction, rejection) if one]
+                of_run = None if run is None else dict(run)
+                found.append(
+                    ModelHistory(name, model_id, prediction, rejection, of_run, next(filter(None, former), None))
+                )
+            names.add(name)
+    return found
+
+
+def _by_model(connection: Connection, table: Table, picture: ListedPicture) -> dict[str, dict[str, Any]]:
+    former = case((~is_up_to_date(table), table.c.detector_id)).label(_FORMER)
+    rows = connection.execute(select(table, former).where(picture.owns(table))).mappings()
+    return {row["model_id"]: dict(row) for row in rows}
+
+
+def _read_objects(connection: Connection, model: str, prediction: dict[str, Any]) -> tuple[StoredObject, ...]:
+    """Return the objects that the model found or, of a second network, those of its `detector`, which is added."""
+    image_id, model_id, detector_id = (prediction[name] for name in ("image_id", "model_id", "detector_id"))
+    manifest = read_manifests(connection, model).get(model_id, {})
+    if detector_id is not None:
+        model = prediction["detector"] = manifest["crop"]["of"]
+    prediction["max_objects"] = (manifest.get("output", {}).get("detection") or {}).get("max_objects")
+    is_shown = (objects.c.score >= threshold_of(model, objects.c.label)).label("is_shown")
+    found_by = objects.c.image_id == image_id, objects.c.model_id == (detector_id or model_id)
+    found = connection.execute(select(objects, is_shown).where(*found_by).order_by(objects.c.object)).mappings().all()
+    made: dict[int, dict[str, Any]] = {}
+    for made_of in (object_predictions, SHOWN_CROPS) if detector_id else ():
+        own = made_of.c.image_id == image_id, made_of.c.model_id == model_id
+        for row in connection.execute(select(made_of).where(*own)).mappings():
+            as_shown = {"shown_label": row["label"], "shown_score": row["score"]}  # of a former version as it is stored
+            made[row["object"]] = made.get(row["object"], dict(row)) | as_shown
+    return tuple(
+        StoredObject(
+            DetectedObject(*(row[name] for name in DetectedObject._fields)),
+            bool(row["is_shown"]),
+            made.get(row["object"]),
+        )
+        for row in found
+    )

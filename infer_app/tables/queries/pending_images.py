@@ -1,0 +1,163 @@
+"""The images that wait for a run, one by one or by their days."""
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import ColumnElement, Connection, Subquery, func, literal_column, or_, select
+
+from infer_app.base.day import Day, find_zone
+from infer_app.base.locations import as_location
+from infer_app.tables.engine.column_types import Query
+from infer_app.tables.listing.source import PAGE_SIZE
+from infer_app.tables.listing.time_column import read_time
+from infer_app.tables.queries.counts import without_results
+from infer_app.tables.queries.scope import VersionQueries
+from infer_app.tables.queries.source_queries import stream_rows
+from infer_app.tables.results.conditions import (
+    ListedPicture,
+    has_prediction,
+    has_rejection,
+    is_new,
+    is_settled,
+    is_up_to_date,
+    join_results,
+)
+from infer_app.tables.results.schema import predictions, rejections
+
+EXAMINED = 500_000  # images: examining each of ten million would take longer than most runs
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFailure:
+    """Why an image was rejected, and how often it was tried."""
+
+    reason: str
+    attempts: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingImage:
+    """An image to be tried; `failure` is that of its last attempt."""
+
+    image_id: str | None  # None for a row without one, which is left out
+    location: str
+    time: datetime | None  # UTC
+    failure: StoredFailure | None
+    former_detector: str | None = None  # the version whose objects its result is of; it is no longer in use
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDays:
+    """Days with pending images: the first, the last and the numbers of images."""
+
+    first: date
+    last: date
+    num_images: int  # with neither a prediction nor a rejection
+    num_retried: int = 0  # rejected for now: the next run that covers their day tries them again
+
+
+class PendingQueries(VersionQueries):
+    """Finds pending images; those of older days have no result of any of `versions_of` either."""
+
+    def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
+        """Return the pending images among the last EXAMINED images of earlier days: their number, first and last day.
+
+        None if there are none.
+        """
+        versions = self.versions_of(model_id)
+        with self._database.read() as connection:
+            older = self._source.older_parts(connection, day, EXAMINED)
+            return self._add_up_pending(((connection, images) for images in older), day.before(1), versions)
+
+    def count_older_pending(self, day: Day, model_id: str) -> int:
+        """Count the images that `find_older_pending` finds."""
+        found = self.find_older_pending(day, model_id)
+        return found.num_images if found else 0
+
+    def find_pending_between(self, days: Day, model_id: str) -> PendingDays | None:
+        """Return what `find_older_pending` returns, of all images of an interval of days."""
+        versions = self.versions_of(model_id)
+        with self._parts(days) as parts:
+            return self._add_up_pending(parts, days, versions)
+
+    def read_pending_days(self, days: Day, model_id: str) -> Iterator[PendingDays]:
+        """Yield each date of an interval of days on which a run would select images, in order."""
+        with self._parts(days) as parts:
+            yield from self._count_by_date(parts, days, model_id)
+
+    def read_older_pending_days(self, day: Day, model_id: str) -> Iterator[PendingDays]:
+        """Yield the dates of the pending images among the last EXAMINED images before `day`."""
+        others = [one for one in self.versions_of(model_id) if one != model_id]
+        with self._database.read() as connection:
+            older = self._source.older_parts(connection, day, EXAMINED)
+            yield from self._count_by_date(((connection, part) for part in older), day.before(1), model_id, others)
+
+    def read_pending(self, day: Day, model_id: str, done_by: Sequence[str] = ()) -> Generator[PendingImage]:
+        """Yield the day's images that a run of the day would select, in order of (time, id).
+
+        Those with a result of the versions `done_by` are left out.
+        """
+
+        def rows_of(images: Subquery) -> Query:
+            if done_by:  # first, since the rejections that are joined below are those of another version
+                images = select(images).where(*without_results(images, done_by)).subquery()
+            joined = join_results(images, rejections, ListedPicture.of(images), model_id, is_outer=True, counting=True)
+            stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
+            former = _former_detector(ListedPicture.of(images), model_id)
+            statement = select(images.c[3], images.c[1], images.c[2], former, *stored).select_from(joined)
+            # As in is_new, for the joined row.
+            is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())
+            new = statement.where(~has_prediction(ListedPicture.of(images), model_id), is_unsettled)
+            return new.order_by(images.c[2], images.c[0])
+
+        for row in stream_rows(self._database, self._source, day, rows_of):
+            image_id, location, time, former, *stored = row
+            failure = None if former or stored[0] is None else StoredFailure(*stored)
+            yield PendingImage(image_id, as_location(location), read_time(time, self._source.zone), failure, former)
+
+    def _add_up_pending(
+        self, parts: Iterable[tuple[Connection, Subquery]], days: Day, versions: Sequence[str]
+    ) -> PendingDays | None:
+        num_images, dates = 0, list[date]()
+        for connection, images in parts:
+            time = images.c[2]
+            pending = select(func.count(), func.min(time), func.max(time)).select_from(images)
+            count, *ends = connection.execute(pending.where(*without_results(images, versions))).one()
+            num_images += count
+            dates += [self._date_of(end, days) for end in ends if end is not None]
+        return PendingDays(min(dates), max(dates), num_images) if num_images else None
+
+    def _count_by_date(
+        self,
+        parts: Iterable[tuple[Connection, Subquery]],
+        days: Day,
+        model_id: str,
+        done_by: Sequence[str] = (),
+    ) -> Iterator[PendingDays]:
+        """Yield each date with images that a run would select, with the numbers of new ones and of those rejected."""
+        new, retried = Counter[date](), Counter[date]()
+        for connection, images in parts:
+            is_retried = has_rejection(ListedPicture.of(images), model_id)
+            is_pending = (is_new(ListedPicture.of(images), model_id), *without_results(images, done_by))
+            wanted = select(images.c[2], is_retried).where(*is_pending).order_by(images.c[2])
+            for time, retries in connection.execution_options(yield_per=PAGE_SIZE).execute(wanted):
+                (retried if retries else new)[self._date_of(time, days)] += 1
+        for day in sorted(new.keys() | retried.keys()):
+            yield PendingDays(day, day, new[day], retried[day])
+
+    def _date_of(self, time: object, days: Day) -> date:
+        """Return the date of a time column's value; that of `days`, in which it lies, if it can't be read."""
+        instant = read_time(time, self._source.zone)
+        return days.date if instant is None else instant.astimezone(find_zone(days.zone)).date()
+
+
+def _former_detector(picture: ListedPicture, model_id: str) -> ColumnElement[str | None]:
+    """Return the version of a detector whose objects the result of a pending image is of, which counts no more."""
+    former = (
+        select(table.c.detector_id).where(picture.owns(table), table.c.model_id == model_id, ~is_up_to_date(table))
+        for table in (rejections.alias("former"), predictions)
+    )
+    return func.coalesce(*(one.limit(literal_column("1")).scalar_subquery() for one in former))

@@ -1,0 +1,132 @@
+"""Which versions of models a command speaks of: by name, by day, and those in use."""
+
+from datetime import date, datetime
+
+from sqlalchemy import ColumnElement, Connection, func, or_, select, true
+
+from infer_app.artifact.model_names import Version, plain_name, short_name, versions_named
+from infer_app.base.day import Day
+from infer_app.base.errors import UsageError
+from infer_app.tables.listing.recorded_sources import SourceIdentity, own_numbers
+from infer_app.tables.queries.counts import CountQueries
+from infer_app.tables.results.model_versions import RecordedVersion, read_versions
+from infer_app.tables.results.schema import runs
+
+
+class VersionQueries(CountQueries):
+    """Finds versions, each as (name, id); `wanted` is NAME, NAME@ID, ID or, for all names, None.
+
+    UsageError is raised if no model that is wanted has run.
+    """
+
+    def models_of(self, wanted: str | None = None) -> list[Version]:
+        """Return the recorded versions: of each name first the one in use, then those used before it."""
+        return _named(self._recorded(wanted))
+
+    def models_in_use(self, wanted: str | None = None) -> list[Version]:
+        """Return the versions whose predictions count for `wanted`, in the order in which the view prefers them.
+
+        For a name, or all, they are those in use or formerly in use; for NAME@ID or ID that version. Raises UsageError
+        if none of the name was ever in use.
+        """
+        return _named(self._counting(wanted))
+
+    def models_of_day(self, day: Day, wanted: str | None = None) -> list[Version]:
+        """Return for each name the version that the day was done with: the one in use if it ran on the day.
+
+        A version that has tried only some of the day's images before it was put in use did not do the day. If none of
+        a name ran on the day, it is the one in use. `wanted` is as for `models_in_use`.
+        """
+        started = select(runs.c.model_id, func.max(runs.c.started_at))
+        with self._database.read() as connection:
+            started = started.where(runs.c.day == day.date, self._own_runs(connection))
+            ran = {row[0]: row[1] for row in connection.execute(started.group_by(runs.c.model_id))}
+        by_name: dict[str, list[RecordedVersion]] = {}
+        for version in self._counting(wanted):
+            by_name.setdefault(version.name, []).append(version)
+        chosen = []
+        for versions in by_name.values():
+            on_day = [one for one in versions if one.model_id in ran]
+            if len(on_day) > 1:
+                done = (one for one in on_day if self._did_day(day, one, ran[one.model_id]))
+                on_day = [next(done, on_day[0])]
+            chosen.append((on_day or versions)[0])
+        return _named(chosen)
+
+    def days_run(self, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:
+        """Return (day, name, id) of the runs of the day or of all days: newest day first, then newest run."""
+        found = select(runs.c.day, runs.c.model, runs.c.model_id).group_by(runs.c.day, runs.c.model, runs.c.model_id)
+        found = found if day is None else found.where(runs.c.day == day)
+        newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)
+        with self._database.read() as connection:
+            newest = newest.where(self._own_runs(connection))
+            return [(row[0], row[1], row[2]) for row in connection.execute(newest)]
+
+    def versions_of(self, model_id: str) -> list[str]:
+        """Return a version with the others of its name that were in use: what those have done is not pending."""
+        recorded = self._recorded(None)
+        names = {one.name for one in recorded if one.model_id == model_id}
+        others = {one.model_id for one in recorded if one.name in names and one.was_in_use}
+        return sorted({model_id, *others})
+
+    def replaced_by(self, model_id: str) -> tuple[str, str]:
+        """Return a version, and that of its name which is in use in its place; as NAME@ID, the latter if there is one.
+
+        A version that is no longer recorded is called by its id.
+        """
+        recorded = self._recorded(None)
+        name = next((one.name for one in recorded if one.model_id == model_id), "")
+        used = next((one.model_id for one in recorded if one.name == name and one.in_use_since), "")
+        return short_name(name, model_id) if name else model_id, short_name(name, used) if used else f"no {name}"
+
+    def ids_in_use(self) -> set[str]:
+        return {one.model_id for one in self._recorded(None) if one.in_use_since}
+
+    def _did_day(self, day: Day, version: RecordedVersion, started_at: datetime) -> bool:
+        was_in_use = version.in_use_since is not None and started_at >= version.in_use_since
+        return was_in_use or not self.count_pending(day, version.model_id)
+
+    def _counting(self, wanted: str | None) -> list[RecordedVersion]:
+        found = self._recorded(wanted)
+        used = [one for one in found if one.was_in_use]
+        if used or wanted is None or wanted != found[0].name:
+            return used or (found if wanted is not None else [])
+        tried = short_name(found[0].name, found[0].model_id)
+        raise UsageError(
+            f"no version of {wanted} is in use yet, {tried} was only tried",
+            f"name the version, {tried}, or put it in use: `infer model use {tried}`",
+        )
+
+    def _own_runs(self, connection: Connection) -> ColumnElement[bool]:
+        """Return the condition that a run is not one of another project over this database."""
+        if self._source.own_number is None:
+            return true()
+        own = own_numbers(connection, SourceIdentity.of(self._source, self._database))
+        return or_(runs.c.source_id.is_(None), runs.c.source_id.in_(own))
+
+    def _names_of_others(self, connection: Connection) -> set[str]:
+        """Return the names of models that only runs of other projects over this database have used."""
+        if self._source.own_number is None:
+            return set()
+        ran = select(runs.c.model).distinct()
+        others = {*connection.scalars(ran)} - {*connection.scalars(ran.where(self._own_runs(connection)))}
+        return others - self._source.model_names
+
+    def _recorded(self, wanted: str | None) -> list[RecordedVersion]:
+        with self._database.read() as connection:
+            known = read_versions(connection)
+            if wanted is None:
+                others = self._names_of_others(connection)
+                return [one for one in known if one.name not in others]
+        named = set(versions_named(wanted, _named(known)))
+        if named:
+            return [one for one in known if (one.name, one.model_id) in named]
+        name = plain_name(wanted)
+        ids = ", ".join(short_name(one.name, one.model_id) for one in known if one.name == name)
+        names = ", ".join(sorted({one.name for one in known}))
+        hint = f"those that have: {ids or names}" if known else "`infer run` first"
+        raise UsageError(f"no model {wanted!r} has run on this database", hint)
+
+
+def _named(versions: list[RecordedVersion]) -> list[Version]:
+    return [(one.name, one.model_id) for one in versions]

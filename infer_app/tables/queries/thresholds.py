@@ -1,0 +1,69 @@
+"""Thresholds of a model's labels: which objects and labels are shown. All are stored, so nothing runs again."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import ColumnElement, Connection, column, delete, func, literal, select, table
+
+from infer_app.base.day import Day
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.source import Source
+from infer_app.tables.results.conditions import ListedPicture, count_rows, join_results
+from infer_app.tables.results.schema import thresholds
+
+ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
+SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS = (
+    table(name, *(column(one) for one in ("model", "model_id", "image_id", "object", "label", "score")))
+    for name in ("infer_shown_objects", "infer_shown_labels", "infer_shown_crops")
+)
+
+
+def read_thresholds(database: Database, model: str) -> dict[str, float]:
+    """Return the thresholds of a model's name by label, ALL_LABELS first."""
+    wanted = select(thresholds.c.label, thresholds.c.threshold).where(thresholds.c.model == model)
+    with database.read() as connection:
+        return {row[0]: row[1] for row in connection.execute(wanted.order_by(thresholds.c.label))}
+
+
+def change_thresholds(database: Database, model: str, changes: Mapping[str, float | None]) -> None:
+    """Set the thresholds of labels, and remove those that are None, in one transaction."""
+    removed = [label for label, value in changes.items() if value is None]
+    rows = [{"model": model, "label": label, "threshold": changes[label]} for label in changes.keys() - set(removed)]
+
+    def change(connection: Connection) -> None:
+        connection.execute(delete(thresholds).where(thresholds.c.model == model, thresholds.c.label.in_(removed)))
+        if rows:
+            connection.execute(database.backend.upsert(thresholds), rows)
+
+    database.transact(change)
+
+
+def find_threshold(thresholds: Mapping[str, float], label: str, default: float = 0.0) -> float:
+    """Return the threshold of a label: its own, else that of the model, else `default`."""
+    return thresholds.get(label, thresholds.get(ALL_LABELS, default))
+
+
+def count_shown(database: Database, source: Source, days: Day, model: str) -> int:
+    """Count the objects and labels that are shown of an interval of days.
+
+    The labels are those of a multi-label classification, and those of objects by a second network.
+    """
+    views = (SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS)
+    with database.read() as connection:
+        return sum(
+            count_rows(
+                connection,
+                join_results(images, view, ListedPicture.of(images)),
+                view.c.model == model,
+                view.c.label.is_not(None),
+            )
+            for images in source.parts(connection, days)
+            for view in views
+        )
+
+
+def threshold_of(model: str, label: ColumnElement[str]) -> ColumnElement[float]:
+    """Return the SQL of a label's threshold: its own, else that of the model, else 0; as in the views."""
+    own = select(thresholds.c.threshold).where(thresholds.c.model == model, thresholds.c.label == label)
+    of_model = select(thresholds.c.threshold).where(thresholds.c.model == model, thresholds.c.label == ALL_LABELS)
+    shown: ColumnElement[float] = func.coalesce(own.scalar_subquery(), of_model.scalar_subquery(), literal(0.0))
+    return shown

@@ -1,0 +1,197 @@
+"""SQL conditions and joins that find an image's rows by key, independent of the database's statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Join,
+    Table,
+    and_,
+    case,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.selectable import NamedFromClause
+
+from infer_app.base.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
+from infer_app.base.packages import retried_reasons
+from infer_app.tables.engine.column_types import AsText, Query, SameLocation, StoredLocation
+from infer_app.tables.results.schema import images, models, predictions, rejections, runs
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPicture:
+    """The picture of a row of the source. A result is one of it if it has its id and, where these are known, location.
+
+    Our own table uses no id twice, and its locations change when a folder moves: they are compared only with those of
+    results that runs of another source have written.
+    """
+
+    image_id: ColumnElement[str]
+    location: ColumnElement[Any] | None = None  # as it would be stored; None: the id alone tells
+    source_id: ColumnElement[int] | None = None  # whose own results are not compared
+
+    @classmethod
+    def of(cls, images: FromClause) -> ListedPicture:
+        """Return the picture of a relation as `Source.parts` yields them."""
+        return cls(images.c.infer_image_id, images.c.get("infer_location"), images.c.get("infer_source_id"))
+
+    @property
+    def of_our_table(self) -> ListedPicture:
+        """Return that of a row of `images`, for statements over it; this one is of a source that lists that table."""
+        location = None if self.location is None else StoredLocation(images.c.location)
+        return replace(self, image_id=AsText(images.c.id), location=location)
+
+    @property
+    def columns(self) -> Iterator[ColumnElement[Any]]:
+        """Yield the columns that a relation has besides id, location, time and id as text."""
+        if self.location is not None:
+            yield self.location.label("infer_location")
+        if self.source_id is not None:
+            yield self.source_id.label("infer_source_id")
+
+    def owns(self, table: FromClause) -> ColumnElement[bool]:
+        """Return the condition that a row of results, or of objects, is of this picture."""
+        is_id: ColumnElement[bool] = table.c.image_id == self.image_id
+        if self.location is None:
+            return is_id
+        if "location" not in table.c:  # objects are those of their prediction
+            its = predictions.alias("its_prediction")
+            key = its.c.image_id == table.c.image_id, its.c.model_id == table.c.model_id
+            return and_(is_id, exists().where(*key, self._is_same(its)))
+        return and_(is_id, self._is_same(table))
+
+    def _is_same(self, table: FromClause) -> ColumnElement[bool]:
+        same: ColumnElement[bool] = SameLocation(table.c.location, self.location)
+        if self.source_id is None:
+            return same
+        its = runs.alias("its_run")
+        return or_(same, table.c.run_id.not_in(select(its.c.id).where(its.c.source_id != self.source_id)))
+
+
+def new_among(listed: Query, picture: ListedPicture, model_ids: Sequence[str]) -> Query:
+    """Select the images that are new for at least one model; with several models a column for each tells whether."""
+    new = [is_new(picture, model_id) for model_id in model_ids]
+    wanted = listed.where(or_(*new))
+    if len(new) == 1:
+        return wanted
+    return wanted.add_columns(*(flag.label(f"infer_new_{model_index}") for model_index, flag in enumerate(new)))
+
+
+def is_new_for_any(picture: ListedPicture, model_ids: Sequence[str]) -> ColumnElement[bool]:
+    return or_(*(is_new(picture, model_id) for model_id in model_ids))
+
+
+def is_new(picture: ListedPicture, model_id: str) -> ColumnElement[bool]:
+    return and_(~has_prediction(picture, model_id), ~has_rejection(picture, model_id, is_settled()))
+
+
+def has_prediction(picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return _has_row(predictions, picture, model_id, *conditions)
+
+
+def has_rejection(picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return _has_row(rejections, picture, model_id, *conditions)
+
+
+def _has_row(
+    table: Table, picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]
+) -> ColumnElement[bool]:
+    """Return a condition that looks up the key once for each image.
+
+    A planner may turn EXISTS into reading all rows of a model, again for each page. It can't do that with a scalar
+    subquery. The LIMIT is for a table that has lost its key, which the audit reports.
+    """
+    one: ColumnElement[int] = literal_column("1")
+    matches = (picture.owns(table), table.c.model_id == model_id, is_up_to_date(table))
+    return select(one).where(*matches, *conditions).limit(one).scalar_subquery().is_not(None)
+
+
+def is_preferred(table: FromClause, picture: ListedPicture, model_ids: Sequence[str]) -> ColumnElement[bool]:
+    """Return the condition that no version that is preferred to the one of a result has rejected its image."""
+    later = ((model_id, model_ids[index:]) for index, model_id in enumerate(model_ids[:-1], 1))
+    return and_(true(), *(or_(table.c.model_id.not_in(ids), ~has_rejection(picture, one)) for one, ids in later))
+
+
+def is_up_to_date(table: FromClause) -> ColumnElement[bool]:
+    """Return the condition that a result counts: one of a second network is of a detector's version that is in use."""
+    in_use = select(models.c.id).where(models.c.in_use_since.is_not(None))
+    return or_(table.c.detector_id.is_(None), table.c.detector_id.in_(in_use))
+
+
+def join_results(
+    left: FromClause,
+    table: NamedFromClause,
+    picture: ListedPicture,
+    *model_ids: str,
+    is_outer: bool = False,
+    counting: bool = False,
+) -> FromClause:
+    """Join the rows of each image in a table of results, for some models or for all; with `counting` those that count.
+
+    Whatever shows or counts results asks for those that count; what compares, checks or deletes rows for all.
+    """
+    on = [picture.owns(table), *([is_up_to_date(table)] if counting else [])]
+    if model_ids:
+        on.append(table.c.model_id.in_(model_ids) if len(model_ids) > 1 else table.c.model_id == model_ids[0])
+    return KeyedJoin(left, table, and_(*on), is_outer)
+
+
+class KeyedJoin(Join):
+    """A join that looks up the right side's row for each row of the left side.
+
+    Without current statistics PostgreSQL would read all rows of a model for each page, and compare each of them with
+    every image of the page. A LATERAL subquery can't be merged because of its OFFSET, so only one join order is left.
+    The other databases choose that order anyway.
+    """
+
+    inherit_cache = True
+    right: NamedFromClause
+
+
+@compiles(KeyedJoin)
+def _keyed_join(join: KeyedJoin, compiler: Any, **options: Any) -> str:
+    return str(compiler.visit_join(join, **options))
+
+
+@compiles(KeyedJoin, "postgresql")
+def _lateral_join(join: KeyedJoin, compiler: Any, **options: Any) -> str:
+    options |= {"asfrom": True}
+    left, right = (compiler.process(side, **options) for side in (join.left, join.right))
+    on = compiler.process(join.onclause, **options)
+    kind, name = "LEFT JOIN" if join.isouter else "JOIN", compiler.preparer.quote(join.right.name)
+    return f"{left} {kind} LATERAL (SELECT * FROM {right} WHERE {on} OFFSET 0) AS {name} ON true"
+
+
+def is_settled() -> ColumnElement[bool]:
+    """Return the condition that a rejection keeps its image from being retried by the next run of its day."""
+    retried = rejections.c.reason.in_(sorted(retried_reasons()))
+    limited = rejections.c.reason.in_(sorted(TRANSIENT_REASONS - {Reason.NOT_FOUND}))
+    return or_(~retried, and_(limited, rejections.c.attempts >= MAX_ATTEMPTS))
+
+
+def count_rows(connection: Connection, rows: FromClause, *conditions: ColumnElement[bool]) -> int:
+    return connection.scalar(select(func.count()).select_from(rows).where(*conditions)) or 0
+
+
+def count_each(connection: Connection, rows: FromClause, conditions: Sequence[ColumnElement[bool]]) -> list[int]:
+    """Count the rows that meet each condition, in one query."""
+    sums = [func.sum(case((condition, 1), else_=0)) for condition in conditions]
+    counts = connection.execute(select(*sums).select_from(rows)).one()
+    return [int(count or 0) for count in counts]  # MariaDB's sums are decimals
+
+
+def added_up(counts: Iterable[Sequence[int]]) -> list[int]:
+    """Add up the counts of several parts, index by index; there must be at least one part."""
+    return [sum(values) for values in zip(*counts, strict=True)]

@@ -1,0 +1,147 @@
+"""The schema's version: commands check it before they use our tables, and only `upgrade` changes it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, column, insert, inspect, select, table
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateSchema
+
+from infer_app.base.errors import SchemaOutdated
+from infer_app.tables.engine.connect import Database, backend_of
+from infer_app.tables.results.schema import VERSION, VERSION_TABLE, VERSIONS, database_id, metadata
+from infer_app.tables.results.views import VIEWS, make_views
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HINT_UPGRADE = "run `infer db upgrade`"
+TABLES = (VERSION_TABLE, *metadata.tables)
+_FORMER = "0009"  # of the last commits before 0.1.0, with the same tables
+_UNRELEASED = tuple(f"000{number}" for number in range(1, 9))
+_LAST_UNRELEASED = "80ce014"
+
+
+def upgrade(database: Database, new_id: str | None = None) -> str | None:
+    """Upgrade our tables to VERSION, make our views anew, and return the version the tables had, or None.
+
+    A database without an id gets `new_id`, or a random one. Raises SchemaOutdated when the tables are not of a version
+    that this program knows, when some of them are missing, or when the role may not replace the views.
+    """
+    from alembic import command  # imported here: it takes a third of a second
+
+    config = _config()
+    with database.write() as connection:
+        schema = backend_of(connection).own_schema(connection)
+        if schema is not None and schema not in inspect(connection).get_schema_names():
+            connection.execute(CreateSchema(schema))
+        found = _relations(connection)
+        before = _current(connection) if VERSION_TABLE in found else None
+        if before not in (None, _FORMER):
+            _check_version(before)
+        if before in (_FORMER, VERSION) or (found and VERSION_TABLE not in found):
+            _check_tables(database, found)
+        config.attributes |= {"connection": connection, "schema": schema}
+        if before is None:
+            metadata.create_all(connection, checkfirst=False)
+            command.stamp(config, VERSION)
+        elif before == _FORMER:
+            command.stamp(config, VERSIONS[0], purge=True)
+        command.upgrade(config, "head")
+        try:
+            make_views(connection)
+        except DBAPIError as error:
+            if not database.is_denied(error):
+                raise
+            raise SchemaOutdated(
+                "this role may not replace the infer_ views", "run it as the one that made them"
+            ) from None
+        if connection.scalar(select(database_id)) is None:
+            connection.execute(insert(database_id).values(id=new_id or secrets.token_hex(16)))
+    return before
+
+
+def check_schema(database: Database) -> None:
+    """Raise SchemaOutdated unless our tables and views have exactly the version VERSION and all are there."""
+    with database.read() as connection:
+        found = _relations(connection)
+        if found and VERSION_TABLE not in found:
+            _check_tables(database, found)
+        current = _current(connection) if found else None
+        if current is None:
+            raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
+        if current != _FORMER:
+            _check_version(current)
+        if current != VERSION:
+            raise SchemaOutdated(
+                f"the infer_ tables are of version {current}, this program needs {VERSION}", HINT_UPGRADE
+            )
+        _check_tables(database, found)
+        if missing := [view for view in VIEWS if view not in found]:
+            raise SchemaOutdated(_missing("view", missing, database), f"{HINT_UPGRADE}, which makes it again")
+        if connection.scalar(select(database_id)) is None:
+            raise SchemaOutdated(f"{database_id.name} has no row", HINT_UPGRADE)
+
+
+def read_id(database: Database) -> tuple[bool, str | None]:
+    """Return whether the database has any of our tables, and its id: None in versions without one."""
+    with database.read() as connection:
+        found = _relations(connection)
+        known = connection.scalar(select(database_id)) if database_id.name in found else None
+    return bool(found - {VERSION_TABLE}), known
+
+
+def _relations(connection: Connection) -> set[str]:
+    """Return the names of our tables and views that are there."""
+    inspector, schema = inspect(connection), backend_of(connection).own_schema(connection)
+    found = {*inspector.get_table_names(schema), *inspector.get_view_names(schema)}
+    return found.intersection((*TABLES, *VIEWS))
+
+
+def _check_tables(database: Database, found: Iterable[str]) -> None:
+    """Raise SchemaOutdated if a table is missing; only a backup has what was in it."""
+    if missing := [name for name in TABLES if name not in found]:
+        # MariaDB lists no table that the role has no right on.
+        is_listed = database.backend.lists_all_tables
+        hint = "" if is_listed else "is this role allowed to read it? if it is gone, "
+        hint += f"restore {'it' if len(missing) == 1 else 'them'} from a backup: an upgrade makes no lost table again"
+        raise SchemaOutdated(_missing("table", missing, database), hint)
+
+
+def _missing(kind: str, names: list[str], database: Database) -> str:
+    what = f"the {kind} {names[0]} is" if len(names) == 1 else f"the {kind}s {', '.join(names)} are"
+    return f"{database.shown_url}: {what} missing"
+
+
+def _current(connection: Connection) -> str | None:
+    return connection.scalar(
+        select(column("version_num")).select_from(
+            table(VERSION_TABLE, schema=backend_of(connection).own_schema(connection))
+        )
+    )
+
+
+def _check_version(version: str) -> None:
+    """Raise SchemaOutdated for a version that `upgrade` can do nothing about: unknown, or never released."""
+    if version in _UNRELEASED:
+        raise SchemaOutdated(
+            f"the infer_ tables are of version {version}, which was never released",
+            f"to keep their results, run `infer db upgrade` of commit {_LAST_UNRELEASED}, then that of this program",
+        )
+    if version not in VERSIONS:
+        raise SchemaOutdated(
+            f"the infer_ tables are of version {version}, newer than this program", "upgrade infer_app"
+        )
+
+
+def _config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    # Alembic reads the folder by configparser, for which % is special.
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    return config

@@ -1,0 +1,14 @@
+"""Alembic's entry point, which runs on the connection that `migrate.upgrade` passes."""
+
+from alembic import context
+
+from infer_app.tables.results.schema import VERSION_TABLE, metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+    version_table_schema=context.config.attributes.get("schema"),
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,207 @@
+"""The program's tables, whose names all start with infer_, so that they fit beside the user's own."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Date,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+from infer_app.base.domain import DetectedObject
+from infer_app.tables.engine.column_types import FAMILY, MAX_ID, EncodedJSON, Exact, Microseconds, UniqueText, Vectors
+
+metadata = MetaData()
+VERSION_TABLE = "infer_migrations"
+VERSIONS = ("0.1.0",)  # those of the migrations
+VERSION = VERSIONS[-1]
+
+# Times are UTC without a zone in every database, because SQLite has no type with a zone.
+
+_IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
+images = Table(
+    "infer_images",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("location", Exact(), nullable=False),
+    Column("added_at", Microseconds, nullable=False),
+    Column("size", BigInteger),  # bytes
+    Column("sha256", String(64)),  # once the file has changed; empty for a remote one, of which it is not known
+    Column("modified", Double),  # seconds since the epoch, of the file when it was registered or last looked at
+    # When a watched folder's image was registered: runs take it, however old its day. NULL for all others, and when it
+    # was tried for some days.
+    Column("queued_at", Microseconds),
+    Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
+    UniqueText("location", name="uq_infer_images_location"),
+    Index("ix_infer_images_added_at_id", "added_at", "id"),  # the key that a day's pages are read by
+    # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
+    Index("ix_infer_images_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
+    sqlite_autoincrement=True,  # no id is used again: results are kept by it
+)
+
+sources = Table(
+    "infer_sources",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("database", Text),  # its URL without a password; NULL: the one that holds these tables
+    Column("relation", Text, nullable=False),  # the table, or the query
+    Column("id_column", Text, nullable=False),
+    Column("location_column", Text),  # NULL where a column holds the bytes
+    Column("base", Text),  # the folder that relative locations started at in its last run; it may move
+    Column("first_used_at", Microseconds, nullable=False),
+    Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
+)
+
+# One row: a name of this database, by which a project recognises it. See `known_database`.
+database_id = Table("infer_database_id", metadata, Column("id", String(64), primary_key=True))
+
+models = Table(
+    "infer_models",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("name", String(128), primary_key=True),
+    Column("manifest", JSON, nullable=False),
+    Column("created_at", Microseconds, nullable=False),  # when its first run began; 1970 for a version that never ran
+    Column("in_use_since", Microseconds),  # NULL unless it is the version in use of its name
+    Column("used_until", Microseconds),  # when it last ceased to be the version in use; NULL if that never happened
+)
+
+predictions = Table(
+    "infer_predictions",
+    metadata,
+    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column("model_id", String(64), primary_key=True),
+    Column("run_id", String(64), nullable=False),
+    Column("variant", String(64), nullable=False),
+    Column("label", Text),  # the best class, or that of the best object
+    Column("score", Double),  # of the best class or object, or the number of a regression
+    Column("output", EncodedJSON, nullable=False),
+    Column("vector", Vectors),  # little-endian
+    Column("vector_dtype", String(16)),
+    Column("vector_dim", Integer),
+    Column("sha256", String(64)),  # of the bytes that were predicted
+    Column("created_at", Microseconds, nullable=False),  # when it was predicted
+    Column("width", Integer),  # pixels of the upright picture
+    Column("height", Integer),
+    Column("num_objects", Integer),  # rows of infer_objects, of a second network those of infer_object_predictions
+    Column("location", Exact()),  # as the source listed it, without secrets
+    Column("size", BigInteger),  # bytes, of the file as it was read
+    Column("modified", Double),  # seconds since the epoch; NULL where there is no such time
+    Column("detector_id", String(64)),  # of a second network: the version of its detector whose objects it was given
+)
+
+objects = Table(
+    "infer_objects",
+    metadata,
+    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column("model_id", String(64), primary_key=True),
+    Column("object", Integer, primary_key=True, autoincrement=False),  # 0 is the best of the image
+    Column("label", Exact(), nullable=False),
+    Column("class_index", Integer, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("x", Double, nullable=False),  # left edge of the box: a share, 0-1, of the upright picture's width
+    Column("y", Double, nullable=False),  # top edge: a share of its height
+    Column("width", Double, nullable=False),
+    Column("height", Double, nullable=False),
+)
+
+object_predictions = Table(
+    "infer_object_predictions",
+    metadata,
+    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column("model_id", String(64), primary_key=True),
+    Column("object", Integer, primary_key=True, autoincrement=False),  # of infer_objects, under detector_id
+    Column("label", Exact()),  # this column and those below: as in infer_predictions
+    Column("score", Double),
+    Column("output", EncodedJSON, nullable=False),
+    Column("vector", Vectors),
+    Column("vector_dtype", String(16)),
+    Column("vector_dim", Integer),
+)
+OBJECT_COLUMNS = [objects.c[name] for name in DetectedObject._fields]
+
+thresholds = Table(
+    "infer_thresholds",
+    metadata,
+    Column("model", String(128), primary_key=True),  # its name: all its versions
+    Column("label", Exact(MAX_ID), primary_key=True),  # empty: all labels without one of their own
+    Column("threshold", Double, nullable=False),
+)
+
+label_groups = Table(
+    "infer_label_groups",
+    metadata,
+    Column("model", String(128), primary_key=True),  # its name: all its versions
+    Column("label", Exact(MAX_ID), primary_key=True),
+    # Of the ancestor: its edges from the root of the taxonomy. A label's ancestors, itself among them, have one each.
+    Column("depth", Integer, primary_key=True, autoincrement=False),
+    Column("ancestor", Exact(MAX_ID), nullable=False),  # empty, with depth -1: the label is not allowed
+)
+
+rejections = Table(
+    "infer_rejections",
+    metadata,
+    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column("model_id", String(64), primary_key=True),
+    Column("run_id", String(64), nullable=False),
+    Column("reason", String(32), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("stage", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("location", Text, nullable=False),  # as it was read; the source may have changed since
+    Column("size", BigInteger),  # bytes
+    Column("modified", Double),  # seconds since the epoch
+    Column("sha256", String(64)),  # of a URL that isn't allowed: digits of its own, which tell whether it has changed
+    Column("decoder", Text, nullable=False),  # with its version: decoders disagree about what is broken
+    Column("created_at", Microseconds, nullable=False),
+    Column("detector_id", String(64)),  # as in infer_predictions
+)
+
+runs = Table(
+    "infer_runs",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("day", Date, nullable=False),
+    Column("time_zone", String(64), nullable=False),
+    Column("interval_start", Microseconds, nullable=False),
+    Column("interval_end", Microseconds, nullable=False),
+    Column("model", String(128), nullable=False),
+    Column("model_id", String(64), nullable=False),
+    Column("variant", String(64), nullable=False),
+    Column("executor", String(16), nullable=False),
+    Column("device", String(64), nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("process", String(64), nullable=False),  # machine.process_identity, to tell a dead owner from a living one
+    Column("versions", JSON, nullable=False),
+    Column("state", String(16), nullable=False),  # running, done or failed
+    Column("started_at", Microseconds, nullable=False),
+    Column("heartbeat_at", Microseconds, nullable=False),
+    Column("ended_at", Microseconds),
+    Column("selected", Integer, nullable=False, default=0),
+    Column("predicted", Integer, nullable=False, default=0),
+    Column("rejected", Integer, nullable=False, default=0),
+    Column("reasons", JSON),
+    Column("stages", JSON),  # CPU milliseconds per image
+    Column("seconds", Double),
+    Column("images_per_second", Double),
+    Column("limit_images_per_second", Double),
+    Column("exit_code", Integer),
+    Column("error", Text),
+    Column("throughput", JSON),  # further measurements of its speed, named as in the report
+    Column("source_id", Integer),  # of infer_sources
+    Column("variant_sha256", String(64)),  # of the checksums of the variant's files
+    Column("last_commit", String(16)),  # a random name, to detect a commit that is repeated because its answer was lost
+    Index("ix_infer_runs_day_model_id", "day", "model_id"),
+)
+
+# MariaDB's defaults are those of the database: often Latin-1, or a storage engine without transactions.
+_OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
+for _table in metadata.tables.values():
+    _table.dialect_kwargs.update({f"{name}_{option}": value for name in FAMILY for option, value in _OPTIONS.items()})

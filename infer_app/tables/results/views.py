@@ -1,0 +1,169 @@
+"""The views: what they select is said here alone, and each `infer db upgrade` makes them anew."""
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection
+
+from infer_app.tables.engine.connect import backend_of
+from infer_app.tables.results.schema import objects, predictions
+
+# That a result counts, as in conditions.is_up_to_date.
+_COUNTS = """(
+    {row}.detector_id IS NULL
+    OR {row}.detector_id IN (SELECT used.id FROM infer_models used WHERE used.in_use_since IS NOT NULL)
+)"""
+# The rows of the version in use or, where none of its results counts, of the one that was in use before.
+_CURRENT = """
+SELECT m.name AS model, {columns}
+FROM {table} p
+JOIN infer_models m ON m.id = p.model_id
+{join}
+WHERE COALESCE(m.in_use_since, m.used_until) IS NOT NULL AND {counts} AND {is_preferred}
+"""
+_IS_PREFERRED = """NOT EXISTS (
+    SELECT 1
+    FROM {results} preferred
+    JOIN infer_models n ON n.id = preferred.model_id
+    WHERE preferred.image_id = p.image_id AND n.name = m.name AND {counts}
+      AND (COALESCE(n.in_use_since, n.used_until) > COALESCE(m.in_use_since, m.used_until)
+        OR (COALESCE(n.in_use_since, n.used_until) = COALESCE(m.in_use_since, m.used_until) AND n.id > m.id))
+)"""
+# A label's own threshold, else that of its model, else none.
+_THRESHOLD = """COALESCE(
+    (SELECT t.threshold FROM infer_thresholds t WHERE t.model = {model} AND t.label = {label}),
+    (SELECT t.threshold FROM infer_thresholds t WHERE t.model = {model} AND t.label = ''),
+    0
+)"""
+_BOX = "d.x, d.y, d.width, d.height, d.label AS detected_label, d.score AS detected_score"
+_OUTPUT = "p.label, p.score, p.output, p.vector, p.vector_dtype, p.vector_dim"
+_WITH_BOX = """
+JOIN infer_predictions s ON s.image_id = p.image_id AND s.model_id = p.model_id
+JOIN infer_objects d ON d.image_id = p.image_id AND d.model_id = s.detector_id AND d.object = p.object
+"""
+# What is shown of an object, as CropLabels has it: the network's best label, if it is listed and allowed and
+# reaches its threshold, else what is found among all that are listed.
+_SHOWN = """CASE
+    WHEN c.label IS NULL THEN {without}
+    WHEN c.score >= {threshold} AND EXISTS (SELECT 1 FROM {entries} WHERE {label} = c.label) AND NOT EXISTS (
+        SELECT 1 FROM infer_label_groups g WHERE g.model = c.model AND g.label = c.label AND g.depth = -1
+    ) THEN c.{column}
+    ELSE COALESCE(({best}), ({group}))
+END"""
+# The best of the labels that are allowed, if it reaches its threshold.
+_BEST = """
+    SELECT CASE WHEN {score} >= {threshold} THEN {found} END
+    FROM {entries}
+    WHERE NOT EXISTS (
+        SELECT 1 FROM infer_label_groups g WHERE g.model = c.model AND g.label = {label} AND g.depth = -1
+    )
+    ORDER BY {score} DESC, {ordered} LIMIT 1
+"""
+# The deepest group whose allowed labels suffice together; a label without groups stands for itself.
+_GROUP = """
+    SELECT {found}
+    FROM {entries}
+    {join_groups}
+    LEFT JOIN infer_thresholds t ON t.model = c.model AND t.label = {group}
+    WHERE COALESCE(g.depth, 0) >= 0
+    GROUP BY {group}
+    HAVING SUM({score}) >= COALESCE(
+        MAX(t.threshold), (SELECT u.threshold FROM infer_thresholds u WHERE u.model = c.model AND u.label = ''), 0
+    )
+    ORDER BY MAX(COALESCE(g.depth, 0)) DESC, SUM({score}) DESC, {ordered} LIMIT 1
+"""
+
+
+def make_views(connection: Connection) -> None:
+    """Make our views as they are defined here; their grants stay, and views of the user's that select from them."""
+    backend_of(connection).replace_views(connection, definitions(connection))
+
+
+def definitions(connection: Connection) -> dict[str, str]:
+    """Return what each view selects, in an order in which none selects from a later one."""
+    return {name: select(connection) for name, select in VIEWS.items()}
+
+
+def _current(table: str, columns: Sequence[str], join: str = "", result: str = "p") -> str:
+    """Return the SQL of rows of a table that are, or belong to, the `result` of its version that is preferred."""
+    preferred = (
+        _IS_PREFERRED.format(results=results, counts=_COUNTS.format(row="preferred"))
+        for results in ("infer_predictions", "infer_rejections")
+    )
+    counts = "1 = 1" if table == "infer_objects" else _COUNTS.format(row=result)
+    return _CURRENT.format(
+        table=table, columns=", ".join(columns), join=join, counts=counts, is_preferred=" AND ".join(preferred)
+    )
+
+
+def _shown_labels(connection: Connection) -> str:
+    entries, label, score = backend_of(connection).json_labels(connection.dialect, "p.output", "labels")
+    columns = ("p.image_id", "p.model_id", f"{label} AS label", f"{score} AS score")
+    current = _current("infer_predictions", columns, f"CROSS JOIN {entries}")
+    return f"{current} AND {score} >= {_THRESHOLD.format(model='m.name', label=label)}"
+
+
+def _current_crops(connection: Connection) -> str:
+    detector = backend_of(connection).json_member("m.manifest", "crop", "of")
+    columns = ("p.image_id", "p.model_id", "p.object", f"{detector} AS detector", "s.detector_id", _BOX, _OUTPUT)
+    return _current("infer_object_predictions", (*columns, "s.location"), _WITH_BOX, "s")
+
+
+def _shown_crops(connection: Connection) -> str:
+    """Show of each object that is shown its best allowed label, else the deepest group whose labels suffice together.
+
+    MariaDB correlates neither subqueries in FROM nor several levels, so label and score are looked up one by one.
+    """
+    columns = "c.model, c.image_id, c.model_id, c.object, c.detector, c.x, c.y, c.width, c.height"
+    return (
+        f"SELECT {columns}, c.detected_label, c.detected_score, {_shown(connection, 'label')} AS label,"
+        f" {_shown(connection, 'score')} AS score, c.location FROM infer_current_crops c"
+        f" WHERE c.detected_score >= {_THRESHOLD.format(model='c.detector', label='c.detected_label')}"
+    )
+
+
+def _shown(connection: Connection, column: str) -> str:
+    """Return the SQL of what is shown of an object: its label or its score, also that of a regression."""
+    backend = backend_of(connection)
+    entries, label, score = backend.json_labels(connection.dialect, "c.output", "top", "labels")
+    group = f"COALESCE(g.ancestor, {label})"
+    best_found, group_found = (label, group) if column == "label" else (score, f"SUM({score})")
+    shared = {"entries": entries, "label": label, "score": score}
+    join_groups = backend.look_up("infer_label_groups g", f"g.model = c.model AND g.label = {label}")
+    return _SHOWN.format(
+        column=column,
+        without="NULL" if column == "label" else "c.score",
+        threshold=_THRESHOLD.format(model="c.model", label="c.label"),
+        best=_BEST.format(
+            found=best_found,
+            threshold=_THRESHOLD.format(model="c.model", label=label),
+            ordered=backend.ordered(label),
+            **shared,
+        ),
+        group=_GROUP.format(
+            found=group_found, join_groups=join_groups, group=group, ordered=backend.ordered(group), **shared
+        ),
+        **shared,
+    )
+
+
+def _current_predictions(_: Connection) -> str:
+    return _current("infer_predictions", [f"p.{column.name}" for column in predictions.columns])
+
+
+def _current_objects(_: Connection) -> str:
+    return _current("infer_objects", [f"p.{column.name}" for column in objects.columns])
+
+
+def _shown_objects(_: Connection) -> str:
+    threshold = _THRESHOLD.format(model="o.model", label="o.label")
+    return f"SELECT * FROM infer_current_objects o WHERE o.score >= {threshold}"
+
+
+VIEWS: dict[str, Callable[[Connection], str]] = {
+    "infer_current_predictions": _current_predictions,
+    "infer_current_objects": _current_objects,
+    "infer_shown_objects": _shown_objects,
+    "infer_shown_labels": _shown_labels,
+    "infer_current_crops": _current_crops,
+    "infer_shown_crops": _shown_crops,
+}

@@ -1,0 +1,47 @@
+"""A process that is killed while it writes leaves the file of the last export, and nothing else."""
+
+import subprocess
+import sys
+
+import pytest
+
+from infer_app.ask.export.export_formats import FORMATS, write_export
+from tests.support.exports import CAT, detected, export_of
+
+IMAGES = 20_000  # more than the buffers of a file hold
+PROGRAM = f"""
+import sys, time
+from pathlib import Path
+from infer_app.ask.export.export_formats import write_export
+from tests.support.exports import CAT, DATE, detected, export_of
+
+def read():
+    for number in range({IMAGES}):
+        yield DATE, detected(str(number), CAT)
+    print("written", flush=True)
+    time.sleep(600)
+
+export = export_of()
+export = type(export)(export.model, {{}}, export.paths, read, tuple)
+write_export(sys.argv[1], Path(sys.argv[2]), export)
+"""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ("coco", "yolo") else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
+)
+def test_a_killed_export_leaves_no_half_file(tmp_path, name):
+    target = tmp_path / "out"
+    is_folder = FORMATS[name].is_folder
+    if not is_folder:
+        target.write_text("earlier")
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, name, target], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"written\n"
+        process.kill()
+    if is_folder:
+        assert [path.name for path in tmp_path.iterdir()] == [".out.new"]
+    else:
+        assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out", "earlier")]
+    write_export(name, target, export_of(detected("1", CAT)))
+    beside = {"label-studio": ["out-config.xml"]}.get(name, [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", *beside]

@@ -1,0 +1,119 @@
+import shutil
+import socket
+
+import pytest
+
+from infer_app.base.telemetry import notify
+from infer_app.base.telemetry.notify import Undelivered, post
+from tests.support.listeners import Closed, Raw, Recorder, read_request, stay_silent, with_certificate
+
+
+@pytest.fixture
+def serve():
+    """serve(Raw(…)) is closed at the end."""
+    servers = []
+
+    def keep(server):
+        servers.append(server)
+        return server
+
+    yield keep
+    for server in servers:
+        server.close()
+
+
+def problem(url):
+    with pytest.raises(Undelivered) as caught:
+        post(url, b"{}", "application/json")
+    return str(caught.value)
+
+
+def test_the_body_arrives_as_it_is(serve):
+    server = serve(Recorder())
+    post(f"{server.url}/secret?create=1", "é".encode(), "text/plain; charset=utf-8")
+    (heard,) = server.heard
+    assert (heard.path, heard.body) == ("/secret?create=1", "é")
+    assert heard.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert heard.headers["User-Agent"].startswith("infer_app/")
+
+
+def test_user_and_password_of_an_address_become_a_header(serve):
+    server = serve(Recorder())
+    post(server.url.replace("//", "//me:p%40ss@") + "/x", b"", "text/plain")
+    assert server.heard[0].headers["Authorization"] == "Basic bWU6cEBzcw=="
+    assert server.heard[0].headers["Host"] == server.url.removeprefix("http://")
+
+
+def hang_up(connection):
+    read_request(connection)
+
+
+def say_canary(connection):
+    read_request(connection)
+    connection.sendall(b"canary\r\n\r\n")
+
+
+def flood(connection):
+    read_request(connection)
+    while True:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX: " + b"canary" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("make_server", "told"),
+    [
+        pytest.param(lambda: Recorder(500), "the server answered 500", id="error"),
+        pytest.param(lambda: Raw(hang_up), "RemoteDisconnected", id="hangs up"),
+        pytest.param(lambda: Raw(say_canary), "BadStatusLine", id="no HTTP"),
+        pytest.param(lambda: Raw(flood), "LineTooLong", id="without end"),
+        pytest.param(Closed, "Connection refused", id="no server"),
+    ],
+)
+def test_what_a_server_does_wrong_is_told_without_its_words(serve, make_server, told):
+    assert problem(f"{serve(make_server()).url}/canary") == told
+
+
+def test_a_redirect_is_not_followed(serve):
+    elsewhere = serve(Recorder())
+    server = serve(Recorder(302, location=elsewhere.url))
+    assert problem(server.url) == "the server answered 302 and redirects are not followed"
+    assert elsewhere.heard == []
+
+
+def test_a_server_that_speaks_no_tls_is_told(serve):
+    assert "SSL" in problem(serve(Recorder()).url.replace("http:", "https:"))
+
+
+def test_a_silent_server_is_told(serve, monkeypatch):
+    monkeypatch.setattr(notify, "STEP_S", 0.2)
+    server = serve(Raw(stay_silent))
+    assert problem(server.url) == "no answer"
+    assert problem(f"https://{server.host}") == "no answer"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl: apt-get install openssl")
+def test_a_certificate_that_nobody_trusts_is_refused(serve, tmp_path):
+    server = serve(Raw(with_certificate(tmp_path)))
+    assert problem(f"https://{server.host}").startswith("its certificate is not trusted: self")
+
+
+def test_a_name_that_no_host_has_is_told(monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert problem("http://nowhere.invalid/canary") == "Name or service not known"
+
+
+def test_what_is_said_of_a_strange_address_does_not_show_it():
+    assert problem("http://127.0.0.1/canary with a space") == "InvalidURL"
+    assert problem("http://127.0.0.1:canary/") == "InvalidURL"
+
+
+def test_a_proxy_of_the_environment_is_used(serve, monkeypatch):
+    proxy = serve(Recorder())
+    monkeypatch.setenv("http_proxy", proxy.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    post("http://nowhere.invalid/x", b"", "text/plain")
+    assert proxy.paths == ["http://nowhere.invalid/x"]

@@ -1,0 +1,150 @@
+"""Detectors from sources of each kind, by all their outputs."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from infer_app.artifact.artifact import record_variant
+from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.specs import DetectionSpec, OutputSpec
+from infer_app.base.errors import UsageError
+from infer_app.base.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.base.size import Size
+from infer_app.build.build_arguments import BuildRequest
+from infer_app.build.build_model import build_model
+from infer_app.build.variants.calibration import CalibrationImages, judge_on
+from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
+from infer_app.build.variants.openvino_variants import add_variants
+from infer_app.cli.model.variant_tables import show_decoding, show_variants
+from infer_app.predict.runtimes.open_variant import open_variant
+from infer_app.predict.verification.agreement import agreement_score, describe_kept, judgement
+from infer_app.predict.verification.golden import predict_all
+from infer_app.predict.verification.outputs import OutputDecoder
+from infer_app.predict.verification.parity import Parity
+from tests.conftest import need
+from tests.support.detectors import Pair, Quadrants
+from tests.support.graphs import save_ir
+from tests.support.networks import random_pixels, save
+from tests.support.photos import jpeg
+
+SIZE = 64
+PICTURES = [Size(200, 100), Size(30, 400), Size(64, 64)]
+
+
+def build(folder, source, head="", **changes):
+    output = OutputSpec("detection", detection=DetectionSpec(head))
+    given = {"recipe": Recipe("letterbox", SIZE, pad=114), "output": output} | changes
+    return build_model(BuildRequest(str(source), "net", **given), folder / "models")
+
+
+def objects(artifact, variant, pixels):
+    decoder = OutputDecoder(artifact)
+    return [output.objects for output in decoder(open_variant(artifact, variant, len(PICTURES))(pixels), PICTURES)]
+
+
+def assert_same(actual, expected):
+    for one, other in zip(actual, expected, strict=True):
+        assert [found[:2] for found in one] == [found[:2] for found in other]
+        np.testing.assert_allclose([found[2:] for found in one], [found[2:] for found in other], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("module", [Quadrants(), Pair()], ids=["one output", "two outputs"])
+def test_all_variants_give_the_same_objects(tmp_path, module):
+    artifact = add_variants(build(tmp_path, save(module, tmp_path / "net.ts")), None, print)
+    pixels = random_pixels(3, SIZE)
+    expected = objects(artifact, TORCHSCRIPT, pixels)
+    assert sum(map(len, expected)) > 3
+    assert_same(objects(artifact, OPENVINO_FP32, pixels), expected)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "openvino"])
+def test_outputs_of_a_file_are_named_with_commas(tmp_path, kind):
+    need("onnx")
+    source = tmp_path / "net.onnx"
+    names = {"input_names": ["image"], "output_names": ["logits", "boxes"]}
+    axes = {name: {0: "n"} for name in ("image", "logits", "boxes")}
+    example = torch.zeros(2, 3, SIZE, SIZE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of an exporter that needs no other package
+        torch.onnx.export(Pair().eval(), (example,), str(source), dynamo=False, dynamic_axes=axes, **names)
+    if kind == "openvino":
+        source = save_ir(tmp_path / "net.xml", source)
+    with pytest.raises(UsageError, match=r"2 outputs: logits .*,3\], boxes .*,4\]"):
+        build(tmp_path, source)
+    artifact = build(tmp_path, source, output_name="logits, boxes")
+    assert (artifact.manifest.output.detection.head, artifact.manifest.num_outputs) == ("detr", 4 * 7)
+    reference = build(tmp_path, save(Pair(), tmp_path / "net.ts"))
+    pixels = random_pixels(3, SIZE)
+    assert_same(objects(artifact, OPENVINO_FP32, pixels), objects(reference, TORCHSCRIPT, pixels))
+
+
+def test_a_head_of_ones_own_is_kept_with_the_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = "def head(boxes):\n    return [rows[rows[:, 4] > 0] for rows in boxes]\n"
+    (tmp_path / "my_head.py").write_text(code)
+    source = save(Quadrants(), tmp_path / "net.ts")
+    artifact = build(tmp_path, source, "my_head:head")
+    (tmp_path / "my_head.py").write_text(code.replace("> 0", "> 1"))
+    pixels = random_pixels(3, SIZE)
+    assert_same(objects(artifact, TORCHSCRIPT, pixels), objects(build(tmp_path, source, "boxes"), TORCHSCRIPT, pixels))
+    assert artifact.read("head.py").decode() == code
+
+
+# Half precision and int8 of a detector are judged by the objects that they keep.
+
+COLORED, BLACK = (np.full((3, SIZE, SIZE, 3), level, np.uint8) for level in (150, 0))
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    recipe = Recipe("stretch", SIZE, decode="scaled")
+    return add_variants(build(tmp_path, save(Quadrants(), tmp_path / "net.ts"), recipe=recipe), None, print)
+
+
+def judged(artifact, pixels, spoil=lambda rows: None):
+    model = open_variant(artifact, TORCHSCRIPT)
+    rows = predict_all(model, pixels, model.batch_size).reshape(len(pixels), 8, 6)
+    spoil(rows)
+    return judge_on(artifact, model, CalibrationImages(pixels[:0], pixels, rows.reshape(len(pixels), -1)))
+
+
+def halve_half(rows):
+    rows[:, 4:, 4] /= 4
+
+
+def test_a_variant_is_judged_by_the_objects_that_it_keeps(artifact):
+    said = []
+    parity = judged(artifact, COLORED)
+    assert (parity.num_objects, agreement_score(artifact, parity)) == (24, 1.0)
+    assert judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)["meets_bar"] is True
+    assert describe_kept(artifact.manifest, parity) == "keeps 100.0% of 24 objects"
+    worse = judged(artifact, COLORED, halve_half)
+    assert (worse.num_objects, worse.object_agreement) == (12, 1.0)  # the others were there with less
+    assert said == []
+
+
+def test_images_without_an_object_tell_nothing_so_no_run_takes_the_variant(artifact, capsys):
+    said = []
+    parity = judged(artifact, BLACK)
+    assert describe_kept(artifact.manifest, parity) == "no objects were found"
+    details = judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)
+    assert (details["meets_bar"], "no object was found on 3 images" in said[0]) == (False, True)
+    show_variants(record_variant(artifact, OPENVINO_INT8, details | {"parity": parity.to_json()}, {}).manifest)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "cpu-openvino-int8 was judged on images without an object: no run takes it unless --variant names it" in shown
+    )
+
+
+def test_what_decoding_changes_is_told_in_objects(artifact, capsys):
+    predict = open_variant(artifact, TORCHSCRIPT)
+    parity = decoding_agreement(predict, artifact.manifest.recipe, [jpeg(400, 300)], 4, artifact)
+    assert (parity.num_objects > 0, parity.object_agreement) == (True, 1.0)
+    told = describe_agreement(parity, "detection")
+    assert f"100.0% of {parity.num_objects} objects" in told
+    show_decoding(record_variant(artifact, TORCHSCRIPT, {"scaled": parity.to_json()}, {}).manifest)
+    assert capsys.readouterr().out.strip() == told
+    none = Parity(1, 1.0, None, 0.0, 0.0, num_objects=0)
+    assert "no object was found" in describe_agreement(none, "detection")

@@ -1,0 +1,101 @@
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.errors import ModelError
+from infer_app.base.model_variants import TORCHSCRIPT
+from infer_app.base.read_limits import ReadLimits
+from infer_app.build.network.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
+from infer_app.build.variants.cheaper_ways import probe_decoding
+from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.images.decode.decoder import decode_image
+from infer_app.predict.images.transform.to_pixels import transform
+from infer_app.predict.runtimes.torchscript import build_cpu_variant
+from infer_app.predict.verification.golden import check_golden
+from tests.support.jpegs import encoded
+from tests.support.networks import SIZE, built
+
+SCALED = Recipe("crop-resize", SIZE, crop=0.875, decode="scaled")
+RECIPES = [
+    Recipe("crop-resize", 224, crop=0.875, decode="scaled"),
+    Recipe("resize-crop", 224, resize=256, decode="scaled"),
+    Recipe("stretch", 224, decode="scaled"),
+]
+
+
+def jpeg(width: int, height: int) -> bytes:
+    return encoded(Image.radial_gradient("L").resize((width, height)).convert("RGB"))
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("model"), recipe=SCALED)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)
+def test_one_golden_image_at_least_is_shrunk(recipe: Recipe):
+    golden = make_golden_set(None, recipe, None)
+    scales = [decode_image(data, recipe, GOLDEN_LIMITS).scale for data in golden.images]
+    assert scales == [1, 1, 1, 1, 2]
+    assert make_golden_set(None, replace(recipe, decode="exact"), None).images == golden.images[:4]
+
+
+def test_photos_that_are_shrunk_need_no_made_one_beside_them(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(jpeg(1100, 1100))
+    assert len(make_golden_set(tmp_path, RECIPES[0], None).images) == 1
+    (tmp_path / "a.jpg").write_bytes(jpeg(1000, 1000))
+    golden = make_golden_set(tmp_path, RECIPES[0], None)
+    assert (len(golden.images), golden.photos) == (2, (jpeg(1000, 1000),))
+
+
+def test_a_scaled_model_passes_its_own_check_and_notices_exact_decoding(artifact):
+    predict, recipe = build_cpu_variant(artifact), artifact.manifest.recipe
+    check_golden(artifact, partial(load_pixels, recipe=recipe), predict)
+    with pytest.raises(ModelError, match="a pixel differs by"):
+        check_golden(artifact, partial(load_pixels, recipe=replace(recipe, decode="exact")), predict)
+
+
+def test_agreement_is_of_the_images_that_are_shrunk(artifact):
+    predict = build_cpu_variant(artifact)
+    images = [jpeg(400, 300), jpeg(60, 60), b"no image", synthetic_images()["shapes.png"], jpeg(300, 400)]
+    parity = decoding_agreement(predict, SCALED, images)
+    assert parity is not None
+    assert (parity.num_images, parity.label_agreement) == (2, 1.0)
+    assert 0.999 < parity.cosine <= 1
+    words = {"classification": "100.0% of labels", "embedding": "cosine", "regression": "from exact decoding at worst"}
+    assert [kind for kind, said in words.items() if said not in describe_agreement(parity, kind)] == []
+    assert decoding_agreement(predict, SCALED, images[1:4]) is None
+    assert "no image was large enough" in describe_agreement(None, "classification")
+
+
+def test_a_dry_run_is_offered_scaled_decoding_with_what_it_costs_on_the_images_themselves(tmp_path, artifact):
+    """Whichever of them can be decoded; where it changes nothing it isn't offered."""
+    large, small, cut = (tmp_path / f"{name}.jpg" for name in ("large", "small", "cut"))
+    large.write_bytes(jpeg(2400, 1800))
+    small.write_bytes(jpeg(40, 40))
+    cut.write_bytes(jpeg(2400, 1800)[:9000])
+    photos = [str(path) for path in (large, small, cut, tmp_path / "missing.jpg")]
+
+    def offers(model, locations):
+        limits = ReadLimits((tmp_path,), 1 << 30)
+        return probe_decoding(HandlerSpec((ModelSpec.of(model, TORCHSCRIPT, 2),), limits, 1 << 30), locations)
+
+    exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
+    (offered,) = offers(exact, photos)
+    assert (offered.stages, "--decode scaled" in offered.what) == (("decode", "transform"), True)
+    assert 0 < offered.ms < 0.8 * offered.instead_of
+    assert offers(exact, [str(small)]) == offers(artifact, photos) == []
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)
+def test_the_made_image_shows_geometry_that_is_computed_from_the_shrunk_size(recipe: Recipe):
+    golden = make_golden_set(None, recipe, None)
+    shrunk = decode_image(golden.images[-1], recipe, GOLDEN_LIMITS)
+    right, wrong = (transform(one, recipe).astype(int) for one in (shrunk, shrunk.rgb))
+    assert np.abs(right - golden.pixels[-1]).max() <= 2
+    assert np.abs(wrong - golden.pixels[-1]).max() > 2

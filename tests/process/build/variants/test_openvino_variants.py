@@ -1,0 +1,293 @@
+import shutil
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from infer_app.artifact.artifact import open_artifact
+from infer_app.artifact.specs import OutputSpec
+from infer_app.base.errors import DayHeld, ModelError, UsageError, install
+from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.base.size import Size
+from infer_app.build.network.golden_set import load_pixels
+from infer_app.build.variants import calibration as calibration_module
+from infer_app.build.variants import openvino_variants as add_variants_module
+from infer_app.build.variants.calibration import Calibration, load_calibration
+from infer_app.build.variants.openvino_variants import INT8_SETTINGS, add_variants
+from infer_app.predict.planning import measure
+from infer_app.predict.runtimes import gpu_probe, openvino
+from infer_app.predict.runtimes.open_variant import open_variant
+from infer_app.predict.runtimes.openvino import Int8Settings
+from infer_app.predict.verification.agreement import agreement_score, find_min_agreement
+from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_pixels, predict_all
+from infer_app.predict.verification.parity import Parity, measure_parity
+from infer_app.predict.workers.bundle import pack, unpack
+from tests.conftest import need
+from tests.support.networks import Network, NoSuchOperator, built, save_photos
+
+need("nncf")
+NUM_PHOTOS = 24
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    """On a CPU without bf16, which has one variant less."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "ROUND_S", 0.001)
+        patch.setattr(add_variants_module, "computes_bf16", lambda: False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    return save_photos(tmp_path_factory.mktemp("photos") / "photos", NUM_PHOTOS)
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def network(tmp_path):
+    return built(tmp_path, Network(), labels=None)
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory, photos):
+    """With all variants; int8 had to keep half of the labels. For tests that change nothing."""
+    artifact = built(tmp_path_factory.mktemp("calibrated"), Network(), labels=None)
+    said = []
+    artifact = add_variants(artifact, Calibration(photos, 0.5), said.append)
+    (told,) = said
+    assert told.startswith(f"{OPENVINO_INT8}: everything in int8: keeps ")
+    return artifact
+
+
+def parity_of(artifact, variant):
+    model, pixels = open_variant(artifact, variant), golden_pixels(artifact)
+    actual = predict_all(model, pixels, model.batch_size)
+    return measure_parity(golden_outputs(artifact), actual, artifact)
+
+
+def check(artifact, variant):
+    """As every run does it."""
+    model = open_variant(artifact, variant)
+    check_golden(artifact, lambda data: load_pixels(data, artifact.manifest.recipe), model, variant, model.batch_size)
+
+
+def test_variants_never_change_the_model_s_id(calibrated, tmp_path, said):
+    plain = built(tmp_path, Network(), labels=None, source=calibrated.manifest.source)
+    with_fp32 = add_variants(plain, None, said.append)
+    for artifact in (plain, with_fp32, calibrated, open_artifact(calibrated.folder)):
+        manifest = artifact.manifest
+        assert (manifest.model_id, manifest.expected_id()) == (plain.manifest.model_id,) * 2
+    assert list(with_fp32.manifest.variants) == [TORCHSCRIPT, OPENVINO_FP32]
+    assert list(calibrated.manifest.variants) == [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_INT8]
+    for artifact in (with_fp32, calibrated):
+        assert open_artifact(artifact.folder) == artifact
+        artifact.verify()
+
+
+def test_every_variant_is_held_against_the_source(calibrated):
+    for variant, details in calibrated.manifest.variants.items():
+        assert details["parity"] == pytest.approx(parity_of(calibrated, variant).to_json(), abs=1e-6)  # by rounding
+        check(calibrated, variant)
+    fp32, int8 = (calibrated.manifest.variants[variant] for variant in (OPENVINO_FP32, OPENVINO_INT8))
+    assert fp32["parity"]["num_images"] == int8["parity"]["num_images"] == 4
+    assert fp32["calibration"]["num_images"] == int8["calibration"]["num_images"] == NUM_PHOTOS // 2
+    assert fp32["calibration"]["relative_difference"] < 1e-5 < int8["calibration"]["relative_difference"]
+    assert (int8["min_agreement"], int8["meets_bar"]) == (0.5, True)
+    assert int8["settings"] == asdict(INT8_SETTINGS[0])  # the first attempt is good enough
+    assert int8["is_faster"] == (int8["ms_when_built"]["int8"] < int8["ms_when_built"]["fp32"])
+
+
+def test_an_int8_that_misses_its_bar_is_recorded_with_its_best_attempt_and_told(tmp_path, photos, said, monkeypatch):
+    """Of an embedding the bar is the worst cosine, and int8 never keeps it to the sixth digit."""
+    monkeypatch.setattr(
+        add_variants_module, "INT8_SETTINGS", (Int8Settings("all"), Int8Settings("most", first_in_fp32=1))
+    )
+    artifact = built(tmp_path, Network(), labels=None, output=OutputSpec("embedding"))
+    artifact = add_variants(artifact, Calibration(photos, 1.0), said.append)
+    details = artifact.manifest.variants[OPENVINO_INT8]
+    assert details["meets_bar"] is False
+    *attempts, told = said
+    assert [told.split(": ")[1] for told in attempts] == ["all", "most"]
+    assert told.startswith(f"{OPENVINO_INT8}: {details['calibration']['cosine']:.2%} kept, 100.0% are needed")
+    assert f"--variant {OPENVINO_INT8}" in told
+    check(artifact, OPENVINO_INT8)
+
+
+def test_int8_has_a_tolerance_of_its_own_and_fp32_has_not(calibrated):
+    manifest = calibrated.manifest
+    golden = manifest.variants[OPENVINO_INT8]["parity"]
+    own = manifest.tolerance_of(OPENVINO_INT8)
+    assert own.relative == 2 * golden["relative_difference"] > manifest.tolerance.relative
+    assert 1 - own.cosine == pytest.approx(2 * (1 - golden["cosine"]))
+    assert own.pixel_levels == manifest.tolerance.pixel_levels
+    assert manifest.tolerance_of(OPENVINO_FP32) == manifest.tolerance_of(TORCHSCRIPT) == manifest.tolerance
+
+
+def test_too_few_images_are_refused_with_their_number_and_change_nothing(network, tmp_path, said):
+    folder = save_photos(tmp_path / "few", 20)
+    (folder / "00.jpg").write_bytes(b"no photo")
+    (folder / "notes.txt").write_text("neither")
+    with pytest.raises(UsageError, match="has 19 images that can be decoded, calibration needs 20"):
+        add_variants(network, Calibration(folder), said.append)
+    assert open_artifact(network.folder) == network
+
+
+def test_a_model_that_was_built_before_gains_a_variant_which_is_left_as_it_is(tmp_path, said):
+    built(tmp_path)
+    again = built(tmp_path)
+    assert (again.reused, list(again.manifest.variants)) == (True, [TORCHSCRIPT])
+    artifact = add_variants(again, None, said.append)
+    assert list(artifact.manifest.variants) == [TORCHSCRIPT, OPENVINO_FP32]
+    assert list(built(tmp_path).manifest.variants) == [TORCHSCRIPT, OPENVINO_FP32]
+    before = {path: path.stat().st_mtime_ns for path in artifact.folder.rglob("*")}
+    assert add_variants(artifact, None, said.append) is artifact
+    assert {path: path.stat().st_mtime_ns for path in artifact.folder.rglob("*")} == before
+
+
+def test_int8_without_the_overflow_fix_is_for_cpus_with_vnni_and_those_without_build_their_own(
+    calibrated, photos, tmp_path, said, monkeypatch
+):
+    artifact = open_artifact(shutil.copytree(calibrated.folder, tmp_path / "copy"))
+    variants = []
+    for is_here in (True, False):
+        for module in (add_variants_module, gpu_probe):
+            monkeypatch.setattr(module, "has_vnni", lambda is_here=is_here: is_here)
+        if variants:  # that was built for another CPU
+            with pytest.raises(ModelError, match=r"cpu-openvino-int8 can't run on .*: this CPU has no VNNI"):
+                open_variant(artifact, OPENVINO_INT8)
+        artifact = add_variants(artifact, Calibration(photos, 0.5), said.append)
+        check(artifact, OPENVINO_INT8)
+        variants.append(artifact.manifest.requires(OPENVINO_INT8))
+    assert variants == [{"instructions": "vnni"}, {}]
+    monkeypatch.setattr(gpu_probe, "has_vnni", lambda: True)
+    check(artifact, OPENVINO_INT8)  # it runs on every CPU
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_calibrating_again_replaces_int8_unless_a_run_has_begun_meanwhile(
+    calibrated, photos, tmp_path, said, is_running
+):
+    before = open_artifact(shutil.copytree(calibrated.folder, tmp_path / "copy"))
+    with pytest.raises(DayHeld) if is_running else nullcontext():
+        add_variants(before, Calibration(photos, 0.6), said.append, a_run_is_active if is_running else lambda: None)
+    after = open_artifact(before.folder)
+    kept = {path: value for path, value in before.manifest.files.items() if is_running or OPENVINO_INT8 not in path}
+    assert after.manifest.files.items() >= kept.items()
+    names = [{path.rpartition("/")[2] for path in one.manifest.files} for one in (before, after)]
+    assert names[0] == names[1]
+    is_same = after.manifest.variants[OPENVINO_INT8] == before.manifest.variants[OPENVINO_INT8]
+    assert (is_same, after.manifest.variants[OPENVINO_INT8]["min_agreement"]) == (
+        is_running,
+        0.5 if is_running else 0.6,
+    )
+    after.verify()
+    check(after, OPENVINO_INT8)
+
+
+def a_run_is_active():
+    raise DayHeld("run 1 is active")
+
+
+def test_int8_that_is_asked_for_and_can_not_be_made_is_an_error(network, photos, said, monkeypatch):
+    monkeypatch.setattr(openvino, "can_quantise", lambda: False)
+    with pytest.raises(ModelError, match="int8 needs NNCF") as caught:
+        add_variants(network, Calibration(photos), said.append)
+    assert caught.value.hint == install("int8")
+    open_artifact(network.folder).verify()
+
+
+def test_a_model_that_openvino_lacks_an_operator_of_is_torchscript_and_that_is_told(tmp_path, photos, said):
+    artifact = built(tmp_path, NoSuchOperator())
+    assert add_variants(artifact, None, said.append) is artifact
+    (told,) = said
+    assert told.startswith(f"{OPENVINO_FP32}: left out, OpenVINO can't convert this model: ")
+    assert told.endswith("; it runs as TorchScript")
+    with pytest.raises(ModelError, match="OpenVINO can't convert this model"):
+        add_variants(artifact, Calibration(photos), said.append)
+
+
+def test_the_photos_that_judge_are_not_those_that_int8_was_fitted_to(network, photos):
+    images = load_calibration(network, Calibration(photos))
+    assert (len(images.calibration), len(images.evaluation)) == (NUM_PHOTOS // 2, NUM_PHOTOS // 2)
+    every = np.concatenate([images.calibration, images.evaluation])
+    assert len(np.unique(every, axis=0)) == NUM_PHOTOS
+    assert images.expected.shape == (NUM_PHOTOS // 2, 5)
+
+
+def test_of_many_photos_most_judge_and_of_too_many_some_are_taken_from_all_over_the_folder(
+    network, photos, monkeypatch
+):
+    monkeypatch.setattr(calibration_module, "MAX_CALIBRATING", NUM_PHOTOS // 4)
+    images = load_calibration(network, Calibration(photos))
+    assert (len(images.calibration), len(images.evaluation)) == (NUM_PHOTOS // 4, NUM_PHOTOS * 3 // 4)
+    monkeypatch.setattr(calibration_module, "MAX_IMAGES", NUM_PHOTOS * 2 // 3)
+    found = Calibration(photos).files(Size.square(224))
+    assert found[:3] == [photos / name for name in ("00.jpg", "01.jpg", "03.jpg")]
+    monkeypatch.setattr(calibration_module, "MIN_IMAGES", 4)
+    assert len(Calibration(photos).files(Size.square(8_000))) == 5  # a GiB of pixels
+
+
+def test_a_bar_that_is_no_share_and_a_folder_that_is_none_are_wrong_flags(photos):
+    for folder, share in ((photos, 0.0), (photos, 1.5), (photos, float("nan")), (photos.with_name("gone"), 0.5)):
+        with pytest.raises(UsageError, match="is not a share|no folder .*gone"):
+            Calibration(folder, share)
+
+
+def test_more_must_be_kept_of_labels_than_of_anything_else():
+    assert [find_min_agreement(OutputSpec(kind), None) for kind in ("classification", "embedding")] == [0.99, 0.97]
+    assert find_min_agreement(OutputSpec(), 0.5) == 0.5
+
+
+PARITY = Parity(20, cosine=0.9, label_agreement=0.8, worst_difference=1.0, relative_difference=0.25)
+
+
+@pytest.mark.parametrize(
+    ("output", "num_outputs", "score"),
+    [
+        (OutputSpec(), 5, 0.8),
+        (OutputSpec("embedding"), 5, 0.9),
+        (OutputSpec("regression"), 1, 0.75),  # the cosine of a single number is 1, whatever it is
+    ],
+)
+def test_a_model_is_judged_by_its_labels_its_directions_or_its_one_number(network, output, num_outputs, score):
+    manifest = replace(network.manifest, output=output, num_outputs=num_outputs)
+    assert agreement_score(replace(network, manifest=manifest), PARITY) == score
+
+
+def compute_bf16(monkeypatch, is_computed):
+    for module in (add_variants_module, gpu_probe):
+        monkeypatch.setattr(module, "computes_bf16", lambda: is_computed)
+
+
+def test_a_cpu_that_computes_bf16_adds_a_variant_without_files_of_its_own_that_passes_the_golden_check(
+    network, said, monkeypatch, tmp_path
+):
+    """Also to a model that was built where there is none. It travels with the graph that it computes."""
+    before = add_variants(network, None, said.append)
+    compute_bf16(monkeypatch, True)
+    artifact = add_variants(before, None, said.append)
+    assert list(artifact.manifest.variants) == [*before.manifest.variants, OPENVINO_BF16]
+    assert not [name for name in artifact.manifest.files if OPENVINO_BF16 in name]
+    details = artifact.manifest.variants[OPENVINO_BF16]
+    assert (details["meets_bar"], details["ms_when_built"].keys()) == (True, {"bf16", "fp32"})
+    # no difference at all on a CPU where OpenVINO computes in fp32
+    assert details["tolerance"]["relative"] >= 2 * details["parity"]["relative_difference"]
+    artifact.verify()
+    check(artifact, OPENVINO_BF16)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert open_variant(open_artifact(unpack(pack(artifact, OPENVINO_BF16))), OPENVINO_BF16).batch_size
+
+
+def test_a_machine_without_bf16_does_not_open_it_as_something_else(network, said, monkeypatch):
+    """OpenVINO itself would compute in fp32 there; a node of a cluster opens what another machine has planned."""
+    compute_bf16(monkeypatch, True)
+    artifact = add_variants(network, None, said.append)
+    compute_bf16(monkeypatch, False)
+    with pytest.raises(ModelError, match=r"cpu-openvino-bf16 can't run on .*: this CPU does not compute bf16"):
+        open_variant(artifact, OPENVINO_BF16)

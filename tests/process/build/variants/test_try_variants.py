@@ -1,0 +1,122 @@
+"""Other precisions beside the present one, on the same images; a CPU that computes bf16 is a stand-in."""
+
+import pytest
+
+from infer_app.artifact.artifact import open_artifact
+from infer_app.artifact.specs import DetectionSpec, OutputSpec
+from infer_app.base.errors import UsageError
+from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
+from infer_app.base.read_limits import ReadLimits
+from infer_app.build.variants import openvino_variants
+from infer_app.build.variants.cheaper_ways import probe_variants
+from infer_app.build.variants.judge_variants import Trial, judge_variants, try_variants
+from infer_app.build.variants.openvino_variants import add_variants
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.planning import measure
+from infer_app.predict.runtimes import gpu_probe
+from infer_app.predict.verification.parity import Parity
+from infer_app.run import dry_run
+from tests.support.detectors import Quadrants
+from tests.support.networks import SIZE, Network, built, save_photos
+
+KINDS = {
+    "classification": OutputSpec(),
+    "embedding": OutputSpec("embedding"),
+    "sigmoid": OutputSpec(activation="sigmoid"),
+    "detection": OutputSpec("detection", detection=DetectionSpec()),
+}
+PARITY = Parity(256, 0.999, 0.995, 0.2, 0.01, 0.06, 0.01)
+TRIAL = Trial(PARITY, 0.95, 3.0, 6.5)
+
+
+@pytest.fixture(autouse=True)
+def _cpu_with_bf16(monkeypatch):
+    monkeypatch.setattr(openvino_variants, "computes_bf16", lambda: True)
+    monkeypatch.setattr(gpu_probe, "computes_bf16", lambda: True)
+    monkeypatch.setattr(measure, "ROUND_S", 0.001)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A root, and 24 photos in it and one file that is none."""
+    folder = save_photos(tmp_path_factory.mktemp("root") / "photos")
+    (folder / "10a.jpg").write_bytes(b"no photo")
+    return ReadLimits((folder,), 1 << 20), sorted(map(str, folder.iterdir()))
+
+
+def make(folder, kind="classification"):
+    plain = {"labels": None, "output": KINDS[kind], "mean": (0, 0, 0), "std": (1, 1, 1)}
+    module = Quadrants(SIZE) if kind == "detection" else Network()
+    return add_variants(built(folder, module, **plain), None, print)
+
+
+def handler_of(artifact, limits, variant=OPENVINO_FP32):
+    return HandlerSpec((ModelSpec.of(artifact, variant, 2),), limits, 1 << 20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_is_compared_with_the_present_one_on_the_images_that_can_be_decoded(tmp_path, photos, kind):
+    artifact = make(tmp_path, kind)
+    sizes = {OPENVINO_FP32: 4, TORCHSCRIPT: None, OPENVINO_BF16: None}
+    tried = try_variants(artifact.folder, sizes, *photos, 60.0)
+    assert list(tried) == [TORCHSCRIPT, OPENVINO_BF16]
+    same = tried[TORCHSCRIPT]
+    agreement = same.parity.object_agreement if kind == "detection" else same.parity.label_agreement
+    assert (same.parity.num_images, agreement, same.score) == (24, 1.0, pytest.approx(1.0))
+    assert min(same.ms, same.instead_of) > 0
+    assert (same.parity.p99_score_difference is None) == (kind == "embedding")
+    assert try_variants(artifact.folder, sizes, *photos, 0.0) == {}  # no time is left
+    assert try_variants(artifact.folder, sizes, photos[0], ["gone.jpg"], 60.0) == {}
+
+
+def offers(artifact, photos, monkeypatch, trial):
+    monkeypatch.setattr(dry_run, "run_in_process", lambda *_, **__: {OPENVINO_BF16: trial})
+    (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
+    return offer
+
+
+def test_a_dry_run_offers_what_was_measured_and_how_to_add_it_to_a_model_that_has_it_not(tmp_path, photos, monkeypatch):
+    artifact = make(tmp_path)
+    offer = offers(artifact, photos, monkeypatch, TRIAL)
+    assert offer.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
+    assert (offer.stages, offer.ms, offer.instead_of, offer.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
+    del artifact.manifest.variants[OPENVINO_BF16]
+    assert "; `infer model judge colours` adds it to the model)" in offers(artifact, photos, monkeypatch, TRIAL).what
+
+
+def test_a_judgement_on_the_images_of_a_day_is_recorded_and_one_on_more_images_may_be_kept(tmp_path, photos):
+    artifact, (limits, locations) = make(tmp_path), photos
+    for count, keep_better, num_judged in ((25, False, 24), (21, True, 24), (21, False, 20)):
+        judged = judge_variants(artifact.folder, limits, locations[:count], 0.9, keep_better)
+        assert {variant: one.meets_bar for variant, one in judged.items()} == {OPENVINO_BF16: True}
+        one = judged[OPENVINO_BF16]
+        assert (one.parity.num_images, one.num_images) == (num_judged, count - 1)  # one can't be decoded
+        recorded = open_artifact(artifact.folder).manifest.variants[OPENVINO_BF16]
+        assert (recorded["calibration"], recorded["min_agreement"]) == (one.parity.to_json(), 0.9)
+    open_artifact(artifact.folder).verify()
+    with pytest.raises(UsageError, match="5 of the day's images can be decoded, 20 are needed"):
+        judge_variants(artifact.folder, limits, locations[:5], 0.9)
+
+
+@pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (0.97, False)])
+def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch, minimum, meets):
+    artifact = make(tmp_path)
+    artifact.manifest.variants[OPENVINO_BF16]["min_agreement"] = minimum
+    trial = offers(artifact, photos, monkeypatch, TRIAL).trial
+    assert trial == VariantTrial(OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, minimum, meets)
+
+
+@pytest.mark.parametrize("case", ["no bf16", "half already", "judged too inexact", "no graph"])
+def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, monkeypatch, case):
+    artifact, variant = make(tmp_path), OPENVINO_FP32
+    if case == "no bf16":
+        monkeypatch.setattr(gpu_probe, "computes_bf16", lambda: False)
+    elif case == "half already":
+        variant = OPENVINO_BF16
+    elif case == "no graph":
+        del artifact.manifest.variants[OPENVINO_FP32]
+        variant = TORCHSCRIPT
+    else:
+        artifact.manifest.variants[OPENVINO_BF16]["meets_bar"] = False
+    monkeypatch.setattr(dry_run, "run_in_process", lambda *_, **__: pytest.fail("measured"))
+    assert probe_variants(artifact, handler_of(artifact, photos[0], variant), photos[1]) == []

@@ -1,0 +1,40 @@
+"""A worker opens the network that the run writes under, or none."""
+
+import pytest
+
+from infer_app.artifact.artifact import record_variant, save_manifest
+from infer_app.base.errors import ModelError
+from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8
+from infer_app.predict.handlers.handler_spec import ModelSpec
+from tests.support.networks import built
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    """With files of int8 and fp32 that stand for a calibration and a conversion."""
+    artifact = record_variant(built(tmp_path), OPENVINO_FP32, {}, {"model.xml": b"A", "model.bin": b"A"})
+    artifact = record_variant(artifact, OPENVINO_BF16, {})
+    return record_variant(artifact, OPENVINO_INT8, {}, {"model.xml": b"A", "model.bin": b"A"})
+
+
+@pytest.mark.parametrize("variant", [OPENVINO_INT8, OPENVINO_FP32])
+def test_a_variant_that_was_built_anew_is_refused_and_the_others_are_not(artifact, variant):
+    """bf16 computes the files of fp32."""
+    specs = [ModelSpec.of(artifact, name) for name in artifact.manifest.variants]
+    record_variant(artifact, variant, {}, {"model.xml": b"A", "model.bin": b"B"})
+    for spec in specs:
+        if variant == spec.variant or (variant, spec.variant) == (OPENVINO_FP32, OPENVINO_BF16):
+            with pytest.raises(ModelError, match=rf"{spec.variant} has other files \(variants/{variant}/.*model\.bin"):
+                spec.open()
+        else:
+            spec.open()
+
+
+def test_a_judgement_changes_no_network_and_a_variant_that_is_gone_is_told(artifact):
+    spec = ModelSpec.of(artifact, OPENVINO_INT8)
+    record_variant(artifact, OPENVINO_INT8, {"meets_bar": False})
+    assert spec.open().manifest.variants[OPENVINO_INT8] == {"meets_bar": False}
+    del artifact.manifest.variants[OPENVINO_INT8]
+    save_manifest(artifact.folder, artifact.manifest)
+    with pytest.raises(ModelError, match="cpu-openvino-int8 is gone"):
+        spec.open()

@@ -1,0 +1,187 @@
+import io
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from infer_app.artifact.recipe import Recipe
+from infer_app.base.domain import Reason
+from infer_app.base.errors import ModelChanged, PixelsChanged
+from infer_app.base.size import Size
+from infer_app.build.network.golden_set import load_pixels, make_golden_set, synthetic_images
+from infer_app.predict.images.read.bad_image import BadImage
+from infer_app.predict.runtimes.torchscript import build_cpu_variant, make_cpu_variant
+from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_pixels
+from infer_app.predict.verification.parity import measure_parity
+from tests.support.networks import Means, built, random_pixels
+from tests.support.photos import jpeg
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def load(artifact):
+    return partial(load_pixels, recipe=artifact.manifest.recipe)
+
+
+@pytest.fixture(scope="module")
+def predict(artifact):
+    return build_cpu_variant(artifact)
+
+
+def test_a_model_passes_its_own_check(artifact, load, predict):
+    loaded = []
+
+    def note_and_load(data):
+        loaded.append(data)
+        return load(data)
+
+    check_golden(artifact, note_and_load, predict, "cpu-torchscript")
+    assert loaded == [artifact.read(path) for path in artifact.manifest.golden]
+
+
+def raise_bad_image(data):
+    raise BadImage(Reason.MODEL_ERROR, "preprocess: FileNotFoundError: /srv/table.npy")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda load: raise_bad_image, "image 1: preprocess: FileNotFoundError: /srv/table.npy"),
+        (lambda load: lambda data: load(data)[..., ::-1], r"image 1: a pixel differs by \d+ levels, 2 are allowed"),
+        (
+            lambda load: partial(load, recipe=replace(load.keywords["recipe"], exif="ignore")),
+            "image 2: a pixel differs",
+        ),
+        (
+            lambda load: lambda data: load(data)[:8, :8],
+            r"image 1: pixels are \(8, 8, 3\) uint8 instead of \(16, 16, 3\)",
+        ),
+    ],
+    ids=["preprocess raises", "channels swapped", "orientation ignored", "another size"],
+)
+def test_other_pixels_are_noticed(artifact, load, predict, change, message):
+    with pytest.raises(PixelsChanged, match=f"golden check failed: {message}"):
+        check_golden(artifact, change(load), predict, "cpu-torchscript")
+
+
+def test_golden_images_are_varied_and_the_same_every_time():
+    images = synthetic_images()
+    assert images == synthetic_images.__wrapped__()
+    opened = {name: Image.open(io.BytesIO(data)) for name, data in images.items()}
+    assert {(image.format, image.mode) for image in opened.values()} == {("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "RGB")}
+    assert len({image.size for image in opened.values()}) == 4
+    assert opened["grey-rotated.jpg"].getexif()[274] == 6
+
+
+def test_a_large_input_has_fewer_golden_images(tmp_path):
+    large, small = Recipe("stretch", "1280x820"), Recipe("stretch", 16)
+    assert [len(make_golden_set(None, recipe, None).names) for recipe in (large, small)] == [2, 4]
+    for number in range(3):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(20, 20))
+    assert [len(make_golden_set(tmp_path, recipe, None).photos) for recipe in (large, small)] == [2, 3]
+
+
+@pytest.mark.parametrize("swap", ["mean", "std"])
+def test_another_normalisation_is_noticed(artifact, load, swap):
+    spec = artifact.manifest.input_spec
+    other = replace(spec, **{swap: getattr(spec, swap)[::-1]})
+    variant = make_cpu_variant(artifact.read("source.ts"), other, Size.square(16))
+    with pytest.raises(ModelChanged, match=r"golden check failed: image 1: outputs differ by") as caught:
+        check_golden(artifact, load, variant)
+    assert "nothing was written" in caught.value.hint
+
+
+def test_two_levels_of_a_pixel_are_allowed_and_three_are_not(artifact, predict):
+    expected = iter([*golden_pixels(artifact), *golden_pixels(artifact)])
+
+    def off_by(levels):
+        pixels = next(expected).copy()
+        pixels[0, 0, 0] = pixels[0, 0, 0] - levels if pixels[0, 0, 0] > 100 else pixels[0, 0, 0] + levels
+        return pixels
+
+    check_golden(artifact, lambda data: off_by(2), predict)
+    with pytest.raises(PixelsChanged, match="differs by 3 levels"):
+        check_golden(artifact, lambda data: off_by(3), predict)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda rows: rows[:, :2], r"outputs are \(4, 2\) float32 instead of \(4, 3\)"),
+        (lambda rows: rows * np.nan, "image 1: outputs differ by nan"),
+        (lambda rows: rows * np.inf, "image 1: outputs differ by (inf|nan)"),
+        (lambda rows: rows[::-1], "outputs differ"),
+        (lambda rows: rows + 0.05, "outputs differ"),
+    ],
+)
+def test_other_outputs_are_noticed(artifact, load, predict, spoil, message):
+    with pytest.raises(ModelChanged, match=message):
+        check_golden(artifact, load, lambda pixels: spoil(predict(pixels)))
+
+
+def test_a_label_that_changes_with_the_loaded_pixels_is_noticed(artifact):
+    """Only pixels that are not those of the build are predicted."""
+    answers = [golden_outputs(artifact), golden_outputs(artifact)[2:, ::-1]]
+    expected = golden_pixels(artifact)
+    loaded = iter([*expected[:2], *(expected[2:] ^ 1)])
+    with pytest.raises(PixelsChanged, match=r"image [34]: labelled '\w+' instead of '\w+'"):
+        check_golden(artifact, lambda _: next(loaded), lambda _: answers.pop(0))
+
+
+@pytest.mark.parametrize("name", ["labels.txt", "golden/2.jpg", "golden/outputs.npy"])
+def test_changed_files_are_noticed(tmp_path, load, predict, name):
+    artifact = built(tmp_path)
+    (artifact.folder / name).write_bytes(b"green\nred\nblue\n")
+    with pytest.raises(ModelChanged, match=f"{name}: changed since it was built"):
+        check_golden(artifact, load, predict)
+
+
+def test_a_variant_s_own_tolerance_counts(artifact, load, predict):
+    loose = {"int8": {"tolerance": {"relative": 0.5, "cosine": 0.5}}}
+    other = replace(artifact, manifest=replace(artifact.manifest, variants=loose))
+
+    def rough(pixels):
+        return predict(pixels) * 1.01
+
+    check_golden(other, load, rough, "int8")
+    with pytest.raises(ModelChanged, match="golden check failed"):
+        check_golden(other, load, rough)
+
+
+ROWS = [[1.0, -2.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "cosine", "agreement", "worst", "relative"),
+    [
+        (ROWS, ROWS, 1.0, 1.0, 0.0, 0.0),
+        ([[1.0, 0.0], [0.0, 2.0]], [[1.0, 0.0], [2.0, 0.0]], 0.0, 0.5, 2.0, 1.0),
+        ([[1e-9]], [[-1e-9]], 1.0, 1.0, 2e-9, 2.0),  # one number has no direction
+        (ROWS, [[np.nan] * 2] * 2, np.nan, None, np.nan, np.nan),  # which passes no tolerance
+        (ROWS, [[np.inf] * 2] * 2, np.nan, None, np.inf, np.inf),
+    ],
+)
+def test_parity_tells_the_worst(expected, actual, cosine, agreement, worst, relative):
+    parity = measure_parity(np.array(expected), np.array(actual))
+    figures = [parity.cosine, parity.worst_difference, parity.relative_difference]
+    assert figures == pytest.approx([cosine, worst, relative], rel=1e-3, nan_ok=True)
+    assert agreement in (None, parity.label_agreement)
+    assert (parity.num_images, "num_objects" in parity.to_json()) == (len(expected), False)
+
+
+def test_a_folder_of_golden_images_is_used(tmp_path):
+    folder = tmp_path / "golden"
+    folder.mkdir()
+    (folder / "README.txt").write_text("not an image")
+    for number in range(10):
+        pixels = random_pixels(1, size=20 + number, seed=number)[0]
+        Image.fromarray(np.asarray(pixels)).save(folder / f"{number}.PNG")
+    artifact = built(tmp_path / "in", Means(), golden=folder)
+    assert artifact.manifest.golden == tuple(f"golden/{number}.png" for number in range(1, 9))
+    assert artifact.read("golden/1.png") == (folder / "0.PNG").read_bytes()

@@ -1,0 +1,109 @@
+"""The process that workers are forked from; each script starts one of its own, with little in it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infer_app.predict.workers.fork_server import signals_blocked
+from tests.support.waiting import wait_until
+
+REPOSITORY = Path(__file__).parents[4]
+SCRIPT = """
+import signal, sys
+sys.path.insert(0, {repository!r})
+from multiprocessing import forkserver
+from tests.process.predict.workers.toy_calls import *
+from infer_app.predict.workers import fork_server
+from infer_app.predict.workers.isolated_call import run_in_process
+from infer_app.predict.workers.pool import Stage, WorkerPool
+from infer_app.base.domain import Chunk, ImageRef
+
+fork_server.PRELOAD = ("infer_app.predict.workers.parent_death",)
+
+def open_stuck():
+    hold_the_interpreter({pid_file!r})
+
+def main():
+    {main}
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(main) is a process of that script, in a group of its own."""
+    started = []
+
+    def start_script(main):
+        script = SCRIPT.format(
+            repository=str(REPOSITORY), pid_file=str(tmp_path / "pid"), main=main.strip().replace("\n", "\n    ")
+        )
+        (tmp_path / "script.py").write_text(script)
+        temporary = tmp_path / "temporary"
+        temporary.mkdir()
+        command, environ = [sys.executable, str(tmp_path / "script.py")], os.environ | {"TMPDIR": str(temporary)}
+        pipe = subprocess.PIPE
+        started.append(
+            subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        )
+        return started[-1]
+
+    yield start_script
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def test_signals_to_the_group_are_heard_by_its_first_process_alone(start):
+    """Here by fork server and worker, in the middle of their work: both still answer."""
+    script = start(
+        """
+heard = []
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, _: heard.append(signal.Signals(number).name))
+fork_server.start_early()
+server = forkserver._forkserver._forkserver_pid
+for _ in range(2):
+    signal_the_group()
+    assert run_in_process(signal_the_group) == server
+print(sorted(set(heard)), server == forkserver._forkserver._forkserver_pid)
+"""
+    )
+    out, err = script.communicate(timeout=30)
+    assert (out, err) == ("['SIGINT', 'SIGTERM'] True\n", "")
+
+
+@pytest.mark.parametrize(
+    "script_text",
+    ["run_in_process(hold_the_interpreter, {!r})", "list(WorkerPool([Stage('toy', [open_stuck])], 60).run([CHUNK]))"],
+    ids=["once", "worker"],
+)
+def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_behind(start, tmp_path, script_text):
+    """Even a worker that holds the interpreter and so can't notice it."""
+    chunk = "Chunk(0, (ImageRef('1', '/a.jpg'),))"
+    script = start(script_text.format(str(tmp_path / "pid")).replace("CHUNK", chunk))
+    pid_file = tmp_path / "pid"
+    wait_until(lambda: (pid_file.exists() and pid_file.read_text()) or script.poll() is not None)
+    family = psutil.Process(script.pid).children(recursive=True)
+    assert int(pid_file.read_text()) in [process.pid for process in family]
+    script.kill()
+    script.wait()
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert (alive, list((tmp_path / "temporary").iterdir())) == ([], [])
+
+
+def test_signals_are_let_in_again_whatever_happens():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with pytest.raises(ZeroDivisionError), signals_blocked():
+        assert {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        raise ZeroDivisionError
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

@@ -1,0 +1,124 @@
+"""The page of a second network, whose pictures are objects of a detector."""
+
+import json
+from datetime import datetime
+
+import pytest
+from sqlalchemy import update
+
+from infer_app.ask.page.page import pictured, render_day
+from infer_app.ask.page.thumbnails import PictureOfObject, Thumbnail
+from infer_app.base.domain import DetectedObject, Output
+from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.results.schema import models
+from tests.conftest import MODEL
+from tests.unit.ask.page.test_page import HOSTILE, TAGS, Outline
+
+ANIMALS = "a1" * 8
+
+
+def animal(score=0.9, x=0.25, label="animal"):
+    return DetectedObject(label, 0, score, x, 0.5, 0.5, 0.25)
+
+
+def species(label, score):
+    return Output(label, score, json.dumps({"top": [{"label": label, "score": score}]}))
+
+
+@pytest.fixture(params=["classification"])
+def output_kind(request):
+    return request.param
+
+
+@pytest.fixture
+def make_report(make_report, add_model, database, output_kind):
+    """The report of a second network on the objects of animals."""
+    add_model("animals", ANIMALS, datetime(2026, 11, 1), "detection")
+    crop = {"of": "animals", "min_score": 0.2, "labels": ["animal"], "rule": {}}
+    with database.write() as connection:
+        manifest = {"output": {"kind": output_kind}, "crop": crop}
+        connection.execute(update(models).where(models.c.id == MODEL.model_id).values(manifest=manifest))
+    return make_report
+
+
+@pytest.fixture
+def find(detect):
+    """find({location: objects}) writes what the detector found."""
+    return lambda found, days_ago=0: detect(found, days_ago, ANIMALS)
+
+
+def page_of(report):
+    return render_day(report, dict.fromkeys(pictured(report), Thumbnail(b"jpeg")))
+
+
+def test_labels_and_scores_are_those_of_objects(make_report, find, give, database):
+    """Of those that the detector's thresholds show; labels below the second network's threshold do not count."""
+    find({"/p/a.jpg": [animal(0.9), animal(0.8, 0.1), animal(0.3)], "/p/b.jpg": [animal(0.95)], "/p/c.jpg": []})
+    find({"/p/d.jpg": [animal()]}, days_ago=3)
+    outputs = {0: species("fox", 0.7), 1: species("hare", 0.4), 2: species("hare", 0.99)}
+    give({"/p/a.jpg": outputs, "/p/b.jpg": {0: species("fox", 0.6)}, "/p/c.jpg": {}}, ANIMALS)
+    give({"/p/d.jpg": {0: species("fox", 0.8)}}, ANIMALS, days_ago=3)
+    change_thresholds(database, "animals", {ALL_LABELS: 0.5})
+    change_thresholds(database, MODEL.name, {ALL_LABELS: 0.5})
+    report = make_report()
+    counts = report.objects.counts
+    assert (counts.num_objects, counts.num_stored, counts.num_images, counts.num_empty) == (3, 4, 3, 1)
+    assert [(one.label, one.count, one.share_7) for one in report.labels.most] == [("fox", 2, 1.0)]
+    assert (report.objects.taken.num_unlabelled, sum(report.scores.counts)) == (1, 3)
+    assert [(one.label, one.score, one.detected.score) for one in report.least] == [
+        ("hare", 0.4, 0.8),
+        ("fox", 0.6, 0.95),
+        ("fox", 0.7, 0.9),
+    ]
+    text = Outline(page_of(report)).text
+    assert "Objects of animals labelled animal, with a score of at least 0.2, shown by its thresholds: at least" in text
+    assert "1 more is stored. Labels by the thresholds of stub: at least 0.5. 1 object without a label" in text
+    assert "1images without an object: 33 %" in text
+    data = json.loads(json.dumps(report.to_json(), default=str))
+    assert data["least"][0]["detected"]["label"] == "animal"
+
+
+def test_each_object_is_a_picture_with_both_labels_and_scores(make_report, find, give):
+    find({"/p/a.jpg": [animal(0.9), animal(0.8, 0.1)]})
+    give({"/p/a.jpg": {0: species("fox", 0.7), 1: species("hare", 0.4)}}, ANIMALS)
+    report = make_report()
+    boxes = [PictureOfObject("/p/a.jpg", x, 0.5, 0.5, 0.25) for x in (0.1, 0.25)]
+    assert pictured(report) == [*boxes, *reversed(boxes)]
+    made = dict(zip(boxes, (Thumbnail(b"hare"), Thumbnail(b"fox")), strict=True))
+    outline = Outline(render_day(report, made))
+    hare, fox = "data:image/jpeg;base64,aGFyZQ==", "data:image/jpeg;base64,Zm94"
+    assert outline.values("src") == [hare, fox, fox, hare]
+    assert "0.400 hareanimal 0.80 · a.jpg" in outline.text.replace("\n", "")
+
+
+def test_objects_of_another_version_of_the_detector_do_not_count(make_report, add_model, find, give):
+    add_model("animals", "a0" * 8, datetime(2026, 10, 1), "detection", used_until=datetime(2026, 11, 1))
+    find({"/p/a.jpg": [animal()]})
+    give({"/p/a.jpg": {0: species("fox", 0.7)}}, "a0" * 8)
+    report = make_report()
+    assert (report.counts.pending, report.objects.counts.num_images, report.labels) == (1, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("output_kind", "output", "shown"),
+    [
+        ("embedding", Output(vector=b"\0\0\0\0", vector_dtype="float32", vector_dim=1), []),
+        ("regression", Output(score=-3.5), [-3.5]),
+    ],
+    indirect=["output_kind"],
+)
+def test_a_network_without_labels_has_what_it_can_say(make_report, find, give, output, shown):
+    find({"/p/a.jpg": [animal()]})
+    give({"/p/a.jpg": {0: output}}, ANIMALS)
+    report = make_report()
+    assert (report.objects.counts.num_objects, report.objects.taken.num_unlabelled, report.labels) == (1, None, None)
+    assert [one.score for one in report.least] == shown
+    assert "without a label" not in page_of(report)
+
+
+def test_hostile_labels_are_text(make_report, find, give):
+    find({name: [animal(label=name)] for name in HOSTILE})
+    give({name: {0: species(name, 0.5)} for name in HOSTILE}, ANIMALS)
+    outline = Outline(page_of(make_report()))
+    assert {tag for tag, _ in outline.tags} <= set(TAGS)
+    assert all(value.startswith("data:image/jpeg;base64,") for value in outline.values("src"))

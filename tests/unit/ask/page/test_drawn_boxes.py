@@ -1,0 +1,204 @@
+"""Boxes over a picture, as they are drawn by themselves and on the page of a detection model."""
+
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from itertools import combinations
+
+import pytest
+from PIL import Image
+from sqlalchemy import update
+
+from infer_app.ask.day_report import NUM_SHOWN_WITH_BOXES
+from infer_app.ask.figures.object_figures import MAX_OBJECTS, ObjectCounts
+from infer_app.ask.page.drawn_boxes import (
+    COLORS,
+    MAX_LABEL_LENGTH,
+    MAX_NAMED,
+    Rectangle,
+    drawn_objects,
+    overlay,
+    svg_file,
+)
+from infer_app.ask.page.page import pictured, render_day
+from infer_app.ask.page.thumbnails import Thumbnail
+from infer_app.base.domain import DetectedObject
+from infer_app.tables.queries.image_history import StoredObject
+from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.results.schema import models
+from tests.conftest import MODEL
+from tests.unit.ask.page.test_page import HOSTILE, TAGS, Outline
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def picture(width=320, height=160):
+    buffer = io.BytesIO()
+    Image.new("RGB", (width, height), (60, 90, 120)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def found(label="cat", score=0.9, x=0.25, y=0.5, width=0.5, height=0.25):
+    return DetectedObject(label, 0, score, x, y, width, height)
+
+
+def parts(svg):
+    """The coloured boxes, the plates of the labels and the labels of an SVG."""
+    text = svg.decode() if isinstance(svg, bytes) else str(svg).replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1)
+    root = ElementTree.fromstring(text)
+    _, boxes, labels = root.findall(f"{SVG}g")
+    places = [[float(one.get(name)) for name in ("x", "y", "width", "height")] for one in labels.findall(f"{SVG}rect")]
+    return boxes.findall(f"{SVG}rect"), [Rectangle(*place) for place in places], labels.findall(f"{SVG}text")
+
+
+def test_a_box_is_a_share_of_the_picture():
+    svg = overlay(picture(320, 160), [found()], {})
+    assert 'viewBox="0 0 320 160"' in svg
+    (box,), (plate,), (label,) = parts(svg)
+    assert [float(box.get(name)) for name in ("x", "y", "width", "height")] == [80, 80, 160, 40]
+    assert plate.y + plate.height == pytest.approx(80, abs=0.2)  # on top of its box
+    assert label.text == box[0].text == "cat 0.90"
+
+
+@pytest.mark.parametrize("place", [(0.95, 0.0, 0.05, 1.0), (0.0, 0.0, 1.0, 1.0), (0.5, 0.98, 0.0, 0.0)])
+@pytest.mark.parametrize("label", ["a label of some length", "猫" * 99])
+def test_a_label_stays_within_the_picture_cut_where_it_is_long(place, label):
+    _, (plate,), (text,) = parts(overlay(picture(), [found(label, 0.9, *place)], {}))
+    assert (plate.x >= 0, plate.y >= 0) == (True, True)
+    assert (plate.x + plate.width <= 320.1, plate.y + plate.height <= 160.1) == (True, True)
+    assert len(text.text) == min(len(label), MAX_LABEL_LENGTH) + len(" 0.90")
+
+
+HERD = [found("cow", 0.99 - n / 200, 0.4 + n / 1000, 0.4, 0.1, 0.1) for n in range(150)]
+
+
+def test_of_many_objects_on_a_small_picture_the_best_is_named():
+    boxes, _, labels = parts(overlay(picture(), HERD, {}))
+    assert (len(boxes), [label.text for label in labels]) == (len(HERD), ["cow 0.99"])
+
+
+@pytest.mark.parametrize(
+    ("svg", "most"),
+    [
+        (overlay(picture(), HERD[:MAX_NAMED], {}), MAX_NAMED),
+        (svg_file(picture(1600, 1200), HERD, ""), len(HERD)),
+    ],
+    ids=["overlay", "file"],
+)
+def test_no_label_covers_another_and_the_best_come_first(svg, most):
+    boxes, plates, labels = parts(svg)
+    shown = [label.text for label in labels]
+    assert 1 < len(shown) <= most
+    assert shown[0] == "cow 0.99"
+    assert shown == sorted(shown, reverse=True)
+    assert boxes[-1][0].text == "cow 0.99"  # drawn last, in front of the others
+    assert not [pair for pair in combinations(plates, 2) if pair[0].overlaps(pair[1])]
+
+
+def test_labels_of_one_picture_differ_in_colour_while_there_are_colours():
+    labels = [f"label {number}" for number in range(len(COLORS) + 1)]
+    boxes, *_ = parts(overlay(picture(), [found(label) for label in labels], {"label 0": 3, "label 1": 3}))
+    colors = {box[0].text.rpartition(" ")[0]: box.get("stroke") for box in boxes}
+    assert colors["label 0"] == COLORS[3]
+    assert len({colors[label] for label in labels[:-1]}) == len(COLORS)
+    assert colors[labels[-1]] in COLORS
+
+
+@pytest.mark.parametrize("label", [*HOSTILE, "\ud800", "\ufffe", "]]>", "<!--"], ids=range(len(HOSTILE) + 4))
+def test_a_hostile_label_is_text_in_a_file_of_its_own(label):
+    svg = svg_file(picture(), [found(label)], label).decode()
+    root = ElementTree.fromstring(svg)
+    assert {element.tag for element in root.iter()} == {
+        SVG + tag for tag in ("svg", "title", "image", "g", "rect", "text")
+    }
+    assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
+    assert re.findall(r'href="([^,"]*)', svg) == ["data:image/jpeg;base64"]
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", svg)
+
+
+def test_of_a_second_network_the_objects_that_it_took_are_drawn_with_its_labels():
+    box, hidden = found("animal", 0.9), found("animal", 0.1)
+    made = {"shown_label": "fox", "shown_score": 0.7}
+    stored = [StoredObject(box, True, made), StoredObject(box, True), StoredObject(hidden, False, made)]
+    stored.append(StoredObject(box, True, {"shown_label": None, "shown_score": None}))  # of an embedder
+    drawn = drawn_objects({"objects": stored, "detector_id": "d"})
+    assert [(one.label, one.score) for one in drawn] == [("fox", 0.7), ("animal", 0.9)]
+    assert drawn_objects({"objects": stored, "detector_id": None}) == [box] * 3
+
+
+# The page
+
+
+@pytest.fixture
+def output_kind():
+    return "detection"
+
+
+def page_of(report):
+    return render_day(report, dict.fromkeys(pictured(report), Thumbnail(picture())))
+
+
+def test_a_report_of_objects(database, make_report, detect):
+    detect({"/p/a.jpg": [found("cat", 0.9), found("dog", 0.6), found("cat", 0.1)], "/p/b.jpg": [found("dog", 0.2)]})
+    detect({"https://me:secret@h/c.jpg?sig=1": []})
+    detect({"/p/old.jpg": [found("cat", 0.9), found("dog", 0.8)]}, days_ago=3)
+    detect({"/p/older.jpg": [found("dog", 0.8)]}, days_ago=20)
+    change_thresholds(database, MODEL.name, {ALL_LABELS: 0.5, "cat": 0.05})
+    report = make_report()
+    assert report.output == "detection"
+    assert report.objects.counts == ObjectCounts(num_objects=3, num_stored=4, num_images=3, num_empty=2)
+    assert report.objects.counts_7 == ObjectCounts(num_objects=2, num_stored=2, num_images=1, num_empty=0)
+    assert [(one.label, one.count, one.share_7, one.share_28) for one in report.labels.most] == [
+        ("cat", 2, 1 / 2, 1 / 3),
+        ("dog", 1, 1 / 2, 2 / 3),
+    ]
+    assert report.labels.drift_7.num_before == 2
+    assert sum(report.scores.counts) == 3
+    assert [one.location for one in report.least] == [one.location for one in report.most] == ["/p/a.jpg"]
+    text = Outline(page_of(report)).text
+    assert "Shown by the model's thresholds: at least 0.5; cat 0.05. 1 more is stored." in text
+    assert "0.20 dog, not shown" in text
+    data = json.dumps(report.to_json(), default=str)
+    assert json.loads(data)["objects"]["counts"]["num_stored"] == 4
+    assert ("https://***@h/c.jpg?***" in data, "secret" in data) == (True, False)
+
+
+def test_boxes_lie_over_each_picture_of_an_image_with_objects(make_report, detect):
+    many = [found("cat", 0.9 - n / 100) for n in range(MAX_OBJECTS + 3)]
+    detect({"/p/a.jpg": many, "/p/b.jpg": [found("dog", 0.4)], "/p/c.jpg": []})
+    page = page_of(make_report())
+    assert page.count('class="boxes"') == 6  # both of them: the busiest, the lowest and the highest score
+    assert page.count('class="frame"') == 7
+    assert f"{MAX_OBJECTS + 3} objects, {MAX_OBJECTS} drawn" in page
+    assert "infer threshold set stub --default 0.3" in page
+
+
+@pytest.mark.parametrize(("stored_from", "advised"), [(0.05, "0.3"), (0.3, "0.65"), (0.5, "0.75")])
+def test_the_threshold_that_a_report_advises_hides_some_of_what_is_stored(
+    database, make_report, detect, stored_from, advised
+):
+    detect({"/p/a.jpg": [found("cat", 0.9)]})
+    manifest = {"output": {"kind": "detection", "detection": {"min_score": stored_from}}}
+    with database.write() as connection:
+        connection.execute(update(models).values(manifest=manifest))
+    assert f"infer threshold set stub --default {advised}<" in page_of(make_report())
+
+
+def test_a_page_of_many_objects_with_hostile_labels_has_a_size(database, make_report, detect, add_run):
+    crowd = [found(f"{n}{'&' * 500}", 0.99 - n / 500) for n in range(300)]
+    detect({f"/p/{n}" + "<" * 300: crowd for n in range(40)})
+    detect({f"/p/{n}{n}": [] for n in range(100, 140)})
+    detect({name: [found(name, 0.9), found("cat", 0.5)] for name in HOSTILE})
+    change_thresholds(database, MODEL.name, {ALL_LABELS: 0.3} | {name[:500]: 0.3 for name in HOSTILE})
+    add_run()
+    report = make_report()
+    shown = (report.objects.busiest, report.objects.empty, report.least, report.most)
+    assert [len(images) for images in shown] == [NUM_SHOWN_WITH_BOXES] * 4
+    page = page_of(report)
+    assert len(page) < 500_000  # and at most 1 MB of pictures
+    outline = Outline(page)
+    assert {tag for tag, _ in outline.tags} <= {*TAGS, "g"}
+    assert not [name for _, tag in outline.tags for name in tag if name.startswith("on") or name == "style"]
+    assert all(value.startswith("data:image/jpeg;base64,") for value in outline.values("src"))
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", page)

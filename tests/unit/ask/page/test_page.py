@@ -1,0 +1,171 @@
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from datetime import date
+from html.parser import HTMLParser
+
+import pytest
+from sqlalchemy import update
+
+from infer_app.ask.day_report import NUM_SHOWN
+from infer_app.ask.page.page import IndexRow, pictured, render_day, render_index
+from infer_app.ask.page.thumbnails import MAX_ALL_BYTES, Thumbnail
+from infer_app.base.run_report import DayCounts
+from infer_app.tables.results.schema import predictions
+
+HOSTILE = [
+    "/p/<script>alert(1)</script>.jpg",
+    '/p/"><img src="http://example.org/x" onerror=alert(1)>.jpg',
+    "/p/two\nlines\r\x00\x1b[31m.jpg",
+    "/p/\u202egpj.exe\u2066.jpg",
+    "/p/{{ 7 * 7 }}{% raw %}.jpg",
+    "javascript:alert(1)",
+    "/p/" + "long" * 5000,
+]
+TAGS = re.findall(
+    r"\w+",
+    "html head meta title style body main header footer section div p span b i a img code h1 h2 h3 ol ul li dl dt dd"
+    " table tr th td svg rect line text",
+)
+
+
+class Outline(HTMLParser):
+    """Tags with their attributes, and the text between them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def values(self, name):
+        return [found[name] for _, found in self.tags if name in found]
+
+
+@pytest.fixture
+def hostile_page(make_report, write, add_run):
+    write(predicted=[(name, name, 0.1 + n / 10) for n, name in enumerate(HOSTILE)])
+    write(rejected=[(f"{name}.", "truncated") for name in HOSTILE], detail="</style><script>alert(2)</script>")
+    write(predicted=[("/p/before.jpg", "cat", 0.5)], days_ago=1)
+    add_run(days_ago=1, host="<b>other</b>")
+    add_run(
+        host="</dd><script>alert(3)</script>",
+        state="failed",
+        error="javascript:alert(4) <a href=x>\u202e",
+        throughput={"advice": "<i>faster</i>", "passed_over": {"trt</dt>": "<script>"}},
+    )
+    report = make_report()
+    return render_day(report, dict.fromkeys(pictured(report), Thumbnail(b"jpeg")), 'a"><script>.json')
+
+
+def test_no_tag_and_no_attribute_comes_from_a_text_and_nothing_is_fetched_or_run(hostile_page):
+    outline = Outline(hostile_page)
+    assert {tag for tag, _ in outline.tags} <= set(TAGS)
+    assert not [name for _, found in outline.tags for name in found if name.startswith("on") or name == "style"]
+    assert all(value.startswith("data:image/jpeg;base64,") for value in outline.values("src"))
+    assert all(re.fullmatch(r"\./[\w%.-]+", value) for value in outline.values("href"))
+
+
+def test_names_are_shown_with_their_control_characters_as_escapes(hostile_page):
+    outline = Outline(hostile_page)
+    assert "<script>alert(1)</script>.jpg" in outline.text + "".join(map(str, outline.values("title")))
+    assert "two\\nlines\\r\\x00\\x1b[31m" in outline.text
+    assert "\\u202egpj.exe\\u2066" in outline.text
+    assert "{{ 7 * 7 }}" in outline.text
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", hostile_page)
+
+
+def test_the_policy_allows_pictures_inside_and_one_style_sheet_and_nothing_else(hostile_page):
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', hostile_page)
+    (style,) = re.findall(r"<style>(.*?)</style>", hostile_page, re.DOTALL)
+    sha256 = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy == (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{sha256}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_an_undecodable_name_is_shown(make_report, write):
+    write(predicted=[("/p/a.jpg", "cat", 0.5)])
+    report = make_report()
+    undecodable = replace(report.least[0], location="/p/\udce9t\udce9.jpg")
+    page = render_day(replace(report, least=(undecodable,)), {})
+    assert "\\udce9t\\udce9.jpg" in page.encode().decode()
+
+
+def test_the_largest_page_stays_under_its_size(make_report, write, add_run):
+    reasons = ["truncated", "corrupt", "not_found", "empty", "read_error", "decode_timeout"]
+    write(predicted=[(f"/p/{n}" + "<" * 4000, f"{n}" + "&" * 4000, n / 300) for n in range(300)])
+    write(rejected=[(f"/p/{n}" + '"' * 4000, reasons[n % 6]) for n in range(60)], detail="<" * 9000)
+    for n in range(40):
+        add_run(days_ago=n, error="<" * 9000)
+    report = make_report()
+    locations = pictured(report)
+    assert len(locations) == len(set(locations))
+    page = render_day(report, dict.fromkeys(locations, Thumbnail(bytes(MAX_ALL_BYTES // len(locations)))))
+    assert 1_000_000 < len(page.encode()) < 1_500_000
+
+
+def test_first_comes_what_a_person_asks_first(make_report, write, add_run):
+    assert "Speed" not in Outline(render_day(make_report(), {})).text  # of a day without images
+    write(predicted=[("/p/a.jpg", "cat", 0.5)])
+    add_run()
+    text = Outline(render_day(make_report(), {})).text
+    told = ["20 November 2026", "✓ all is well", "20 Nov: 1 = 1 predicted", "What changed", "What to do", "Nothing."]
+    told += ["Speed", "Labels", "Environment"]
+    assert sorted(told, key=text.index) == told
+
+
+def test_a_picture_that_was_replaced_is_not_shown_and_it_is_said_how_many_are_gone(make_report, write, database):
+    """Neither with a label nor with the reason of a rejection, which are of other bytes."""
+    write(predicted=[("/p/a.jpg", "cat", 0.5), ("/p/b.jpg", "cat", 0.7)], rejected=[("/p/c", "corrupt")])
+    with database.write() as connection:
+        connection.execute(update(predictions).values(sha256="ab" * 32))
+    now = {"/p/a.jpg": Thumbnail(b"a", "cd" * 32), "/p/b.jpg": Thumbnail(b"b", "ab" * 32)}
+    outline = Outline(render_day(make_report(), now | {"/p/c": Thumbnail(b"c", "ab" * 32)}))
+    assert outline.values("src") == [f"data:image/jpeg;base64,{base64.b64encode(b'b').decode()}"] * 2
+    assert "The files of 1 of the 2 predicted images shown below were replaced since" in outline.text
+    told = "1 of the 2 predicted images shown below can't be read or drawn any more"
+    assert told not in outline.text
+    del now["/p/a.jpg"]
+    assert told in Outline(render_day(make_report(), now)).text
+
+
+def test_numbers_are_not_called_confident(make_report, write):
+    write(predicted=[("/p/a.jpg", None, -3.5), ("/p/b.jpg", None, 12.25)])
+    text = Outline(render_day(replace(make_report(), output="regression"), {})).text
+    assert "Lowest scores" in text
+    assert "confident" not in text
+    assert "-3.500" in text
+
+
+def test_pictures_of_what_harmed_a_decoder_are_not_tried(make_report, write):
+    write(rejected=[("/p/a", "decoder_crash"), ("/p/b", "decode_timeout"), ("/p/c", "corrupt")])
+    assert pictured(make_report()) == ["/p/c"]
+
+
+def test_only_some_images_are_shown_however_many_there_are(make_report, write):
+    write(predicted=[(f"/p/{n}.jpg", "cat", n / 100) for n in range(100)])
+    report = make_report()
+    assert len(report.least) == len(report.most) == NUM_SHOWN
+    assert len(json.dumps(report.to_json(), default=str)) < 20_000
+
+
+def test_the_overview_links_to_the_reports_there_are():
+    counts = DayCounts(3, 2, 1, 0)
+    rows = [
+        IndexRow(date(2026, 11, 20), "<b>lite0</b>", counts, "good", "done", "2026-11-20-lite0.html"),
+        IndexRow(date(2026, 11, 19), "lite0", DayCounts(0, 0, 0, 0), "failed", "exit code 14", None),
+    ]
+    outline = Outline(render_index(rows, "2026-11-21T06:00:00+00:00"))
+    assert outline.values("href") == ["./2026-11-20-lite0.html"]
+    assert "<b>lite0</b>" in outline.text
+    assert "exit code 14" in outline.text
+    assert "No model has run yet" in Outline(render_index([], "now")).text

@@ -1,0 +1,101 @@
+from dataclasses import replace
+from datetime import date, datetime
+
+import pytest
+
+from infer_app.ask.advice import Before, Situation, changes, steps
+from infer_app.ask.drift import Drift
+from infer_app.ask.run_figures import RunFigures
+from infer_app.base.run_report import DayCounts, DayState
+from infer_app.tables.queries.day_state import DayFacts
+from infer_app.tables.queries.pending_images import PendingDays
+
+RUN = RunFigures(
+    run_id="r",
+    day=date(2026, 11, 20),
+    started_at=datetime(2026, 11, 21, 2, 30),
+    state="done",
+    exit_code=0,
+    error=None,
+    selected=1000,
+    predicted=1000,
+    rejected=0,
+    seconds=10.0,
+    images_per_second=90.0,
+    steady_images_per_second=100.0,
+    limit_images_per_second=120.0,
+    variant="cpu-torchscript",
+    executor="cpu",
+    device="cpu",
+    host="box",
+    versions={"python": "3.11.7"},
+)
+GOOD = DayState("done", "good", 0, ())
+ROW = {"state": "done", "exit_code": 0, "error": None, "throughput": None}
+NEW = DayCounts(9, 0, 0, 9)
+FACTS = DayFacts(DayCounts(1000, 1000, 0, 0), [ROW], "5%")
+ALL_WELL = Situation(date(2026, 11, 20), "lite0", FACTS, GOOD, {}, None, False)
+BEFORE = Before([1000, 1000], predicted=1990, rejected=10, runs=[RUN, RUN, RUN])
+
+
+def test_when_all_is_well_there_is_nothing_to_do():
+    assert steps(ALL_WELL) == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "command"),
+    [
+        ({"facts": replace(FACTS, problems=["2 images have both"])}, "infer verify --date 2026-11-20 --model lite0"),
+        ({"facts": replace(FACTS, runs=[ROW | {"state": "failed", "exit_code": 10, "error": "gone"}])}, "infer doctor"),
+        ({"facts": replace(FACTS, counts=NEW)}, "infer run --date 2026-11-20 --model lite0"),
+        ({"facts": replace(FACTS, counts=NEW), "day_state": replace(GOOD, state="running")}, "infer status"),
+        (
+            {"facts": replace(FACTS, older=PendingDays(date(2026, 11, 2), date(2026, 11, 9), 3))},
+            "infer backfill --from 2026-11-02 --to 2026-11-09 --model lite0",
+        ),
+        ({"day_state": replace(GOOD, exit_code=3)}, "infer rejects --date 2026-11-20 --model lite0"),
+        ({"reasons": {"truncated": 2}}, "infer rejects --date 2026-11-20 --model lite0"),
+        ({"labels_moved": True}, None),
+        ({"advice": "1.4 × faster overall with --precision int8"}, None),
+    ],
+)
+def test_what_to_do_is_one_step_with_its_command(changed, command):
+    assert [step.command for step in steps(replace(ALL_WELL, **changed))] == [command]
+
+
+def test_rejections_are_told_by_what_helps():
+    (step,) = steps(replace(ALL_WELL, reasons={"truncated": 2, "not_found": 3, "location_not_allowed": 4}))
+    retry = "infer retry --date 2026-11-20 --model lite0 --reason location_not_allowed"
+    assert step.what.split("; ") == [
+        "2 rejected for content: fix or remove the files",
+        f"4 rejected for location: correct it, or allow it and run `{retry}`",
+        "3 rejected for now: the next run retries them",
+    ]
+
+
+def test_a_usual_day_has_nothing_notable():
+    found = changes(DayCounts(1000, 995, 5, 0), RUN, BEFORE, Drift(0.02, 0.05, 1990))
+    assert [(one.what, one.now, one.before, one.is_notable) for one in found] == [
+        ("Images", "1,000", "1,000 a day", False),
+        ("Rejected", "0.50 %", "0.50 %", False),
+        ("Images/s", "100", "100", False),
+        ("Label drift", "0.02", "≤ 0.05 by chance", False),
+    ]
+
+
+def test_what_differs_is_notable():
+    run = replace(RUN, steady_images_per_second=70.0, variant="cpu-openvino-int8", versions={"python": "3.12.1"})
+    found = changes(DayCounts(400, 300, 100, 0), run, BEFORE, Drift(0.2, 0.05, 1990))
+    assert [(one.what, one.now) for one in found if one.is_notable] == [
+        ("Images", "400"),
+        ("Rejected", "25 %"),
+        ("Images/s", "70"),
+        ("Label drift", "0.20"),
+        ("Variant", "cpu-openvino-int8"),
+        ("python", "3.12.1"),
+    ]
+
+
+def test_a_run_of_a_few_images_is_no_measure_of_speed():
+    few = replace(RUN, selected=5)
+    assert "Images/s" not in [one.what for one in changes(DayCounts(5, 5, 0, 0), few, BEFORE, None)]

@@ -1,0 +1,143 @@
+import re
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from infer_app.ask.missing_prediction import (
+    Cause,
+    Refusal,
+    Why,
+    explain_days,
+    explain_image,
+    explain_other_model,
+)
+from infer_app.ask.next_run import NextRun
+from infer_app.base import packages
+from infer_app.base.domain import Reason
+from infer_app.base.errors import UsageError, install
+from infer_app.tables.queries.pending_images import StoredFailure
+
+TODAY = date(2026, 11, 22)
+COLUMN = "column shot_at of specimens"
+NEXT = NextRun((("pets", "1" * 16),), None, TODAY, lookback=3, time_column=COLUMN)
+
+
+def days_ago(number):
+    return TODAY - timedelta(days=number)
+
+
+CORRUPT, TIMEOUT = StoredFailure("corrupt", 1, "bad marker"), StoredFailure("read_timeout", 1, "30 s")
+UNDECODED = StoredFailure("heic_decoder_missing", 7, "HEIC")
+REFUSAL = Refusal("outside the allowed roots", "allow it")
+BACKFILL = "infer backfill --from 2026-11-13 --to 2026-11-13"
+RETRY = "infer retry --image 'my photo'"
+
+
+@pytest.mark.parametrize(
+    ("ago", "known", "why", "message", "command", "fix"),
+    [
+        (1, {}, "covered", "the next run covers 2026-11-21", "infer run", ""),
+        (4, {}, "covered", "the next run covers 2026-11-18", "infer run", ""),
+        (9, {}, "not_covered", "no run covers 2026-11-13 any more", BACKFILL, ""),
+        (
+            *(0, {}, "covered", "tomorrow's run covers 2026-11-22, which is today"),
+            *("infer run --date 2026-11-22 --lookback 0", ""),
+        ),
+        (
+            *(-1, {}, "in_future", "2026-11-23 is in the future", "infer run --date 2026-11-23 --lookback 0"),
+            "correct the time if it is wrong",
+        ),
+        (None, {}, "no_time", "it has no time, so no run covers it", None, f"give it a time in {COLUMN}"),
+        (
+            *(1, {"failure": TIMEOUT}, "retried"),
+            *("read_timeout (30 s), tried 1 of 3 times; the next run covers 2026-11-21", "infer run", ""),
+        ),
+        (
+            *(1, {"failure": replace(TIMEOUT, attempts=3)}, "rejected"),
+            *("read_timeout (30 s), tried 3 of 3 times; no run tries it again", RETRY, ""),
+        ),
+        (
+            *(1, {"failure": StoredFailure("not_found", 9, "")}, "retried"),
+            *("not_found; the next run covers 2026-11-21", "infer run", ""),
+        ),
+        (
+            *(1, {"failure": CORRUPT}, "rejected", "rejected as corrupt (bad marker); no run tries it again", RETRY),
+            "repair or replace the file, if that is the cause",
+        ),
+        (
+            *(9, {"failure": CORRUPT, "is_replaced": True}, "retried"),
+            "rejected as corrupt (bad marker), and the file has changed since; no run covers 2026-11-13 any more",
+            *(BACKFILL, ""),
+        ),
+        (
+            *(9, {"failure": UNDECODED}, "rejected"),
+            "rejected as heic_decoder_missing (HEIC); no run tries it again before its decoder is installed",
+            *(BACKFILL, install("heic")),
+        ),
+        (
+            *(1, {"failure": replace(UNDECODED, reason="avif_decoder_missing")}, "retried"),
+            "rejected as avif_decoder_missing (HEIC), and its decoder is installed now; the next run covers 2026-11-21",
+            *("infer run", ""),
+        ),
+        (
+            *(1, {"refusal": REFUSAL}, "not_allowed"),
+            *("its location is not allowed: outside the allowed roots", "infer run", "allow it"),
+        ),
+        (
+            *(1, {"failure": StoredFailure("location_not_allowed", 1, ""), "refusal": REFUSAL}, "rejected"),
+            *("rejected as location_not_allowed; no run tries it again", RETRY, "allow it"),
+        ),
+    ],
+)
+def test_why_an_image_has_no_prediction_and_what_leads_to_one(monkeypatch, ago, known, why, message, command, fix):
+    monkeypatch.setattr(packages, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
+    cause = explain_image(NEXT, "my photo", None if ago is None else days_ago(ago), **known)
+    assert cause == Cause(Why(why), message, command, fix)
+
+
+def test_a_range_of_days_is_one_command():
+    cause = explain_days(NEXT, date(2026, 11, 1), date(2026, 11, 10))
+    assert cause.message == "no run covers 2026-11-01 to 2026-11-10 any more"
+    assert cause.command == "infer backfill --from 2026-11-01 --to 2026-11-10"
+    assert explain_days(NEXT, days_ago(4), days_ago(1)).command == "infer run"
+    assert explain_days(NEXT, days_ago(-1), days_ago(-9)).command == "infer backfill --from 2026-11-23 --to 2026-12-01"
+
+
+def test_days_of_every_era_are_predicted_by_two_commands():
+    assert NEXT.commands([days_ago(1), days_ago(9), days_ago(20)]) == [
+        "infer backfill --from 2026-11-02 --to 2026-11-13",
+        "infer run",
+    ]
+    assert NEXT.commands([days_ago(2)]) == ["infer run"]
+    named = replace(NEXT, options=" --model 'a b'")
+    assert named.commands([days_ago(2), days_ago(5)]) == [
+        "infer backfill --from 2026-11-17 --to 2026-11-17 --model 'a b'",
+        "infer run --model 'a b'",
+    ]
+
+
+def test_a_run_that_tries_a_version_covers_no_late_days():
+    assert replace(NEXT, is_of_version=True).with_late(None, "UTC").late == frozenset()
+
+
+def test_without_a_model_no_run_is_possible():
+    none = NextRun((), UsageError("no model in models", "make one"), TODAY, 3)
+    for cause in (explain_image(none, "7", days_ago(1)), explain_days(none, TODAY, TODAY)):
+        assert (cause.why, cause.fix, cause.command) == (Why.NO_MODEL, "make one", None)
+        assert cause.message == "no run is possible: no model in models"
+
+
+def test_a_model_that_runs_do_not_use():
+    built = explain_other_model(NEXT, ("birds", "2" * 16), days_ago(9), is_built=True)
+    assert (built.why, built.message) == (Why.OTHER_MODEL, "runs use pets unless told otherwise")
+    assert built.command == "infer backfill --from 2026-11-13 --to 2026-11-13 --model birds"
+    older = explain_other_model(NEXT, ("pets", "0" * 16), days_ago(9), is_built=False)
+    assert (older.message, older.command) == (f"runs use version {'1' * 16} of pets", None)
+
+
+def test_every_cause_is_documented():
+    page = Path(__file__).parents[3] / "docs" / "reasons.md"
+    table = page.read_text().partition("\n## Rejected")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(Why)

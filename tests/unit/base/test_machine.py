@@ -1,0 +1,222 @@
+"""Control groups of both versions, made as files; this machine's own limits are none of these tests' business."""
+
+import os
+
+import pytest
+
+from infer_app.base import machine
+from infer_app.base.machine import (
+    allocatable,
+    cap_by_memory,
+    find_memory_limit,
+    kept_within_memory,
+    usable_cores,
+    usable_memory,
+)
+
+MIB = 1 << 20
+MANY = 64  # cores that this process may run on
+
+
+class Box:
+    """A /proc and a /sys/fs/cgroup of its own."""
+
+    def __init__(self, folder):
+        self.proc, self.cgroups = folder / "proc", folder / "cgroup"
+        (self.proc / "self").mkdir(parents=True)
+        self.cgroups.mkdir()
+
+    def belongs_to(self, *lines):
+        (self.proc / "self/cgroup").write_text("".join(f"{line}\n" for line in lines))
+
+    def group(self, path, **files):
+        """group("a/b", cpu_max="max 100000") writes a/b/cpu.max: the first underscore is the dot."""
+        folder = self.cgroups / path
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name.replace("_", ".", 1)).write_text(f"{text}\n")
+
+    def has_available(self, num_bytes):
+        (self.proc / "meminfo").write_text(f"MemTotal: 999999999 kB\nMemAvailable: {num_bytes >> 10} kB\n")
+
+
+@pytest.fixture
+def box(tmp_path, monkeypatch):
+    box = Box(tmp_path)
+    monkeypatch.setattr(machine, "PROC", box.proc)
+    monkeypatch.setattr(machine, "CGROUPS", box.cgroups)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(MANY)))
+    return box
+
+
+def test_without_control_groups_the_cores_are_those_it_may_run_on(box, monkeypatch):
+    assert usable_cores() == MANY
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 7})
+    assert usable_cores() == 3
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("1000 100000", 1), ("25000 10000", 3)],
+)
+def test_a_quota_is_rounded_up_to_whole_cores(box, quota, cores):
+    box.belongs_to("0::/app")
+    box.group("app", cpu_max=quota)
+    assert usable_cores() == cores
+
+
+@pytest.mark.parametrize("text", ["max 100000", "max", "", "0 100000", "100000 0", "nonsense"])
+def test_what_is_no_quota_limits_nothing(box, text):
+    box.belongs_to("0::/app")
+    box.group("app", cpu_max=text)
+    assert usable_cores() == MANY
+
+
+def test_fewer_cores_by_affinity_than_by_quota_count(box, monkeypatch):
+    box.belongs_to("0::/app")
+    box.group("app", cpu_max="400000 100000")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    assert usable_cores() == 1
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "cores"),
+    [("200000 100000", "max 100000", 2), ("max 100000", "300000 100000", 3), ("200000 100000", "800000 100000", 2)],
+)
+def test_the_narrowest_limit_on_the_way_up_holds(box, outer, inner, cores):
+    box.belongs_to("0::/system.slice/infer.service")
+    box.group("system.slice", cpu_max=outer)
+    box.group("system.slice/infer.service", cpu_max=inner)
+    box.group("elsewhere", cpu_max="100000 100000")
+    assert usable_cores() == cores
+
+
+def test_in_a_container_the_limits_lie_at_the_root(box):
+    """It has a view of its own, or is told a path of the host that it can't see."""
+    box.group("", cpu_max="200000 100000", memory_max=100 * MIB, memory_current=0)
+    for path in ("/", "/docker/0123456789abcdef", "/../../outside"):
+        box.belongs_to(f"0::{path}")
+        assert (usable_cores(), usable_memory()) == (2, 100 * MIB)
+
+
+def test_version_1_has_a_tree_for_each_controller(box):
+    box.belongs_to("5:cpu,cpuacct:/docker/abc", "4:memory:/docker/abc", "1:name=systemd:/docker/abc")
+    box.group("cpu,cpuacct/docker/abc", **{"cpu_cfs_quota_us": 250000, "cpu_cfs_period_us": 100000})
+    box.group("memory/docker/abc", memory_limit_in_bytes=300 * MIB, memory_usage_in_bytes=100 * MIB)
+    box.group("memory", memory_limit_in_bytes=9223372036854771712, memory_usage_in_bytes=500 * MIB)
+    assert (usable_cores(), usable_memory()) == (3, 200 * MIB)
+
+
+def test_version_1_says_minus_one_where_there_is_no_quota(box):
+    box.belongs_to("5:cpu,cpuacct:/", "0::/")
+    box.group("cpu,cpuacct", **{"cpu_cfs_quota_us": -1, "cpu_cfs_period_us": 100000})
+    assert usable_cores() == MANY
+
+
+def test_memory_is_what_the_machine_has_available(box):
+    assert usable_memory() is None
+    box.has_available(700 * MIB)
+    assert usable_memory() == 700 * MIB
+
+
+def test_memory_is_what_a_group_has_left_and_pages_that_go_at_once_count_as_left(box):
+    box.has_available(10_000 * MIB)
+    box.belongs_to("0::/app")
+    box.group("app", memory_max=1000 * MIB, memory_current=800 * MIB)
+    assert usable_memory() == 200 * MIB
+    box.group("app", memory_stat=f"anon 5\ninactive_file {300 * MIB}\nactive_file 7")
+    assert usable_memory() == 500 * MIB
+    box.group("app", memory_max="max")
+    assert usable_memory() == 10_000 * MIB
+
+
+def test_a_group_that_is_over_its_limit_has_nothing_left(box):
+    box.belongs_to("0::/app")
+    box.group("app", memory_max=10 * MIB, memory_current=11 * MIB)
+    assert usable_memory() == 0
+
+
+def test_the_narrowest_memory_on_the_way_up_holds(box):
+    box.has_available(10_000 * MIB)
+    box.belongs_to("0::/a/b")
+    box.group("a", memory_max=500 * MIB, memory_current=400 * MIB)
+    box.group("a/b", memory_max=800 * MIB, memory_current=400 * MIB)
+    assert usable_memory() == 100 * MIB
+
+
+@pytest.mark.parametrize(
+    ("available", "worker_bytes", "workers"),
+    [
+        (10_000 * MIB, 100 * MIB, 8),
+        (1000 * MIB, 300 * MIB, 3),
+        (1000 * MIB, 301 * MIB, 2),  # a tenth is kept free
+        (1000 * MIB, None, 2),  # 400 MiB are assumed
+        (1000 * MIB, 0, 2),
+        (10 * MIB, 300 * MIB, 1),
+    ],
+)
+def test_as_many_workers_as_the_memory_holds_and_at_least_one(box, available, worker_bytes, workers):
+    box.has_available(available)
+    assert cap_by_memory(8, worker_bytes) == workers
+
+
+def test_where_nothing_is_known_of_the_memory_nothing_is_capped(box):
+    assert cap_by_memory(8, None) == 8
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [((-1, -1), 460), ((600 * MIB, -1), 460), ((300 * MIB, -1), 300), ((-1, 200 * MIB), 200)],
+)
+def test_a_process_is_kept_within_what_its_group_has_left(box, monkeypatch, before, expected):
+    limits = [before]
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda kind: limits[-1])
+    monkeypatch.setattr(machine.resource, "setrlimit", lambda kind, limit: limits.append(limit))
+    (box.proc / "self/statm").write_text(f"9 9 9 9 0 {100 * MIB // machine.resource.getpagesize()} 0\n")
+    box.belongs_to("0::/app")
+    box.group("app", memory_max=1000 * MIB, memory_current=800 * MIB)
+    box.group("app", memory_stat=f"inactive_file {150 * MIB}\nactive_file {50 * MIB}")
+    with kept_within_memory(find_memory_limit()):
+        assert limits[1:] == [(expected * MIB, before[1])]
+        assert allocatable() == (expected - 100) * MIB
+    assert limits[2:] == [before]
+
+
+def test_where_a_group_has_nothing_left_the_kernel_decides_about_small_images(box, monkeypatch):
+    limits = [(-1, -1)]
+    monkeypatch.setattr(machine.resource, "setrlimit", lambda kind, limit: limits.append(limit))
+    (box.proc / "self/statm").write_text("9 9 9 9 0 0 0\n")
+    box.belongs_to("0::/app")
+    box.group("app", memory_max=1000 * MIB, memory_current=1000 * MIB)
+    with kept_within_memory(find_memory_limit()):
+        assert limits[1][0] == machine.LEAST_LEFT
+
+
+@pytest.mark.parametrize("files", [{}, {"memory_max": "max"}, {"memory_limit_in_bytes": 9223372036854771712}])
+def test_without_a_limit_of_a_group_a_process_has_none(box, monkeypatch, files):
+    monkeypatch.setattr(machine.resource, "setrlimit", None)
+    box.has_available(100 * MIB)
+    box.belongs_to("0::/app")
+    box.group("app", **files, memory_current=5, memory_usage_in_bytes=5)
+    (box.proc / "self/statm").write_text("9 9 9 9 0 9 0\n")
+    with kept_within_memory(find_memory_limit()):
+        assert allocatable() is None
+
+
+@pytest.mark.parametrize(
+    ("line", "bf16", "vnni"),
+    [
+        ("flags\t\t: fpu avx512f avx512_bf16 avx2", True, False),
+        ("flags\t\t: fpu amx_bf16 amx_tile", True, False),
+        ("Features\t: fp asimd bf16", True, False),
+        ("Features\t: fp asimd asimddp", False, True),
+        ("flags\t\t: fpu avx512f avx512_vnni", False, True),
+        ("flags\t\t: fpu avx2 avx_vnni", False, True),
+        ("model name\t: amx_bf16 avx_vnni in a name", False, False),
+        ("", False, False),
+    ],
+)
+def test_bf16_and_vnni_are_read_from_the_flags_of_the_cpu(line, bf16, vnni, tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
+    monkeypatch.setattr(machine, "PROC", tmp_path)
+    assert (machine.computes_bf16(), machine.has_vnni()) == (bf16, vnni)

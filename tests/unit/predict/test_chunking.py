@@ -1,0 +1,102 @@
+from itertools import islice
+
+import pytest
+
+from infer_app.base.domain import (
+    Broken,
+    Chunk,
+    ChunkResult,
+    DetectedObject,
+    ImageRef,
+    NewImage,
+    Reason,
+    StoredObjects,
+)
+from infer_app.predict.chunking import (
+    CHUNK_S,
+    FEW_IMAGES,
+    MAX_IMAGES,
+    MAX_OBJECTS,
+    ChunkSize,
+    chunks_of,
+    cut_into_chunks,
+)
+
+
+def refs(count):
+    return [ImageRef(str(n), f"/{n}.jpg") for n in range(count)]
+
+
+def took(seconds, num_images=FEW_IMAGES):
+    broken = tuple(Broken(ref, Reason.EMPTY, "", "read") for ref in refs(num_images))
+    return ChunkResult(
+        0, (), broken, cpu_seconds={"decode": seconds / 4, "model": seconds / 2}, wait_seconds={"read": seconds / 4}
+    )
+
+
+def test_chunks_hold_every_image_once_and_in_order():
+    chunks = list(cut_into_chunks((NewImage(ref, (0,)) for ref in refs(25)), ChunkSize(10)))
+    assert [len(chunk.refs) for chunk in chunks] == [10, 10, 5]
+    assert [chunk.number for chunk in chunks] == [0, 1, 2]
+    assert [ref for chunk in chunks for ref in chunk.refs] == refs(25)
+
+
+def test_images_that_are_new_for_other_models_are_in_other_chunks():
+    models = [(0, 1), (1,), (0, 1), (0,), (1,)]
+    new = [NewImage(ref, of) for ref, of in zip(refs(5), models, strict=True)]
+    zero, one, two, three, four = refs(5)
+    assert list(cut_into_chunks(new, ChunkSize(2))) == [
+        Chunk(0, (zero, two), (0, 1)),
+        Chunk(1, (one, four), (1,)),
+        Chunk(2, (three,), (0,)),
+    ]
+
+
+def test_a_chunk_with_many_stored_objects_ends_early_and_its_parts_have_their_own():
+    box = (0, DetectedObject("animal", 0, 0.9, 0.0, 0.0, 1.0, 1.0))
+    stored = StoredObjects((box,) * (MAX_OBJECTS // 4), None)
+    new = [NewImage(ref, (1,), stored) for ref in refs(9)]
+    chunks = list(cut_into_chunks(new, ChunkSize(100)))
+    assert [len(chunk.refs) for chunk in chunks] == [4, 4, 1]
+    assert [list(chunk.objects) for chunk in chunks] == [list("0123"), list("4567"), ["8"]]
+    assert dict(chunks[1].of(chunks[1].refs[2:3]).objects) == {"6": stored}
+
+
+def test_a_day_is_cut_lazily():
+    endless = (NewImage(ImageRef(str(n), "/x.jpg"), (0,)) for n in iter(int, 1))
+    assert len(list(islice(cut_into_chunks(endless, ChunkSize()), 3))) == 3
+
+
+def test_no_images_are_no_chunks():
+    assert list(cut_into_chunks([], ChunkSize())) == []
+    assert list(chunks_of([])) == []
+
+
+@pytest.mark.parametrize(("ms_per_image", "images"), [(3000.0, 2), (60.0, 4), (15.0, 16)])
+def test_chunks_of_a_slow_model_are_a_few_batches(ms_per_image: float, images: int):
+    size = ChunkSize(least=2)
+    assert size() == 2
+    size.learn(took(ms_per_image / 1e3 * 2, 2))
+    assert size() == images
+
+
+@pytest.mark.parametrize(("ms_per_image", "images"), [(1000.0, FEW_IMAGES), (15.0, 16), (2.9, 80), (0.1, MAX_IMAGES)])
+def test_a_chunk_is_what_a_worker_does_in_its_time(ms_per_image, images):
+    size = ChunkSize()
+    assert size() == FEW_IMAGES
+    size.learn(took(ms_per_image / 1e3 * FEW_IMAGES))
+    assert size() == images
+    assert size() % FEW_IMAGES == 0
+    assert images in (FEW_IMAGES, MAX_IMAGES) or abs(images * ms_per_image / 1e3 - CHUNK_S) < 0.15
+
+
+def test_a_size_that_was_asked_for_stays():
+    size = ChunkSize(5)
+    size.learn(took(0.001))
+    assert size() == 5
+
+
+def test_a_verdict_over_a_dead_worker_teaches_nothing():
+    size = ChunkSize()
+    size.learn(ChunkResult(0, (), (Broken(refs(1)[0], Reason.DECODER_CRASH, "", "decode"),)))
+    assert size() == FEW_IMAGES

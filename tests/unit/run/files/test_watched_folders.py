@@ -1,0 +1,100 @@
+"""The dates that new images of watched folders get."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import select
+
+from infer_app.base.domain import ImageFile
+from infer_app.base.errors import StorageUnavailable
+from infer_app.base.locations import NO_MAPPING
+from infer_app.base.settings.sections import ImagesSettings, RunSettings
+from infer_app.predict.images.read.folder_scan import ScannedFiles
+from infer_app.run.files import watched_folders
+from infer_app.run.files.watched_folders import WatchedFolders
+from infer_app.tables.listing import image_registry
+from infer_app.tables.listing.image_registry import DatedImage
+from infer_app.tables.listing.watched_images import SeenImages
+from infer_app.tables.results.schema import images
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+LONG_AGO = datetime(1980, 1, 1, tzinfo=UTC)
+
+
+class Folders(WatchedFolders):
+    """Watched folders on a storage that gives these answers, one after the other, or raises them."""
+
+    def __init__(self, *answers, database=None, day="exif"):
+        settings = {"images": ImagesSettings(day=day), "run": RunSettings(lookback=3), "path_map": NO_MAPPING}
+        super().__init__(SimpleNamespace(watched=["photos"], **settings), database)
+        self.answers = list(answers)
+
+    def check(self):
+        pass
+
+    def ask(self, *_):
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def date(database, file_time, taken=None, day="exif"):
+    """The image that a new file is registered as, and what the run says of it."""
+    folders = Folders([taken and taken.timestamp()], database=database, day=day)
+    (dated,) = folders.date_all([ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())])
+    return dated, list(folders.found.describe())
+
+
+@pytest.mark.parametrize(
+    ("file_time", "taken", "day", "expected", "is_told"),
+    [
+        (NOW - HOUR, NOW - 30 * DAY, "exif", NOW - 30 * DAY, False),
+        (NOW - HOUR, NOW - 30 * DAY, "file", NOW - HOUR, False),
+        (NOW - HOUR, None, "exif", NOW - HOUR, False),
+        (NOW - HOUR, LONG_AGO, "exif", NOW - HOUR, True),  # the camera's clock was never set: the file's date
+        (NOW - HOUR, NOW + 40 * DAY, "exif", NOW - HOUR, True),
+        (LONG_AGO, None, "exif", LONG_AGO, True),  # nothing better is known
+        (datetime(1960, 1, 1, tzinfo=UTC), None, "exif", datetime(1970, 1, 1, tzinfo=UTC), True),
+    ],
+)
+def test_a_photo_is_of_the_day_that_the_setting_takes_and_a_time_that_can_not_be_right_is_told(
+    database, file_time, taken, day, expected, is_told
+):
+    dated, told = date(database, file_time, taken, day)
+    assert dated.added_at == expected.replace(tzinfo=None)
+    assert [
+        "before 1995, years before the others or in the future, for example /photos/a.jpg" in line for line in told
+    ] == [True] * is_told
+
+
+@pytest.mark.parametrize("file_time", [NOW + 300 * DAY, NOW + 2 * HOUR, None])
+def test_a_time_in_the_future_counts_as_now_where_other_images_are_known(database, register, file_time):
+    register("/photos/known.jpg", at=NOW.replace(tzinfo=None) - DAY)
+    dated, _ = date(database, file_time)
+    assert NOW <= dated.added_at.replace(tzinfo=UTC) <= NOW + HOUR
+
+
+def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the_scan_takes():
+    began_at = NOW.timestamp() - 3600
+    files = [ImageFile(f"/photos/{age}.jpg", 7, began_at - age) for age in (-1.0, 1.0, 60.0)]
+    folders = Folders([ScannedFiles(files, [], began_at, Counter())])
+    assert [file.location for file in folders.images()] == ["/photos/60.0.jpg"]
+    assert folders.found.unsettled == 2
+
+
+def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering_later(database, monkeypatch):
+    monkeypatch.setattr(watched_folders, "FILES_AT_ONCE", 2)
+    files = [ImageFile(f"/photos/{number}.jpg") for number in range(4)]
+    list(
+        image_registry.register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new])
+    )
+    folders = Folders([True, False], StorageUnavailable("/photos does not answer"), database=database)
+    with pytest.raises(StorageUnavailable):
+        folders.mark_missing(SeenImages(database, ["/photos/"]), folders.check)
+    with database.read() as connection:
+        missing = connection.scalars(select(images.c.location).where(images.c.missing_since.is_not(None))).all()
+    assert (folders.found.num_missing, missing) == (1, ["/photos/0.jpg"])

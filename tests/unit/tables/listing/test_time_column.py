@@ -1,0 +1,188 @@
+"""Every way in which a column may hold times, compared by a real SQLite."""
+
+import sqlite3
+from datetime import UTC, date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from infer_app.base.day import Day
+from infer_app.base.errors import UsageError
+from infer_app.tables.listing.time_column import day_bounds, read_time
+
+DATE = date(2026, 11, 20)
+DAY = Day.of(DATE, "UTC")
+BERLIN = Day.of(DATE, "Europe/Berlin")  # begins at 23:00 UTC of the day before
+
+
+def rows_of_day(rows, day, zone=None):
+    """Which of `rows` SQLite finds between the bounds, as the source asks for them; the first row is the example."""
+    start, end = day_bounds(day, "taken", rows[:1], zone)
+    with sqlite3.connect(":memory:") as connection:
+        connection.execute("CREATE TABLE photos (taken)")
+        connection.executemany("INSERT INTO photos VALUES (?)", [(row,) for row in rows])
+        found = connection.execute("SELECT taken FROM photos WHERE taken >= ? AND taken < ?", (start, end))
+        return [row for (row,) in found]
+
+
+def spelled(pattern):
+    return lambda time: time.strftime(pattern)
+
+
+FORMATS = {
+    "space": spelled("%Y-%m-%d %H:%M:%S"),
+    "T": spelled("%Y-%m-%dT%H:%M:%S"),
+    "space, minutes": spelled("%Y-%m-%d %H:%M"),
+    "T, minutes": spelled("%Y-%m-%dT%H:%M"),
+    "space, fraction": spelled("%Y-%m-%d %H:%M:%S.%f"),
+    "T, milliseconds": lambda time: time.isoformat("T", "milliseconds")[:23],
+    "comma": lambda time: time.isoformat(" ", "milliseconds")[:23].replace(".", ","),
+    "T, Z": spelled("%Y-%m-%dT%H:%M:%SZ"),
+    "T, fraction, Z": spelled("%Y-%m-%dT%H:%M:%S.%fZ"),
+    "space, +00:00": spelled("%Y-%m-%d %H:%M:%S+00:00"),
+    "T, +00:00": spelled("%Y-%m-%dT%H:%M:%S+00:00"),
+    "+0000": spelled("%Y-%m-%d %H:%M:%S +0000"),
+    "+00": spelled("%Y-%m-%d %H:%M:%S+00"),
+    "UTC": spelled("%Y-%m-%d %H:%M:%S UTC"),
+    "seconds": lambda time: int(time.timestamp()),
+    "milliseconds": lambda time: int(time.timestamp()) * 10**3,
+    "microseconds": lambda time: int(time.timestamp()) * 10**6,
+    "nanoseconds": lambda time: int(time.timestamp()) * 10**9,
+    "float seconds": lambda time: time.timestamp(),
+}
+
+
+@pytest.mark.parametrize("day", [DAY, BERLIN, Day.of(DATE, "Asia/Kathmandu")], ids=lambda day: day.zone)
+@pytest.mark.parametrize("spell", FORMATS.values(), ids=FORMATS)
+def test_a_day_holds_its_first_moment_and_not_the_next_days(spell, day):
+    minute = timedelta(minutes=1)
+    before, first, noon, last, after = map(
+        spell, (day.start - minute, day.start, day.start + 12 * 60 * minute, day.end - minute, day.end)
+    )
+    assert rows_of_day([noon, before, after, last, first], day, "UTC") == [noon, last, first]
+
+
+def test_the_last_fraction_of_a_second_belongs_to_the_day_it_ends():
+    last = "2026-11-20 23:59:59.999999"
+    assert rows_of_day([last], DAY, "UTC") == [last]
+    assert rows_of_day([last], DAY.before(-1), "UTC") == []
+
+
+@pytest.mark.parametrize("day", [DAY, BERLIN], ids=lambda day: day.zone)
+def test_a_date_alone_belongs_to_the_day_of_that_date(day):
+    assert rows_of_day(["2026-11-20", "2026-11-19", "2026-11-21"], day) == ["2026-11-20"]
+    assert day_bounds(day, "taken", [date(2026, 1, 1)], None) == (DATE, date(2026, 11, 21))
+
+
+def test_a_column_of_dates_and_times_is_compared_by_its_date_where_an_example_is_a_date():
+    rows = ["2026-11-20", "2026-11-20 00:00:00", "2026-11-20T23:59:59Z", "2026-11-19 23:59:59", "2026-11-21 00:00:00"]
+    assert rows_of_day(rows, DAY) == rows[:3]
+
+
+@pytest.mark.parametrize("other", ["2026-11-20", "2026-11-20T07:00:00", "2026-11-20 00:00"])
+def test_other_spellings_beside_the_example_fall_into_the_day_too(other):
+    rows = ["2026-11-20 12:00:00", other]
+    assert rows_of_day(rows, DAY, "UTC") == rows
+    assert rows_of_day(rows, DAY.before(1), "UTC") == []
+
+
+def test_naive_times_are_those_of_the_stated_zone():
+    """Berlin is an hour ahead of UTC in November: the day of UTC begins there at one."""
+    rows = ["2026-11-20 00:59:59", "2026-11-20 01:00:00", "2026-11-21 00:59:59", "2026-11-21 01:00:00"]
+    assert rows_of_day(rows, DAY, "Europe/Berlin") == rows[1:3]
+    assert day_bounds(BERLIN, "taken", rows, "Europe/Berlin") == ("2026-11-20", "2026-11-21")
+
+
+def test_times_with_an_offset_need_no_zone_and_ignore_a_stated_one():
+    example = "2026-11-20T12:00:00Z"
+    assert day_bounds(BERLIN, "taken", [example], None) == ("2026-11-19T23:00", "2026-11-20T23:00")
+    assert day_bounds(BERLIN, "taken", [example], "Asia/Tokyo") == ("2026-11-19T23:00", "2026-11-20T23:00")
+
+
+def test_times_that_a_database_types_are_compared_as_times():
+    aware = datetime(2026, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
+    assert day_bounds(BERLIN, "taken", [aware], None) == (BERLIN.start, BERLIN.end)
+    naive = datetime(2026, 1, 1)
+    assert day_bounds(DAY, "taken", [naive], "Europe/Berlin") == (datetime(2026, 11, 20, 1), datetime(2026, 11, 21, 1))
+
+
+MILLISECONDS = DAY.start.timestamp() * 1000
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [
+        [0, MILLISECONDS],
+        [-1, 3_600_000.0, MILLISECONDS],
+        [9_999_999_999_999_999, "", MILLISECONDS],
+        [160_000_000_000, 0, 86_400_000],  # 1975: the largest
+    ],
+)
+def test_values_for_an_unknown_date_do_not_show_the_unit(examples):
+    assert day_bounds(DAY, "taken", examples, None) == (MILLISECONDS, MILLISECONDS + 86_400_000)
+
+
+def test_texts_for_an_unknown_date_do_not_show_the_format():
+    examples = ["", "unknown", "0000-00-00T00:00:00", "2026-11-20 12:00"]
+    assert day_bounds(BERLIN, "taken", examples, "UTC") == ("2026-11-19 23:00", "2026-11-20 23:00")
+
+
+@pytest.mark.parametrize("other", [DAY.start.timestamp(), MILLISECONDS * 1000, "2026-11-20"])
+def test_numbers_of_several_units_are_refused(other):
+    with pytest.raises(UsageError, match=r"holds 1795\d+\.0 and .*: times of several units") as caught:
+        day_bounds(DAY, "taken", [0, MILLISECONDS, other], None)
+    assert "one unit" in caught.value.hint
+
+
+def test_texts_of_several_formats_are_refused_where_the_day_differs_by_them():
+    examples = ["2026-11-20 12:00", "2026-11-20T12:00Z"]
+    assert day_bounds(DAY, "taken", examples, "UTC") == ("2026-11-20", "2026-11-21")
+    with pytest.raises(UsageError, match="several units or formats"):
+        day_bounds(BERLIN, "taken", examples, "UTC")
+
+
+def test_a_day_of_25_hours_is_25_hours_long():
+    day = Day.of(date(2026, 10, 25), "Europe/Berlin")
+    start, end = day_bounds(day, "taken", [1_700_000_000], None)
+    assert end - start == 25 * 3600
+    assert day_bounds(day, "taken", ["2026-01-01 00:00"], "UTC") == ("2026-10-24 22:00", "2026-10-25 23:00")
+
+
+@pytest.mark.parametrize("naive", ["2026-11-20 12:00:00", "2026-11-20T12:00", datetime(2026, 11, 20, 12)])
+def test_naive_times_without_a_stated_zone_are_refused(naive):
+    with pytest.raises(UsageError, match="'taken' holds times without a zone") as caught:
+        day_bounds(DAY, "taken", [naive], None)
+    assert "time_zone" in caught.value.hint
+
+
+@pytest.mark.parametrize("offset", ["+01:00", "-0500", " +02"])
+def test_text_with_another_offset_than_utc_is_refused(offset):
+    with pytest.raises(UsageError) as caught:
+        day_bounds(DAY, "taken", [f"2026-11-20 12:00:00{offset}"], "UTC")
+    assert f"with the offset {offset.strip()}" in caught.value.message
+
+
+@pytest.mark.parametrize("example", ["", "yesterday", "20.11.2026 12:00", "2026-11-20 noon", "1764000000", True, b"x"])
+def test_what_is_not_a_time_is_refused_and_shown(example):
+    with pytest.raises(UsageError) as caught:
+        day_bounds(DAY, "taken", [example], "UTC")
+    assert f"'taken' holds {example!r}, which is not a time" in caught.value.message
+
+
+def test_a_column_without_a_value_has_no_rows_and_no_error():
+    start, end = day_bounds(DAY, "taken", [], None)
+    assert (start, end) == (datetime(2026, 11, 20), datetime(2026, 11, 21))
+
+
+@pytest.mark.parametrize("spell", FORMATS.values(), ids=FORMATS)
+def test_every_format_is_read_back_for_messages(spell):
+    time = datetime(2026, 11, 20, 4, 5, tzinfo=UTC)
+    assert read_time(spell(time), None) == time
+
+
+def test_read_time_knows_zones_dates_and_its_limits():
+    assert read_time("2026-11-20 12:00", "Europe/Berlin") == datetime(2026, 11, 20, 11, tzinfo=UTC)
+    assert read_time(date(2026, 11, 20), None) == datetime(2026, 11, 20, tzinfo=UTC)
+    east = datetime(2026, 11, 20, 5, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+    assert read_time(east, None) == datetime(2026, 11, 20, tzinfo=UTC)
+    assert [read_time(value, None) for value in (None, "no time", b"x")] == [None, None, None]

@@ -1,0 +1,81 @@
+"""Rows that are read while a run writes, in SQLite."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images
+from infer_app.ask.figures.disagreement import Disagreement
+from infer_app.base.domain import DetectedObject
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries import source_queries
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.results.migrate import upgrade
+from tests.conftest import DAY, make_users_file
+from tests.support.results import broken, commit, predicted
+
+CAT = DetectedObject("cat", 0, 0.9, 0.0, 0.0, 1.0, 1.0)
+READERS = {
+    "objects": lambda database, source: read_predicted_images(database, source, DAY, "a"),
+    "outputs": lambda database, source: read_predicted_images(database, source, DAY, "a", part=Part.OUTPUT),
+    "rejected": lambda database, source: read_rejected_images(database, source, DAY, "a"),
+    "predictions": lambda database, source: DayQueries(database, source).read_predictions(DAY, "a"),
+    "rejections": lambda database, source: DayQueries(database, source).read_rejections(DAY, "a"),
+    "pending": lambda database, source: DayQueries(database, source).read_pending(DAY, "b"),
+    "pairs": lambda database, source: Disagreement(database, source, DAY, "a", "c").pairs(),
+}
+
+
+@pytest.fixture
+def database(tmp_path):
+    make_users_file(tmp_path / "lab.db")
+    with Database(f"sqlite:///{tmp_path / 'lab.db'}") as database:
+        upgrade(database)
+        yield database
+
+
+@pytest.fixture
+def write(database):
+    def write_result(image_id, model_id="a", bad=False):
+        good = () if bad else predicted(image_id, objects=(CAT, CAT))
+        commit(database, good, broken(image_id) if bad else (), model_id=model_id)
+
+    return write_result
+
+
+@pytest.mark.parametrize("source_class", [Source, CrossDatabaseSource])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, write, tmp_path, reader, source_class):
+    register("/1.jpg", "/2.jpg", "/3.jpg", "/4.jpg")
+    for image_id in "12":
+        write(image_id)
+        write(image_id, model_id="c")
+    for image_id in "34":
+        write(image_id, bad=True)
+    others = (database,) if source_class is CrossDatabaseSource else ()
+    rows = READERS[reader](database, source_class(database, SourceSettings(), *others))
+    first = next(rows)
+    with closing(sqlite3.connect(tmp_path / "lab.db", timeout=0, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")  # what a commit needs
+        writer.execute("ROLLBACK")
+    assert first not in list(rows)
+
+
+def test_images_of_several_pages_are_read_once_and_in_order_with_all_their_objects(
+    database, register, write, monkeypatch
+):
+    monkeypatch.setattr(source_queries, "PAGE_SIZE", 3)
+    monkeypatch.setattr(source_queries, "IMAGES_AT_ONCE", 2)
+    register(*(f"/{number}.jpg" for number in range(1, 9)))
+    for image_id in "12345":
+        write(image_id)
+    images = read_predicted_images(database, Source(database, SourceSettings()), DAY, "a")
+    found = [next(images)]
+    for image_id in "1678":  # of which the first was read already
+        write(image_id)
+    found += images
+    assert [(image.image_id, image.objects) for image in found] == [(image_id, (CAT, CAT)) for image_id in "12345678"]
