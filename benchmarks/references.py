@@ -5,7 +5,6 @@ The references are OpenVINO's own benchmark of our graph, and a loop that does n
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -14,6 +13,9 @@ from typing import Any
 from contestants import MODEL, PROGRAMS, Project
 from networks import size_of
 from timing import ProgramFailed, call
+
+from infer_app.base.size import Size
+from infer_app.predict.runtimes.openvino import BATCH_SIZE
 
 BENCHMARK_APP = Path(sys.executable).with_name("benchmark_app")
 SECONDS = 10
@@ -43,10 +45,9 @@ def shares(project: Project, report: dict[str, Any], seconds: float) -> dict[str
 def model_rate(project: Project, variant: str) -> float:
     """Return the images per second of OpenVINO's benchmark_app at the variant's batch size and precision."""
     (artifact,) = (project.folder / "models" / MODEL).iterdir()
-    (tuning,) = (artifact / "tuning").glob("*.json")
-    batch_size = json.loads(tuning.read_text())["speeds"][variant]["batch_size"]
     graph = artifact / "variants" / (INT8 if variant == INT8 else FP32) / "model.xml"
     size = size_of(project.contest.network)
+    batch_size = Size.square(size).largest_batch(BATCH_SIZE)
     command = [str(BENCHMARK_APP), "-m", str(graph), "-d", "CPU", "-hint", "throughput", "-t", str(SECONDS)]
     command += ["-infer_precision", "bf16" if variant == BF16 else "f32", "-shape", f"[{batch_size},{size},{size},3]"]
     output = call(command, project.folder, project.contest.cores).output

@@ -27,11 +27,10 @@ from timing import call
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from infer_app.predict.planning.tuning import load_tuning
+from infer_app.predict.runtimes.openvino import BATCH_SIZE
 
 INFER = Path(sys.executable).with_name("infer")
 PLAIN = Path(__file__).resolve().parent / "programs" / "crops.py"
-VARIANT = "cpu-openvino-fp32"
 DAY, DAY_OF_LARGE = "2026-11-20", "2026-11-21"
 CORES = len(os.sched_getaffinity(0))
 NETWORKS = ("detector's network", "second network")  # stages of the plain program
@@ -105,12 +104,12 @@ class Project:
         self._restore("detected.db")
         (detector,), (second,) = (list((self.folder / "models" / name).iterdir()) for name in ("detector", "second"))
         command = [sys.executable, str(PLAIN), "infer.db", str(detector), str(second), "--workers", str(CORES)]
-        batches = ["--detector-batch", str(batch_of(detector)), "--second-batch", str(batch_of(second))]
+        batches = ["--detector-batch", str(BATCH_SIZE), "--second-batch", str(BATCH_SIZE)]
         return call([*command, *batches, *more], self.folder)
 
     def _run(self, day: str, *models: str) -> Run:
         names = [word for name in models for word in ("--model", name)]
-        options = ["--variant", VARIANT, "--workers", str(CORES), "--lookback", "0", "--json"]
+        options = ["--workers", str(CORES), "--lookback", "0", "--json"]
         cost = call([str(INFER), "run", "--date", day, *names, *options], self.folder)
         return Run(cost, json.loads(cost.output))
 
@@ -124,13 +123,6 @@ class Project:
         for leftover in self.folder.glob("infer.db*"):  # -wal and -shm too
             leftover.unlink()
         shutil.copyfile(self.folder / name, self.folder / "infer.db")
-
-
-def batch_of(model: Path) -> int:
-    """Return the batch size that was measured when a model was built."""
-    tuning = load_tuning(model, CORES)
-    assert tuning is not None
-    return tuning.speeds[VARIANT].batch_size
 
 
 def main() -> None:

@@ -72,17 +72,18 @@ class Variant:
 _VARIANTS = {
     variant.name: variant
     for variant in (
-        Variant(TORCHSCRIPT, "cpu", "torchscript", "fp32"),
-        Variant(OPENVINO_FP32, "cpu", "openvino", "fp32"),
-        Variant(OPENVINO_BF16, "cpu", "openvino", "bf16"),
-        Variant(OPENVINO_INT8, "cpu", "openvino", "int8"),
         Variant(TRT_FP16, "cuda", "tensorrt", "fp16"),
         Variant(TRT_BF16, "cuda", "tensorrt", "bf16"),
         Variant(CUDA_FP16, "cuda", "torchscript", "fp16"),
         Variant(CUDA_BF16, "cuda", "torchscript", "bf16"),
+        Variant(OPENVINO_FP32, "cpu", "openvino", "fp32"),
+        Variant(OPENVINO_BF16, "cpu", "openvino", "bf16"),
+        Variant(OPENVINO_INT8, "cpu", "openvino", "int8"),
+        Variant(TORCHSCRIPT, "cpu", "torchscript", "fp32"),
     )
 }
-GPU_VARIANTS = tuple(one.name for one in _VARIANTS.values() if one.device == "cuda")  # in auto's order of preference
+PREFERRED = tuple(_VARIANTS)  # of those that a machine can run, a run takes the first
+GPU_VARIANTS = tuple(one.name for one in _VARIANTS.values() if one.device == "cuda")
 CPU_DTYPES = {one.precision: one.dtype for one in _VARIANTS.values() if one.device == "cpu"}  # by --precision
 
 

@@ -14,7 +14,6 @@ from infer_app.base.run_report import Alternative, RunReport
 from infer_app.predict.chunking import FEW_IMAGES
 from infer_app.predict.executors import Executor
 from infer_app.predict.handlers.handler_spec import HandlerSpec
-from infer_app.predict.planning.variant_selection import AUTO
 from infer_app.run.flow.failure_budget import FailureBudget
 from infer_app.run.flow.model_run import ModelRun
 from infer_app.run.group_run import GroupRun
@@ -101,13 +100,9 @@ def find_alternatives(
     Another variant is offered by what it changes in these images, unless the day was begun in one already.
     """
     plan, locations = group.plan, [new.ref.location for new in images]
-    found = list(plan.alternatives)
-    if any(find_begun(group.project, day, model) for model in plan.models):
-        found = [one for one in found if one.variant is None]
-    elif locations and group.loaded.run.variant == AUTO and len(plan.artifacts) == 1:
-        tried = probes.variants(plan.artifacts[0], executor.handler, locations)
-        known = {one.variant for one in tried}
-        found = [one for one in found if one.variant not in known] + tried
+    is_begun = any(find_begun(group.project, day, model) for model in plan.models)
+    is_alone = len(plan.artifacts) == 1 and locations and not is_begun
+    found = probes.variants(plan.artifacts[0], executor.handler, locations) if is_alone else []
     if plan.detector is not None:  # objects are cut out of whole pictures
         return found
     return found + probes.decoding(executor.handler, locations)

@@ -64,7 +64,7 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
         model_runs = _start_runs(group, plan, executor, day, run_ids)
         pages = project.source.select_pages(day, *plan.model_ids)
         tally = predict(group, plan, [day], pages, model_runs)
-        reports = [make_report(group, day, executor, one, tally, plan.alternatives) for one in model_runs]
+        reports = [make_report(group, day, executor, one, tally) for one in model_runs]
         reports = with_left_out(reports, left_out)
         for report in reports:
             project.ask(project.run_store.close_run, report)

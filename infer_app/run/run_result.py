@@ -104,7 +104,7 @@ def make_report(
     executor: Executor,
     model_run: ModelRun,
     tally: Tally,
-    measured: Sequence[Alternative],
+    measured: Sequence[Alternative] = (),
 ) -> RunReport:
     """Return the report of one model. Its day's counts are read from the database."""
     project, model, max_rejected = group.project, model_run.model, group.loaded.run.max_rejected

@@ -10,7 +10,7 @@ from tests.support.networks import save
 from tests.support.projects import DATE, Project
 
 pytestmark = pytest.mark.slow
-FLAGS = ["--output", "detection", "--size", "64", "--no-tune"]
+FLAGS = ["--output", "detection", "--size", "64"]
 OBJECTS = 'SELECT image_id, "object", label, score, x, y, width, height FROM infer_objects ORDER BY 1, 2'
 PICTURES = "SELECT image_id, width, height, num_objects, label, score FROM infer_predictions ORDER BY 1"
 

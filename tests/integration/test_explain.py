@@ -20,7 +20,7 @@ def ended_night(tmp_path_factory, built_models):
     project.use_models(built_models)
     project.add_photos(12)
     (project.photos / "0005.jpg").write_bytes(b"no picture")
-    project.run_day("--variant", "cpu-torchscript")
+    project.run_day()
     copy = project.folder.with_name("copy")
     shutil.copytree(project.folder, copy, symlinks=True)
     return project, copy
@@ -45,7 +45,7 @@ def test_a_prediction_a_rejection_and_a_new_image_are_told_with_file_and_run(nig
     (model,) = found["models"]
     assert (found["date"], found["allowed"], found["location"]) == (DATE, True, str(night.photos / "0000.jpg"))
     assert (model["model"], model["state"], model["same_file"]) == ("colors", "predicted", True)
-    assert (model["prediction"]["label"], model["prediction"]["variant"]) == ("red", "cpu-torchscript")
+    assert (model["prediction"]["label"], model["prediction"]["variant"]) == ("red", "cpu-openvino-fp32")
     assert model["prediction"]["sha256"] == found["file"]["sha256"]
     assert model["run"]["id"] == model["prediction"]["run_id"]
     assert model["run"]["versions"]["infer_app"]
@@ -162,13 +162,13 @@ def test_a_replay_predicts_the_file_of_now_by_the_variant_of_then_or_says_which_
         return model["replay"]
 
     found = again("2")
-    assert (found["variant"], found["label"], found["same_label"]) == ("cpu-torchscript", "green", True)
+    assert (found["variant"], found["label"], found["same_label"]) == ("cpu-openvino-fp32", "green", True)
     assert found["score_difference"] == pytest.approx(0, abs=1e-6)
     assert again("6")["rejected"].startswith("unsupported_format: ")
     night.write("UPDATE infer_predictions SET variant = 'trt-fp16' WHERE image_id = '1'")
     replace_by_another(night)
     found = again("1")
-    assert (found["instead_of"], "no variant 'trt-fp16'" in found["why"]) == ("trt-fp16", True)
+    assert (found["instead_of"], "the day was begun in half precision" in found["why"]) == ("trt-fp16", True)
     assert (found["variant"][:4], found["label"], found["same_label"]) == ("cpu-", "green", False)
 
 

@@ -97,5 +97,5 @@ def test_half_precision_and_int8_are_judged_by_the_objects_that_they_keep(projec
     assert (fp32["num_images"], fp32["num_objects"] > 1000, fp32["object_agreement"] > 0.999) == (100, True, True)
     assert 0.85 <= int8["object_agreement"] < 1
     assert 0 < int8["p99_score_difference"] <= int8["worst_score_difference"] < 1
-    report = project.run_day("--model", "judged", "--variant", "cpu-openvino-int8", "--dry-run")
+    report = project.run_day("--model", "judged", "--precision", "int8", "--dry-run")
     assert report["variant"] == "cpu-openvino-int8"

@@ -21,7 +21,7 @@ pytestmark = [
 
 TRT, CUDA = "trt-fp16", "cuda-fp16"
 NO_GPU = "no NVIDIA GPU is found: nvidia-smi must show one, and a container be started with it"
-RECIPE = ("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1", "--no-tune")
+RECIPE = ("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1")
 DRIVER = """
 int cuInit(unsigned flags) { return 0; }
 int cuDeviceGetCount(int* count) { *count = 1; return 0; }
@@ -79,7 +79,7 @@ def test_a_gpu_whose_torch_has_no_cuda_is_told_apart(with_gpu_variants, tmp_path
     library = tmp_path / "libcuda.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "driver.c")], check=True)
     driver = {"LD_LIBRARY_PATH": str(tmp_path)}
-    error = with_gpu_variants.infer_json("run", "--date", DATE, "--variant", "trt", exit_code=12, **driver)
+    error = with_gpu_variants.infer_json("run", "--date", DATE, "--device", "cuda", exit_code=12, **driver)
     assert "is built without CUDA: install torch's CUDA build" in error["error"]
     findings = with_gpu_variants.infer_json("doctor", **driver)["findings"]
     told = {finding["check"]: (finding["found"], finding["fix"]) for finding in findings}

@@ -14,7 +14,7 @@ from tests.support.projects import Project
 
 pytestmark = pytest.mark.slow
 SIZES = [(120, 90), (90, 121), (61, 160), (33, 32), (401, 300), (64, 48)]
-AS_IT_IS = ("--mean", "0,0,0", "--std", "1,1,1", "--output", "embedding", "--no-tune")
+AS_IT_IS = ("--mean", "0,0,0", "--std", "1,1,1", "--output", "embedding")
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def test_a_source_predicts_as_its_own_library_does(tmp_path, make):
     project.init()
     project.add_photos(24)
     with_libraries = {"PYTHONPATH": os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])}
-    project.infer("model", "build", *make(project.folder), "--name", "net", "--no-tune", **with_libraries)
+    project.infer("model", "build", *make(project.folder), "--name", "net", **with_libraries)
     assert "taken from" in project.errors
     checked = project.infer_json("model", "check", "net", "--images", "photos", **with_libraries)
     assert (checked["num_compared"], checked["agreement"]) == (24, 1.0)

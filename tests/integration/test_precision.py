@@ -12,7 +12,7 @@ from tests.support.projects import DATE, Project
 pytestmark = pytest.mark.slow
 FP32, BF16 = "cpu-openvino-fp32", "cpu-openvino-bf16"
 BUILD = ("--name", "colors", "--labels", "labels.txt", "--recipe", "stretch", "--size", "16")
-BUILD += ("--mean", "0,0,0", "--std", "1,1,1", "--no-tune")
+BUILD += ("--mean", "0,0,0", "--std", "1,1,1")
 needs_bf16 = pytest.mark.skipif(not computes_bf16(), reason="this CPU does not compute bf16")
 
 

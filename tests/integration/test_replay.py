@@ -18,7 +18,7 @@ def ended_day(tmp_path_factory, built_models):
     project.init()
     project.use_models(built_models, copied=True)
     project.add_photos(12)
-    project.run_day("--variant", "cpu-torchscript")
+    project.run_day()
     copy = project.folder.with_name("copy")
     shutil.copytree(project.folder, copy)
     return project, copy
@@ -65,7 +65,7 @@ def edit(**values):
 
 
 def flip_a_byte(day):
-    (file,) = day.folder.glob("models/colors/*/source.ts")
+    (file,) = day.folder.glob("models/colors/*/variants/cpu-openvino-fp32/model.bin")
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
@@ -181,7 +181,7 @@ def test_a_vector_is_compared_by_direction_and_length(tmp_path):
     project = Project(tmp_path / "project")
     project.init()
     save(ChannelMeans(), project.folder / "means.ts")
-    flags = ["--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1", "--no-tune"]
+    flags = ["--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1"]
     project.infer("model", "build", "means.ts", "--name", "means", "--output", "raw", *flags)
     Image.new("RGB", (40, 30)).save(project.photos / "black.png")
     project.add_photos(3)
@@ -209,7 +209,7 @@ def test_a_second_network_gets_the_stored_objects_again(tmp_path):
     save(Quadrants(), project.folder / "quadrants.ts")
     save(ChannelMeans(), project.folder / "means.ts")
     project.add_photos(3)
-    flags = ["--size", "64", "--mean", "0,0,0", "--std", "1,1,1", "--no-tune"]
+    flags = ["--size", "64", "--mean", "0,0,0", "--std", "1,1,1"]
     project.infer("model", "build", "quadrants.ts", "--name", "animals", "--output", "detection", *flags)
     flags += ["--recipe", "stretch", "--of", "animals", "--min-score", "0.2"]
     project.infer("model", "build", "means.ts", "--name", "species", *flags)

@@ -1,17 +1,14 @@
-"""The forms of a model, through the real command: made, measured, chosen, kept to, and missed."""
+"""The forms of a model, through the real command: made, chosen, kept to, and missed."""
 
 import json
-import os
 import shutil
-from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from infer_app.artifact.models_folder import find_artifact
-from infer_app.base.machine import computes_bf16, usable_cores
-from infer_app.predict.planning.tuning import Speed, new_tuning, save_tuning
+from infer_app.base.machine import computes_bf16
 from tests.conftest import need
 from tests.support.networks import ChannelMeans, save, save_photos
 from tests.support.projects import DATE, Project
@@ -19,7 +16,6 @@ from tests.support.projects import DATE, Project
 pytestmark = pytest.mark.slow
 TORCHSCRIPT, FP32, INT8 = "cpu-torchscript", "cpu-openvino-fp32", "cpu-openvino-int8"
 HALF = ["cpu-openvino-bf16"] if computes_bf16() else []  # by the machine that runs the tests
-SPEEDS = {TORCHSCRIPT: Speed(4, 14.0), FP32: Speed(2, 11.5), INT8: Speed(8, 6.0)}
 BUILD = ("--name", "colors", "--labels", "labels.txt", "--recipe", "stretch", "--size", "16")
 BUILD += ("--mean", "0,0,0", "--std", "1,1,1")
 
@@ -34,7 +30,7 @@ def workshop(tmp_path_factory) -> Project:
     (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
     save_photos(project.folder / "alike", 24)
     calibrate = ("--calibrate", "alike", "--min-agreement", "50%")
-    project.built = project.infer_json("model", "build", "colors.ts", *BUILD, *calibrate, "--no-tune")
+    project.built = project.infer_json("model", "build", "colors.ts", *BUILD, *calibrate)
     path = folder_of(project) / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["variants"][INT8]["is_faster"] = True  # of a network this small int8 is not, wherever it is built
@@ -44,19 +40,12 @@ def workshop(tmp_path_factory) -> Project:
 
 
 @pytest.fixture
-def unmeasured(tmp_path, workshop) -> Project:
+def project(tmp_path, workshop) -> Project:
     """A copy to work on, over the same photos."""
     project = Project(tmp_path / "project")
     skip = shutil.ignore_patterns("photos")
     shutil.copytree(workshop.folder, project.folder, ignore=skip, dirs_exist_ok=True)
     return project
-
-
-@pytest.fixture
-def project(unmeasured) -> Project:
-    """The same on a host where each variant was measured, the later the faster."""
-    assert save_tuning(folder_of(unmeasured), usable_cores(), new_tuning(usable_cores(), SPEEDS))
-    return unmeasured
 
 
 @pytest.fixture
@@ -95,7 +84,7 @@ def test_a_build_makes_the_variants_and_shows_what_each_keeps(workshop):
     shown = workshop.infer_json("model", "show", "colors")
     assert list(shown["variants"]) == [TORCHSCRIPT, FP32, *HALF, INT8]
     assert shown["variants"][INT8]["calibration"]["num_images"] == 12
-    assert (shown["model_id"], shown["tuning"]) == (workshop.built["model_id"], [])
+    assert shown["model_id"] == workshop.built["model_id"]
     table = workshop.infer("model", "show", "colors")
     for text in (TORCHSCRIPT, FP32, INT8, "labels kept", "4 golden images", "12 judged images"):
         assert text in table
@@ -106,15 +95,10 @@ def test_a_build_makes_the_variants_and_shows_what_each_keeps(workshop):
 
 
 @pytest.mark.always
-def test_the_fastest_fp32_is_run_and_the_rows_say_so_with_one_worker_too(project):
+def test_openvino_in_fp32_is_run_and_the_rows_say_so_with_one_worker_too(project):
     report = run(project, "--workers", "1")
     assert (report["variant"], report["predicted"], report["num_workers"]) == (FP32, 12, 1)
     assert (variants_of(project), labels_of(project)) == ([(FP32, 12)], COLORS)
-
-
-def test_where_openvino_is_broken_fp32_runs_as_torchscript(unmeasured, broken_openvino):
-    assert run(unmeasured, **broken_openvino)["variant"] == TORCHSCRIPT
-    assert (variants_of(unmeasured), labels_of(unmeasured)) == ([(TORCHSCRIPT, 12)], COLORS)
 
 
 def test_where_openvino_is_broken_a_day_in_int8_waits_for_it(project, broken_openvino):
@@ -130,52 +114,25 @@ def test_where_openvino_is_broken_a_day_in_int8_waits_for_it(project, broken_ope
 
 
 def test_a_model_with_torchscript_only_runs_and_gains_the_other_variant_when_it_is_built_again(
-    unmeasured, broken_openvino
+    project, broken_openvino
 ):
     """Older programs built such models where OpenVINO was not installed."""
-    shutil.rmtree(unmeasured.folder / "models")
-    command = ("model", "build", "colors.ts", *BUILD, "--no-tune")
-    first = unmeasured.infer_json(*command, **broken_openvino)
+    shutil.rmtree(project.folder / "models")
+    command = ("model", "build", "colors.ts", *BUILD)
+    first = project.infer_json(*command, **broken_openvino)
     assert (first["variants"], first["reused"]) == ([TORCHSCRIPT], False)
-    assert f"{FP32}: left out, OpenVINO can't be loaded: libtbb.so.12" in unmeasured.errors
-    assert run(unmeasured)["variant"] == TORCHSCRIPT
-    assert (variants_of(unmeasured), labels_of(unmeasured)) == ([(TORCHSCRIPT, 12)], COLORS)
-    second = unmeasured.infer_json(*command)
+    assert f"{FP32}: left out, OpenVINO can't be loaded: libtbb.so.12" in project.errors
+    assert run(project)["variant"] == TORCHSCRIPT
+    assert (variants_of(project), labels_of(project)) == ([(TORCHSCRIPT, 12)], COLORS)
+    second = project.infer_json(*command)
     assert (second["variants"], second["reused"]) == ([TORCHSCRIPT, FP32, *HALF], True)
     assert second["model_id"] == first["model_id"]
-
-
-@pytest.fixture
-def _one_core():
-    """As in a container with one: there is one layout to measure."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    yield
-    os.sched_setaffinity(0, before)
-
-
-@pytest.mark.usefixtures("_one_core")
-def test_a_build_measures_this_machine_once_and_model_tune_measures_it_again(unmeasured):
-    shutil.rmtree(unmeasured.folder / "models")
-    unmeasured.infer("model", "build", "colors.ts", *BUILD)
-    (tuning,) = unmeasured.infer_json("model", "show", "colors")["tuning"]
-    assert set(tuning["speeds"]) == {TORCHSCRIPT, FP32, *HALF}
-    fp32 = min((TORCHSCRIPT, FP32), key=lambda variant: tuning["speeds"][variant]["ms_per_image"])
-    assert list(tuning["layouts"]) == [fp32, *HALF]
-    for (layout,) in tuning["layouts"].values():
-        assert (layout["workers"], layout["threads"]) == (1, 1)
-    assert "is there already" in unmeasured.infer("model", "build", "colors.ts", *BUILD)
-    assert tuning["measured_at"] in unmeasured.infer("model", "show", "colors")
-    shown = unmeasured.infer("model", "tune", "colors")
-    assert tuning["measured_at"] not in shown
-    for text in (TORCHSCRIPT, FP32, "workers x threads"):
-        assert text in shown
 
 
 @pytest.mark.always
 def test_a_day_begun_in_int8_is_finished_by_its_calibration_or_not_at_all(project):
     """Another calibration is refused while the day has pending images, and mixes with none that come later."""
-    calibrate = ("model", "build", "colors.ts", *BUILD, "--calibrate", "more", "--min-agreement", "50%", "--no-tune")
+    calibrate = ("model", "build", "colors.ts", *BUILD, "--calibrate", "more", "--min-agreement", "50%")
     save_photos(project.folder / "more", 30)
     int8 = ("--precision", "int8")
     run(project, *int8, "--limit", "5")
@@ -189,13 +146,4 @@ def test_a_day_begun_in_int8_is_finished_by_its_calibration_or_not_at_all(projec
     project.infer("run", "--date", DATE, "--lookback", "0", *int8, exit_code=12)
     assert "it was built anew since" in project.errors
     assert variants_of(project) == [(INT8, 12)]
-    late = Path(project.folder / "late")
-    late.mkdir()
-    Image.new("RGB", (20, 20), "blue").save(late / "before.jpg")
-    before = str(date.fromisoformat(DATE) - timedelta(1))
-    project.add("late", date=before)
     assert project.infer_json("model", "verify", "colors")["other_files"][0]["predictions"] == 12
-    project.infer("backfill", "--from", before, "--to", DATE, "--variant", INT8)  # the command says so
-    assert variants_of(project) == [(INT8, 14)]
-    files = project.rows("SELECT variant_sha256, sum(predicted) FROM infer_runs WHERE predicted > 0 GROUP BY 1")
-    assert sorted(count for _, count in files) == [2, 12]

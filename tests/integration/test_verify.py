@@ -43,7 +43,7 @@ def test_rows_of_real_runs_are_right_and_an_edited_one_is_named(tmp_path):
     project.add("photos")
     for name, (module, flags) in NETWORKS.items():
         save(module, project.folder / f"{name}.ts")
-        project.infer("model", "build", f"{name}.ts", "--name", name, "--size", "64", "--no-tune", *flags)
+        project.infer("model", "build", f"{name}.ts", "--name", name, "--size", "64", *flags)
         project.run_day("--model", name)
     verified = project.infer_json("verify", "--date", DATE)
     assert [(one["predicted"], one["rejected"]) for one in verified["models"]] == [(3, 1)] * 4

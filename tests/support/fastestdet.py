@@ -13,7 +13,7 @@ NETWORK, LABELS, OBJECTS = FOLDER / "FastestDet.onnx", FOLDER / "coco.names", FO
 PHOTOS = (DATA / "photos", FOLDER / "photos")
 BUILD = (
     str(NETWORK),
-    *("--output", "detection", "--head", "fastest:head", "--labels", str(LABELS), "--no-tune"),
+    *("--output", "detection", "--head", "fastest:head", "--labels", str(LABELS)),
     *("--recipe", "stretch", "--channels", "bgr", "--interpolation", "bilinear"),
 )
 

@@ -48,7 +48,7 @@ def slowly(rgb, box):
     return crop
 '''
 NAMES = ("cells", "species", "vectors")
-PLAIN = ("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1", "--no-tune")
+PLAIN = ("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1")
 DETECTOR = ("cells.ts", "--name", "cells", "--size", "128", "--head", "own:head", *pasted_photos.FLAGS)
 SPECIES = (
     *("colors.ts", "--name", "species", "--labels", "colors.txt", "--of", "cells", "--of-label", "animal"),

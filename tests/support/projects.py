@@ -121,6 +121,6 @@ class Project:
 def build_model(folder: Path, source: str, name: str, *flags: str) -> None:
     """Build a model of red, green and blue in `folder`, by the command."""
     (folder / "labels.txt").write_text("red\ngreen\nblue\n")
-    command = [str(INFER), "model", "build", source, "--name", name, "--labels", "labels.txt", "--no-tune"]
+    command = [str(INFER), "model", "build", source, "--name", name, "--labels", "labels.txt"]
     command += ["--mean", "0,0,0", "--std", "1,1,1", *flags]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)

@@ -1,7 +1,6 @@
 """Predict stored images again, with the variant that they were predicted with."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from infer_app.artifact.models_folder import scan_artifacts
 from infer_app.ask.figures.similarity import cosine, mean_difference, numbers_of
 from infer_app.base.domain import Broken, CropOutput, ImageRef, NewImage, Output, Prediction, StoredObjects
 from infer_app.base.errors import EXIT_OK, InferError, ModelError, UsageError
-from infer_app.base.model_variants import TORCHSCRIPT, variant_facts
+from infer_app.base.model_variants import BegunVariant
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.predict.detection.boxes import match_objects
@@ -99,7 +98,7 @@ class PlanAgain:
 
 
 def plan_again(loaded: LoadedSettings, artifact: Artifact, stored: Mapping[str, Any] | None, workers: int) -> PlanAgain:
-    """Plan to run the variant of a stored row, or, if it can't run here, another that computes alike, or in fp32.
+    """Plan to run the variant of a stored row, or, if it can't run here, another of its precision, or full precision.
 
     None: plan as a run does. Raises ModelError if none can run here, and for a second network without a stored row or
     without the version of its detector.
@@ -113,17 +112,17 @@ def plan_again(loaded: LoadedSettings, artifact: Artifact, stored: Mapping[str, 
         detector = find_version(loaded, (crop.of, stored["detector_id"]))
     if stored is None:
         return PlanAgain(artifact, detector, loaded, plan_run(loaded, artifact), None, None)
-    executor, device = ("cpu", "cpu") if crop else ("auto", "auto")
-    wanted = _changed(loaded, variant=stored["variant"], workers=workers, executor=executor, device=device)
+    device = "cpu" if crop else "auto"
+    settings = _changed(loaded, workers=workers, executor=device, device=device)
+    begun = BegunVariant(stored["variant"], None)
     try:
-        return PlanAgain(artifact, detector, wanted, plan_run(wanted, artifact), None, None)
+        plan = plan_run(settings, artifact, begun)
+        why = plan.choice.passed_over.get(begun.variant, "the model here does not have it")
     except (ModelError, UsageError) as error:
-        why = error.message
-    similar = _changed(wanted, variant="auto", **variant_facts(stored["variant"]))
-    with suppress(ModelError):
-        return PlanAgain(artifact, detector, similar, plan_run(similar, artifact), stored["variant"], why)
-    full = _changed(similar, **variant_facts(TORCHSCRIPT))
-    return PlanAgain(artifact, detector, full, plan_run(full, artifact), stored["variant"], why)
+        settings, why = _changed(settings, precision="full"), error.message
+        plan = plan_run(settings, artifact)
+    is_same = plan.variant == begun.variant
+    return PlanAgain(artifact, detector, settings, plan, *((None, None) if is_same else (begun.variant, why)))
 
 
 def stored_objects(rows: Iterable[tuple[ImageRef, Mapping[str, Any] | None]]) -> dict[str, StoredObjects]:

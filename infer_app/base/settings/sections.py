@@ -144,11 +144,10 @@ class RunSettings(Section):
         "auto"  # auto: by the device; cuda also runs on a CPU, to try it without a GPU; ray: on a cluster
     )
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if the model has a variant for it; cuda: required
-    variant: str = "auto"  # auto: the fastest on this machine; or a variant's name, which is never replaced by another
     precision: Literal["full", "half", "int8"] | None = (
         None  # half: bf16 on a CPU that computes it, fp16 or bf16 on a GPU. Unless set: full on a CPU, half on a GPU
     )
-    workers: int = Field(0, ge=0, le=MAX_WORKERS)  # processes; 0: as many as were measured best on this machine
+    workers: int = Field(0, ge=0, le=MAX_WORKERS)  # processes; 0: one for each core, as many as fit into memory
     chunk_size: int = Field(0, ge=0, le=256)  # images per transaction; 0: a quarter of a second's work
     wait: bool = False  # wait for another run of the same day, instead of ending with exit code 13
     max_rejected: Annotated[str, BeforeValidator(_number_as_text)] = (

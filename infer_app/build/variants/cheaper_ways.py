@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.manifest import Manifest
 from infer_app.base.errors import ModelError
-from infer_app.base.machine import usable_cores
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_INT8, VariantTrial, variant_of
 from infer_app.base.run_report import Alternative
 from infer_app.build.variants.decoding_agreement import decoding_ms
 from infer_app.build.variants.judge_variants import Trial, try_variants
 from infer_app.predict.handlers.handler_spec import HandlerSpec
-from infer_app.predict.planning.tuning import load_tuning
 from infer_app.predict.runtimes.gpu_probe import missing_for
 from infer_app.predict.verification.agreement import describe_kept, find_min_agreement
 from infer_app.predict.workers.isolated_call import run_in_process
@@ -45,9 +43,7 @@ def probe_variants(artifact: Artifact, handler: HandlerSpec, locations: Sequence
     others = _others(manifest, spec.variant)
     if not others:
         return []
-    tuning = load_tuning(artifact.folder, usable_cores())
-    known = {variant: speed.batch_size for variant, speed in tuning.speeds.items()} if tuning else {}
-    sizes = {spec.variant: spec.batch_size} | {variant: known.get(variant) for variant in others}
+    sizes = dict.fromkeys((spec.variant, *others), spec.batch_size)
     given = (artifact.folder, sizes, handler.read, locations, TRIAL_S)
     try:
         trials = run_in_process(try_variants, *given, timeout_s=TIMEOUT_S)

@@ -14,10 +14,10 @@ from infer_app.base.model_variants import variant_of
 from infer_app.base.read_limits import ReadLimits
 from infer_app.build.network.golden_set import load_pixels
 from infer_app.build.variants.calibration import MIN_IMAGES, CalibrationImages, expected_outputs, judge_on
+from infer_app.build.variants.measure import one_thread
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.read_image import read_image
-from infer_app.predict.planning.measure import one_thread
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.gpu_probe import runnable
 from infer_app.predict.runtimes.open_variant import open_variant

@@ -14,7 +14,7 @@ from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO
 from infer_app.build.network.source_kinds import make_graph
 from infer_app.build.variants.calibration import Calibration, CalibrationImages, judge_on, load_calibration
 from infer_app.build.variants.decoding_agreement import decoding_agreement
-from infer_app.predict.planning.measure import measure_models, one_thread
+from infer_app.build.variants.measure import measure_models, one_thread
 from infer_app.predict.runtimes import openvino
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.gpu_probe import VNNI, first_variant
@@ -125,12 +125,12 @@ def _judged_details(
     golden = _golden_parity(artifact, model)
     with one_thread():
         fp32 = {
-            name: [open_variant(artifact, name)]
+            name: open_variant(artifact, name)
             for name in dict.fromkeys((first_variant(artifact.manifest), OPENVINO_FP32))
         }
-        speeds = measure_models({variant: [model], **fp32}, golden_pixels(artifact))
-    own_ms = speeds.pop(variant).ms_per_image
-    fp32_ms = min(speed.ms_per_image for speed in speeds.values())
+        speeds = measure_models({variant: model, **fp32}, golden_pixels(artifact))
+    own_ms = speeds.pop(variant)
+    fp32_ms = min(speeds.values())
     unjudged = {"min_agreement": min_agreement, "meets_bar": True}
     return {
         "parity": golden.to_json(),

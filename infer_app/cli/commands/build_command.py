@@ -190,12 +190,6 @@ class BuildOptions(WithJson):
     use: bool = flag(
         "--use", "Put this version in use, as `infer model use NAME` does.  [default: only the first of its name]"
     )
-    tune: bool = option(
-        None,
-        "Measure on this machine how many processes and threads are fastest.  [default: yes]",
-        default=True,
-        show_default=False,
-    )
     given: frozenset[str] = frozenset()  # names of the options that the user gave
 
     def given_values(self) -> dict[str, object]:

@@ -10,7 +10,6 @@ from infer_app.cli.terminal.options import (
     Date,
     Limit,
     ModelName,
-    WithConfig,
     WithJson,
     Workers,
 )
@@ -78,19 +77,9 @@ class ModelRemoveOptions(WithJson):
 
 @command(model_app, "show", "model.model:show")
 class ModelShowOptions(WithJson):
-    """Show a model, its variants and what was measured of them.
+    """Show a model and its variants.
 
     With --json the whole manifest is printed.
-    """
-
-    name: ModelName
-
-
-@command(model_app, "tune", "model.model:tune")
-class ModelTuneOptions(WithConfig):
-    """Measure again how a model runs fastest on this machine.
-
-    Its variants, batch sizes and numbers of processes and threads are tried.
     """
 
     name: ModelName

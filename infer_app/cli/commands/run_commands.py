@@ -45,10 +45,6 @@ class DaysOptions(WithJson):
         "Stop a day with exit code 3 above this number or share of rejected images; a share allows at least 10.  "
         "[default: [run] max_rejected, else 5%]",
     )
-    variant: str | None = option(
-        "auto|NAME",
-        "Variant of the model; auto: the fastest that is as exact as the source.  [default: [run] variant, else auto]",
-    )
     precision: str | None = option(
         "full|half|int8",
         "Precision of the model; half: bf16 on a CPU that computes it, fp16 or bf16 on a GPU.  "
@@ -64,7 +60,7 @@ class DaysOptions(WithJson):
 
     def settings(self) -> dict[str, dict[str, object]]:
         """Return the settings that the options override, by section and key; None overrides nothing."""
-        names = ("max_rejected", "variant", "precision", "workers", "wait")
+        names = ("max_rejected", "precision", "workers", "wait")
         run = {"models": self.model or None} | {name: getattr(self, name) for name in names}
         return {"run": run, "log": {"format": self.log_format}}
 

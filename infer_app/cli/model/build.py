@@ -14,7 +14,6 @@ from pathlib import Path
 from infer_app.artifact.artifact import Artifact, open_artifact
 from infer_app.artifact.second_network import check_against_detector
 from infer_app.base.errors import ModelError, UsageError, install
-from infer_app.base.machine import usable_cores
 from infer_app.base.model_variants import OPENVINO_INT8
 from infer_app.base.plurals import counted
 from infer_app.base.settings.load import load_settings
@@ -33,9 +32,6 @@ from infer_app.cli.model.run_after_build import RunAfterBuild
 from infer_app.cli.model.variant_files import check_replaceable
 from infer_app.cli.model.variant_tables import show_tables, show_variants, unproven_activation, unproven_boxes
 from infer_app.cli.model.version_commands import put_in_use
-from infer_app.predict.planning.execution_plan import measure_speeds
-from infer_app.predict.planning.layouts import measure_layouts
-from infer_app.predict.planning.tuning import load_tuning
 from infer_app.predict.runtimes import openvino
 from infer_app.predict.runtimes.gpu_probe import Host, describe_host
 from infer_app.predict.verification.agreement import find_min_agreement
@@ -69,8 +65,6 @@ def build(options: BuildOptions) -> None:
         target = BuildTarget.local(source.make_module)
         artifact = _with_variants(artifact, calibration, gpu, target, options.config)
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
-        if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
-            measure_layouts(artifact, measure_speeds(artifact), print_progress)
     for warning in filter(None, (unproven_activation(artifact), unproven_boxes(artifact.manifest))):
         print_progress(warning)
     if not options.as_json:
@@ -156,8 +150,7 @@ def _print_built(artifact: Artifact, seconds: float | None) -> None:
     print(f"{counted(manifest.num_outputs, 'output')} per image; verified on {golden} before every run")
     if reference := manifest.built_with.get("reference"):
         print(f"the golden outputs were computed by {reference}")
-    tuning = load_tuning(artifact.folder, usable_cores())
-    show_tables(manifest, [tuning] if tuning else [])
+    show_tables(manifest)
 
 
 def judge(options: JudgeOptions) -> None:

@@ -1,8 +1,7 @@
-"""`infer model show` and `tune`, and how the commands of `infer model` find a model."""
+"""`infer model show`, and how the commands of `infer model` find a model."""
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact
@@ -14,18 +13,15 @@ from infer_app.base.model_variants import variant_facts
 from infer_app.base.plurals import counted
 from infer_app.base.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.base.telemetry.printable import one_line
-from infer_app.cli.model.variant_tables import show_tables, show_tuning
-from infer_app.predict.planning.execution_plan import measure_speeds
-from infer_app.predict.planning.layouts import measure_layouts
-from infer_app.predict.planning.tuning import load_all
+from infer_app.cli.model.variant_tables import show_tables
 from infer_app.tables.project_database import read_in_use
 
 
 def show(name: str, as_json: bool, config: Path | None) -> None:
     artifact = find_model(name, config)
-    manifest, tunings = artifact.manifest, load_all(artifact.folder)
+    manifest = artifact.manifest
     if as_json:
-        found = json.loads(manifest.to_json()) | {"tuning": [asdict(tuning) for tuning in tunings]}
+        found = json.loads(manifest.to_json())
         for variant, details in found["variants"].items():
             details |= variant_facts(variant)
         print(json.dumps(found, indent=2))
@@ -34,7 +30,7 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     outputs = counted(manifest.num_outputs, "output")
     print(f"recipe: {recipe_as_text(manifest)}; {manifest.output.kind}, {outputs} per image")
     print_specs(manifest)
-    show_tables(manifest, tunings)
+    show_tables(manifest)
 
 
 def print_specs(manifest: Manifest) -> None:
@@ -65,12 +61,6 @@ def crop_as_text(crop: CropSpec) -> str:
         f"pictures: objects found by {crop.of} from a score of {crop.min_score:g} on, labels: {labels}; crop: "
         f"{', '.join([rule.kind, *how])}"
     )
-
-
-def tune(name: str, config: Path | None) -> None:
-    """Measure the variants and layouts again on this machine, and show them."""
-    artifact = find_model(name, config)
-    show_tuning(measure_layouts(artifact, measure_speeds(artifact), print_progress))
 
 
 def print_progress(text: str) -> None:

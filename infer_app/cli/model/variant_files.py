@@ -94,7 +94,7 @@ def check_replaceable(artifact: Artifact, variants: Iterable[str], config: Path 
                         f"{one} was begun with {variant} of {version}, and {counted(counts.pending, 'image')} of it "
                         f"{'is' if counts.pending == 1 else 'are'} pending: a day is finished with the files that it "
                         f"was begun with",
-                        f"finish it first: `infer run --date {one} --lookback 0 --model {version} --variant {variant}`",
+                        f"finish it first: `infer run --date {one} --lookback 0 --model {version}`",
                     )
 
 

@@ -1,16 +1,14 @@
-"""The tables of `infer model show`: how exact a model's variants are, and how fast on each machine."""
+"""The tables of `infer model show`: how exact a model's variants are, and where they run."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from infer_app.artifact.activation import doubt_activation
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.manifest import Manifest
 from infer_app.base.model_variants import variant_of
-from infer_app.base.plurals import counted, shown_rate
+from infer_app.base.plurals import counted
 from infer_app.build.variants.decoding_agreement import describe_agreement
 from infer_app.cli.terminal.output import show_table
-from infer_app.predict.planning.tuning import Tuning
 from infer_app.predict.runtimes.gpu_probe import first_variant
 from infer_app.predict.verification.golden import golden_classes
 from infer_app.predict.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT, compared_score
@@ -26,13 +24,11 @@ _OBJECT_FIGURES = (
 )
 
 
-def show_tables(manifest: Manifest, tunings: Iterable[Tuning]) -> None:
-    """Show a model's variants, where they run and what was measured of them."""
+def show_tables(manifest: Manifest) -> None:
+    """Show a model's variants and where they run."""
     show_variants(manifest)
     _show_requirements(manifest)
     show_decoding(manifest)
-    for tuning in tunings:
-        show_tuning(tuning)
 
 
 def show_variants(manifest: Manifest) -> None:
@@ -65,7 +61,7 @@ def show_variants(manifest: Manifest) -> None:
             kept = f"keeps less than {details.get('min_agreement', 1.0):.1%}"
             if details.get("calibration", {}).get("num_objects") == 0:
                 kept = "was judged on images without an object"
-            print(f"{variant} {kept}: no run takes it unless --variant names it")
+            print(f"{variant} {kept}: no run takes it")
 
 
 def unproven_boxes(manifest: Manifest) -> str:
@@ -100,20 +96,6 @@ def show_decoding(manifest: Manifest) -> None:
     if manifest.recipe.decode == "scaled":
         found = manifest.variants.get(first_variant(manifest), {}).get("scaled")
         print(describe_agreement(Parity.from_json(found) if found else None, manifest.output.kind))
-
-
-def show_tuning(tuning: Tuning) -> None:
-    """Show what was measured on one machine."""
-    versions = ", ".join(f"{name} {version}" for name, version in tuning.libraries.items())
-    print(f"measured on {tuning.host} ({versions}), {tuning.measured_at}:")
-    rows = []
-    for variant, speed in tuning.speeds.items():
-        layouts = ", ".join(
-            f"{layout.workers} x {layout.threads}: {shown_rate(layout.images_per_second or 0)}"
-            for layout in tuning.layouts.get(variant, ())
-        )
-        rows.append((variant, f"{speed.ms_per_image:.2f}", str(speed.batch_size), layouts or "-"))
-    show_table(("variant", "CPU ms per image", "batch", "workers x threads: images/s on the golden images"), rows)
 
 
 def _parity_cells(images: str, parity: dict[str, Any], output_kind: str) -> tuple[str, ...]:

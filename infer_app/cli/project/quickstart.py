@@ -21,7 +21,6 @@ from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.cli.project import project
 from infer_app.cli.run import run as run_command
 from infer_app.cli.terminal.output import show_table
-from infer_app.predict.planning.execution_plan import measure_speeds_here
 from infer_app.tables.project_database import open_project_database
 
 if TYPE_CHECKING:
@@ -76,7 +75,6 @@ def _make(folder: Path) -> None:
         output=OutputSpec(kind="classification"),
     )
     artifact = add_variants(build_model(request, loaded.models_folder), None, print)
-    measure_speeds_here(artifact)
     print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
     project.add([folder / project.PHOTOS], "yesterday", config)
     exit_code = run_command.run(RunOptions(model=[MODEL], config=config))

@@ -1,29 +1,25 @@
-"""Plans how a model runs on this host, by what was measured on it."""
+"""Plans how a model runs on this host."""
 
 import logging
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.model_names import short_name
-from infer_app.base.errors import ModelError, UsageError
+from infer_app.base.errors import UsageError
 from infer_app.base.machine import ASSUMED_WORKER_BYTES, cap_by_memory, usable_cores
 from infer_app.base.model_variants import OPENVINO_BF16, BegunVariant, variant_of
 from infer_app.base.plurals import counted
-from infer_app.base.run_report import Alternative
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
-from infer_app.predict.planning.tuning import Layout, Tuning, load_tuning, new_tuning, save_tuning
 from infer_app.predict.planning.variant_selection import (
-    AUTO,
     VariantRequest,
     VariantSelection,
     choose_variant,
-    requested_dtype,
 )
-from infer_app.predict.runtimes.gpu_probe import missing_for, runnable
+from infer_app.predict.runtimes.gpu_probe import missing_for
 from infer_app.predict.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)
@@ -39,7 +35,6 @@ class ExecutionPlan:
     batch_size: int | None  # None: the variant's own
     workers: int  # 0: on a cluster, one for each CPU of an actor
     threads: int  # of each worker
-    alternatives: tuple[Alternative, ...] = ()
     is_idle: bool = False  # it has nothing to predict, so its network is not opened
     worker_bytes: int = field(default=0, compare=False)  # private memory of a worker with this model alone, on the CPU
 
@@ -65,8 +60,7 @@ def plan_run(
         raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
     if run.executor == "cpu" or (run.executor == "ray" and not loaded.ray.num_gpus):
         device = "cpu"
-    resume = (begun.variant, begun.sha256) if begun else (None, None)
-    request = VariantRequest(run.variant, run.precision, resume[0], device or run.device, resume[1])
+    request = VariantRequest(run.precision, device or run.device, begun)
     plan = plan_execution(artifact, request, 0 if run.executor == "ray" else run.workers)
     if plan.variant == OPENVINO_BF16 and "calibration" not in artifact.manifest.variants[OPENVINO_BF16]:
         version = shlex.quote(short_name(artifact.manifest.name, artifact.manifest.model_id))
@@ -119,38 +113,29 @@ def _check_on_cpu(loaded: LoadedSettings, seconds: Sequence[str]) -> None:
 
 
 def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int = 0) -> ExecutionPlan:
-    """Plan by what was measured on this host; measure it now if it never was. `num_workers` 0: as measured.
+    """Plan `num_workers`, or one for each core, as many as fit into memory; a variant's batch is that of its runtime.
 
-    Raises UsageError for a variant the model doesn't have and ModelError if none can run here.
+    Raises ModelError if none can run here.
     """
     num_cores = usable_cores()
     if num_workers > num_cores:
         cores = counted(num_cores, "core")
         log.info("%d workers on %s: more than one a core only help while others wait for images", num_workers, cores)
-    choice = choose_variant(artifact.manifest, {}, request, missing_or_broken)
+    choice = choose_variant(artifact.manifest, request, missing_or_broken)
     if choice.device == "cuda":
         return ExecutionPlan(choice, None, num_workers or num_cores, 1)
-    tuning = load_tuning(artifact.folder, num_cores) or _measure_if_needed(artifact, request, num_cores)
-    choice = choose_variant(artifact.manifest, tuning.speeds, request, missing_or_broken)
-    layout = tuning.layout_of(choice.variant) or Layout(num_cores, 1)
-    worker_bytes = tuning.worker_bytes or estimate_bytes(artifact, choice.variant)
-    workers = num_workers or cap_by_memory(layout.workers, worker_bytes)
-    if workers < layout.workers and not num_workers:
-        log.warning("%d workers instead of %d: there is not enough memory for more", workers, layout.workers)
-        layout = Layout(workers, num_cores // workers)
-    speed = tuning.speeds.get(choice.variant)
+    worker_bytes = estimate_bytes(artifact, choice.variant)
+    workers, threads = num_workers or cap_by_memory(num_cores, worker_bytes), 1
+    if workers < num_cores and not num_workers:
+        log.warning("%d workers instead of %d: there is not enough memory for more", workers, num_cores)
+        threads = num_cores // workers
     return ExecutionPlan(
-        choice,
-        speed.batch_size if speed else _untuned_batch(artifact.manifest.recipe.size),
-        workers,
-        layout.threads if workers == layout.workers else 1,
-        tuple(_alternatives(artifact, choice.variant, tuning)),
-        worker_bytes=worker_bytes,
+        choice, _batch_size(artifact.manifest.recipe.size), workers, threads, worker_bytes=worker_bytes
     )
 
 
-def _untuned_batch(size: Size) -> int | None:
-    """Return the batch size of a variant that was not measured; None: its own, which suits all but large inputs."""
+def _batch_size(size: Size) -> int | None:
+    """Return the batch size for inputs of a size; None: the runtime's own, which suits all but large ones."""
     most = size.largest_batch(OWN_BATCH)
     return most if most < OWN_BATCH else None
 
@@ -186,64 +171,3 @@ def why_tensorrt_fails() -> tuple[str, str] | None:
     from infer_app.predict.runtimes.tensorrt import why_unusable
 
     return why_unusable()
-
-
-def measure_speeds(artifact: Artifact, is_quick: bool = False) -> Tuning:
-    """Measure and save every variant with every batch size, or with few of them if `is_quick`, on one core."""
-    from infer_app.predict.planning.measure import measure_in_worker
-
-    num_cores = usable_cores()
-    tuning = new_tuning(num_cores, run_in_process(measure_in_worker, artifact.folder, is_quick))
-    keep_tuning(artifact, tuning, num_cores)
-    return tuning
-
-
-def measure_speeds_here(artifact: Artifact) -> None:
-    """Measure and save every variant with few batch sizes in this process, which has loaded torch already."""
-    from infer_app.predict.planning.measure import FEW_BATCH_SIZES, measure_variants
-
-    num_cores = usable_cores()
-    if load_tuning(artifact.folder, num_cores) is None:
-        keep_tuning(artifact, new_tuning(num_cores, measure_variants(artifact, FEW_BATCH_SIZES)), num_cores)
-
-
-def _measure_if_needed(artifact: Artifact, request: VariantRequest, num_cores: int) -> Tuning:
-    """Measure the variants, unless there is only one to choose."""
-    manifest = artifact.manifest
-    dtype = requested_dtype(request)
-    candidates = [variant for variant in runnable(manifest) if variant_of(variant).dtype == dtype]
-    if request.variant != AUTO or len(candidates) < 2:
-        return new_tuning(num_cores, {})
-    log.info("%s has not been measured on this machine yet: measuring its variants once", manifest.name)
-    try:
-        return measure_speeds(artifact, is_quick=True)
-    except ModelError as error:
-        log.warning("%s can't be measured, its first variant is used: %s (%s)", manifest.name, error, error.hint)
-        return new_tuning(num_cores, {})
-
-
-def keep_tuning(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:
-    """Save what was measured with the artifact, or log that it can't be saved."""
-    if not save_tuning(artifact.folder, num_cores, tuning):
-        log.warning("%s can't be written: what was measured there will be measured again", artifact.folder)
-
-
-def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[Alternative]:
-    """Yield the variants that round, agree enough and were measured here, in place of one that does not."""
-    for other, details in artifact.manifest.variants.items():
-        if variant_of(other).is_exact or not variant_of(variant).is_exact or not details.get("meets_bar"):
-            continue
-        if other in tuning.speeds and variant in tuning.speeds:
-            is_detector = artifact.manifest.output.detection is not None
-            things, key = ("objects", "object_agreement") if is_detector else ("labels", "label_agreement")
-            kept = details.get("calibration", {}).get(key)
-            command = f"`infer model judge {shlex.quote(artifact.manifest.name)} --date DATE`"
-            judge = f"{command} compares it on the images of a day"
-            what = f"kept {kept:.1%} of the {things} where it was compared" if kept else judge
-            yield Alternative(
-                f"{variant_of(other).option} ({what})",
-                ("model",),
-                tuning.speeds[other].ms_per_image,
-                tuning.speeds[variant].ms_per_image,
-                other,
-            )

@@ -1,21 +1,20 @@
-"""Select the variant of a run from the manifest and this machine's measurements, before anything is loaded."""
+"""Select the variant of a run from the manifest, before anything is loaded."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from infer_app.artifact.manifest import Manifest
 from infer_app.artifact.specs import Tolerance
-from infer_app.base.errors import ModelError, PrecisionUnavailable, UsageError
+from infer_app.base.errors import ModelError, PrecisionUnavailable
 from infer_app.base.model_variants import (
     CPU_DTYPES,
-    GPU_VARIANTS,
     OPENVINO_BF16,
     OPENVINO_INT8,
-    full_name,
+    PREFERRED,
+    BegunVariant,
     known_variant,
     variant_of,
 )
-from infer_app.predict.planning.tuning import Speed
 from infer_app.predict.runtimes.gpu_probe import missing_for
 
 AUTO = "auto"
@@ -27,13 +26,11 @@ Missing = Callable[[str, Mapping[str, object]], str | None]
 
 @dataclass(frozen=True, slots=True)
 class VariantRequest:
-    """The variant that the user requests and allows, and the one that the day requires."""
+    """What the user and the day ask of a variant."""
 
-    variant: str = AUTO
     precision: str | None = None  # full, half or int8; None: full on a CPU, and on a GPU the half that was built
-    resume_variant: str | None = None  # a day that is resumed keeps the variant it began with
     device: str = AUTO  # auto, cpu or cuda
-    resume_sha256: str | None = None  # of the files of `resume_variant`; None if they are not known
+    begun: BegunVariant | None = None  # that of the day, which keeps its precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,46 +46,30 @@ class VariantSelection:
         return variant_of(self.variant).device
 
 
-def choose_variant(
-    manifest: Manifest, speeds: Mapping[str, Speed], request: VariantRequest, missing: Missing = missing_for
-) -> VariantSelection:
-    """Select the requested variant; or else TensorRT's, CUDA's, or the fastest of the CPU's, in this order.
+def choose_variant(manifest: Manifest, request: VariantRequest, missing: Missing = missing_for) -> VariantSelection:
+    """Select the first of PREFERRED that the model has, that the request allows and that can run here.
 
-    On a CPU exactly one precision is allowed, which the request and the build decide, so that neither a noisy
+    Exactly one precision of the CPU's is allowed, and a day keeps the one that it began with, so that neither a noisy
     measurement nor a variant that can't run here changes it. GPU variants have half precision; they exist only if they
-    were built and met their minimum. A day keeps the precision that it began with. Raises UsageError for a variant that
-    the model does not have, ModelError if none can run here.
+    were built. Raises ModelError if none can run here.
     """
-    if request.variant != AUTO:
-        return VariantSelection(_requested_variant(manifest, request, missing), {})
     passed_over = {
         variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, request, missing))
     }
-    usable = [variant for variant in manifest.variants if variant not in passed_over]
+    usable = [variant for variant in PREFERRED if variant in manifest.variants and variant not in passed_over]
     if not usable:
         raise _no_usable_variant(manifest, request, passed_over)
-    if request.resume_variant in usable:
-        return VariantSelection(request.resume_variant, passed_over)
-    return _best(usable, speeds, passed_over)
+    best = request.begun.variant if request.begun and request.begun.variant in usable else usable[0]
+    return VariantSelection(
+        best, passed_over | {variant: f"{best} comes first" for variant in usable if variant != best}
+    )
 
 
-def requested_dtype(request: VariantRequest) -> str:
+def _requested_dtype(request: VariantRequest) -> str:
     """Return the dtype of a CPU variant: that of the variant a day began with, or else the requested one."""
-    if request.resume_variant:
-        return known_variant(request.resume_variant).dtype
+    if request.begun:
+        return known_variant(request.begun.variant).dtype
     return CPU_DTYPES[request.precision or "full"]
-
-
-def _best(usable: list[str], speeds: Mapping[str, Speed], passed_over: dict[str, str]) -> VariantSelection:
-    """Select a GPU variant by its kind, or else the CPU variant that was measured to be the fastest.
-
-    Measurements are milliseconds on one CPU core, so they can't rank the GPU's.
-    """
-    on_gpu = [variant for variant in GPU_VARIANTS if variant in usable]
-    best = on_gpu[0] if on_gpu else min(usable, key=lambda variant: (_ms(speeds, variant), usable.index(variant)))
-    others = {variant: f"{best} comes first" if on_gpu else _slower(speeds, variant) for variant in usable}
-    del others[best]
-    return VariantSelection(best, passed_over | others)
 
 
 def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over: Mapping[str, str]) -> ModelError:
@@ -99,34 +80,34 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
             f"{manifest.name}: no variant can run on a GPU here ({reasons})",
             "fix that, or let --device auto take the CPU" if has_some else _how_to_make(manifest, "trt"),
         )
-    dtype, name = requested_dtype(request), manifest.name
-    if request.resume_variant:
-        return _no_variant_to_resume(manifest, request.resume_variant, dtype, passed_over)
+    dtype, name = _requested_dtype(request), manifest.name
+    if request.begun:
+        return _no_variant_to_resume(manifest, request.begun.variant, passed_over)
     hints = {
         "bf16": f"`infer model judge {name}` adds it on a CPU that computes bf16; or take --precision full",
         "int8": f"`infer model build SOURCE --name {name} --calibrate PATH` makes it; or take --precision full",
     }
     is_made = any(variant_of(variant).dtype == dtype for variant in manifest.variants)
-    hint = "fix that, or choose the other precision yourself with --variant"
+    hint = "fix that, or choose another precision yourself with --precision"
     if not is_made:
         hint = hints.get(dtype, hint)
     elif request.precision in ("half", "int8"):
         is_unfit = CHANGES_TOO_MUCH in passed_over.values()
-        show = f"`infer model show {name}` prints what it changes; take --precision full, or choose it with --variant"
+        show = (
+            f"`infer model show {name}` prints what it changes; take --precision full, or judge it again with another "
+            "--min-agreement"
+        )
         hint = show if is_unfit else "run it on a machine that can; or take --precision full for days not begun yet"
     return ModelError(f"{manifest.name}: no {dtype} variant can run here ({reasons})", hint)
 
 
-def _no_variant_to_resume(
-    manifest: Manifest, variant: str, dtype: str, passed_over: Mapping[str, str]
-) -> PrecisionUnavailable:
-    why = passed_over.get(variant, "the model here does not have it")
-    is_ready = why in (CHANGES_TOO_MUCH, OTHER_FILES)
+def _no_variant_to_resume(manifest: Manifest, variant: str, passed_over: Mapping[str, str]) -> PrecisionUnavailable:
+    begun, why = variant_of(variant), passed_over.get(variant, "the model here does not have it")
     return PrecisionUnavailable(
-        f"{manifest.name}: the day was begun in {variant_of(variant).words}, which it keeps, and no "
-        f"{dtype} variant can run here ({variant}: {why})",
-        f"--variant {variant} finishes it nevertheless"
-        if is_ready
+        f"{manifest.name}: the day was begun in {begun.words}, which it keeps, and no {begun.dtype} variant can run "
+        f"here ({variant}: {why})",
+        f"restore {begun.folder} in the model's folder from a backup; its images stay pending until then"
+        if why == OTHER_FILES
         else f"finish it by the same command on a machine that runs {variant}; its images stay pending until then",
     )
 
@@ -136,27 +117,9 @@ def _how_to_make(manifest: Manifest, variant: str) -> str:
         command = f"`infer model build SOURCE --name {manifest.name} --variant {variant}`"
         return f"make it on the machine with the GPU: {command}"
     return (
-        f"{manifest.source} has variants for a CPU only: leave out --variant and --device, or build from the Python "
-        "callable that makes the module"
+        f"{manifest.source} has variants for a CPU only: leave out --device, or build from the Python callable that "
+        "makes the module"
     )
-
-
-def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Missing) -> str:
-    variant = full_name(request.variant)
-    if variant not in manifest.variants:
-        if variant in GPU_VARIANTS:
-            raise ModelError(
-                f"{manifest.name} has no variant {variant!r}",
-                _how_to_make(manifest, variant),
-            )
-        raise UsageError(
-            f"{manifest.name} has no variant {variant!r}", f"it has {', '.join(manifest.variants)}; or auto"
-        )
-    if request.device not in (AUTO, variant_of(variant).device):
-        raise UsageError(f"{variant} does not run on {request.device}", "leave out --device, or --variant")
-    if why := missing(variant, manifest.requires(variant)):
-        raise ModelError(f"{variant} can't run here: {why}", "fix that, or leave the choice to --variant auto")
-    return variant
 
 
 def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing: Missing) -> str | None:
@@ -164,8 +127,8 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
         return f"the device is {request.device}"
     if why := missing(variant, manifest.requires(variant)):
         return why
-    if variant == request.resume_variant and request.resume_sha256 not in (None, manifest.variant_sha256(variant)):
-        return OTHER_FILES
+    if request.begun and variant == request.begun.variant:
+        return None if request.begun.is_that_of(variant, manifest.variant_sha256(variant)) else OTHER_FILES
     details = manifest.variants[variant]
     if why := _other_dtype(variant, request):
         return why
@@ -178,11 +141,11 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
 
 def _other_dtype(variant: str, request: VariantRequest) -> str | None:
     """Return why a dtype is not allowed; half of a GPU is allowed unless the day began with another one."""
-    own, wanted = variant_of(variant).dtype, requested_dtype(request)
+    own, wanted = variant_of(variant).dtype, _requested_dtype(request)
     is_half_on_gpu = variant_of(variant).device == "cuda" and request.precision in (None, "half")
-    if own == wanted or (is_half_on_gpu and request.resume_variant is None):
+    if own == wanted or (is_half_on_gpu and request.begun is None):
         return None
-    if request.resume_variant or own == "fp32":
+    if request.begun or own == "fp32":
         return f"{wanted} is chosen"
     return f"{own} is not chosen: {variant_of(variant).option}"
 
@@ -195,11 +158,3 @@ def _differs(parity: Mapping[str, float], tolerance: Tolerance) -> str | None:
     if not relative <= tolerance.relative:
         return f"outputs differ by {relative:.2g} of the largest, not {tolerance.relative:g} at most"
     return None
-
-
-def _ms(speeds: Mapping[str, Speed], variant: str) -> float:
-    return speeds[variant].ms_per_image if variant in speeds else float("inf")
-
-
-def _slower(speeds: Mapping[str, Speed], variant: str) -> str:
-    return f"slower here: {speeds[variant].ms_per_image:.2f} ms per image" if variant in speeds else "not measured here"

@@ -25,7 +25,7 @@ Run = Callable[[np.ndarray], np.ndarray]  # (n, H, W, 3) uint8 to (n, D) float32
 Library: TypeAlias = Any  # openvino itself, whose functions have hardly any types
 
 MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # in variants/<variant>/
-BATCH_SIZE = 2  # images; tuning may find a faster one
+BATCH_SIZE = 2  # images: within 5 % of the best for small and large networks
 
 _INSTALL = "pip install --force-reinstall openvino"
 

@@ -17,7 +17,7 @@ from infer_app.base.errors import ModelError, first_line
 from infer_app.base.size import Size
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 
-BATCH_SIZE = 4  # images; constant, because the fusion is compiled for one shape; tuning may find a faster one
+BATCH_SIZE = 4  # images; constant, because the fusion is compiled for one shape
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
 
 Script: TypeAlias = Any  # a module of TorchScript, frozen or not

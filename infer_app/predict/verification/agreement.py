@@ -39,13 +39,10 @@ def judgement(artifact: Artifact, variant: str, judged: Parity, min_agreement: f
     if judged.num_objects == 0 and judged.object_agreement is None:
         report(
             f"{variant}: no object was found on {counted(judged.num_images, 'image')}, so nothing tells what it keeps: "
-            f"no run takes it unless --variant names it; judge it on images that show objects"
+            f"no run takes it; judge it on images that show objects"
         )
     elif not kept >= min_agreement:  # written so that NaN fails
-        report(
-            f"{variant}: {kept:.2%} kept, {min_agreement:.1%} are needed: no run takes it unless --variant {variant} "
-            f"names it"
-        )
+        report(f"{variant}: {kept:.2%} kept, {min_agreement:.1%} are needed (--min-agreement): no run takes it")
     return {"calibration": judged.to_json(), "min_agreement": min_agreement, "meets_bar": kept >= min_agreement}
 
 

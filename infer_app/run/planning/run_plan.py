@@ -10,13 +10,10 @@ from dataclasses import dataclass, replace
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.second_network import detector_of, seconds_of
 from infer_app.base.day import Day
-from infer_app.base.errors import PrecisionUnavailable
-from infer_app.base.model_variants import BegunVariant, known_variant, variant_of
-from infer_app.base.run_report import Alternative
+from infer_app.base.model_variants import BegunVariant, variant_of
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.telemetry.log import names_and_ids
 from infer_app.predict.planning.execution_plan import ExecutionPlan, plan_together
-from infer_app.predict.planning.variant_selection import AUTO
 from infer_app.tables.choose_models import runs_unasked
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.runs import RunModel
@@ -59,11 +56,6 @@ class RunPlan:
     def model_ids(self) -> tuple[str, ...]:
         return tuple(model.model_id for model in self.models)
 
-    @property
-    def alternatives(self) -> tuple[Alternative, ...]:
-        """Return the cheaper ways through a stage that were measured on this machine, if one model runs alone."""
-        return self.executions[0].alternatives if len(self.executions) == 1 else ()
-
 
 def plan_models(
     loaded: LoadedSettings, artifacts: Sequence[Artifact], begun: Sequence[BegunVariant | None] = ()
@@ -90,7 +82,7 @@ def plan_day(
     Then `end_workers` is called first: the number of workers is planned by the memory that is left.
 
     Once such a day is done, nothing more is taken: images that come meanwhile wait for the next run. Raises
-    PrecisionUnavailable if no variant of that dtype can run here, or if --variant names another one.
+    PrecisionUnavailable if no variant of that dtype can run here.
     """
     models, idle = of_new_day.models, of_new_day.idle
     begun = [None if number in idle else find_begun(project, day, model) for number, model in enumerate(models)]
@@ -98,10 +90,6 @@ def plan_day(
         return of_new_day
     if not project.count_new([day], of_new_day.model_ids):
         return replace(of_new_day, max_images=0)
-    if loaded.run.variant != AUTO:
-        for one, model in zip(begun, models, strict=True):
-            _check_dtype(loaded, day, one, model)
-        return of_new_day
     for one, model in zip(begun, models, strict=True):
         if one is not None and not _is_that_of(one, model):
             of_model = names_and_ids([(model.name, model.model_id)])
@@ -126,28 +114,6 @@ def find_begun(project: ProjectDatabase, day: Day, model: RunModel) -> BegunVari
 
 def _is_that_of(begun: BegunVariant, model: RunModel) -> bool:
     return begun.is_that_of(model.variant, model.variant_sha256)
-
-
-def _check_dtype(loaded: LoadedSettings, day: Day, begun: BegunVariant | None, model: RunModel) -> None:
-    """Raise PrecisionUnavailable if a day was begun in another dtype than the variant that was named.
-
-    Other files of that variant are refused as well, unless the command itself names it.
-    """
-    if begun is None:
-        return
-    if known_variant(begun.variant).dtype != known_variant(model.variant).dtype:
-        raise PrecisionUnavailable(
-            f"{day} of {model.name} was begun in {variant_of(begun.variant).words} ({begun.variant}), "
-            f"which it keeps: {model.variant} can't finish it",
-            f"`infer run --date {day} --variant auto` finishes it in the precision that it was begun in",
-        )
-    is_named_now = loaded.origins.get("run.variant") == "flag"
-    if begun.variant == model.variant and not (_is_that_of(begun, model) or is_named_now):
-        raise PrecisionUnavailable(
-            f"{day} of {model.name} was begun with other files of {model.variant}, which was built anew since",
-            f"restore them from a backup; or `infer run --date {day} --variant {model.variant}` finishes it "
-            f"with the new ones",
-        )
 
 
 def _run_model(loaded: LoadedSettings, artifact: Artifact, execution: ExecutionPlan) -> RunModel:

@@ -12,7 +12,6 @@ from infer_app.run import dry_run
 from infer_app.run.planning.run_plan import RunPlan
 from tests.conftest import DAY, MODEL
 
-ESTIMATED = Alternative("half, where it was built", ("model",), 1.0, 2.0, OPENVINO_BF16)
 MEASURED = Alternative("half, on your images", ("model",), 1.0, 2.0, OPENVINO_BF16)
 SCALED = Alternative("scaled decoding", ("decode",), 1.0, 2.0)
 NO_PROBES = dry_run.Probes(lambda *_: [], lambda *_: [])
@@ -30,11 +29,10 @@ def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, monkey
     probes = dry_run.Probes(lambda *_: [MEASURED], lambda *_: [SCALED])
     plan = RunPlan(
         (SimpleNamespace(manifest=SimpleNamespace(name="a", crop=None)),),
-        (SimpleNamespace(alternatives=(ESTIMATED,)),),
+        (SimpleNamespace(),),
         (MODEL,),
     )
-    loaded = SimpleNamespace(run=SimpleNamespace(variant="auto"))
-    group, executor = SimpleNamespace(project=tables, plan=plan, loaded=loaded), SimpleNamespace(handler=None)
+    group, executor = SimpleNamespace(project=tables, plan=plan), SimpleNamespace(handler=None)
     images = [NewImage(ImageRef("1", "1.jpg"), (0,))]
     assert dry_run.find_alternatives(group, executor, DAY, images, probes) == offered
 
@@ -50,6 +48,6 @@ def test_the_first_report_is_of_the_model_with_most_images(tables, monkeypatch):
         project=tables,
         plan=RunPlan((), (), (MODEL, replace(MODEL, name="other"))),
         executors=SimpleNamespace(open=lambda _: executor),
-        loaded=SimpleNamespace(run=SimpleNamespace(chunk_size=0, max_rejected="5%", variant="auto")),
+        loaded=SimpleNamespace(run=SimpleNamespace(chunk_size=0, max_rejected="5%")),
     )
     assert [one.selected for one in dry_run.dry_run(group, [DAY], NO_PROBES)] == [1, 0]

@@ -12,7 +12,7 @@ from infer_app.build.variants.cheaper_ways import probe_variants
 from infer_app.build.variants.judge_variants import Trial, judge_variants, try_variants
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.predict.planning import measure
+from infer_app.build.variants import measure
 from infer_app.predict.runtimes import gpu_probe
 from infer_app.predict.verification.parity import Parity
 from tests.support.detectors import Quadrants

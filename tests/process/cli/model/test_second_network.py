@@ -59,7 +59,7 @@ def fail(picture, box):
 
 def build_options(source: str, name: str, **given: object) -> BuildOptions:
     given |= {"size": Size.square(64), "mean": "0", "std": "1"}
-    return BuildOptions(source=source, name=name, tune=False, **given, given=frozenset(given))
+    return BuildOptions(source=source, name=name, **given, given=frozenset(given))
 
 
 def build_species(name: str = "species", **given: object) -> None:

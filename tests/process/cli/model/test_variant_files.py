@@ -60,7 +60,7 @@ def test_a_variant_of_a_day_that_is_not_finished_stays(artifact, project):
     with pytest.raises(UsageError, match=f"{DAY} was begun with {OPENVINO_INT8} .* 1 image of it is pending") as caught:
         check_replaceable(artifact, [OPENVINO_INT8], None)
     version = f"{artifact.manifest.name}@{artifact.manifest.model_id[:8]}"
-    command = f"infer run --date {DAY} --lookback 0 --model {version} --variant {OPENVINO_INT8}"
+    command = f"infer run --date {DAY} --lookback 0 --model {version}"
     assert caught.value.hint == f"finish it first: `{command}`"
     check_replaceable(artifact, ["cuda-fp16"], None)  # which the model has not: nothing is replaced
     with project.write() as connection:

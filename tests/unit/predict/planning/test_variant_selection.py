@@ -1,4 +1,4 @@
-"""Pure decisions: the manifests and speeds are written down, and nothing is loaded."""
+"""Pure decisions: the manifests are written down, and nothing is loaded."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from infer_app.artifact.manifest import Manifest
 from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import InputSpec, OutputSpec, Tolerance
-from infer_app.base.errors import ModelError, PrecisionUnavailable, UsageError
+from infer_app.base.errors import ModelError, PrecisionUnavailable
 from infer_app.base.model_variants import (
     CUDA_FP16,
     OPENVINO_BF16,
@@ -16,9 +16,9 @@ from infer_app.base.model_variants import (
     TORCHSCRIPT,
     TRT_BF16,
     TRT_FP16,
+    BegunVariant,
     variant_of,
 )
-from infer_app.predict.planning.tuning import Speed
 from infer_app.predict.planning.variant_selection import VariantRequest, VariantSelection, choose_variant
 from infer_app.predict.runtimes.gpu_probe import UNKNOWN
 
@@ -36,7 +36,6 @@ GOOD_HALF = parity(0.99998, 1e-3) | {
 }
 CPU = {TORCHSCRIPT: SAME, OPENVINO_FP32: SAME, OPENVINO_INT8: ROUNDED}
 GPU = {TRT_FP16: GOOD_HALF, CUDA_FP16: GOOD_HALF}
-SPEEDS = {TORCHSCRIPT: Speed(4, 14.0), OPENVINO_FP32: Speed(2, 11.5), OPENVINO_INT8: Speed(8, 6.0)}
 NO_INT8 = "int8 is not chosen: --precision int8"
 
 
@@ -76,36 +75,25 @@ OTHER_GPU = {TRT_FP16: "built for another"}
 COSINE = "cosine 0.998500 is below 0.999"
 
 
-def choose(manifest, request=VariantRequest(), missing=None, speeds=SPEEDS):  # noqa: B008
+def choose(manifest, request=VariantRequest(), missing=None):  # noqa: B008
     """`missing` has why a variant can't run here."""
-    return choose_variant(manifest, speeds, request, lambda name, _: (missing or {}).get(name))
+    return choose_variant(manifest, request, lambda name, _: (missing or {}).get(name))
 
 
-def chosen(manifest, *request, **options):
-    missing = options.pop("missing", None)
-    return choose(manifest, VariantRequest(*request, **options), missing).variant
+def chosen(manifest, missing=None, **request):
+    return choose(manifest, VariantRequest(**request), missing).variant
 
 
-FP32, UNMEASURED = model(TORCHSCRIPT, OPENVINO_FP32), "not measured here"
-SLOWER = "slower here: {} ms per image"
+def begun_in(variant, sha256=None):
+    return BegunVariant(variant, sha256)
 
 
-@pytest.mark.parametrize(
-    ("manifest", "speeds", "taken", "passed_over"),
-    [
-        (model(), SPEEDS, OPENVINO_FP32, {OPENVINO_INT8: NO_INT8, TORCHSCRIPT: SLOWER.format("14.00")}),
-        (
-            FP32,
-            SPEEDS | {OPENVINO_FP32: Speed(2, 15.25)},
-            TORCHSCRIPT,
-            {OPENVINO_FP32: SLOWER.format("15.25")},
-        ),
-        (FP32, {OPENVINO_FP32: Speed(2, 99.0)}, OPENVINO_FP32, {TORCHSCRIPT: UNMEASURED}),
-        (FP32, {}, TORCHSCRIPT, {OPENVINO_FP32: UNMEASURED}),  # the oldest variant where nothing was measured
-    ],
-)
-def test_the_fastest_here_of_the_fp32_variants_is_taken_and_the_others_told(manifest, speeds, taken, passed_over):
-    assert choose(manifest, speeds=speeds) == VariantSelection(taken, passed_over)
+@pytest.mark.parametrize("variants", [(TORCHSCRIPT, OPENVINO_FP32), (OPENVINO_FP32, TORCHSCRIPT)])
+def test_openvino_comes_before_torchscript_and_the_others_are_told(variants):
+    assert choose(model(*variants, OPENVINO_INT8)) == VariantSelection(
+        OPENVINO_FP32, {OPENVINO_INT8: NO_INT8, TORCHSCRIPT: f"{OPENVINO_FP32} comes first"}
+    )
+    assert chosen(model(*variants), NO_OPENVINO) == TORCHSCRIPT
 
 
 def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
@@ -151,17 +139,9 @@ def test_what_is_passed_over_is_told_with_its_reason(manifest, request_, missing
         ("int8", OPENVINO_INT8, OPENVINO_INT8),
     ],
 )
-def test_what_is_computed_is_what_was_asked_for_whatever_is_faster(precision, on_cpu, on_gpu):
-    """Whatever a host measures, a label is made in the precision that was asked for."""
-    speeds = SPEEDS | {OPENVINO_BF16: Speed(2, 40.0), OPENVINO_INT8: Speed(1, 50.0)}
-    assert choose(EVERY, VariantRequest(precision=precision), NO_GPU, speeds).variant == on_cpu
+def test_what_is_computed_is_what_was_asked_for(precision, on_cpu, on_gpu):
+    assert chosen(EVERY, NO_GPU, precision=precision) == on_cpu
     assert chosen(EVERY, precision=precision) == on_gpu
-
-
-def test_the_variant_that_is_asked_for_is_taken_whatever_speaks_against_it():
-    for variant in CPU:
-        assert choose(model(int8=UNFIT), VariantRequest(variant)) == VariantSelection(variant, {})
-    assert choose(EVERY, VariantRequest("trt")) == VariantSelection(TRT_FP16, {})
 
 
 NOT_ON_A_GPU = "pets: no variant can run on a GPU here"
@@ -177,13 +157,10 @@ BUILD = "`infer model build SOURCE --name pets --variant"
         (model(TORCHSCRIPT), VariantRequest(precision="int8"), {}, "pets: no int8", "--calibrate"),
         (model(int8=UNFIT), VariantRequest(precision="int8"), {}, "pets: no int8", "`infer model show pets`"),
         (EVERY, VariantRequest(precision="half"), NO_BF16 | NO_GPU, "pets: no bf16", "for days not begun yet"),
-        (model(OPENVINO_INT8, fp32=OTHER), VariantRequest(), {}, "pets: no fp32 variant can run here", "--variant"),
-        (model(), VariantRequest(OPENVINO_FP32), NO_OPENVINO, f"{OPENVINO_FP32} can't run here: {UNKNOWN}", "auto"),
-        (EVERY, VariantRequest("trt"), OTHER_GPU, f"{TRT_FP16} can't run here: built for", "auto"),
-        (model(), VariantRequest("trt"), {}, f"pets has no variant '{TRT_FP16}'", f"{BUILD} {TRT_FP16}`"),
+        (model(OPENVINO_INT8, fp32=OTHER), VariantRequest(), {}, "pets: no fp32 variant can run here", "--precision"),
         (EVERY, VariantRequest(device="cuda"), NO_GPU, NOT_ON_A_GPU, "let --device auto take the CPU"),
         (model(), VariantRequest(device="cuda"), {}, NOT_ON_A_GPU, f"{BUILD} trt`"),
-        (model(), VariantRequest(resume_variant="gpu-new"), {}, "variant 'gpu-new' is not known", "update infer_app"),
+        (model(), VariantRequest(begun=begun_in("gpu-new")), {}, "variant 'gpu-new' is not known", "update infer_app"),
     ],
 )
 def test_what_can_not_run_here_is_never_replaced_by_another_precision_or_device(
@@ -195,23 +172,10 @@ def test_what_can_not_run_here_is_never_replaced_by_another_precision_or_device(
     assert (caught.value.exit_code, hint in caught.value.hint) == (12, True), caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("request_", "message", "hint"),
-    [
-        (VariantRequest(OPENVINO_BF16), f"pets has no variant '{OPENVINO_BF16}'", f"it has {', '.join(CPU)}; or auto"),
-        (VariantRequest(TORCHSCRIPT, device="cuda"), f"{TORCHSCRIPT} does not run on cuda", "leave out --device"),
-    ],
-)
-def test_a_variant_that_the_model_or_the_device_has_not_is_a_wrong_flag(request_, message, hint):
-    with pytest.raises(UsageError, match=message) as caught:
-        choose(model(), request_)
-    assert (caught.value.exit_code, hint in caught.value.hint) == (2, True)
-
-
 @pytest.mark.parametrize("precision", [None, "full", "half", "int8"])
 @pytest.mark.parametrize("begun", [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_BF16, OPENVINO_INT8, CUDA_FP16])
 def test_a_day_goes_on_with_the_variant_it_began_with_whatever_is_asked_for_later(precision, begun):
-    assert chosen(EVERY, precision=precision, resume_variant=begun) == begun
+    assert chosen(EVERY, precision=precision, begun=begun_in(begun)) == begun
 
 
 @pytest.mark.parametrize(
@@ -230,23 +194,20 @@ def test_a_day_goes_on_with_the_variant_it_began_with_whatever_is_asked_for_late
 )
 def test_a_day_whose_variant_can_not_run_here_goes_on_in_its_precision_or_waits(begun, manifest, missing, taken):
     if "-" in taken:
-        assert chosen(manifest, resume_variant=begun, missing=missing) == taken
+        assert chosen(manifest, missing, begun=begun_in(begun)) == taken
         return
     with pytest.raises(PrecisionUnavailable, match=f"no {taken} variant can run here") as caught:
-        chosen(manifest, resume_variant=begun, missing=missing)
+        chosen(manifest, missing, begun=begun_in(begun))
     assert (caught.value.exit_code, f"on a machine that runs {begun}" in caught.value.hint) == (12, True)
 
 
-@pytest.mark.parametrize(
-    ("manifest", "request_", "why"),
-    [
-        (model(), VariantRequest(resume_variant=OPENVINO_INT8, resume_sha256="then"), "it was built anew since"),
-        (model(bf16=UNFIT), VariantRequest(precision="full", resume_variant=OPENVINO_BF16), "it changes too much"),
-    ],
-)
-def test_a_day_whose_variant_is_another_now_can_only_be_finished_by_naming_it(manifest, request_, why):
-    with pytest.raises(PrecisionUnavailable, match=why) as caught:
-        choose(manifest, request_)
-    assert caught.value.hint == f"--variant {request_.resume_variant} finishes it nevertheless"
-    same = manifest.variant_sha256(OPENVINO_INT8)
-    assert chosen(manifest, resume_variant=OPENVINO_INT8, resume_sha256=same) == OPENVINO_INT8
+def test_a_day_goes_on_in_a_variant_that_is_judged_too_inexact_by_now():
+    assert chosen(model(bf16=UNFIT), precision="full", begun=begun_in(OPENVINO_BF16)) == OPENVINO_BF16
+
+
+def test_a_day_is_not_finished_by_other_files_of_its_variant():
+    with pytest.raises(PrecisionUnavailable, match="it was built anew since") as caught:
+        chosen(model(), begun=begun_in(OPENVINO_INT8, "then"))
+    assert f"restore variants/{OPENVINO_INT8}/" in caught.value.hint
+    same = model().variant_sha256(OPENVINO_INT8)
+    assert chosen(model(), begun=begun_in(OPENVINO_INT8, same)) == OPENVINO_INT8

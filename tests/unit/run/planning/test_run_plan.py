@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import update
 
 from infer_app.base.domain import ChunkResult, Output, Prediction
-from infer_app.base.errors import ModelError, PrecisionUnavailable
 from infer_app.base.model_variants import BegunVariant
 from infer_app.run.planning import run_plan
 from infer_app.run.planning.run_plan import RunPlan, plan_day
@@ -45,12 +44,11 @@ def plan(tables, monkeypatch):
     """
     monkeypatch.setattr(run_plan, "plan_models", lambda _loaded, _artifacts, begun: RunPlan((), (), tuple(begun)))
 
-    def plan_variants(*variants, named="auto", by=None):
+    def plan_variants(*variants):
         models = [replace(MODEL, variant=variant, variant_sha256="now") for variant in variants]
         models[1:] = [replace(model, name="other", model_id="f" * 16) for model in models[1:]]
-        loaded = SimpleNamespace(run=SimpleNamespace(variant=named), origins={"run.variant": by})
         of_new_day, ended = RunPlan((), (), tuple(models), max_images=9), []
-        found = plan_day(of_new_day, loaded, tables, DAY, lambda: ended.append(True))
+        found = plan_day(of_new_day, SimpleNamespace(), tables, DAY, lambda: ended.append(True))
         if found is of_new_day or not found.max_images:
             assert not ended
             return "as new" if found is of_new_day else found
@@ -73,11 +71,10 @@ def plan(tables, monkeypatch):
         (INT8, [(INT8, "then", MODEL, False)]),
     ],
 )
-@pytest.mark.parametrize("is_named", [False, True])
-def test_a_day_that_is_new_or_was_begun_alike_is_planned_as_a_new_one(begin, plan, variant, begun, is_named):
+def test_a_day_that_is_new_or_was_begun_alike_is_planned_as_a_new_one(begin, plan, variant, begun):
     for one in begun:
         begin(*one)
-    assert plan(variant, named=variant if is_named else "auto", by="file") == "as new"
+    assert plan(variant) == "as new"
 
 
 def test_each_model_of_a_resumed_day_is_given_its_variant_also_one_that_has_it_already(begin, plan):
@@ -100,30 +97,6 @@ def test_of_a_day_that_is_done_in_another_variant_nothing_more_is_taken(begin, p
     assert found.models[0].variant == FP32
 
 
-@pytest.mark.parametrize(("named", "begun"), [(FP32, BF16), (BF16, FP32), (FP32, FP16), (BF16, FP16)])
-def test_a_variant_that_is_named_does_not_finish_a_day_of_another_precision(begin, plan, named, begun):
-    begin(begun)
-    with pytest.raises(PrecisionUnavailable, match=f"which it keeps: {named} can't finish it") as caught:
-        plan(named, named=named)
-    assert caught.value.exit_code == 12
-    assert caught.value.hint.startswith(f"`infer run --date {DAY} --variant auto`")
-
-
-def test_a_variant_that_is_named_finishes_a_day_of_its_precision(begin, plan):
-    begin(FP16)
-    assert plan(TRT, named=TRT) == "as new"
-
-
-def test_two_calibrations_are_mixed_only_if_the_command_names_the_variant(begin, plan):
+def test_a_day_of_another_calibration_is_planned_for_its_files(begin, plan):
     begin(INT8, "then")
     assert plan(INT8) == [BegunVariant(INT8, "then")]
-    with pytest.raises(PrecisionUnavailable, match="was begun with other files of cpu-openvino-int8") as caught:
-        plan(INT8, named=INT8, by="file")
-    assert f"`infer run --date {DAY} --variant {INT8}`" in caught.value.hint
-    assert plan(INT8, named=INT8, by="flag") == "as new"
-
-
-def test_a_variant_of_a_newer_program_is_named(begin, plan):
-    begin("cpu-fp4")
-    with pytest.raises(ModelError, match="variant 'cpu-fp4' is not known here"):
-        plan(FP32, named=FP32)
