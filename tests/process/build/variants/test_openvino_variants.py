@@ -12,10 +12,10 @@ from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO
 from infer_app.base.size import Size
 from infer_app.build.network.golden_set import load_pixels
 from infer_app.build.variants import calibration as calibration_module
+from infer_app.build.variants import measure
 from infer_app.build.variants import openvino_variants as add_variants_module
 from infer_app.build.variants.calibration import Calibration, load_calibration
 from infer_app.build.variants.openvino_variants import INT8_SETTINGS, add_variants
-from infer_app.build.variants import measure
 from infer_app.predict.runtimes import gpu_probe, openvino
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.runtimes.openvino import Int8Settings

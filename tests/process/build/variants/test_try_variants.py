@@ -7,12 +7,11 @@ from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.errors import UsageError
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
 from infer_app.base.read_limits import ReadLimits
-from infer_app.build.variants import cheaper_ways, openvino_variants
+from infer_app.build.variants import cheaper_ways, measure, openvino_variants
 from infer_app.build.variants.cheaper_ways import probe_variants
 from infer_app.build.variants.judge_variants import Trial, judge_variants, try_variants
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.build.variants import measure
 from infer_app.predict.runtimes import gpu_probe
 from infer_app.predict.verification.parity import Parity
 from tests.support.detectors import Quadrants
