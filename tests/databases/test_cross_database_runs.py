@@ -115,9 +115,10 @@ def test_a_day_from_its_rehearsal_to_its_report_leaves_the_source_as_it_was(day)
     assert [row["image_id"] for row in listed] == [f"shot {n:03}" for n in range(NUM_PHOTOS) if n != 7]
     assert listed[0]["location"] == str(day.photos / "0000.jpg")
     day.infer("report", "--date", DATE)
-    explained = day.infer_json("explain", "--image", "shot 012", "--replay")
+    explained = day.infer_json("explain", "--image", "shot 012")
     assert explained["location"] == str(day.photos / "0012.jpg")
-    assert explained["models"][0]["replay"]["same_label"] is True
+    (answers,) = day.infer_json("verify", "--image", "shot 012")["replay"]["answers"]
+    assert len({*answers["pairs"][0]}) == 1
     (rejection,) = day.infer_json("rejects", "--date", DATE)["rejections"]
     assert rejection["image_id"] == "shot 007"
     (day.photos / "0007.jpg").write_bytes((day.photos / "0008.jpg").read_bytes())  # another file than was rejected

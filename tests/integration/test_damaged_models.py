@@ -25,8 +25,7 @@ def test_a_damaged_model_does_not_stop_the_others(damaged):
     project.add_photos(2)
     assert project.infer_json("run", "--date", DATE)["predicted"] == 2
     assert f"left out: {manifest}: not JSON" in project.errors
-    (model,) = project.infer_json("explain", "--image", "1", "--replay")["models"]
-    assert model["replay"]["same_label"] is True
+    assert project.infer_json("verify", "--image", "1")["replay"]["differences"] == []
     listed = project.infer_json("model", "list")
     assert [model["name"] for model in listed["models"]] == ["colors"]
     assert [error.partition(": not JSON")[0] for error in listed["damaged"]] == [str(manifest)]
@@ -41,7 +40,7 @@ def test_a_damaged_model_is_still_an_error_where_it_is_meant(damaged):
     project.infer("run", "--date", DATE, "--quiet", "--model", "colors")
     own = next((project.folder / "models" / "colors").iterdir()) / "manifest.json"
     own.write_text(json.dumps({}))
-    replay = project.infer_json("explain", "--image", "1", "--replay", exit_code=12)["models"][0]["replay"]
-    assert replay["error"].startswith(f"{own}: missing ")
+    (difference,) = project.infer_json("verify", "--image", "1", exit_code=1)["replay"]["differences"]
+    assert (difference["cause"], difference["detail"].startswith(f"{own}: missing ")) == ("network", True)
     error = project.infer_json("run", "--date", DATE, exit_code=12)["error"]
     assert str(own) in error or str(manifest) in error

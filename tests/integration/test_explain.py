@@ -151,31 +151,33 @@ def test_the_file_as_it_is_now(night, harm, reason, same, said):
 
 def test_an_image_that_the_source_lists_no_longer(night):
     night.write("DELETE FROM infer_images WHERE id = 1")
-    found = explained(night, "1", "--replay", exit_code=2)
+    found = explained(night, "1")
     assert (found["location"], found["file"], found["models"][0]["state"]) == (None, None, "predicted")
-    assert "no longer" in found["models"][0]["replay"]["error"]
+    night.infer("verify", "--image", "1", exit_code=2)
+    assert "no prediction of image '1'" in night.errors
 
 
-def test_a_replay_predicts_the_file_of_now_by_the_variant_of_then_or_says_which_stood_in(night):
-    def again(image_id):
-        (model,) = explained(night, image_id, "--replay")["models"]
-        return model["replay"]
+def test_the_file_of_now_is_predicted_by_the_variant_of_then_or_said_which_stood_in(night):
+    def again(image_id, exit_code=0):
+        replay = night.infer_json("verify", "--image", image_id, exit_code=exit_code)["replay"]
+        return replay, replay["answers"][0]
 
-    found = again("2")
-    assert (found["variant"], found["label"], found["same_label"]) == ("cpu-openvino-fp32", "green", True)
-    assert found["score_difference"] == pytest.approx(0, abs=1e-6)
-    assert again("6")["rejected"].startswith("unsupported_format: ")
+    replay, answers = again("2")
+    assert (replay["differences"], answers["variant"], answers["instead_of"]) == ([], "cpu-openvino-fp32", None)
+    ((stored, now),) = answers["pairs"]
+    assert (stored, stored.split()[0]) == (now, "green")
+    night.infer("verify", "--image", "6", exit_code=2)  # it was rejected
     night.write("UPDATE infer_predictions SET variant = 'trt-fp16' WHERE image_id = '1'")
     replace_by_another(night)
-    found = again("1")
-    assert (found["instead_of"], "the day was begun in half precision" in found["why"]) == ("trt-fp16", True)
-    assert (found["variant"][:4], found["label"], found["same_label"]) == ("cpu-", "green", False)
+    replay, answers = again("1", exit_code=1)
+    assert (answers["instead_of"], "was begun in half precision" in answers["why"]) == ("trt-fp16", True)
+    assert (answers["variant"][:4], [text.split()[0] for text in answers["pairs"][0]]) == ("cpu-", ["red", "green"])
+    assert [one["cause"] for one in replay["differences"]] == ["picture"]
 
 
 def test_a_replay_without_the_model_is_told_and_ends_with_12(night):
     (night.folder / "models").unlink()
-    replay = explained(night, "1", "--replay", exit_code=12)["models"][0]["replay"]
-    assert "is not in" in replay["error"]
+    assert "is not in" in night.infer("verify", "--image", "1", exit_code=12)
 
 
 @pytest.mark.parametrize("hostile", ["'; DROP TABLE infer_images; --", "\x1b[31m%_\\\n" + "😀" * 300])

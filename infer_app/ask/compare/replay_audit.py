@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from infer_app.artifact.model_names import Version
 from infer_app.ask.compare.predict_again import find_version, plan_again, stored_objects
-from infer_app.ask.compare.row_comparison import Changed, RowComparison
+from infer_app.ask.compare.row_comparison import Changed, RowComparison, pair_answers
 from infer_app.base.day import Day
 from infer_app.base.domain import NOT_READ, Broken, ImageRef
-from infer_app.base.errors import ModelChanged, ModelError, PixelsChanged
+from infer_app.base.errors import ModelChanged, ModelError, PixelsChanged, UsageError
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.listing.source import find_locations
@@ -88,6 +88,18 @@ class Difference:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What is stored of an image beside what its network gives now."""
+
+    model: str
+    model_id: str
+    variant: str  # the one that ran
+    instead_of: str | None  # that of the stored row, if it can't run here
+    why: str | None  # it can't run here
+    pairs: tuple[tuple[str, str], ...]  # stored and now, of the image or of each object
+
+
 @dataclass(slots=True)
 class ReplayAudit:
     """What became of the rows that were predicted again."""
@@ -97,6 +109,7 @@ class ReplayAudit:
     num_compared: int = 0
     differences: list[Difference] = field(default_factory=list)
     not_compared: Counter[str] = field(default_factory=Counter)  # by why
+    answers: list[Answers] | None = None  # of a single image
 
     @property
     def undetected_share(self) -> float | None:
@@ -126,18 +139,41 @@ def audit_by_replay(
     audit = ReplayAudit(num_rows, len(keys))
     locations = find_locations(project.source, list({image_id for image_id, _ in keys}))
     for first in range(0, len(keys), ROWS_AT_ONCE):
-        groups = defaultdict[tuple[Version, str, str | None], list[StoredRow]](list)
+        rows = list[StoredRow]()
         for image_id, model_id in keys[first : first + ROWS_AT_ONCE]:
-            version, listed = (names[model_id], model_id), dict.fromkeys(locations.get(image_id, ()))
-            found = list(_rows_of(project, version, image_id, listed))
+            listed = dict.fromkeys(locations.get(image_id, ()))
+            found = list(_rows_of(project, (names[model_id], model_id), image_id, listed))
             if len(found) == 1:
-                (row,) = found
-                groups[version, row.stored["variant"], row.stored["detector_id"]].append(row)
+                rows += found
             else:
                 audit.not_compared[_why_not_listed(len(listed), len(found))] += 1
-        for (version, *_), rows in groups.items():
-            _audit_group(loaded, audit, version, rows)
+        _audit(loaded, audit, rows)
     return audit
+
+
+def replay_image(
+    loaded: LoadedSettings, project: ProjectDatabase, versions: Sequence[Version], image_id: str
+) -> ReplayAudit:
+    """Predict an image again by each version that has a prediction of it, and compare them.
+
+    Raises UsageError without one, and what `audit_by_replay` raises.
+    """
+    listed = dict.fromkeys(find_locations(project.source, [image_id]).get(image_id, ()))
+    rows = [row for version in versions for row in _rows_of(project, version, image_id, listed)]
+    if not rows:
+        raise UsageError(f"no prediction of image {image_id!r}", f"`infer explain --image {image_id}` says why")
+    audit = ReplayAudit(len(rows), len(rows), answers=[])
+    _audit(loaded, audit, rows)
+    return audit
+
+
+def _audit(loaded: LoadedSettings, audit: ReplayAudit, rows: Iterable[StoredRow]) -> None:
+    groups = defaultdict[tuple[Version, str, str | None], list[StoredRow]](list)
+    for row in rows:
+        version = row.history.model, row.history.model_id
+        groups[version, row.stored["variant"], row.stored["detector_id"]].append(row)
+    for (version, *_), some in groups.items():
+        _audit_group(loaded, audit, version, some)
 
 
 def _rows_of(
@@ -175,8 +211,11 @@ def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, r
         audit.num_compared += len(rows)
         audit.differences += [_difference(one.ref, version, cause, error.message) for one in rows]
         return
-    for ref, history, _ in rows:
+    for ref, history, row in rows:
         now = results[ref.image_id]
+        if audit.answers is not None:
+            pairs = tuple(pair_answers(row, now))
+            audit.answers.append(Answers(*version, plan.variant, plan.instead_of, plan.why, pairs))
         if isinstance(now, Broken) and now.reason in NOT_READ:
             audit.not_compared[f"its file can't be read: {now.reason}"] += 1
             continue

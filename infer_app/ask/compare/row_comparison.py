@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from infer_app.ask.compare.predict_again import SAME_BOX, PlanAgain, reason_of
+from infer_app.ask.compare.predict_again import PlanAgain, reason_of
 from infer_app.ask.figures.similarity import mean_difference, numbers_of, vector_of
 from infer_app.base.domain import Broken, CropOutput, DetectedObject, FileFacts, Output, Prediction
 from infer_app.base.packages import recorded_packages
@@ -16,6 +16,7 @@ from infer_app.predict.detection.boxes import match_objects
 from infer_app.predict.verification.golden import golden_outputs
 from infer_app.tables.queries.image_history import ModelHistory
 
+SAME_BOX = 0.9  # intersection over union of an object that was found again
 SAME_SCORE = 0.01  # largest difference of a score in fp32
 SAME_VECTOR = 0.999  # cosine; pixels of another machine may differ by two levels
 _LISTS = {"top", "labels", "values"}  # of an output, whose numbers are compared one by one
@@ -193,3 +194,36 @@ def _what_changed(stored: ModelHistory) -> str:
         "libraries and processor are those of its run: the row was edited, or something reads the file otherwise"
     )
     return ", ".join(changed) or (unchanged if then else "nothing is recorded of its run")
+
+
+def pair_answers(row: Mapping[str, Any], now: Prediction | Broken) -> Iterator[tuple[str, str]]:
+    """Yield what is stored beside what is given now, of an image or of each object."""
+    if isinstance(now, Broken):
+        yield _stored_text(row), f"rejected, {reason_of(now)}"
+        return
+    output, stored = now.output, row["objects"] or ()
+    if output.crops is not None:
+        then = {number: _stored_text(one.made) for number, one in enumerate(stored) if one.made}
+        outputs = {number: _text(one.label, one.score, one.details, one.vector_dim) for number, one in output.crops}
+        for number in sorted(then.keys() | outputs.keys()):
+            yield f"object {number}: {then.get(number, 'nothing')}", outputs.get(number, "not taken")
+    elif output.objects is not None:
+        found = [one.found for one in stored]
+        again = {match.a: match.b for match in match_objects(found, output.objects, SAME_BOX)}
+        given = [f"{one.label} {one.score:.6g}" for one in output.objects]
+        for number, one in enumerate(found):
+            yield f"object {number}: {one.label} {one.score:.6g}", given[again[number]] if number in again else "none"
+        yield from (("nothing", text) for number, text in enumerate(given) if number not in again.values())
+    else:
+        yield _stored_text(row), _text(output.label, output.score, output.details, output.vector_dim)
+
+
+def _stored_text(row: Mapping[str, Any]) -> str:
+    return _text(row["label"], row["score"], row["output"], row["vector_dim"])
+
+
+def _text(label: str | None, score: float | None, details: Any, vector_dim: int | None) -> str:
+    numbers = [] if label is not None or vector_dim else numbers_of(score, details)
+    values = [score] if label is not None and score is not None else numbers
+    vector = [f"a vector of {vector_dim:,}"] if vector_dim else []
+    return " ".join([*([] if label is None else [label]), *(f"{one:.6g}" for one in values), *vector]) or "no label"

@@ -129,7 +129,6 @@ class ExplainOptions(WithJson):
     image: str = option("ID", "The image's id, as `infer predictions` prints it.", "--image", "-i", default=REQUIRED)
     date: Annotated[str | None, any_date("any; the image is found faster with it")] = None
     model: ModelOrVersion = None
-    replay: bool = flag("--replay", "Predict the image again and show the difference.")
     draw: Path | None = option("PATH", "Draw the objects over the picture: an SVG file for a browser.")
 
 
@@ -161,6 +160,7 @@ class VerifyOptions(WithJson):
     replay: str | None = option(
         "N|SHARE", "Also predict stored rows again, a random number or share of all such as 1%, and compare."
     )
+    image: str | None = option("ID", "Predict only this image again, and show both answers.", "--image", "-i")
 
 
 @command(threshold_app, "set", "look.threshold_commands:set_thresholds")

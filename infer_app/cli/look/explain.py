@@ -7,11 +7,9 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from infer_app.artifact.model_names import short_name
-from infer_app.ask.compare.predict_again import Replay, replay
 from infer_app.ask.image_report import Explanation, FileNow, explain, is_same_file
 from infer_app.ask.page.drawn_boxes import draw_image
 from infer_app.base.domain import DetectedObject, FileFacts
-from infer_app.base.errors import most_severe
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.model_variants import variant_facts, variant_of
 from infer_app.base.plurals import counted
@@ -28,25 +26,23 @@ MAX_LISTED = 20  # objects, those that are shown first
 _MADE = ("object", "label", "score", "shown_label", "shown_score", "output", "vector_dtype", "vector_dim")
 
 
-def show_image(options: ExplainOptions) -> int:
-    """Print everything about one image; return 0, or the exit code of a replay that failed."""
+def show_image(options: ExplainOptions) -> None:
+    """Print everything about one image."""
     loaded, image_id = load_settings(options.config), options.image
     day = None if options.date is None else loaded.day(options.date)
     with open_project_database(loaded, read_only=True) as project:
         found = explain(loaded, project, image_id, day, options.model)
     drawn = None if options.draw is None else draw_image(loaded, found, options.draw)
-    replays = [replay(loaded, image_id, found.location, one) if options.replay else None for one in found.histories]
     if options.as_json:
-        print(json.dumps(_to_json(found, replays) | {"drawn": drawn}, default=_plain))
+        print(json.dumps(_to_json(found) | {"drawn": drawn}, default=_plain))
     else:
-        for line in _lines(found, replays):
+        for line in _lines(found):
             print(printable(line).replace("\n", "\\n"))
         if drawn:
             print(printable(f"\nwrote {drawn['file']}: {counted(drawn['objects'], 'object')} of {drawn['model']}"))
-    return most_severe([one.exit_code for one in replays if one])
 
 
-def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, object]:
+def _to_json(found: Explanation) -> dict[str, object]:
     file = found.file
     return {
         "image_id": found.image_id,
@@ -66,9 +62,8 @@ def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, obje
                 "run": one.run,
                 "same_file": is_same_file(file, one),
                 "missing": None if cause is None else asdict(cause),
-                "replay": None if again is None else asdict(again),
             }
-            for one, cause, again in zip(found.histories, found.causes, replays, strict=True)
+            for one, cause in zip(found.histories, found.causes, strict=True)
         ],
     }
 
@@ -102,7 +97,7 @@ def _plain(value: object) -> str:
     return value.isoformat() if isinstance(value, date | datetime) else str(value)
 
 
-def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
+def _lines(found: Explanation) -> Iterator[str]:
     yield f"image     {found.image_id}"
     location = "no longer listed by the source" if found.location is None else shown_location(found.location) or "none"
     yield f"location  {location}"
@@ -114,7 +109,7 @@ def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
         yield f"file now  {_file(found.file)}"
     if found.no_model is not None:
         yield f"no model has run yet, and none can: {found.no_model}"
-    for history, cause, again in zip(found.histories, found.causes, replays, strict=True):
+    for history, cause in zip(found.histories, found.causes, strict=True):
         yield ""
         yield f"{history.model} {history.model_id}: {history.state}"
         yield from ("  " + line for line in _result_lines(found.file, history))
@@ -122,8 +117,6 @@ def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
             yield f"  why       {cause.message}"
             if to_do := what_to_do(cause):
                 yield f"  to do     {to_do}"
-        if again is not None:
-            yield f"  replay    {_replay_as_text(again)}"
 
 
 def _file(file: FileNow) -> str:
@@ -209,23 +202,3 @@ def _predicted(row: dict[str, Any], form: str) -> str:
 
 def _same(is_same: bool | None) -> str:
     return "" if is_same is None else "; the file is still the same" if is_same else "; the file has CHANGED"
-
-
-def _replay_as_text(again: Replay) -> str:
-    if again.error is not None:
-        return f"failed: {again.error}" + (f" ({again.hint})" if again.hint else "")
-    instead = f" (instead of {again.instead_of}: {again.why})" if again.instead_of else ""
-    if again.rejected is not None:
-        return f"in {again.variant}{instead}: rejected, {again.rejected}"
-    is_same = again.same_label
-    known = (
-        (again.label, "{}"),
-        (again.score, "{:.6g}"),
-        (None if is_same is None else "the same label" if is_same else "a DIFFERENT label", "· {}"),
-        (again.score_difference, "· difference {:+.2g}"),
-        (again.cosine, "· cosine {:.6f}"),
-        (None if again.num_objects is None else counted(again.num_objects, "object"), "· {}"),
-        (again.num_stored, f"· {again.num_matched or 0:,} of the {{:,}} stored objects found again"),
-        *((one, "· {}") for one in again.changed_objects),
-    )
-    return " ".join([f"in {again.variant}{instead}:", *_texts(*known)])

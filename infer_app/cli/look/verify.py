@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infer_app.artifact.model_names import Version, short_name
-from infer_app.ask.compare.replay_audit import Amount, ReplayAudit, audit_by_replay
+from infer_app.ask.compare.replay_audit import Amount, ReplayAudit, audit_by_replay, replay_image
 from infer_app.ask.compare.row_comparison import Changed
 from infer_app.base.day import Day
-from infer_app.base.errors import EXIT_BUG, EXIT_OK, UsageError
+from infer_app.base.errors import EXIT_BUG, EXIT_OK, ModelError, UsageError
 from infer_app.base.plurals import counted
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.load import load_settings
@@ -43,13 +43,17 @@ class VerifiedCounts:
         return "\n  wrong: ".join([f"{model}: {balance(self.counts)}", *self.problems])
 
 
-def verify(date: str | None, model: str | None, replay: str | None, as_json: bool, config: Path | None) -> int:
+def verify(
+    date: str | None, model: str | None, replay: str | None, image: str | None, as_json: bool, config: Path | None
+) -> int:
     """Print the counts of a day and what a replay finds; return 0 if the counts add up and no row differs, else 1."""
     loaded = load_settings(config)
     day = loaded.day(date or "yesterday")
     amount = None if replay is None else _amount(replay)
     audit = None
     with open_project_database(loaded, read_only=True) as project:
+        if image is not None:
+            return _verify_image(replay_image(loaded, project, project.day_queries.models_of(model), image), as_json)
         checked = _check_counts(project, day, model)
         wrong_rows = list(audit_rows(project.database))
         if amount is not None:
@@ -70,6 +74,20 @@ def verify(date: str | None, model: str | None, replay: str | None, as_json: boo
         for line in [] if audit is None else _replay_lines(audit):
             print(printable(line))
     return EXIT_OK if balanced and not wrong_rows and not (audit and audit.differences) else EXIT_BUG
+
+
+def _verify_image(audit: ReplayAudit, as_json: bool) -> int:
+    """Print both answers of each model; return 1 if one differs, 12 if no model can answer."""
+    if as_json:
+        print(json.dumps({"replay": audit.to_json()}))
+    for one in [] if as_json else audit.answers or []:
+        instead = f" (instead of {one.instead_of}: {one.why})" if one.instead_of else ""
+        print(printable(f"{short_name(one.model, one.model_id)} in {one.variant}{instead}:"))
+        for stored, now in one.pairs:
+            print(printable(f"  {stored} stored, {now} now"))
+    for line in [] if as_json else _replay_lines(audit):
+        print(printable(line))
+    return EXIT_BUG if audit.differences else EXIT_OK if audit.answers else ModelError.exit_code
 
 
 def _amount(text: str) -> Amount:
@@ -106,7 +124,7 @@ def _replay_lines(audit: ReplayAudit) -> Iterator[str]:
     if any(one.cause is Changed.PICTURE for one in audit.differences):
         yield "`infer retry --image ID` predicts a picture that was replaced"
     if any(one.cause is Changed.ANSWER for one in audit.differences):
-        yield "`infer explain --image ID --replay` shows both answers"
+        yield "`infer verify --image ID` shows both answers"
 
 
 def _versions_to_verify(project: ProjectDatabase, day: Day, wanted: str | None) -> list[Version]:
