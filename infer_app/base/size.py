@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+LARGE_PIXELS = 1 << 20  # a network takes seconds an image of more
 BATCH_PIXELS = 1 << 21  # larger batches only take more memory: such an input keeps a core busy by itself
 
 
@@ -27,6 +28,10 @@ class Size(NamedTuple):
         if lengths is None:
             raise ValueError(f"{value!r} is not a size such as 224 or 640x480")
         return cls(int(lengths[1]), int(lengths[2] or lengths[1]))
+
+    @property
+    def is_large(self) -> bool:
+        return self.width * self.height > LARGE_PIXELS
 
     @property
     def is_square(self) -> bool:

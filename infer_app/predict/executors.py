@@ -24,7 +24,7 @@ from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
 from infer_app.predict.chunking import FEW_IMAGES
-from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec, OneOf
 from infer_app.predict.handlers.open_handler import open_cpu_handler, open_load_handler, open_predict_handler
 from infer_app.predict.planning.execution_plan import ExecutionPlan
 from infer_app.predict.workers.pool import Stage, WorkerPool, slots_for
@@ -102,7 +102,8 @@ class RingSpec:
 
 def open_cpu_pool(handler: HandlerSpec, num_workers: int, timeout_s: float) -> WorkerPool:
     """Open a pool whose workers run their chunks to completion with `handler.num_threads` threads each."""
-    return WorkerPool([Stage("predict", [partial(open_cpu_handler, handler)] * num_workers)], timeout_s)
+    openers = [partial(open_cpu_handler, handler, OneOf(number, num_workers)) for number in range(num_workers)]
+    return WorkerPool([Stage("predict", openers)], timeout_s)
 
 
 def open_cuda_pool(handler: HandlerSpec, num_workers: int, timeout_s: float, ring_spec: RingSpec) -> WorkerPool:

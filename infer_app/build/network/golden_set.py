@@ -25,7 +25,6 @@ from infer_app.predict.images.transform.to_pixels import reference_transform, tr
 
 MAX_GOLDEN = 8  # images
 FEW_GOLDEN = 2  # of a large input: each worker predicts them before its first chunk, which takes seconds an image
-LARGE_INPUT = 1 << 20  # pixels
 GOLDEN_LIMITS = DecodeLimits(max_pixels=100_000_000)
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
 _ORIENTATION = 274  # EXIF tag
@@ -138,7 +137,7 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
 
 def max_golden(recipe: Recipe) -> int:
     """Return the number of golden images of a model, of large inputs fewer."""
-    return FEW_GOLDEN if recipe.size.width * recipe.size.height > LARGE_INPUT else MAX_GOLDEN
+    return FEW_GOLDEN if recipe.size.is_large else MAX_GOLDEN
 
 
 def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = None) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.domain import Broken, Chunk, ChunkResult, Objects, Prediction, Sample
 from infer_app.base.telemetry.stage_clock import StageClock
-from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.handlers.handler_spec import ALONE, HandlerSpec, ModelSpec, OneOf
 from infer_app.predict.handlers.loader import Loader
 from infer_app.predict.handlers.predictor import LoadedModel, Networks, result_of
 from infer_app.predict.handlers.second_networks import SecondNetworks, stored_objects
@@ -35,7 +35,7 @@ class CpuHandler:
         self._buffer = np.empty((batch_size, *loader.recipe.size.shape), np.uint8)
 
     @classmethod
-    def open(cls, spec: HandlerSpec) -> CpuHandler:
+    def open(cls, spec: HandlerSpec, worker: OneOf = ALONE) -> CpuHandler:
         """Open a handler and verify it on the golden images, which also warms it up. Raises ModelError."""
         artifacts = [model.open() for model in spec.models]
         models = [
@@ -47,7 +47,8 @@ class CpuHandler:
         handler = cls(loader, models, spec)
         for model in models:
             is_second = model.model_index in spec.seconds
-            model.verify_golden(handler._seconds.pixels_of(model.model_index) if is_second else loader.pixels)
+            load_pixels = handler._seconds.pixels_of(model.model_index) if is_second else loader.pixels
+            model.verify_golden(load_pixels, worker=worker)
         if torch := sys.modules.get("torch"):  # which a function of the user's own may have loaded
             torch.set_num_threads(spec.num_threads)
         return handler

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infer_app.predict.handlers.handler_spec import HandlerSpec
+from infer_app.predict.handlers.handler_spec import ALONE, HandlerSpec, OneOf
 
 if TYPE_CHECKING:
     from infer_app.predict.handlers.cpu_handler import CpuHandler
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from infer_app.predict.workers.shared_ring import Ring
 
 
-def open_cpu_handler(spec: HandlerSpec) -> CpuHandler:
+def open_cpu_handler(spec: HandlerSpec, worker: OneOf = ALONE) -> CpuHandler:
     """Open what takes images from bytes to rows."""
     from infer_app.predict.handlers.cpu_handler import CpuHandler
 
-    return CpuHandler.open(spec)
+    return CpuHandler.open(spec, worker)
 
 
 def open_load_handler(spec: HandlerSpec, ring: Ring) -> LoadHandler:

@@ -9,6 +9,7 @@ from infer_app.artifact.artifact import Artifact
 from infer_app.base.domain import Batch, Broken, Chunk, ChunkResult, Prediction, Reason, Sample
 from infer_app.base.errors import DeviceLost, is_out_of_memory, lines_of
 from infer_app.base.telemetry.stage_clock import StageClock
+from infer_app.predict.handlers.handler_spec import ALONE, OneOf
 from infer_app.predict.runtimes.device_errors import device_loss_raised
 from infer_app.predict.verification.golden import check_golden
 from infer_app.predict.verification.outputs import OutputDecoder
@@ -27,10 +28,18 @@ class LoadedModel:
     decode: OutputDecoder
 
     def verify_golden(
-        self, load_pixels: Callable[[bytes], np.ndarray], predict: Callable[[np.ndarray], np.ndarray] | None = None
+        self,
+        load_pixels: Callable[[bytes], np.ndarray],
+        predict: Callable[[np.ndarray], np.ndarray] | None = None,
+        worker: OneOf = ALONE,
     ) -> None:
-        """Predict the golden images, which also warms the model up. Raises ModelError if the results differ."""
-        check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size)
+        """Predict the golden images, which also warms the model up. Raises ModelError if the results differ.
+
+        Of a large input, which takes seconds an image, workers share them: each predicts one at least.
+        """
+        manifest = self.artifact.manifest
+        numbers = worker.share(len(manifest.golden)) if manifest.recipe.size.is_large else None
+        check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size, numbers)
 
     def infer(self, batch: Batch, clock: StageClock) -> Iterator[Prediction | Broken]:
         """Predict a batch. If the model raises, retry image by image, so that only the failing images are rejected.

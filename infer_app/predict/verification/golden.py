@@ -1,7 +1,7 @@
 """Check a model with golden images: it must still give the outputs of the build before it may write."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -53,35 +53,38 @@ def check_golden(
     predict: Callable[[np.ndarray], np.ndarray],
     variant: str | None = None,
     batch_size: int = CHECK_BATCH,
+    numbers: Sequence[int] | None = None,
 ) -> None:
     """Raise PixelsChanged or ModelChanged if the path from bytes to labels or objects gives other ones than at build.
 
     `load_pixels` is the caller's own decoding and transform, bytes to (H, W, 3) uint8; `predict` is its model, at
-    most `batch_size` rows of them to (n, D). There are three steps, so that a small difference of the pixels can't hide
-    a difference of the model: the pixels; the outputs for the golden pixels; the labels or objects for the pixels as
-    loaded, which are computed again only where these pixels differ.
+    most `batch_size` rows of them to (n, D). `numbers` are those of the images to check; None: all. There are three
+    steps, so that a small difference of the pixels can't hide a difference of the model: the pixels; the outputs for
+    the golden pixels; the labels or objects for the pixels as loaded, which are computed again only where these differ.
     """
     tolerance, output = artifact.manifest.tolerance_of(variant), artifact.manifest.output
-    expected_pixels, expected = golden_pixels(artifact), golden_outputs(artifact)
+    paths = artifact.manifest.golden
+    numbers = range(len(paths)) if numbers is None else numbers
+    expected_pixels, expected = golden_pixels(artifact)[numbers], golden_outputs(artifact)[numbers]
     loaded = [
-        _load(load_pixels, artifact.read(path), pixels, tolerance.pixel_levels, number)
-        for number, (path, pixels) in enumerate(zip(artifact.manifest.golden, expected_pixels, strict=True))
+        _load(load_pixels, artifact.read(paths[number]), pixels, tolerance.pixel_levels, number)
+        for number, pixels in zip(numbers, expected_pixels, strict=True)
     ]
     actual = predict_all(predict, expected_pixels, batch_size)
-    _check_outputs(expected, actual, output, tolerance)
+    _check_outputs(expected, actual, output, tolerance, numbers)
     is_exact = variant_of(variant or "").is_exact
     if output.detection and is_exact:
-        _check_objects(artifact, expected, actual, OBJECT_SCORE, ModelChanged, is_exact=True)
+        _check_objects(artifact, expected, actual, numbers, OBJECT_SCORE, ModelChanged, is_exact=True)
     if _compares_best_objects(output):
         _check_best_objects(artifact, expected, actual, variant, is_exact=is_exact)
-    differing = [number for number, pixels in enumerate(loaded) if not np.array_equal(pixels, expected_pixels[number])]
+    differing = [place for place, pixels in enumerate(loaded) if not np.array_equal(pixels, expected_pixels[place])]
     if differing:
-        actual[differing] = predict_all(predict, np.stack([loaded[number] for number in differing]), batch_size)
+        actual[differing] = predict_all(predict, np.stack([loaded[place] for place in differing]), batch_size)
     margin = max(LABEL_MARGIN, tolerance.relative)
     if output.detection:
-        _check_objects(artifact, expected, actual, margin, PixelsChanged)
+        _check_objects(artifact, expected, actual, numbers, margin, PixelsChanged)
     elif output.kind == "classification":
-        _check_labels(expected, actual, output, artifact.labels, margin)
+        _check_labels(expected, actual, output, artifact.labels, numbers, margin)
 
 
 def predict_all(predict: Callable[[np.ndarray], np.ndarray], pixels: np.ndarray, batch_size: int) -> np.ndarray:
@@ -139,14 +142,16 @@ def _load(
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of numbers that are not finite
-def _check_outputs(expected: np.ndarray, actual: np.ndarray, output: OutputSpec, tolerance: Tolerance) -> None:
+def _check_outputs(
+    expected: np.ndarray, actual: np.ndarray, output: OutputSpec, tolerance: Tolerance, numbers: Sequence[int]
+) -> None:
     if actual.shape != expected.shape:
         raise ModelChanged(
             f"golden check failed: outputs are {_describe(actual)} instead of {_describe(expected)}", _HINT
         )
     expected, actual, scale = comparable(expected, actual, output)
     relative = (np.abs(actual - expected).max(1) / max(scale, 1e-12)).tolist()
-    for number, (difference, cosine) in enumerate(zip(relative, cosines(expected, actual).tolist(), strict=True)):
+    for number, difference, cosine in zip(numbers, relative, cosines(expected, actual).tolist(), strict=True):
         if not difference <= tolerance.relative:  # written so that NaN fails
             what = f"outputs differ by {difference:.2g} of the largest, not {tolerance.relative:g} at most"
             raise _failed(number, what, ModelChanged)
@@ -156,15 +161,19 @@ def _check_outputs(expected: np.ndarray, actual: np.ndarray, output: OutputSpec,
 
 
 def _check_labels(
-    expected: np.ndarray, actual: np.ndarray, spec: OutputSpec, labels: tuple[str, ...], margin_share: float
+    expected: np.ndarray,
+    actual: np.ndarray,
+    spec: OutputSpec,
+    labels: tuple[str, ...],
+    numbers: Sequence[int],
+    margin_share: float,
 ) -> None:
     margin = margin_share * np.abs(expected).max()
     rows = zip(decode_outputs(expected, spec, labels), decode_outputs(actual, spec, labels), strict=True)
-    for number, (theirs, ours) in enumerate(rows):
+    for number, raw, found, (theirs, ours) in zip(numbers, expected, actual, rows, strict=True):
         if theirs is None or ours is None:
             raise _failed(number, "outputs are not finite", PixelsChanged)
-        best = expected[number].max()
-        if theirs.label != ours.label and best - expected[number, actual[number].argmax()] > margin:
+        if theirs.label != ours.label and raw.max() - raw[found.argmax()] > margin:
             raise _failed(number, f"labelled {ours.label!r} instead of {theirs.label!r}", PixelsChanged)
 
 
@@ -172,6 +181,7 @@ def _check_objects(
     artifact: Artifact,
     expected: np.ndarray,
     actual: np.ndarray,
+    numbers: Sequence[int],
     margin: float,
     error: type[ModelError],
     *,
@@ -180,7 +190,7 @@ def _check_objects(
     """Raise `error` for an object that is expected and not found, or found and not expected."""
     detection, labels = artifact.manifest.output.detection, artifact.labels
     assert detection is not None
-    for number, theirs, ours in _object_pairs(artifact, expected, actual, error):
+    for number, theirs, ours in _object_pairs(artifact, expected, actual, numbers, error):
         for first, second, what in ((theirs, ours, "is not found any more"), (ours, theirs, "was not found at build")):
             found = find_missing(first, second, detection, margin, is_exact=is_exact)
             if found is not None:
@@ -190,11 +200,16 @@ def _check_objects(
 
 
 def _object_pairs(
-    artifact: Artifact, expected: np.ndarray, actual: np.ndarray, error: type[ModelError], min_score: float = 1.0
+    artifact: Artifact,
+    expected: np.ndarray,
+    actual: np.ndarray,
+    numbers: Sequence[int],
+    error: type[ModelError],
+    min_score: float = 1.0,
 ) -> Iterator[tuple[int, Objects, Objects]]:
     """Yield the number of each image and its objects in both outputs. Raises `error` for outputs that have none."""
-    pairs = zip(*(find_objects(artifact, rows, min_score) for rows in (expected, actual)), strict=True)
-    for number, (theirs, ours) in enumerate(pairs):
+    found = (find_objects(artifact, rows, min_score) for rows in (expected, actual))
+    for number, theirs, ours in zip(numbers, *found, strict=True):
         if theirs is None or ours is None:
             raise _failed(number, "outputs are not finite, or the head fails on them", error)
         yield number, theirs, ours
@@ -232,7 +247,7 @@ def _count_best_objects(
     Raises ModelChanged for outputs without a finite value.
     """
     num_found = num_best = 0
-    for _, theirs, ours in _object_pairs(artifact, expected, actual, ModelChanged, LOWEST_SCORE):
+    for _, theirs, ours in _object_pairs(artifact, expected, actual, range(len(expected)), ModelChanged, LOWEST_SCORE):
         best = theirs[:BEST_OBJECTS]
         num_best += len(best)
         num_found += count_found(best, ours, OBJECT_SCORE, is_exact=is_exact)

@@ -45,6 +45,16 @@ def test_a_model_passes_its_own_check(artifact, load, predict):
     assert loaded == [artifact.read(path) for path in artifact.manifest.golden]
 
 
+def test_some_of_the_golden_images_are_checked_and_named_by_their_numbers(artifact, load, predict):
+    def only_the_third(data):
+        assert data == artifact.read(artifact.manifest.golden[2])
+        return load(data)
+
+    check_golden(artifact, only_the_third, predict, numbers=[2])
+    with pytest.raises(PixelsChanged, match="golden check failed: image 3: a pixel differs"):
+        check_golden(artifact, lambda data: only_the_third(data)[..., ::-1], predict, numbers=[2])
+
+
 def raise_bad_image(data):
     raise BadImage(Reason.MODEL_ERROR, "preprocess: FileNotFoundError: /srv/table.npy")
 
