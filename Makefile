@@ -31,10 +31,10 @@ test-rest: $(VENV)/.test system
 	$(PYTEST) -m "not ($(QUICK))"
 
 # Tests of databases on PostgreSQL and MariaDB as Debian installs them: a language's order of text, autovacuum, `jit`.
-SERVERS = conformance exports forget known_database odd_times plans row_audit same_picture second_network_exports \
+SERVERS = exports forget known_database odd_times plans row_audit same_picture second_network_exports \
 	second_networks views watched_images
 test-servers: $(VENV)/.test system
-	TEST_SERVERS=installed $(PYTEST) -k "postgres or mariadb" $(SERVERS:%=tests/databases/test_%.py)
+	TEST_SERVERS=installed $(PYTEST) -k "postgres or mariadb" tests/databases/conformance $(SERVERS:%=tests/databases/test_%.py)
 
 # An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
 faults: $(VENV)/.test system

@@ -71,9 +71,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _repeats_on_a_server(item: pytest.Item) -> bool:
-    """Return whether a test that SQLite has run runs on a server; of test_conformance.py `make test` runs each."""
+    """Return whether a test that SQLite has run runs on a server; those of conformance/ run on each in `make test`."""
     kind = getattr(item, "callspec", None) and item.callspec.params.get("kind")
-    return item.path.parent.name == "databases" and item.path.name != "test_conformance.py" and kind in DATABASES[1:]
+    return item.path.parent.name == "databases" and kind in DATABASES[1:]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -16,8 +16,8 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.results.runs import RunStore
 from tests.conftest import MODEL
+from tests.databases.conformance.test_roles import MAY_WRITE
 from tests.databases.conftest import ServerProject
-from tests.databases.test_conformance import MAY_WRITE
 from tests.support.results import commit, predicted
 
 NOON = datetime.now(UTC).replace(hour=12, tzinfo=None) - timedelta(days=2)

@@ -16,10 +16,10 @@ from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
 from tests.conftest import DAY, MODEL
-from tests.databases.test_conformance import COUNT
 from tests.support.results import ODD_TEXTS, commit
 
 ODD_LABELS = [*ODD_TEXTS, "x" * 512]
+NUM_IMAGES = 100
 
 
 def detected(label, score):
@@ -139,7 +139,7 @@ def random_rows(kind, new_database):
     with new_database(kind) as url, Database(url) as database:
         upgrade(database)
         used(database, "m")
-        rows = {str(number): some() for number in range(COUNT)}
+        rows = {str(number): some() for number in range(NUM_IMAGES)}
         objects = [of_objects(image_id, *(detected(*one) for one in found)) for image_id, found in rows.items()]
         commit(database, [*objects, *(of_labels(f"labels of {image_id}", *found) for image_id, found in rows.items())])
         yield database, [PredictedImage(one.ref.image_id, "", None, None, None, one.output.objects) for one in objects]

@@ -1,0 +1,229 @@
+"""Days and times of every type; tables and queries of the user."""
+
+import tracemalloc
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from sqlalchemy import make_url
+
+from infer_app.base.day import Day
+from infer_app.base.domain import (
+    ImageRef,
+)
+from infer_app.base.errors import DatabaseUnavailable, UsageError
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.cli.project.proposal import init_from
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing import cross_database_source
+from infer_app.tables.listing import source as source_module
+from infer_app.tables.listing.propose_mapping import propose
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.queries.day_queries import DayQueries
+from tests.conftest import DAY, MODEL
+from tests.support.listings import LISTINGS, open_source, select_new
+from tests.support.results import broken, commit, predicted
+
+ID = MODEL.model_id
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns"])
+def test_a_day_begins_and_ends_to_the_microsecond(database, register, zone):
+    day = Day.of(date(2026, 10, 25), zone)  # of 25 hours in Berlin
+    tick = timedelta(microseconds=1)
+    moments = [day.start - tick, day.start, day.end - tick, day.end]
+    for number, moment in enumerate(moments):
+        register(f"/{number}.jpg", at=moment.replace(tzinfo=None))
+    assert [ref.location for ref in select_new(database, day=day)] == ["/1.jpg", "/2.jpg"]
+    assert DayQueries(database, Source(database, SourceSettings())).count_day(day, ID).eligible == 2
+    assert [ref.location for ref in select_new(database, day=day.before(1))] == ["/0.jpg"]
+    assert [ref.location for ref in select_new(database, day=day.before(-1))] == ["/3.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "zone", "found"),
+    [
+        ("DATE", None, {"1", "2"}),
+        ("naive", "UTC", {"1", "2"}),
+        ("naive", "America/New_York", {"0", "1"}),
+        ("aware", None, {"1", "2"}),
+        ("TEXT", "UTC", {"1", "2"}),
+        ("BIGINT", None, {"1", "2"}),
+    ],
+)
+def test_times_of_every_type_fall_into_their_day(database, execute, kind, type_name, zone, found):
+    """The servers' own zone is another one, so that a session's zone would show."""
+    if type_name == "aware" and kind != "postgres":
+        pytest.skip("no type for it")
+    spelled = {"naive": "DATETIME" if kind == "mariadb" else "TIMESTAMP", "aware": "TIMESTAMP WITH TIME ZONE"}
+    moments = {
+        "0": datetime(2026, 11, 19, 23, 59),
+        "1": datetime(2026, 11, 20, 0, 0),
+        "2": datetime(2026, 11, 20, 23, 59),
+        "3": datetime(2026, 11, 21, 0, 0),
+    }
+    write = {
+        "DATE": lambda moment: moment.date(),
+        "naive": lambda moment: str(moment) if kind == "sqlite" else moment,
+        "aware": lambda moment: moment.replace(tzinfo=UTC),
+        "TEXT": str,
+        "BIGINT": lambda moment: int(moment.replace(tzinfo=UTC).timestamp()),
+    }[type_name]
+    execute(f"CREATE TABLE shots (id INTEGER, location TEXT, added_at {spelled.get(type_name, type_name)})")
+    rows = [{"id": int(key), "at": write(moment)} for key, moment in moments.items()]
+    rows[:0] = [{"id": 9, "at": unknown} for key, unknown in (("TEXT", ""), ("BIGINT", 0)) if key == type_name]
+    settings = SourceSettings(table="shots", time_zone=zone)
+    assert select_new(database, settings) == []  # before it has any row
+    assert Source(database, settings).nearest_date(DAY) is None
+    execute(("INSERT INTO shots VALUES (:id, '/a.jpg', :at)", rows))
+    assert {ref.image_id for ref in select_new(database, settings)} == found
+    assert Source(database, settings).nearest_date(Day.of(date(2026, 12, 1), "UTC")) == date(2026, 11, 21)
+
+
+def test_times_are_read_whatever_way_the_database_writes_them(url, database, execute, kind):
+    if kind != "postgres":
+        pytest.skip("PostgreSQL's DateStyle")
+    execute(
+        "CREATE TABLE photos (id integer, location text, time timestamptz)",
+        ("INSERT INTO photos VALUES (1, '/1.jpg', :time)", [{"time": DAY.start}]),
+        f"ALTER DATABASE {make_url(url).database} SET DateStyle = 'German'",
+    )
+    with Database(url) as german:
+        for _ in range(2):  # the second time after a rollback
+            settings = SourceSettings(table="photos", time="time")
+            assert [ref.image_id for ref in select_new(german, settings)] == ["1"]
+
+
+def test_mariadbs_timestamps_are_utc_whatever_zone_the_server_is_in(database, execute, kind):
+    if kind != "mariadb":
+        pytest.skip("its TIMESTAMP alone is shown in the session's zone")
+    execute("CREATE TABLE shots (id INTEGER, location TEXT, added_at TIMESTAMP NULL)")
+    execute("INSERT INTO shots VALUES (1, '/a.jpg', FROM_UNIXTIME(1795132800))")  # 2026-11-20 00:00:00 UTC
+    settings = SourceSettings(table="shots", time_zone="UTC")
+    assert [ref.image_id for ref in select_new(database, settings)] == ["1"]
+
+
+def test_a_users_table_view_and_query_in_other_words_give_the_same(database, execute, kind):
+    quote = "`" if kind == "mariadb" else '"'
+    table, order = f"{quote}my photos{quote}", f"{quote}order{quote}"
+    execute(
+        f"CREATE TABLE {table} (pid INTEGER, {order} TEXT, seen TIMESTAMP NULL)",
+        f"INSERT INTO {table} VALUES (7, '/a:b%c.jpg', '2026-11-20 10:00:00'), (8, '/b.jpg', NULL)",
+        f"CREATE VIEW seen_photos AS SELECT pid, {order} AS path, seen FROM {table}",
+    )
+    common = {"id": "pid", "time": "seen", "time_zone": "UTC"}
+    query = f"SELECT pid, {order} AS path, seen FROM {table} WHERE {order} LIKE '%:b%'"
+    for settings in (
+        SourceSettings(table="my photos", location="order", **common),
+        SourceSettings(table="seen_photos", location="path", **common),
+        SourceSettings(query=query, location="path", **common),
+    ):
+        source = Source(database, settings)
+        check_source(source)
+        assert source.find_left_out(DAY).text == ""
+        assert select_new(database, settings) == [ImageRef("7", "/a:b%c.jpg")]
+    assert Source(database, SourceSettings(table="seen_photos", location="path", **common)).count_without_time() == 1
+    with pytest.raises(UsageError, match="no table or view 'seen_photo'"):
+        check_source(Source(database, SourceSettings(table="seen_photo")))
+    for wrong in ("SELECT pid FROM seen_photos", "SELECT * FROM nowhere", "SELEC 1"):
+        with pytest.raises(UsageError, match="can't be read"):
+            check_source(Source(database, SourceSettings(query=wrong, location="path", **common)))
+
+
+def test_a_query_that_the_server_ends_is_not_called_a_wrong_one(url, database, execute, kind):
+    execute("CREATE TABLE shots (id INTEGER, location VARCHAR(80), added_at DATE)")
+    execute("INSERT INTO shots VALUES (1, '/a.jpg', '2026-11-20')")
+    limit, sleep = {
+        "postgres": ("options=-c%20statement_timeout%3D200", "pg_sleep(5)"),
+        "mariadb": ("init_command=SET%20max_statement_time%3D0.2", "SLEEP(5)"),
+        "sqlite": (None, None),
+    }[kind]
+    if limit is None:
+        pytest.skip("it has no such limit")
+    settings = SourceSettings(query=f"SELECT id, location, added_at, {sleep} FROM shots WHERE {sleep} IS NOT NULL")
+    with Database(f"{url}{'&' if '?' in url else '?'}{limit}") as impatient, pytest.raises(DatabaseUnavailable):
+        check_source(Source(impatient, settings))
+
+
+def test_a_users_table_is_found_among_others(database, execute, kind):
+    execute("CREATE TABLE people (id INTEGER PRIMARY KEY, name VARCHAR(80), created TIMESTAMP NULL)")
+    execute("INSERT INTO people VALUES (1, 'A. Jones', '2026-11-20 01:02:03')")
+    clock = {"sqlite": "TEXT", "postgres": "TIMESTAMPTZ", "mariadb": "DATETIME"}[kind]
+    execute(f"CREATE TABLE photos (nr INTEGER PRIMARY KEY, path VARCHAR(200), taken DATE, uploaded {clock})")
+    for number in range(3):
+        execute(f"INSERT INTO photos VALUES ({number}, '/srv/p/{number}.JPG', '2026-11-19', '2026-11-20 01:02:03')")
+    execute("CREATE VIEW recent AS SELECT nr AS id, path, uploaded FROM photos")
+    photos, recent = propose(database)
+    assert (photos.table, photos.id, photos.location, photos.time.name) == ("photos", "nr", "path", "uploaded")
+    assert (photos.folder, photos.time.has_zone) == ("/srv/p", kind == "postgres")
+    assert [time.name for time in photos.other_times] == ["taken"]
+    assert [sample[:2] for sample in photos.samples] == [(number, f"/srv/p/{number}.JPG") for number in range(3)]
+    execute(photos.index.rstrip(";"))
+    assert propose(database)[0].index is None
+    assert (recent.table, recent.id, recent.index) == ("recent", "id", None)
+
+
+def test_a_table_of_large_values_is_proposed_without_reading_them(database, execute, kind):
+    large = 4 << 20
+    types = {"sqlite": ("BLOB", "TEXT"), "postgres": ("BYTEA", "TEXT"), "mariadb": ("LONGBLOB", "LONGTEXT")}
+    blob, text_ = types[kind]
+    execute(f"CREATE TABLE scans (nr INTEGER PRIMARY KEY, picture {blob}, notes {text_}, name TEXT, uploaded DATE)")
+    row = {"picture": b"x" * large, "notes": "y" * large}
+    for number in range(3):
+        execute((f"INSERT INTO scans VALUES ({number}, :picture, :notes, '{number}.jpg', '2026-11-20')", [row]))
+    del row
+    tracemalloc.start()
+    try:
+        (found,) = propose(database)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found.table, found.id, found.location, found.time.name) == ("scans", "nr", "name", "uploaded")
+    assert [sample[:2] for sample in found.samples] == [(number, f"{number}.jpg") for number in range(3)]
+    assert peak < large
+
+
+def test_a_server_or_database_that_is_not_there_is_told_with_what_to_check(url, kind, tmp_path):
+    if kind == "sqlite":
+        pytest.skip("a file that is not there has a test of its own")
+    gone = make_url(url).set(database="nodb").render_as_string(hide_password=False)
+    with pytest.raises(DatabaseUnavailable, match="nodb") as caught:
+        init_from(gone, folder=tmp_path)
+    assert "database, user and password of the URL" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_with_types_of_its_own_is_proposed(database, execute, kind):
+    if kind != "postgres":
+        pytest.skip("it has neither domains nor enums of their own name")
+    execute("CREATE DOMAIN place AS TEXT CHECK (VALUE LIKE '/%')", "CREATE TYPE state AS ENUM ('new', 'old')")
+    execute("CREATE TABLE shots (id UUID PRIMARY KEY, path place, state state, about JSONB, came TIMESTAMPTZ)")
+    key = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
+    execute(f"INSERT INTO shots VALUES ('{key}', '/srv/a.jpg', 'new', '[]', '2026-11-20 08:00+00')")
+    (found,) = propose(database)
+    assert (found.id, found.location, found.time.name) == ("id", "path", "came")
+    assert [tuple(map(str, sample[:2])) for sample in found.samples] == [(key, "/srv/a.jpg")]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+@LISTINGS
+def test_pages_of_any_size_give_each_image_once(database, register, monkeypatch, size, listing):
+    """Though results are written meanwhile."""
+    monkeypatch.setattr(source_module, "PAGE_SIZE", size)
+    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", size)
+    for minute in (1, 0, 2):
+        register(*[f"/{minute}-{number}.jpg" for number in range(7)], at=datetime(2026, 11, 20, 12, minute))
+    found = []
+    for ref in open_source(listing, database, SourceSettings()).select_new(DAY, ID):
+        commit(database, predicted(ref.image_id))
+        found.append(ref.location)
+    assert found == [f"/{minute}-{number}.jpg" for minute in (0, 1, 2) for number in range(7)]
+
+
+def test_two_models_have_each_their_own_new_images(database, register):
+    register("/1.jpg", "/2.jpg", "/3.jpg")
+    ids = [ref.image_id for ref in select_new(database)]
+    commit(database, predicted(ids[0], ids[1]))
+    commit(database, predicted(ids[0]), broken(ids[2]), model_id="another")
+    (page,) = Source(database, SourceSettings()).select_pages(DAY, ID, "another")
+    assert [(new.ref.image_id, new.model_indices) for new in page] == [(ids[1], (1,)), (ids[2], (0,))]

@@ -1,0 +1,228 @@
+"""Ids and locations: each image is listed once, whatever its id and name."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from infer_app.base.domain import (
+    Broken,
+    ImageFile,
+    Output,
+    Prediction,
+    Reason,
+)
+from infer_app.base.errors import UsageError
+from infer_app.base.run_report import DayCounts
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing import cross_database_source, image_registry, left_out
+from infer_app.tables.listing import source as source_module
+from infer_app.tables.listing.image_registry import (
+    DatedImage,
+    add_images,
+    count_images,
+    end_queue,
+    read_late_times,
+)
+from infer_app.tables.listing.image_registry import register as register_files
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.watched_images import (
+    has_images_in,
+)
+from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
+from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.results.schema import (
+    MAX_ID,
+    images,
+    predictions,
+    rejections,
+)
+from tests.conftest import DAY, MODEL
+from tests.support.listings import LISTINGS, at, open_source, select_new
+from tests.support.results import ODD_TEXTS, broken, commit, predicted, stored
+
+ID = MODEL.model_id
+
+
+def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
+    exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if kind == "mariadb" else ""
+    execute(f"CREATE TABLE shots (id VARCHAR(600){exact}, location TEXT{exact}, added_at DATE)")
+    ids = [*ODD_TEXTS, "x" * MAX_ID, "😀" * MAX_ID]
+    rows = [{"id": i, "location": f"/{n}/{i[:20]}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
+    execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
+    settings = SourceSettings(table="shots")
+    source = Source(database, settings)
+    assert source.find_left_out(DAY).text == ""
+    refs = select_new(database, settings)
+    assert {ref.image_id: ref.location for ref in refs} == {row["id"]: row["location"] for row in rows}
+    commit(database, bad=[Broken(ref, Reason.READ_ERROR, "", "read") for ref in refs])
+    commit(database, [Prediction(ref, Output()) for ref in refs[::2]])
+    assert stored(database, rejections).keys() == {ref.image_id for ref in refs[1::2]}
+    assert set(select_new(database, settings)) == set(refs[1::2])
+    commit(database, bad=[Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs[1::2]])
+    assert select_new(database, settings) == []
+    assert len(stored(database, predictions)) + len(stored(database, rejections)) == len(ids)
+
+
+@pytest.fixture
+def pages_of_two_rows(monkeypatch):
+    for module in (source_module, cross_database_source):
+        monkeypatch.setattr(module, "PAGE_SIZE", 2)
+
+
+@LISTINGS
+def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execute, kind, pages_of_two_rows, listing):
+    """Of images of one moment: pages go on after an id, which three rows on two pages have."""
+    exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if kind == "mariadb" else ""
+    execute(f"CREATE TABLE shots (id VARCHAR(600){exact}, location VARCHAR(80), added_at DATE)")
+    ids = [None, None, None, None, "x" * (MAX_ID + 1), "twice", "twice", "twice", "TWICE", "3", "4", "5"]
+    rows = [{"id": i, "location": f"/{n}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
+    execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
+    source = open_source(listing, database, SourceSettings(table="shots"))
+    found = source.find_left_out(DAY).text
+    assert "of 12 images of 2026-11-20 some are left out: 4 without an id ('/0.jpg', '/1.jpg', '/2.jpg'); " in found
+    assert "3 with an id that several have ('/5.jpg', '/6.jpg', '/7.jpg')" in found
+    assert ("1 with an id of more than 512 characters ('/4.jpg')" in found) == (kind != "sqlite")
+    usable = {f"/{n}.jpg" for n in range(8, 12)} | ({"/4.jpg"} if kind == "sqlite" else set())
+    refs = list(source.select_new(DAY, ID))
+    assert {ref.location for ref in refs} == usable
+    commit(database, [Prediction(ref, Output()) for ref in refs])
+    day_queries = DayQueries(database, source)
+    assert day_queries.count_day(DAY, ID) == DayCounts(12, len(usable), 0, 12 - len(usable))
+    assert found in day_queries.find_problems(DAY, ID)
+    pending = [one.location for one in day_queries.read_pending(DAY, ID)]
+    assert sorted(pending) == sorted({f"/{n}.jpg" for n in range(len(ids))} - usable)
+
+
+def test_a_column_whose_values_are_mostly_shared_is_refused(database, execute, monkeypatch):
+    monkeypatch.setattr(left_out, "MAX_SHARED", 1)
+    execute("CREATE TABLE shots (id INTEGER, location TEXT, added_at DATE)")
+    execute("INSERT INTO shots SELECT id % 2, '/a.jpg', '2026-11-20' FROM (" + " UNION ALL ".join(
+        f"SELECT {n} AS id" for n in range(6)) + ") AS numbers")  # fmt: skip
+    with pytest.raises(UsageError, match="of 6 images of 2026-11-20 4 have the id of another"):
+        Source(database, SourceSettings(table="shots")).find_left_out(DAY)
+
+
+@pytest.mark.parametrize("type_name", ["SMALLINT", "BIGINT", "UUID", "CHAR(36)", "VARCHAR(40)", "NUMERIC(20, 0)"])
+@LISTINGS
+def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_name, pages_of_two_rows, listing):
+    execute(f"CREATE TABLE shots (id {type_name} PRIMARY KEY, location TEXT, added_at TIMESTAMP)")
+    textual = type_name in ("UUID", "CHAR(36)", "VARCHAR(40)")
+    first = 0 if type_name == "SMALLINT" else 10**10
+    ids = [f"123e4567-e89b-12d3-a456-42661417400{n}" if textual else str(first + n) for n in range(7)]
+    rows = [{"id": i if textual else int(i), "at": datetime(2026, 11, 20, 12, int(i[-1]) // 3)} for i in ids]
+    execute(("INSERT INTO shots VALUES (:id, '/a.jpg', :at)", rows))
+    source = open_source(listing, database, SourceSettings(table="shots", time_zone="UTC"))
+    refs = list(source.select_new(DAY, ID))
+    assert [ref.image_id for ref in refs] == ids
+    commit(database, [Prediction(ref, Output()) for ref in refs[:4]])
+    assert list(source.select_new(DAY, ID)) == refs[4:]
+
+
+def test_files_are_registered_once_whatever_their_names(database, monkeypatch):
+    """Also several times in one call, and of more than one statement takes."""
+    monkeypatch.setattr(image_registry, "ROWS_PER_INSERT", 3)
+    long = "/".join(["", *["d" * 200] * 20])  # 4,000 characters that begin alike
+    names = [*(f"/{name}.jpg" for name in ODD_TEXTS), "/a.jpg", "/a.jpg ", f"{long}/1", f"{long}/2"]
+    noon = datetime(2026, 11, 20, 12)
+    assert add_images(database, [Path(name) for name in [*names, *names[::3]]], noon) == len(names)
+    assert add_images(database, [Path(name) for name in [*names, "/new.jpg"]], datetime(2026, 11, 21)) == 1
+    assert {ref.location for ref in select_new(database)} == set(names)
+
+
+def test_several_may_register_the_same_files_at_once(url, database):
+    paths = [Path(f"/{number}.jpg") for number in range(700)]
+
+    def add(order):
+        with Database(url) as own:
+            add_images(own, paths[::order], datetime(2026, 11, 20))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(add, [1, 1, 1, 1]))
+    assert count_images(database) == 700
+
+
+def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(database, monkeypatch):
+    times = [datetime(2026, 11, 20, 23, 59, 59, 999999), datetime(2026, 11, 3)]
+    files = [ImageFile("/ä0.jpg", 7, 1.7e9), ImageFile("/ä1.jpg", 7, 1.6e9), ImageFile("/ä2.jpg", 7, None)]
+
+    def add(*found, dry_run=False):
+        batches = register_files(database, found, lambda new: [dated[file] for file in new], dry_run=dry_run)
+        done = list(batches)
+        return sum(len(one.new) for one in done), sum(one.num_changed for one in done)
+
+    dated = {file: DatedImage(file, time) for file, time in zip(files, [*times, times[1]], strict=True)}
+    assert add(*files, dry_run=True) == (3, 0)
+    assert count_images(database) == 0
+    assert [add(*files) for _ in range(2)] == [(3, 0), (0, 0)]
+    columns = select(images.c.added_at, images.c.size, images.c.modified).order_by(images.c.location)
+    replaced = [files[0]._replace(size=8), files[1]._replace(modified=1e9), files[2]]
+    assert [add(*replaced, dry_run=True), add(*replaced), add(*replaced)] == [(0, 2), (0, 2), (0, 0)]
+    with database.read() as connection:
+        rows = [tuple(row) for row in connection.execute(columns)]
+    assert rows == [(times[0], 8, 1.7e9), (times[1], 7, 1e9), (times[1], 7, None)]
+    monkeypatch.setattr(database, "write", None)  # looking at known files writes nothing
+    assert [add(*replaced), add()] == [(0, 0), (0, 0)]
+    assert has_images_in(database, ["/"])
+    assert not has_images_in(database, ["/ä/"])
+
+
+def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(database, tables):
+    first, second, now = datetime(2026, 10, 1), datetime(2026, 10, 2), datetime(2026, 11, 20)
+    before = datetime(2026, 11, 17)
+    queued = (("/1", first, now), ("/2", second, now), ("/3", second, None), ("/4", before, now))
+    for location, time, queued_at in queued:
+        list(register_files(database, [ImageFile(location)], at(time, queued_at)))
+
+    def late(*model_ids):
+        with database.read() as connection:
+            return list(read_late_times(connection, tables.source.picture, model_ids, before))
+
+    assert late(ID) == [first, second]
+    commit(database, predicted("1"))
+    assert (late(ID), late(ID, "another")) == ([second], [first, second])
+    for registered_before, left in ((now, [second]), (datetime(2026, 11, 21), [])):
+        database.transact(lambda connection, before=registered_before: end_queue(connection, before))
+        assert late(ID) == left
+
+
+def test_a_replaced_file_of_an_old_day_that_was_rejected_is_tried_again(database, tables):
+    old, new = datetime(2026, 10, 1), datetime(2026, 11, 20)
+    files = {f"/{n}.jpg": ImageFile(f"/{n}.jpg", 7, 1.0) for n in (1, 2, 3)}
+    for file, time in zip(files.values(), (old, old, new), strict=True):
+        list(register_files(database, [file], at(time)))
+    commit(database, predicted("2"), broken("1", "3"))
+    replaced = [file._replace(size=8) for file in files.values()]
+    list(register_files(database, replaced, at(new)))
+    assert stored(database, rejections) == {}
+    with database.read() as connection:
+        assert list(read_late_times(connection, tables.source.picture, [ID], new)) == [
+            old
+        ]  # of the first file; the second has a prediction
+
+
+def test_a_path_that_the_database_can_not_hold_is_left_out_and_told_and_the_others_are_registered(database, kind):
+    too_long = "/" + "".join(random.Random(0).choices("abcdefghij", k=9000))  # PostgreSQL compresses what repeats
+    files = [ImageFile("/a.jpg"), ImageFile(too_long), ImageFile("/z.jpg")]
+    (done,) = register_files(database, files, at(datetime(2026, 11, 20)))
+    refused = [one.partition(": ")[0] for one in done.refused]
+    assert (len(done.new), refused) == ((2, [too_long]) if kind == "postgres" else (3, []))
+
+
+def test_the_days_of_older_pending_images_and_a_gap_are_read(tables, database, register):
+    for n in (*range(3, 12), 40):
+        register(f"/{n}.jpg", at=datetime(2026, 11, 20, 12) - timedelta(days=n))
+    day_queries = tables.day_queries
+    found = day_queries.find_older_pending(DAY.before(5), ID)
+    assert (found.first, found.last) == (date(2026, 10, 11), date(2026, 11, 14))
+    assert day_queries.find_older_pending(DAY.before(60), ID) is None
+    ids = [ref.image_id for ref in tables.source.select_new(DAY.before(40), ID)]
+    commit(database, predicted(*ids))
+    found = day_queries.find_older_pending(DAY.before(5), ID)
+    assert (found.first, found.last) == (date(2026, 11, 9), date(2026, 11, 14))
+    assert find_gap(tables.source, DAY) == ArrivalGap(date(2026, 11, 17), 3, 9)
+    assert find_gap(tables.source, DAY.before(2)) is None

@@ -1,0 +1,100 @@
+"""What a role may not do is told, and costs no more than it must."""
+
+from datetime import datetime
+
+import pytest
+from sqlalchemy import insert
+
+from infer_app.base.errors import DatabaseUnavailable
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import (
+    count_images,
+)
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.results.dry_run_database import open_dry_run_database
+from infer_app.tables.results.migrate import check_schema
+from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import (
+    images,
+    predictions,
+    rejections,
+)
+from tests.conftest import DAY, MODEL
+from tests.support.listings import select_new
+from tests.support.results import broken, commit, predicted, stored
+
+COUNT = 100
+
+
+def test_what_a_rehearsal_writes_is_gone(database, register):
+    register("/1.jpg", "/2.jpg")
+    commit(database, predicted("1"), broken("2"))
+    before = stored(database, predictions), stored(database, rejections)
+    with open_dry_run_database(database) as rehearsal:
+        commit(rehearsal, predicted(*map(str, range(COUNT)), label="dog"), broken("3"))
+    assert (stored(database, predictions), stored(database, rejections)) == before
+
+
+def test_a_read_only_connection_reads_and_can_not_write(url, database, register):
+    register("/1.jpg")
+    with Database(url, read_only=True) as read_only:
+        assert len(select_new(read_only)) == 1
+        check_source(Source(read_only, SourceSettings()))
+        with pytest.raises(DatabaseUnavailable) as caught, read_only.write() as connection:
+            connection.execute(insert(images), {"location": "/2.jpg", "added_at": datetime(2026, 11, 20)})
+        assert caught.value.exit_code == 10
+        with pytest.raises(DatabaseUnavailable):
+            commit(read_only, predicted("1"))
+    assert (count_images(database), stored(database, predictions)) == (1, {})
+
+
+MAY_WRITE = "GRANT ALL ON {all} TO {role}"
+
+
+def test_a_role_that_may_not_read_is_no_bug(database, add_role, kind):
+    if kind != "postgres":
+        pytest.skip("MariaDB's refusals are those of any statement that can't be done")
+    with (
+        Database(add_role()) as limited,
+        pytest.raises(DatabaseUnavailable, match="permission denied for table infer_"),
+    ):
+        check_schema(limited)
+
+
+def test_a_role_that_may_not_read_the_source_is_told_so(execute, add_role):
+    execute("CREATE TABLE shots (id INTEGER, path VARCHAR(9), came VARCHAR(9))")
+    settings = SourceSettings(table="shots", location="path", time="came")
+    with (
+        Database(add_role("GRANT SELECT ON {schema}.infer_runs TO {role}")) as limited,
+        pytest.raises(DatabaseUnavailable, match="(?i)(permission|command) denied.*shots") as caught,
+    ):
+        check_source(Source(limited, settings))
+    assert "to read the table of [source]" in caught.value.hint
+
+
+def test_a_role_that_only_reads_is_no_bug(database, add_role, kind):
+    if kind != "postgres":
+        pytest.skip("MariaDB's refusals are those of any statement that can't be done")
+    only_reads = "ALTER ROLE {role} SET default_transaction_read_only = on"
+    with Database(add_role(MAY_WRITE, only_reads)) as limited:
+        check_schema(limited)
+        with pytest.raises(DatabaseUnavailable, match="cannot execute INSERT in a read-only transaction"):
+            RunStore(limited).open_run(DAY, MODEL)
+        with pytest.raises(DatabaseUnavailable, match="not even a rejection can be written: .*read-only"):
+            commit(limited, good=predicted("a"))
+
+
+def test_a_row_that_a_policy_refuses_costs_that_row_only(database, execute, add_role, kind):
+    """PostgreSQL has the same code for it as for a role that may not write at all."""
+    if kind != "postgres":
+        pytest.skip("only PostgreSQL has policies")
+    execute(
+        "ALTER TABLE infer_predictions ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY not_b ON infer_predictions USING (image_id <> 'b')",
+    )
+    with Database(add_role(MAY_WRITE)) as limited:
+        commit(limited, good=predicted("a", "b", "c"))
+    assert stored(database, predictions, "label") == {"a": ("cat",), "c": ("cat",)}
+    assert stored(database, rejections, "reason") == {"b": ("write_error",)}
