@@ -122,7 +122,7 @@ def summarise(
     stacks = {program.name: setting.stack for program, setting in settings.items()}
     for name in {OURS, OURS_FULL} & rounds[-1].keys():
         ours = infer_report(rounds[-1][name])
-        set_up[name] = f"{ours['variant']}, {ours['num_workers']} workers, as it tuned itself when the model was built"
+        set_up[name] = f"{ours['variant']}, {ours['num_workers']} workers"
         stacks[name] = infer_stack(ours["variant"], flags.scaled)
     kinds = (flags.network, flags.precision, "large" if flags.large else "", "scaled" if flags.scaled else "")
     return {

@@ -60,7 +60,6 @@ class Situation:
     facts: DayFacts
     day_state: DayState
     reasons: dict[str, int]
-    advice: str | None  # how to make the run faster
     labels_moved: bool
     changed: ChangedCounts = UNCHANGED  # of the day
 
@@ -155,8 +154,6 @@ def _steps(of: Situation) -> Iterator[Step]:
         yield Step(describe_nearly_black(nearly_black))
     if of.labels_moved:
         yield Step("The labels have changed by more than chance: check the labels and photos below")
-    if of.advice:
-        yield Step(f"Measured on this machine: {of.advice}")
 
 
 def _about_rejections(of: Situation) -> str:

@@ -157,7 +157,6 @@ def gather(
         facts=facts,
         day_state=day_state,
         reasons=figures.count_reasons(day),
-        advice=speed.advice if speed else None,
         labels_moved=moved is not None and moved.is_notable,
         changed=changed,
     )

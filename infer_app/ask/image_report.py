@@ -68,7 +68,7 @@ def explain(
     loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None, model: str | None
 ) -> Explanation:
     """Return all that is known of an image. Raises UsageError if it is unknown or belongs to another day."""
-    _check_id(image_id)
+    check_id(image_id)
     next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
     place = _find(loaded, project, image_id, day)
     picture = project.source.picture_of(image_id, place[0] if place else None)
@@ -139,7 +139,7 @@ def find_place(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, 
 
     Raises UsageError if it is unknown, of another day, or has no time, or if its day was forgotten.
     """
-    _check_id(image_id)
+    check_id(image_id)
     place = _find(loaded, project, image_id, day)
     if place is None:
         raise _unknown(project, image_id)
@@ -151,7 +151,8 @@ def find_place(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, 
     return place[0], place[2]
 
 
-def _check_id(image_id: str) -> None:
+def check_id(image_id: str) -> None:
+    """Raise UsageError for an id that no database can hold."""
     if not is_utf8(image_id):
         raise UsageError(f"the id {image_id!r} is not text in UTF-8", "no such image can be in a database")
 

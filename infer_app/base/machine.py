@@ -12,7 +12,7 @@ from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
-ASSUMED_WORKER_BYTES = 400 << 20  # until one is measured: the libraries and a model of average size
+ASSUMED_WORKER_BYTES = 400 << 20  # the libraries and a model of average size
 KEPT_FREE = 0.1  # share of the memory for the coordinator, the page cache and other programs
 BF16_FLAGS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})  # as in /proc/cpuinfo
 VNNI_FLAGS = frozenset({"amx_int8", "avx512_vnni", "avx_vnni", "asimddp"})

@@ -55,6 +55,8 @@ def test_a_row_whose_time_is_none_costs_that_row_alone(pictures, kind):  # noqa:
         for command in (("status",), ("pending",), ("verify", "--date", DATE), ("explain", "--image", "0")):
             assert "a bug" not in pictures.infer(*command) + pictures.errors
         assert "images have no readable time" in pictures.infer("doctor")
+        later = pictures.infer_json("run", "--date", "2026-12-31", "--lookback", "0")
+        assert later["selected"] == 2 * ("'2026-13-45'" in odd)  # of the last day of its year; 2026/11/20 of none
         pictures.infer("forget", "--missing", "--yes")
 
 

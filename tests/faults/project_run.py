@@ -152,7 +152,7 @@ class ProjectRun:
     def expected(self, date: str = DATE) -> list[tuple]:
         """Return the results of an undisturbed run, from the files themselves.
 
-        The variant is the one that all runs were planned with: the fastest, as measured when the models were built.
+        The variant is the one that all runs were planned with.
         """
         ((variant,),) = self.rows("SELECT DISTINCT variant FROM infer_runs")
         rows = []

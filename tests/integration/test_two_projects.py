@@ -105,7 +105,7 @@ def test_photos_of_a_folder_that_another_project_watches_are_forgotten_only_if_i
     first.run_day()
     before = first.results()
     other.infer("forget", "--missing", "--yes", exit_code=2)
-    assert "1 of 1 images registered in folders that [images] watch does not name" in other.errors
+    assert "1 of 1 missing images of folders that [images] watch does not name" in other.errors
     assert first.results() == before
     first.infer("forget", "--missing", "--yes")
     assert len(first.results()) == len(before) - 1

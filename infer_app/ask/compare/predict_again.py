@@ -1,6 +1,7 @@
 """Predict stored images again, with the variant that they were predicted with."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,11 +10,11 @@ from infer_app.artifact.model_names import Version, short_name
 from infer_app.artifact.models_folder import scan_artifacts
 from infer_app.base.domain import Broken, ImageRef, NewImage, Prediction, StoredObjects
 from infer_app.base.errors import ModelError, UsageError
-from infer_app.base.model_variants import BegunVariant
+from infer_app.base.model_variants import BegunVariant, variant_of
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.predict.executors import open_executor
-from infer_app.predict.planning.execution_plan import ExecutionPlan, plan_run
+from infer_app.predict.planning.execution_plan import ExecutionPlan, missing_or_broken, plan_run
 from infer_app.tables.project_database import read_limits
 
 
@@ -61,12 +62,24 @@ def plan_again(loaded: LoadedSettings, artifact: Artifact, stored: Mapping[str, 
     begun = BegunVariant(stored["variant"], None)
     try:
         plan = plan_run(settings, artifact, begun)
-        why = plan.choice.passed_over.get(begun.variant, "the model here does not have it")
-    except (ModelError, UsageError) as error:
-        settings, why = _changed(settings, precision="full"), error.message
-        plan = plan_run(settings, artifact)
-    is_same = plan.variant == begun.variant
-    return PlanAgain(artifact, detector, settings, plan, *((None, None) if is_same else (begun.variant, why)))
+    except (ModelError, UsageError):
+        settings, plan = _plan_other(settings, artifact, begun.variant)
+    if plan.variant == begun.variant:
+        return PlanAgain(artifact, detector, settings, plan, None, None)
+    known = artifact.manifest.variants
+    why = (
+        missing_or_broken(begun.variant, artifact.manifest.requires(begun.variant)) if begun.variant in known else None
+    )
+    return PlanAgain(artifact, detector, settings, plan, begun.variant, why or "the model here does not have it")
+
+
+def _plan_other(loaded: LoadedSettings, artifact: Artifact, variant: str) -> tuple[LoadedSettings, ExecutionPlan]:
+    """Plan another variant of the precision of one, or else full precision. Raises ModelError if none can run."""
+    with suppress(ModelError):
+        alike = _changed(loaded, precision=variant_of(variant).precision)
+        return alike, plan_run(alike, artifact)
+    full = _changed(loaded, precision="full")
+    return full, plan_run(full, artifact)
 
 
 def stored_objects(rows: Iterable[tuple[ImageRef, Mapping[str, Any]]]) -> dict[str, StoredObjects]:

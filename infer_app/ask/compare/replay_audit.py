@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -159,9 +160,13 @@ def replay_image(
     Raises UsageError without one, and what `audit_by_replay` raises.
     """
     listed = dict.fromkeys(find_locations(project.source, [image_id]).get(image_id, ()))
-    rows = [row for version in versions for row in _rows_of(project, version, image_id, listed)]
+    found = [list(_rows_of(project, version, image_id, listed)) for version in versions]
+    rows = [of_version[0] for of_version in found if len(of_version) == 1]
     if not rows:
-        raise UsageError(f"no prediction of image {image_id!r}", f"`infer explain --image {image_id}` says why")
+        num_found = max(map(len, found), default=0)
+        why = "it has no prediction" if listed and not num_found else _why_not_listed(len(listed), num_found)
+        hint = f"`infer explain --image {shlex.quote(image_id)}` tells of it"
+        raise UsageError(f"image {image_id!r} can't be predicted again: {why}", hint)
     audit = ReplayAudit(len(rows), len(rows), answers=[])
     _audit(loaded, audit, rows)
     return audit
@@ -206,7 +211,7 @@ def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, r
     except ModelError as error:
         cause = CAUSES.get(type(error))
         if cause is None:  # it is not there, or can't run here
-            audit.not_compared[error.message] += len(rows)
+            audit.not_compared[f"{error.message} ({error.hint})" if error.hint else error.message] += len(rows)
             return
         audit.num_compared += len(rows)
         audit.differences += [_difference(one.ref, version, cause, error.message) for one in rows]

@@ -210,9 +210,9 @@ def pair_answers(row: Mapping[str, Any], now: Prediction | Broken) -> Iterator[t
     elif output.objects is not None:
         found = [one.found for one in stored]
         again = {match.a: match.b for match in match_objects(found, output.objects, SAME_BOX)}
-        given = [f"{one.label} {one.score:.6g}" for one in output.objects]
+        given = list(map(_object_text, output.objects))
         for number, one in enumerate(found):
-            yield f"object {number}: {one.label} {one.score:.6g}", given[again[number]] if number in again else "none"
+            yield f"object {number}: {_object_text(one)}", given[again[number]] if number in again else "none"
         yield from (("nothing", text) for number, text in enumerate(given) if number not in again.values())
     else:
         yield _stored_text(row), _text(output.label, output.score, output.details, output.vector_dim)
@@ -227,3 +227,7 @@ def _text(label: str | None, score: float | None, details: Any, vector_dim: int 
     values = [score] if label is not None and score is not None else numbers
     vector = [f"a vector of {vector_dim:,}"] if vector_dim else []
     return " ".join([*([] if label is None else [label]), *(f"{one:.6g}" for one in values), *vector]) or "no label"
+
+
+def _object_text(one: DetectedObject) -> str:
+    return f"{one.label} {one.score:.6g} at {one.x:.3f} {one.y:.3f} {one.width:.3f} {one.height:.3f}"

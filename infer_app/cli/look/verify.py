@@ -8,6 +8,7 @@ from pathlib import Path
 from infer_app.artifact.model_names import Version, short_name
 from infer_app.ask.compare.replay_audit import Amount, ReplayAudit, audit_by_replay, replay_image
 from infer_app.ask.compare.row_comparison import Changed
+from infer_app.ask.image_report import check_id
 from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_BUG, EXIT_OK, ModelError, UsageError
 from infer_app.base.plurals import counted
@@ -53,6 +54,9 @@ def verify(
     audit = None
     with open_project_database(loaded, read_only=True) as project:
         if image is not None:
+            if date or replay:
+                raise UsageError("--image predicts one image again", "leave out --date and --replay")
+            check_id(image)
             return _verify_image(replay_image(loaded, project, project.day_queries.models_of(model), image), as_json)
         checked = _check_counts(project, day, model)
         wrong_rows = list(audit_rows(project.database))
@@ -87,7 +91,8 @@ def _verify_image(audit: ReplayAudit, as_json: bool) -> int:
             print(printable(f"  {stored} stored, {now} now"))
     for line in [] if as_json else _replay_lines(audit):
         print(printable(line))
-    return EXIT_BUG if audit.differences else EXIT_OK if audit.answers else ModelError.exit_code
+    is_answered = audit.num_compared or any(one.instead_of for one in audit.answers or ())
+    return EXIT_BUG if audit.differences else EXIT_OK if is_answered else ModelError.exit_code
 
 
 def _amount(text: str) -> Amount:
@@ -118,12 +123,12 @@ def _replay_lines(audit: ReplayAudit) -> Iterator[str]:
         yield f"  and {len(more):,} more, which --json lists"
     for why, count in audit.not_compared.items():
         yield f"  not compared: {counted(count, 'row')}: {why}"
-    if audit.undetected_share:
+    if audit.undetected_share and audit.answers is None:
         share = f"{100 * audit.undetected_share:.2g} %"
         yield f"if {share} of all rows were wrong, one of them would have been found with 99 % probability"
     if any(one.cause is Changed.PICTURE for one in audit.differences):
         yield "`infer retry --image ID` predicts a picture that was replaced"
-    if any(one.cause is Changed.ANSWER for one in audit.differences):
+    if audit.answers is None and any(one.cause is Changed.ANSWER for one in audit.differences):
         yield "`infer verify --image ID` shows both answers"
 
 

@@ -130,8 +130,8 @@ def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) ->
     typer.echo(told.rstrip(), err=options.as_json)
     if not options.even_most:
         _refuse_most(found.num_results, count_results(project.database, project.source), "results of this source")
-        for num_missing, num_images, folder in one.missing:
-            _refuse_most(num_missing, num_images, f"images registered in {folder}")
+        for num_missing, num_images, what in one.missing:
+            _refuse_most(num_missing, num_images, what)
     if not options.yes:
         if not sys.stdin.isatty():
             raise UsageError("nothing was deleted: there is no terminal to ask on", "add --yes if this is meant")

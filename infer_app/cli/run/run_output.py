@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from infer_app.ask.next_run import backfill_command
@@ -148,8 +148,6 @@ def _print_costs(report: RunReport) -> None:
     print(stage_costs(report))
     for node, costs in node_costs(report).items():
         print(f"{node}: {costs}")
-    if report.advice:
-        print(f"measured here: {report.advice}")
 
 
 def _now() -> datetime:
@@ -189,7 +187,7 @@ def print_dry_run_summary(
 
 def _print_measured(reports: Sequence[RunReport], rest: Forecast) -> None:
     """Print what a dry run measured of models that share their images: the costs, what is advised, and the rates."""
-    _print_costs(replace(reports[0], advice=None))
+    _print_costs(reports[0])
     for one in reports[0].alternatives:
         if one.is_advised:
             print(f"measured here: {one}{_gain(one, rest)}")

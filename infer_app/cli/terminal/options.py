@@ -43,7 +43,7 @@ Workers = Annotated[
     int | None,
     _option(
         "N",
-        "Number of worker processes; 0: as many as were measured to be fastest here.  [default: [run] workers, else 0]",
+        "Number of worker processes; 0: one for each core that fits into memory.  [default: [run] workers, else 0]",
         min=0,
     ),
 ]

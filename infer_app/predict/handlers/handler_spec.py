@@ -19,7 +19,7 @@ class OneOf(NamedTuple):
     workers: int
 
     def share(self, num_items: int) -> list[int]:
-        """Return the items of this worker, one at least: all workers together have each item."""
+        """Return the items of this worker, one at least; if all workers start, each item is one of somebody's."""
         step = min(self.workers, num_items)
         return list(range(self.number % step, num_items, step))
 

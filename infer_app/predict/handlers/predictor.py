@@ -11,7 +11,7 @@ from infer_app.base.errors import DeviceLost, is_out_of_memory, lines_of
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import ALONE, OneOf
 from infer_app.predict.runtimes.device_errors import device_loss_raised
-from infer_app.predict.verification.golden import check_golden
+from infer_app.predict.verification.golden import check_golden, compares_best_objects
 from infer_app.predict.verification.outputs import OutputDecoder
 from infer_app.predict.workers.heartbeat import Heartbeat
 
@@ -35,10 +35,12 @@ class LoadedModel:
     ) -> None:
         """Predict the golden images, which also warms the model up. Raises ModelError if the results differ.
 
-        Of a large input, which takes seconds an image, workers share them: each predicts one at least.
+        Of a large input, which takes seconds an image, workers share them: each predicts one at least. Not where the
+        images are judged together.
         """
         manifest = self.artifact.manifest
-        numbers = worker.share(len(manifest.golden)) if manifest.recipe.size.is_large else None
+        is_shared = manifest.recipe.size.is_large and not compares_best_objects(manifest.output)
+        numbers = worker.share(len(manifest.golden)) if is_shared else None
         check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size, numbers)
 
     def infer(self, batch: Batch, clock: StageClock) -> Iterator[Prediction | Broken]:

@@ -25,6 +25,7 @@ from infer_app.predict.workers.isolated_call import run_in_process
 log = logging.getLogger(__name__)
 
 OWN_BATCH = 4  # images, at most, of a variant by itself
+BYTES_PER_PIXEL = 300  # of the input: a detector of 1280x1280 pixels took 0.8 to 1.4 GB
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,13 @@ def _batch_size(size: Size) -> int | None:
 def estimate_bytes(artifact: Artifact, variant: str) -> int:
     """Return about how much private memory a worker needs: for the weights as compiled, and by TorchScript as read too.
 
-    OpenVINO maps the file that it reads them from, which workers share.
+    OpenVINO maps the file that it reads them from, which workers share. What a network keeps of a picture meanwhile
+    grows with its input.
     """
+    size = artifact.manifest.recipe.size
     weights = max((artifact.folder / path).stat().st_size for path in artifact.manifest.files_of(variant))
-    return ASSUMED_WORKER_BYTES + (1 if variant_of(variant).runtime == "openvino" else 2) * weights
+    compiled = (1 if variant_of(variant).runtime == "openvino" else 2) * weights
+    return ASSUMED_WORKER_BYTES + compiled + BYTES_PER_PIXEL * size.width * size.height
 
 
 def missing_or_broken(variant: str, requires: Mapping[str, object]) -> str | None:

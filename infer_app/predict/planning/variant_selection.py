@@ -49,8 +49,8 @@ class VariantSelection:
 def choose_variant(manifest: Manifest, request: VariantRequest, missing: Missing = missing_for) -> VariantSelection:
     """Select the first of PREFERRED that the model has, that the request allows and that can run here.
 
-    Exactly one precision of the CPU's is allowed, and a day keeps the one that it began with, so that neither a noisy
-    measurement nor a variant that can't run here changes it. GPU variants have half precision; they exist only if they
+    Exactly one precision of the CPU's is allowed, and a day keeps the one that it began with, so that no variant that
+    can't run here changes it. GPU variants have half precision; they exist only if they
     were built. Raises ModelError if none can run here.
     """
     passed_over = {
@@ -106,7 +106,7 @@ def _no_variant_to_resume(manifest: Manifest, variant: str, passed_over: Mapping
     return PrecisionUnavailable(
         f"{manifest.name}: the day was begun in {begun.words}, which it keeps, and no {begun.dtype} variant can run "
         f"here ({variant}: {why})",
-        f"restore {begun.folder} in the model's folder from a backup; its images stay pending until then"
+        "restore the model's folder, with its manifest.json, from a backup; the images stay pending until then"
         if why == OTHER_FILES
         else f"finish it by the same command on a machine that runs {variant}; its images stay pending until then",
     )

@@ -124,6 +124,8 @@ def missing_for(variant: str, requires: Mapping[str, object] | None = None, host
         return missing_here(variant, host) or other
     if variant == TORCHSCRIPT and find_spec("torch") is None:
         return f"{NO_TORCH}: {install('torch')}"
+    if wanted.runtime == "openvino" and find_spec("openvino") is None:
+        return "OpenVINO is not installed: pip install openvino"
     if wanted.dtype == "bf16" and not computes_bf16():
         return "this CPU does not compute bf16: that takes AMX, AVX512-BF16 or ARM's bf16"
     if (requires or {}).get("instructions") == VNNI and not has_vnni():

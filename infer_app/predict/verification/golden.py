@@ -41,7 +41,7 @@ def golden_parity(artifact: Artifact, actual: np.ndarray, min_iou: float = SAME_
     """Compare a variant's outputs for the golden pixels with the source's; the best objects with what runs require."""
     expected = golden_outputs(artifact)
     parity = measure_parity(expected, actual, artifact, min_iou)
-    if not _compares_best_objects(artifact.manifest.output):
+    if not compares_best_objects(artifact.manifest.output):
         return parity
     found, num_best = _count_best_objects(artifact, expected, actual, is_exact=min_iou == EXACT_OBJECT)
     return replace(parity, best_kept=found / num_best) if num_best >= FEWEST_BEST else parity
@@ -65,17 +65,18 @@ def check_golden(
     tolerance, output = artifact.manifest.tolerance_of(variant), artifact.manifest.output
     paths = artifact.manifest.golden
     numbers = range(len(paths)) if numbers is None else numbers
-    expected_pixels, expected = golden_pixels(artifact)[numbers], golden_outputs(artifact)[numbers]
+    of_build = golden_outputs(artifact)  # of all images, by which differences are judged
+    expected_pixels, expected = golden_pixels(artifact)[numbers], of_build[numbers]
     loaded = [
         _load(load_pixels, artifact.read(paths[number]), pixels, tolerance.pixel_levels, number)
         for number, pixels in zip(numbers, expected_pixels, strict=True)
     ]
     actual = predict_all(predict, expected_pixels, batch_size)
-    _check_outputs(expected, actual, output, tolerance, numbers)
+    _check_outputs(expected, actual, output, tolerance, numbers, comparable(of_build, of_build, output)[2])
     is_exact = variant_of(variant or "").is_exact
     if output.detection and is_exact:
         _check_objects(artifact, expected, actual, numbers, OBJECT_SCORE, ModelChanged, is_exact=True)
-    if _compares_best_objects(output):
+    if compares_best_objects(output):
         _check_best_objects(artifact, expected, actual, variant, is_exact=is_exact)
     differing = [place for place, pixels in enumerate(loaded) if not np.array_equal(pixels, expected_pixels[place])]
     if differing:
@@ -84,7 +85,7 @@ def check_golden(
     if output.detection:
         _check_objects(artifact, expected, actual, numbers, margin, PixelsChanged)
     elif output.kind == "classification":
-        _check_labels(expected, actual, output, artifact.labels, numbers, margin)
+        _check_labels(expected, actual, output, artifact.labels, numbers, margin * np.abs(of_build).max())
 
 
 def predict_all(predict: Callable[[np.ndarray], np.ndarray], pixels: np.ndarray, batch_size: int) -> np.ndarray:
@@ -143,13 +144,18 @@ def _load(
 
 @np.errstate(over="ignore", invalid="ignore")  # of numbers that are not finite
 def _check_outputs(
-    expected: np.ndarray, actual: np.ndarray, output: OutputSpec, tolerance: Tolerance, numbers: Sequence[int]
+    expected: np.ndarray,
+    actual: np.ndarray,
+    output: OutputSpec,
+    tolerance: Tolerance,
+    numbers: Sequence[int],
+    scale: float,
 ) -> None:
     if actual.shape != expected.shape:
         raise ModelChanged(
             f"golden check failed: outputs are {_describe(actual)} instead of {_describe(expected)}", _HINT
         )
-    expected, actual, scale = comparable(expected, actual, output)
+    expected, actual, _ = comparable(expected, actual, output)
     relative = (np.abs(actual - expected).max(1) / max(scale, 1e-12)).tolist()
     for number, difference, cosine in zip(numbers, relative, cosines(expected, actual).tolist(), strict=True):
         if not difference <= tolerance.relative:  # written so that NaN fails
@@ -166,9 +172,8 @@ def _check_labels(
     spec: OutputSpec,
     labels: tuple[str, ...],
     numbers: Sequence[int],
-    margin_share: float,
+    margin: float,
 ) -> None:
-    margin = margin_share * np.abs(expected).max()
     rows = zip(decode_outputs(expected, spec, labels), decode_outputs(actual, spec, labels), strict=True)
     for number, raw, found, (theirs, ours) in zip(numbers, expected, actual, rows, strict=True):
         if theirs is None or ours is None:
@@ -215,7 +220,7 @@ def _object_pairs(
         yield number, theirs, ours
 
 
-def _compares_best_objects(output: OutputSpec) -> bool:
+def compares_best_objects(output: OutputSpec) -> bool:
     """Return whether the order of the outputs decides nothing; of other detectors all numbers are compared in place."""
     return output.detection is not None and not (output.detection.suppresses or output.detection.is_own)
 

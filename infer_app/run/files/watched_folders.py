@@ -157,18 +157,18 @@ class WatchedFolders:
                 self.found.num_missing += len(gone)
 
     def count_missing(self) -> Iterator[tuple[int, int, str]]:
-        """Yield of each folder that is watched how many of its images are missing, of how many, and its name.
+        """Yield of each folder that is watched how many of its images are missing, of how many, in words.
 
         At last of all other folders, of which all count as missing: they may be those of another project, whose storage
         this one can't check.
         """
         for folder in map(str, self._loaded.all_watched if self._loaded.lists_own_images else ()):
-            yield *count_missing(self._database, self._recorded_folders(folder)), folder
+            yield *count_missing(self._database, self._recorded_folders(folder)), f"images registered in {folder}"
         if self._loaded.lists_own_images:
             (num_all, _), (num_own, _) = (
                 count_missing(self._database, one) for one in ([""], self._recorded_folders())
             )
-            yield num_all - num_own, num_all - num_own, "folders that [images] watch does not name"
+            yield num_all - num_own, num_all - num_own, "missing images of folders that [images] watch does not name"
 
     def ask(self, function: Callable[..., Any], *args: object) -> Iterator[Any]:
         """Yield what `function` yields in another process: a process can't be ended that waits for storage.

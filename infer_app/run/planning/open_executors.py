@@ -34,8 +34,9 @@ class Executors:
             opening = open_executor(
                 self._loaded, plan.artifacts, plan.executions, read_limits(self._loaded), trace=self._trace
             )
-            self._opened = plan.executions, self._closing.enter_context(opening)
-            check_nodes(self._loaded, self._opened[1].num_nodes)
+            executor = self._closing.enter_context(opening)
+            check_nodes(self._loaded, executor.num_nodes)
+            self._opened = plan.executions, executor
         return self._opened[1]
 
     def _serves(self, plan: RunPlan) -> bool:

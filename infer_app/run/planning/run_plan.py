@@ -1,4 +1,4 @@
-"""Decides how models run a day, by settings, measurements and rows, before anything is opened."""
+"""Decides how models run a day, by settings and rows, before anything is opened."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
 )
 from sqlalchemy import table as lightweight_table
 from sqlalchemy.sql.expression import FromClause
@@ -152,7 +153,7 @@ class Source:
         MariaDB all of the day; files that arrived together share one time. For the same reason no step has two bounds
         on one side.
         """
-        pages, (_, end) = statement.order_by(self.time, self.id), bounds
+        pages, (_, end) = statement.where(self._is_written_for(bounds)).order_by(self.time, self.id), bounds
         page = self._read_page(pages.where(self._within(*bounds)).limit(size))
         while len(page) == size:
             yield page
@@ -194,8 +195,6 @@ class Source:
         with self.database.read() as connection:
             (start, _), (end, _) = (self._whole_bounds(connection, day) for day in (FIRST_DAY, LAST_DAY))
             is_dated = self._within(start, end) if self._examples else self.time.is_not(None)
-            if isinstance(start, str):  # by which 2026/11/20 is of a year, and of no day
-                is_dated = and_(is_dated, self.time.like("____-__-__%"))
             return connection.scalar(counted.where(or_(self.time.is_(None), ~is_dated))) or 0
 
     @property
@@ -255,7 +254,11 @@ class Source:
         return select(self.time).select_from(self.relation).where(self.time >= self._first_kept(connection, day))
 
     def _within(self, start: object, end: object) -> ColumnElement[bool]:
-        return and_(self.time >= start, self.time < end)
+        return and_(self.time >= start, self.time < end, self._is_written_for((start, end)))
+
+    def _is_written_for(self, bounds: Bounds) -> ColumnElement[bool]:
+        """Return the condition that a text can be compared with bounds: 2026/11/20 is after 2026-12-31 as text."""
+        return self.time.like("____-__-__%") if isinstance(bounds[1], str) else true()
 
     def _bounds(self, connection: Connection, day: Day) -> Bounds:
         """Return the bounds of the day in the unit and format of the column, without what was forgotten of it."""

@@ -34,7 +34,7 @@ GOOD = DayState("done", "good", 0, ())
 ROW = {"state": "done", "exit_code": 0, "error": None, "throughput": None}
 NEW = DayCounts(9, 0, 0, 9)
 FACTS = DayFacts(DayCounts(1000, 1000, 0, 0), [ROW], "5%")
-ALL_WELL = Situation(date(2026, 11, 20), "lite0", FACTS, GOOD, {}, None, False)
+ALL_WELL = Situation(date(2026, 11, 20), "lite0", FACTS, GOOD, {}, False)
 BEFORE = Before([1000, 1000], predicted=1990, rejected=10, runs=[RUN, RUN, RUN])
 
 
@@ -56,7 +56,6 @@ def test_when_all_is_well_there_is_nothing_to_do():
         ({"day_state": replace(GOOD, exit_code=3)}, "infer rejects --date 2026-11-20 --model lite0"),
         ({"reasons": {"truncated": 2}}, "infer rejects --date 2026-11-20 --model lite0"),
         ({"labels_moved": True}, None),
-        ({"advice": "1.4 × faster overall with --precision int8"}, None),
     ],
 )
 def test_what_to_do_is_one_step_with_its_command(changed, command):

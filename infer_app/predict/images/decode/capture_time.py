@@ -33,11 +33,14 @@ def _read_capture_time(path: str, zone: ZoneInfo) -> float | None:
     exif = _read_exif(path)
     if ExifTags.Base.DateTimeOriginal not in exif:
         return None
-    text = _text(exif[ExifTags.Base.DateTimeOriginal])  # 2026:11:20 04:05:06, of some programs 2026-11-20T04:05:06.7
-    taken = datetime.fromisoformat(text[:10].replace(":", "-") + text[10:])
+    text = _text(exif[ExifTags.Base.DateTimeOriginal])
+    try:
+        taken = datetime.strptime(text, "%Y:%m:%d %H:%M:%S")
+    except ValueError:  # as some programs write it: 2026-11-20T04:05:06.7
+        taken = datetime.fromisoformat(text[:10].replace(":", "-") + text[10:])
     with contextlib.suppress(ValueError):
         offset = datetime.strptime(_text(exif.get(ExifTags.Base.OffsetTimeOriginal, "")), "%z")
-        return taken.replace(tzinfo=offset.tzinfo).timestamp()
+        return taken.replace(tzinfo=taken.tzinfo or offset.tzinfo).timestamp()
     return taken.replace(tzinfo=taken.tzinfo or zone).timestamp()
 
 

@@ -19,6 +19,7 @@ def made(label, score):
     return StoredObject(CAT, is_shown=True, made=row(label, score))
 
 
+BOX, AT = "0.100 0.400 0.400", "at 0.500 0.500 0.500 0.500"
 FOUND = [StoredObject(one, is_shown=True) for one in (CAT, DOG)]
 AGAIN = Output("cat", 0.7, objects=(CAT._replace(score=0.7, x=0.101), DOG._replace(label="cow")))
 TAKEN = [made("fox", 0.5), StoredObject(CAT, is_shown=True), made("owl", 0.6)]
@@ -35,7 +36,11 @@ GIVEN = Output("fox", 0.5, crops=(CropOutput(0, Output("fox", 0.5)), CropOutput(
         (
             row("cat", 0.9, objects=FOUND),
             AGAIN,
-            [("object 0: cat 0.9", "cat 0.7"), ("object 1: dog 0.8", "none"), ("nothing", "cow 0.8")],
+            [
+                (f"object 0: cat 0.9 at 0.100 {BOX}", f"cat 0.7 at 0.101 {BOX}"),
+                (f"object 1: dog 0.8 {AT}", "none"),
+                ("nothing", f"cow 0.8 {AT}"),
+            ],
         ),
         (row(objects=[]), Output(objects=()), []),
         (

@@ -39,7 +39,9 @@ def test_a_zone_that_the_photo_states_comes_before_the_one_that_is_set(tmp_path)
     assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]
 
 
-@pytest.mark.parametrize("written", ["2026-07-01 12:00:00", "2026:07:01T12:00:00.000", "2026-07-01T10:00:00Z"])
+@pytest.mark.parametrize(
+    "written", ["2026-07-01 12:00:00", "2026:07:01T12:00:00.000", "2026-07-01T10:00:00Z", "2026:7:1 12:00:00"]
+)
 def test_a_time_that_another_program_wrote_is_read(tmp_path, written):
     assert list(read_capture_times([photo(tmp_path / "a.jpg", written)], "Europe/Berlin")) == [NOON]
 
