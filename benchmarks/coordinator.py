@@ -40,9 +40,8 @@ from infer_app.run.stop import Stop
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.day_queries import DayQueries
 from infer_app.tables.results.migrate import upgrade
-from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.runs import RunModel
 from infer_app.tables.results.schema import images
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -92,7 +91,7 @@ def measure(database: Database, config: Path, num_images: int, chunk_size: int) 
     handler = HandlerSpec((), ReadLimits((), 0), 0, num_threads=1)
     executor = Executor("stub", "cpu", handler, pool, num_cores=1, num_workers=1)  # type: ignore[arg-type]
     source = Source(database, SourceSettings())
-    project = ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
+    project = ProjectDatabase(database, source)
     settings = {"images": {"roots": ["/photos"]}, "run": {"chunk_size": chunk_size, "max_rejected": "1%"}}
     loaded, plan = load_settings(config, settings), RunPlan((), (), (MODEL,))
     executors = SimpleNamespace(open=lambda _: executor, end_workers=lambda: None)

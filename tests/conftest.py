@@ -25,9 +25,8 @@ from infer_app.base.telemetry.log import StderrHandler, unbind_all
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.day_queries import DayQueries
 from infer_app.tables.results.migrate import upgrade
-from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.runs import RunModel
 from infer_app.tables.results.schema import images
 from tests.databases import servers
 from tests.support.listeners import Recorder
@@ -162,7 +161,7 @@ def database(tmp_path: Path, migrated_file: Path) -> Iterator[Database]:
 @pytest.fixture
 def tables(database: Database) -> ProjectDatabase:
     source = Source(database, SourceSettings())
-    return ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
+    return ProjectDatabase(database, source)
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ def gather(
     objects = gather_objects(figures, day) if isinstance(figures, ObjectFigures) else None
     num_shown = NUM_SHOWN_WITH_BOXES if objects and not objects.taken else NUM_SHOWN
     gap = None if counts.eligible else find_gap(project.source, day)
-    problems = project.day_queries.find_problems(day, model_id, counts)
+    problems = project.rows.find_problems(day, model_id, counts)
     facts = replace(facts, problems=problems, gap=str(gap or ""))
     day_state = judge_day(facts)
     changed = count_changed(project.database, project.source, [model_id], day)

@@ -88,7 +88,7 @@ def _versions(project: ProjectDatabase, next_run: NextRun, wanted: str | None) -
     """Return (name, id) of the models that ran, the most recent first, then those that only the next run will use."""
     new = [version for version in next_run.models if wanted is None or wanted in version]
     try:
-        known = project.day_queries.models_of(wanted)
+        known = project.versions.models_of(wanted)
     except UsageError:
         if not new:
             raise
@@ -109,7 +109,7 @@ def _cause(
     if version not in next_run.models:
         return explain_other_model(next_run, version, found.day, is_built=_is_built(loaded, version))
     if history.detector_out_of_use and found.day and not found.is_forgotten:
-        versions = project.day_queries.replaced_by(history.detector_out_of_use)
+        versions = project.versions.replaced_by(history.detector_out_of_use)
         return explain_former_objects(next_run, found.day, versions)
     row, refusal = history.rejection, None
     failure = StoredFailure(row["reason"], row["attempts"], row["detail"]) if row else None

@@ -27,7 +27,6 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.read_image import refused_among
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process
 from infer_app.tables.project_database import ProjectDatabase, read_limits
-from infer_app.tables.queries.day_queries import DayQueries
 from infer_app.tables.queries.pending_images import PendingDays, PendingImage
 
 NO_MODEL = ("", "")
@@ -60,7 +59,7 @@ class PendingList:
         if self.next_run.models:
             return list(self.next_run.models)
         current: dict[str, str] = {}
-        for name, model_id in self.project.day_queries.models_of(wanted):
+        for name, model_id in self.project.versions.models_of(wanted):
             current.setdefault(name, model_id)
         return list(current.items()) or [NO_MODEL]
 
@@ -69,11 +68,11 @@ class PendingList:
 
         Raises StorageUnavailable if the storage does not answer whether a location is allowed.
         """
-        queries, next_run = self.project.day_queries, self.next_run
+        next_run = self.next_run
         left_out = self.project.source.find_left_out(day)
-        versions = queries.versions_of(model_id) if self._is_older(day) else []
+        versions = self.project.versions.versions_of(model_id) if self._is_older(day) else []
         done_by = [one for one in versions if one != model_id]  # their days are not done again by themselves
-        with closing(queries.read_pending(day, model_id, done_by)) as pending:
+        with closing(self.project.pending.read_pending(day, model_id, done_by)) as pending:
             while page := list(islice(pending, _IMAGES_AT_ONCE)):
                 refs = [(one, ImageRef(one.image_id or "", one.location)) for one in page]
                 with_id = [ref for one, ref in refs if not left_out.has(one.image_id)]
@@ -83,19 +82,18 @@ class PendingList:
                         yield one, explain_left_out(next_run, day.date, self.loaded.source.id)
                         continue
                     if one.former_detector:
-                        versions_of_detector = queries.replaced_by(one.former_detector)
+                        versions_of_detector = self.project.versions.replaced_by(one.former_detector)
                         yield one, explain_former_objects(next_run, day.date, versions_of_detector)
                         continue
                     refusal = refusals.get(ref.image_id)
                     yield one, explain_image(next_run, ref.image_id, day.date, one.failure, refusal)
 
     def count(self, day: Day, model_id: str) -> PendingCounts:
-        queries = self.project.day_queries
-        counts = queries.count_day(day, model_id)
-        num_retried = max(0, queries.count_new(day, model_id) - counts.pending)
+        counts = self.project.counts.count_day(day, model_id)
+        num_retried = max(0, self.project.counts.count_new(day, model_id) - counts.pending)
         num_pending = counts.pending
         if self._is_older(day):  # then it is not done again after a switch of versions
-            num_pending = queries.count_pending(day, *queries.versions_of(model_id))
+            num_pending = self.project.counts.count_pending(day, *self.project.versions.versions_of(model_id))
         return PendingCounts(num_pending, num_retried, max(0, counts.rejected - num_retried))
 
     def days(self, model_id: str) -> list[PendingDays]:
@@ -103,10 +101,12 @@ class PendingList:
 
         Of the days that no run covers any more, only the last images are examined, as at the end of a run.
         """
-        queries, zone = self.project.day_queries, self.loaded.run.time_zone
+        zone = self.loaded.run.time_zone
         covered = Day.of(self.next_run.today - timedelta(days=1 + self.next_run.lookback), zone)
         since = replace(covered, end=Day.of(date(MAX_YEAR, 12, 31), zone).end)
-        return [*queries.read_older_pending_days(covered, model_id), *queries.read_pending_days(since, model_id)]
+        pending = self.project.pending
+        older = pending.read_older_pending_days(covered, model_id)
+        return [*older, *pending.read_pending_days(since, model_id)]
 
     def ranges(self, days: Sequence[PendingDays]) -> Iterator[tuple[Cause, int]]:
         """Yield the cause of each range of days that one command predicts, with the number of its images."""
@@ -124,9 +124,9 @@ class PendingList:
         return self.next_run.era(day.date) == "older"
 
 
-def last_failure(queries: DayQueries, day: Day, model_id: str) -> str | None:
+def last_failure(project: ProjectDatabase, day: Day, model_id: str) -> str | None:
     """Return how the day's last run failed, or None if it did not."""
-    runs = queries.runs_of_day(day.date, model_id)
+    runs = project.rows.runs_of_day(day.date, model_id)
     if not runs or runs[0]["exit_code"] in (None, EXIT_OK):
         return None
     error = f": {runs[0]['error']}" if runs[0]["error"] else ""

@@ -127,7 +127,7 @@ def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, ru
 
 
 def _count_predicted(project: ProjectDatabase, day: Day, model_id: str) -> int:
-    return project.ask(project.day_queries.count_asked, day, model_id)[0]
+    return project.ask(project.counts.count_asked, day, model_id)[0]
 
 
 def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_workers: int) -> None:
@@ -135,7 +135,7 @@ def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_w
     if not log.isEnabledFor(logging.INFO):
         return
     model = model_run.model
-    counts = project.ask(project.day_queries.count_day, day, model.model_id)
+    counts = project.ask(project.counts.count_day, day, model.model_id)
     done = counts.predicted + counts.rejected
     verb = "resumes" if done and counts.pending else "begins"
     values = (verb, day, f"{done:,}", f"{counts.eligible:,}", model.variant, num_workers)
@@ -224,14 +224,13 @@ class OtherImages:
             return False
 
     def _done(self) -> Iterator[ImageRef]:
-        queries = self.project.day_queries
         for day in self.days:
-            for row in chain(queries.read_predictions(day), queries.read_rejections(day)):
+            for row in chain(self.project.rows.read_predictions(day), self.project.rows.read_rejections(day)):
                 yield ImageRef(row["image_id"], as_location(row["location"]))
 
     def _near(self) -> Iterator[str]:
         day = self.days[-1]
-        for row in islice(self.project.day_queries.read_predictions(day), NEAR_IMAGES):
+        for row in islice(self.project.rows.read_predictions(day), NEAR_IMAGES):
             yield as_location(row["location"])
         for number in (1, -1, 2, -2, 3, -3):
             page = next(iter(self.project.source.list_pages(day.before(number), NEAR_IMAGES)), ())

@@ -192,18 +192,18 @@ def _result(
     *,
     ended_early: bool,
 ) -> ModelResult:
-    project, queries = group.project, group.project.day_queries
+    project = group.project
     reports = [ran[day] for day in days if day in ran]
     late = [report for day, report in ran.items() if day not in days]
     last = reports[-1]
-    states = DayStates(queries, project.run_store, group.loaded.run.max_rejected)
+    states = DayStates(project.database, project.source, group.loaded.run.max_rejected)
     facts = project.ask(states.read_facts, days[-1], last.model, last.model_id, last.day)
     tried = list(dict.fromkeys([*days, *ran]))  # those left out too
     was_stopped = any(report.stopped for report in ran.values())
     return ModelResult(
         reports=reports,
         late=late,
-        older=project.ask(queries.find_older_pending, days[0], last.model_id),
+        older=project.ask(project.pending.find_older_pending, days[0], last.model_id),
         rest=_forecast_rest(group, tried, list(ran.values())) if ended_early or was_stopped else None,
         exit_code=most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()]),
         day_state=judge_day(facts),
@@ -222,5 +222,5 @@ def _forecast_rest(group: GroupRun, days: Sequence[Day], reports: Sequence[RunRe
 def _count_pending(group: GroupRun, days: Sequence[Day]) -> int:
     """Count the images that this run and a backfill of the days before would run for at least one of the models."""
     project, model_ids = group.project, group.plan.model_ids
-    older = max(project.day_queries.count_older_pending(days[0], model_id) for model_id in model_ids)
+    older = max(project.pending.count_older_pending(days[0], model_id) for model_id in model_ids)
     return project.count_new(days, model_ids) + older

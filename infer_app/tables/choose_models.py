@@ -75,7 +75,7 @@ def _check_folder(loaded: LoadedSettings, in_use: Mapping[str, str]) -> None:
     if not in_use or any(scan_artifacts(loaded.models_folder)):
         return
     with open_project_database(loaded, read_only=True) as project:
-        own = project.day_queries.ids_in_use()
+        own = project.versions.ids_in_use()
     if listed := ", ".join(short_name(*version) for version in sorted(in_use.items()) if version[1] in own):
         raise ModelError(
             f"{loaded.models_folder} has no model, and in use in {loaded.shown_url}: {listed}",

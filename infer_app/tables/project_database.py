@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ParamSpec, TypeVar
 
 from infer_app.artifact.model_names import plain_name
@@ -18,7 +19,10 @@ from infer_app.tables.listing.recorded_sources import SourceIdentity, number_amo
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
-from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.queries.counts import Counts
+from infer_app.tables.queries.day_rows import DayRows
+from infer_app.tables.queries.pending_images import PendingImages
+from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import all_in_use, read_versions
 from infer_app.tables.results.runs import RunStore
@@ -27,14 +31,32 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProjectDatabase:
     """The database of results, the source of images, and what reads and writes them."""
 
     database: Database
     source: Source
-    day_queries: DayQueries
-    run_store: RunStore
+
+    @cached_property
+    def run_store(self) -> RunStore:
+        return RunStore(self.database)
+
+    @cached_property
+    def counts(self) -> Counts:
+        return Counts(self.database, self.source)
+
+    @cached_property
+    def versions(self) -> Versions:
+        return Versions(self.database, self.source)
+
+    @cached_property
+    def pending(self) -> PendingImages:
+        return PendingImages(self.database, self.source)
+
+    @cached_property
+    def rows(self) -> DayRows:
+        return DayRows(self.database, self.source)
 
     def ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function that opens its own connections, again while the database is away for a moment."""
@@ -42,14 +64,14 @@ class ProjectDatabase:
 
     def count_new(self, days: Sequence[Day], model_ids: Sequence[str]) -> int:
         """Return the number of images of the days that are new for at least one of the models."""
-        return sum(self.ask(self.day_queries.count_new, day, *model_ids) for day in days)
+        return sum(self.ask(self.counts.count_new, day, *model_ids) for day in days)
 
 
 @contextmanager
 def open_project_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[ProjectDatabase]:
     """Open the database and the source; raises what `open_results_database` and `open_source` raise."""
     with open_results_database(loaded, read_only) as database, open_source(loaded, database) as source:
-        yield ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
+        yield ProjectDatabase(database, source)
 
 
 @contextmanager

@@ -16,10 +16,9 @@ from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.day_queries import DayQueries
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.model_versions import switch_version
-from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.runs import RunModel
 from infer_app.tables.results.schema import models
 from tests.conftest import DAY
 from tests.support.results import broken, commit, predicted
@@ -36,7 +35,7 @@ def project(database):
 
 def project_of(database, settings):
     source = Source(database, settings)
-    return ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
+    return ProjectDatabase(database, source)
 
 
 def record(database, name, model_id, day, kind="detection", mark="in_use_since"):

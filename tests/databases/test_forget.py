@@ -103,7 +103,7 @@ def found_in(ref):
 def counts(loaded, model_id=ID):
     with open_project_database(loaded) as project:
         assert list(audit_rows(project.database)) == []
-        return [project.day_queries.count_day(day, model_id) for day in DAYS]
+        return [project.counts.count_day(day, model_id) for day in DAYS]
 
 
 def stored(loaded, *tables):
@@ -144,7 +144,7 @@ def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded
     assert stored(loaded, predictions, objects, rejections) == (4, 4, 2)
     assert [run(loaded, day) for day in DAYS] == [[], [], []]
     with open_project_database(loaded) as project:
-        assert project.day_queries.find_older_pending(DAY, ID) is None
+        assert project.pending.find_older_pending(DAY, ID) is None
         assert project.source.nearest_date(DAYS[0].before(100)) == DAYS[1].date
         assert project.source.latest_date(DAYS[0]) is None
         (first, *_) = find_similar(project.source, "1" if listing == "our table" else f"{DAYS[0].date:%d}-0")
@@ -281,7 +281,7 @@ def test_a_former_version_is_forgotten_and_counts_on_no_day(loaded, capsys):
     assert "deleted 6 predictions with 6 objects, 3 rejections" in said
     assert counts(loaded, OTHER) == [DayCounts(3, 0, 0, 3), DayCounts(3, 0, 0, 3), WHOLE]
     with open_project_database(loaded) as project:
-        assert project.day_queries.models_of_day(DAYS[0]) == [(MODEL.name, OTHER)]
+        assert project.versions.models_of_day(DAYS[0]) == [(MODEL.name, OTHER)]
 
 
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)

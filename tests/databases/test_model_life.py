@@ -68,9 +68,9 @@ class Life:
             assert status[day]["in_use"] is (version == in_use)
             (report,) = write_reports(ReportRequest(day, None, None, self.config))
             assert (report.report.model_id, report.report.counts.predicted) == (version, status[day]["predicted"])
-            verified = self.told(verify, day, name, None, True, self.config)
+            verified = self.told(verify, day, name, None, None, True, self.config)
             assert [(one["model_id"], one["pending"]) for one in verified["models"]] == [(version, 0)]
-            everything = self.told(verify, day, None, None, True, self.config)
+            everything = self.told(verify, day, None, None, None, True, self.config)
             assert everything["balanced"] is True
             assert everything["models"][0]["model_id"] == version
             rejected = self.told(show_rejections, day, name, True, self.config)["rejections"]

@@ -27,7 +27,7 @@ from infer_app.tables.listing.recorded_sources import (
 )
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.image_history import read_history
 from infer_app.tables.queries.late_days import find_late_days
 from infer_app.tables.queries.thresholds import count_shown
@@ -107,15 +107,15 @@ def opened(database, settings, listing=None):
 def labels_of(database, settings, day=DAY, listing=None):
     """Labels by location, and the counts of the day, which must agree with what the audit and the figures find."""
     source = opened(database, settings, listing)
-    day_queries = DayQueries(database, source)
-    found = {row["location"]: row["label"] for row in day_queries.read_predictions(day, ID)}
-    counts = day_queries.count_day(day, ID)
-    assert day_queries.find_problems(day, ID) == []
+    asked = ProjectDatabase(database, source)
+    found = {row["location"]: row["label"] for row in asked.rows.read_predictions(day, ID)}
+    counts = asked.counts.count_day(day, ID)
+    assert asked.rows.find_problems(day, ID) == []
     figures = ObjectFigures(database, source, MODEL.name, ID)
     assert (counts.predicted, figures.count_predicted(day)) == (len(found), len(found))
     assert figures.count_labels(day) == ({"cat": len(found)} if found else {})
     assert count_shown(database, source, day, MODEL.name) == len(found)
-    assert len(list(day_queries.read_pending(day, ID))) == day_queries.count_new(day, ID)
+    assert len(list(asked.pending.read_pending(day, ID))) == asked.counts.count_new(day, ID)
     return found, counts
 
 

@@ -20,7 +20,8 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.tables.listing.former_pictures import check_ids
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.stored_objects import read_detections
 from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.forget_results import forget_results
@@ -108,9 +109,9 @@ def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled, kind
     source = CrossDatabaseSource(filled, SourceSettings(), filled)
     pages = source.select_pages(DAY, MODEL.model_id, "another")
     assert [len(next(pages)), len(next(pages))] == [PAGE_SIZE] * 2
-    day_queries = DayQueries(filled, source)
-    assert day_queries.count_day(DAY, MODEL.model_id).eligible == 10_000
-    assert day_queries.find_problems(DAY, MODEL.model_id) != []
+    asked = ProjectDatabase(filled, source)
+    assert asked.counts.count_day(DAY, MODEL.model_id).eligible == 10_000
+    assert asked.rows.find_problems(DAY, MODEL.model_id) != []
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS
     sorts_pages = filled.file is not None  # whose rows of JSON are in no order that it knows
@@ -120,12 +121,12 @@ def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled, kind
 def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(filled):
     """These may sort the page."""
     source = CrossDatabaseSource(filled, SourceSettings(), filled)
-    day_queries, figures = DayQueries(filled, source), Figures(filled, source, MODEL.model_id)
+    asked, figures = ProjectDatabase(filled, source), Figures(filled, source, MODEL.model_id)
     disagreement = Disagreement(filled, source, DAY, MODEL.model_id, "another")
     statements = recorded(filled)
-    assert len(list(day_queries.read_predictions(DAY))) >= 5000
-    assert len(list(day_queries.read_predictions(DAY, MODEL.model_id))) == 5000
-    assert len(list(day_queries.read_rejections(DAY, MODEL.model_id))) == 500
+    assert len(list(asked.rows.read_predictions(DAY))) >= 5000
+    assert len(list(asked.rows.read_predictions(DAY, MODEL.model_id))) == 5000
+    assert len(list(asked.rows.read_rejections(DAY, MODEL.model_id))) == 500
     assert figures.count_predicted(DAY) == 5000
     assert figures.count_labels(DAY) == {}
     assert figures.count_reasons(DAY) == {"corrupt": 500}
@@ -148,7 +149,7 @@ def test_where_locations_are_compared_results_are_found_by_key(filled, own_numbe
     statements = recorded(filled)
     is_other = own_number is None  # no run has a number, so all are of this source
     assert len(next(source.select_pages(DAY, MODEL.model_id))) == 1000
-    assert DayQueries(filled, source).count_day(DAY, MODEL.model_id).predicted == (0 if is_other else 5000)
+    assert Counts(filled, source).count_day(DAY, MODEL.model_id).predicted == (0 if is_other else 5000)
     assert count_shown(filled, source, DAY, "detector") == 0
     assert Figures(filled, source, MODEL.model_id).count_predicted(DAY) == (0 if is_other else 5000)
     check_ids(filled, source, DAY, [MODEL.model_id])

@@ -15,7 +15,7 @@ from infer_app.tables.audits.row_audit import audit_rows
 from infer_app.tables.forgettable_results import ForgettableCounts, count_only_these, forget, of_versions
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.stored_objects import read_detections
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.forget_results import delete_results, forget_rejections
@@ -115,21 +115,21 @@ def test_a_second_network_is_pending_while_its_results_are_of_a_version_out_of_u
     """Its own ones of that version count again, if they were not replaced meanwhile."""
     add_images(database, [tmp_path / f"{number}.jpg" for number in range(4)], DAY.start.replace(tzinfo=None))
     source = Source(database, SourceSettings())
-    queries = DayQueries(database, source)
+    queries = ProjectDatabase(database, source)
 
     def new():
         found = [ref.image_id for ref in source.select_new(DAY, S)]
-        assert found == [one.image_id for one in queries.read_pending(DAY, S)]
+        assert found == [one.image_id for one in queries.pending.read_pending(DAY, S)]
         return found
 
     species.classify("1", {0: LION})
     species.classify("2", {})
     species.reject("3")
     assert new() == ["4"]
-    assert queries.count_day(DAY, S) == DayCounts(4, 2, 1, 1)
+    assert queries.counts.count_day(DAY, S) == DayCounts(4, 2, 1, 1)
     switch_version(database, "animals", "e" * 16, {})
     assert new() == ["1", "2", "3", "4"]
-    assert queries.count_day(DAY, S) == DayCounts(4, 0, 0, 4)
+    assert queries.counts.count_day(DAY, S) == DayCounts(4, 0, 0, 4)
     species.take_objects_of("e" * 16)
     species.reject("1")  # in place of the prediction, which is of the former version's objects
     species.classify("3", {})
@@ -320,10 +320,10 @@ def test_a_row_that_no_run_writes_is_named(database, detector, species, execute,
         model.reject("3")
     vectors = replace(SECOND, name="sizes", model_id="9" * 16, manifest=VECTORS)
     StoredModel(database, vectors, D).predict("2", Output(crops=()))
-    queries = DayQueries(database, Source(database, SourceSettings()))
+    queries = ProjectDatabase(database, Source(database, SourceSettings()))
 
     def found():
-        return list(audit_rows(database)), queries.find_problems(DAY, S)
+        return list(audit_rows(database)), queries.rows.find_problems(DAY, S)
 
     assert found() == ([], [])
     execute(statement)

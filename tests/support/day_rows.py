@@ -168,7 +168,7 @@ def make_report(add_model: Callable[..., None], tables: ProjectDatabase, output_
     add_model(MODEL.name, MODEL.model_id, datetime(2026, 11, 1), output_kind)
 
     def make() -> DayReport:
-        states = DayStates(tables.day_queries, tables.run_store, "5%")
+        states = DayStates(tables.database, tables.source, "5%")
         return gather(tables, states, DAY, (MODEL.name, MODEL.model_id))
 
     return make

@@ -17,7 +17,7 @@ from tests.conftest import DAY
 
 def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str) -> dict[str, Callable[[], Any]]:
     """Functions that ask about DAY, by two models of labels and one of objects, which is named `animals`."""
-    day_queries, source = tables.day_queries, tables.source
+    asked, source = tables, tables.source
     both = tables.database, source
     figures = Figures(*both, model_id)
     objects = ObjectFigures(*both, "animals", detector)
@@ -26,24 +26,25 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
     return {
         "new": lambda: list(source.select_new(DAY, model_id)),
         "new for either": lambda: [new for page in source.select_pages(DAY, model_id, other) for new in page],
-        "day_queries": lambda: [day_queries.count_day(DAY.before(n), model_id) for n in range(6)],
-        "count_new": lambda: [day_queries.count_new(DAY, model_id), day_queries.count_new(DAY, model_id, other)],
-        "count_pending": lambda: day_queries.count_pending(DAY, model_id),
-        "pending between": lambda: day_queries.find_pending_between(DAY, model_id),
-        "older": lambda: day_queries.find_older_pending(DAY, model_id),
-        "older days": lambda: list(day_queries.read_older_pending_days(DAY, model_id)),
-        "pending": lambda: list(day_queries.read_pending(DAY, model_id)),
-        "pending days": lambda: list(day_queries.read_pending_days(week, model_id)),
+        "counts of days": lambda: [asked.counts.count_day(DAY.before(n), model_id) for n in range(6)],
+        "count_new": lambda: [
+            asked.counts.count_new(DAY, model_id),
+            asked.counts.count_new(DAY, model_id, other),
+        ],
+        "count_pending": lambda: asked.counts.count_pending(DAY, model_id),
+        "pending between": lambda: asked.pending.find_pending_between(DAY, model_id),
+        "older": lambda: asked.pending.find_older_pending(DAY, model_id),
+        "older days": lambda: list(asked.pending.read_older_pending_days(DAY, model_id)),
+        "pending": lambda: list(asked.pending.read_pending(DAY, model_id)),
+        "pending days": lambda: list(asked.pending.read_pending_days(week, model_id)),
         "gap": lambda: find_gap(source, DAY.before(-9)),
-        "problems": lambda: sorted(day_queries.find_problems(DAY, model_id)),
+        "problems": lambda: sorted(asked.rows.find_problems(DAY, model_id)),
         "predictions": lambda: [
-            (row["image_id"], row["model_id"], row["location"]) for row in day_queries.read_predictions(DAY)
+            (row["image_id"], row["model_id"], row["location"]) for row in asked.rows.read_predictions(DAY)
         ],
-        "rejections": lambda: [
-            (row["image_id"], row["location"]) for row in day_queries.read_rejections(DAY, model_id)
-        ],
-        "final": lambda: list(day_queries.final_rejections(DAY, model_id)),
-        "images": lambda: day_queries.count_images(week),
+        "rejections": lambda: [(row["image_id"], row["location"]) for row in asked.rows.read_rejections(DAY, model_id)],
+        "final": lambda: list(asked.rows.final_rejections(DAY, model_id)),
+        "images": lambda: asked.counts.count_images(week),
         "labels": lambda: list(figures.count_labels(week).items()),
         "predicted": lambda: figures.count_predicted(week),
         "reasons": lambda: list(figures.count_reasons(week).items()),

@@ -95,7 +95,7 @@ def compare_versions(project: ProjectDatabase, day: Day, names: tuple[str, str],
 
 def _find_version(project: ProjectDatabase, day: Day, name: str) -> ComparedVersion:
     """Return the version that `name` names; of a NAME the first in the order of use that has predictions on the day."""
-    for model, model_id in project.day_queries.models_in_use(name):
+    for model, model_id in project.versions.models_in_use(name):
         figures = Figures(project.database, project.source, model_id)
         if figures.has_predicted(day):
             takes = figures.manifest().get("crop") or {}

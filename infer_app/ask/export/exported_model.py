@@ -37,7 +37,7 @@ class ModelVersions:
 
         Raises UsageError if there are several, or none has run.
         """
-        versions = project.day_queries.models_in_use(wanted)
+        versions = project.versions.models_in_use(wanted)
         interval = replace(days[0], end=days[-1].end)
         figures = {one: Figures(project.database, project.source, one[1]) for one in versions}
         predicted = [one for one in versions if figures[one].has_predicted(interval)] or versions
@@ -88,7 +88,7 @@ class ModelVersions:
     def _read_detector(cls, project: ProjectDatabase, name: str) -> ModelVersions:
         with project.database.read() as connection:
             manifests = read_manifests(connection, name)
-        versions = [model_id for _, model_id in project.day_queries.models_in_use(name)]
+        versions = [model_id for _, model_id in project.versions.models_in_use(name)]
         detecting = [one for one in versions if kind_of(manifests[one]) == DETECTION]
         return cls._read(project, name, detecting, detecting)
 

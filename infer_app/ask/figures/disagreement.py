@@ -12,7 +12,7 @@ from infer_app.base.day import Day
 from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.source_queries import SourceQueries, stream_rows
+from infer_app.tables.queries.source_queries import opened_parts, stream_rows
 from infer_app.tables.results.conditions import ListedPicture, added_up, count_each, join_results
 from infer_app.tables.results.schema import predictions
 
@@ -32,11 +32,12 @@ class Overlap:
     agreeing: int  # of both: with the same best label
 
 
-class Disagreement(SourceQueries):
+class Disagreement:
     """Compares two models' predictions for the images of one day; only reads."""
 
     def __init__(self, database: Database, source: Source, day: Day, model_a: str, model_b: str) -> None:
-        super().__init__(database, source)
+        self._database = database
+        self._source = source
         self._day = day
         self._models = (model_a, model_b)
 
@@ -44,14 +45,14 @@ class Disagreement(SourceQueries):
         has_a, has_b = _A.c.image_id.is_not(None), _B.c.image_id.is_not(None)
         both, agree = and_(has_a, has_b), _LABEL_A == _LABEL_B
         wanted = (both, and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b), agree)
-        with self._parts(self._day) as parts:
+        with opened_parts(self._database, self._source, self._day) as parts:
             joined = ((connection, self._joined(images, is_outer=True)) for connection, images in parts)
             return Overlap(*added_up(count_each(*part, wanted) for part in joined))
 
     def confusions(self, limit: int) -> list[tuple[str, str, int]]:
         """Return pairs of labels that differ, as (label of a, label of b, images), the most frequent first."""
         found: Counter[tuple[str, str]] = Counter()
-        with self._parts(self._day) as parts:
+        with opened_parts(self._database, self._source, self._day) as parts:
             for connection, images in parts:
                 joined = self._joined(images)
                 pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), func.count()).select_from(joined)
@@ -64,7 +65,7 @@ class Disagreement(SourceQueries):
         """Return the images whose labels differ with the highest min(score of a, score of b): both models are sure."""
         lower: ColumnElement[float] = func.coalesce(case((_A.c.score < _B.c.score, _A.c.score), else_=_B.c.score), 0)
         found: list[Any] = []
-        with self._parts(self._day) as parts:
+        with opened_parts(self._database, self._source, self._day) as parts:
             for connection, images in parts:
                 wanted = select(lower, images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
                 differing = wanted.select_from(self._joined(images)).where(_LABEL_A != _LABEL_B)

@@ -17,7 +17,7 @@ from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.source_queries import SourceQueries
+from infer_app.tables.queries.source_queries import opened_parts
 from infer_app.tables.results.conditions import (
     ListedPicture,
     added_up,
@@ -54,11 +54,12 @@ class RejectedImage:
     sha256: str | None = None  # of the bytes that were rejected; None if they were not read, or not asked for
 
 
-class Figures(SourceQueries):
+class Figures:
     """Statistics of one model's results; only reads."""
 
     def __init__(self, database: Database, source: Source, model_id: str) -> None:
-        super().__init__(database, source)
+        self._database = database
+        self._source = source
         self._model_id = model_id
 
     def count_labels(self, day: Day) -> dict[str, int]:
@@ -68,7 +69,7 @@ class Figures(SourceQueries):
     def has_predicted(self, days: Day) -> bool:
         """Return whether there are predictions, also such as no longer count."""
         one = select(literal_column("1", Integer)).limit(1)
-        with self._parts(days) as parts:
+        with opened_parts(self._database, self._source, days) as parts:
             joined = (
                 (connection, join_results(part, predictions, ListedPicture.of(part), self._model_id))
                 for connection, part in parts
@@ -76,7 +77,7 @@ class Figures(SourceQueries):
             return any(connection.scalar(one.select_from(rows)) for connection, rows in joined)
 
     def count_predicted(self, day: Day) -> int:
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             return sum(count_rows(connection, self._predicted(images)) for connection, images in parts)
 
     def count_reasons(self, day: Day) -> dict[str, int]:
@@ -86,7 +87,7 @@ class Figures(SourceQueries):
     def score_range(self, day: Day) -> tuple[float, float] | None:
         """Return the lowest and the highest score, or None without scores."""
         found: list[float] = []
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             for connection, images in parts:
                 scored = self._scored(images)
                 both = select(func.min(scored.c.score), func.max(scored.c.score))
@@ -95,7 +96,7 @@ class Figures(SourceQueries):
 
     def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
         """Count the scores in each [edges[i], edges[i + 1]); the first and last one include all scores beyond them."""
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             scored = ((connection, self._scored(images)) for connection, images in parts)
             return added_up(count_each(*part, _between(part[1].c.score, edges)) for part in scored)
 
@@ -124,7 +125,7 @@ class Figures(SourceQueries):
     def _first(self, day: Day, limit: int, wanted: Callable[[Subquery], Query]) -> list[Any]:
         """Return the first rows in the order of their first two columns, of which the second one is the image's id."""
         found: list[object] = []
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             for connection, images in parts:
                 rows = wanted(images)
                 ordered = rows.order_by(*list(rows.selected_columns)[:2]).limit(limit)
@@ -166,7 +167,7 @@ class Figures(SourceQueries):
     def _tally(self, day: Day, counted: Callable[[Subquery], Query]) -> dict[str, int]:
         """Count by the name that `counted` selects, the highest number first."""
         found: Counter[str] = Counter()
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             for connection, images in parts:
                 found.update({row[0]: row[1] for row in connection.execute(counted(images))})
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))

@@ -24,6 +24,7 @@ from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.source_queries import opened_parts
 from infer_app.tables.queries.thresholds import read_thresholds, threshold_of
 from infer_app.tables.results.conditions import ListedPicture, added_up, join_results
 from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
@@ -63,7 +64,7 @@ class ObjectFigures(Figures):
         return read_thresholds(self._database, self._model)
 
     def count_objects(self, day: Day) -> ObjectCounts:
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             return ObjectCounts(*added_up(self._count_part(*part) for part in parts))
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:

@@ -67,7 +67,7 @@ def write_reports(request: ReportRequest, out: Path | None = None) -> list[Writt
             raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
         if request.models:
             usual = choose_models(project, day, [name for name, _ in chosen])
-        states = DayStates(project.day_queries, project.run_store, loaded.run.max_rejected)
+        states = DayStates(project.database, project.source, loaded.run.max_rejected)
         gathered = [gather(project, states, day, version, timeline) for version in chosen]
     return [_write(loaded, one, out or _file_of(loaded, one, dict(usual))) for one in gathered]
 
@@ -76,9 +76,9 @@ def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
     """Write the overview with a link to each report beside it; return its file and its number of days."""
     file = loaded.reports_folder / INDEX
     with open_project_database(loaded, read_only=True) as project:
-        dates = sorted({run_date for run_date, _, _ in project.day_queries.days_run(MAX_DAYS)})
-        in_use = project.day_queries.ids_in_use()
-        states = DayStates(project.day_queries, project.run_store, loaded.run.max_rejected)
+        dates = sorted({run_date for run_date, _, _ in project.versions.days_run(MAX_DAYS)})
+        in_use = project.versions.ids_in_use()
+        states = DayStates(project.database, project.source, loaded.run.max_rejected)
         oldest_first = [row for run_date in dates for row in _index_rows(loaded, project, states, run_date, in_use)]
     rows = sorted(oldest_first, key=lambda row: (-row.date.toordinal(), row.model))
     rows = [row for row in rows if row.counts.eligible or row.state != "good"]
@@ -105,11 +105,10 @@ def choose_models(project: ProjectDatabase, day: Day, wanted: Sequence[str] | No
 
     If none is wanted, return those that ran on the day, else all. Raises UsageError if no model has run.
     """
-    queries = project.day_queries
     if wanted:
-        return list(dict.fromkeys(version for name in wanted for version in queries.models_of_day(day, name)))
-    known = queries.models_of_day(day)
-    ran = {name for _, name, _ in queries.days_run(MAX_DAYS, day.date)}
+        return list(dict.fromkeys(version for name in wanted for version in project.versions.models_of_day(day, name)))
+    known = project.versions.models_of_day(day)
+    ran = {name for _, name, _ in project.versions.days_run(MAX_DAYS, day.date)}
     chosen = [version for version in known if version[0] in ran] or known
     if not chosen:
         raise UsageError("no model has run on this database", "`infer run` first")
@@ -144,7 +143,7 @@ def _index_rows(
 ) -> list[IndexRow]:
     """Return a row for each name that ran on the day, by the version that did the day."""
     day, rows = Day.of(run_date, loaded.run.time_zone), []
-    for model, model_id in sorted(project.day_queries.models_of_day(day)):
+    for model, model_id in sorted(project.versions.models_of_day(day)):
         facts = states.read_facts(day, model, model_id)
         if not facts.runs:
             continue

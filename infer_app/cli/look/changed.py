@@ -22,7 +22,7 @@ def show_changed(date: str | None, as_csv: bool, as_json: bool, config: Path | N
     loaded = load_settings(config)
     day = None if date is None else loaded.day(date)
     with open_project_database(loaded, read_only=True) as project:
-        changed = find_changed(loaded, project, sorted(project.day_queries.ids_in_use()), day)
+        changed = find_changed(loaded, project, sorted(project.versions.ids_in_use()), day)
         rows = (_row(one, loaded.run.time_zone) for one in changed)
         if as_json:
             print_json_list({"date": date and str(day)}, "images", rows)

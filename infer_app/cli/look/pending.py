@@ -80,7 +80,7 @@ def _print_images(pending: PendingList, day: Day, version: Version) -> None:
     else:
         print(printable(heading))
     print_more(counts.pending + counts.retried - len(some))
-    if some and (failure := last_failure(pending.project.day_queries, day, model_id)):
+    if some and (failure := last_failure(pending.project, day, model_id)):
         print(one_line(failure))
     for line, count in Counter(what_to_do(cause) for _, cause in some).items():
         print(printable(f"to do for {counted(count, 'image')}: {line}"))

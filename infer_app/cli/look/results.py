@@ -41,11 +41,11 @@ def show_predictions(
     days = loaded.days(date, until or date)
     first, last = str(days[0]), str(days[-1])
     with open_project_database(loaded, read_only=True) as project:
-        versions = project.day_queries.models_in_use(model)
+        versions = project.versions.models_in_use(model)
         rows = (
             {"date": str(day)} | variant_facts(row["variant"]) | shown(row)
             for day in days
-            for row in project.day_queries.read_current_predictions(day, versions)
+            for row in project.rows.read_current_predictions(day, versions)
         )
         if as_json:
             print_json_list({"date": first, "until": last}, "predictions", rows)
@@ -59,14 +59,14 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
     loaded = load_settings(config)
     day = loaded.day(date)
     with open_project_database(loaded, read_only=True) as project:
-        names = {version[1]: short_name(*version) for version in project.day_queries.models_of_day(day, model)}
-        rows = (shown(row) for row in project.day_queries.read_rejections(day) if row["model_id"] in names)
+        names = {version[1]: short_name(*version) for version in project.versions.models_of_day(day, model)}
+        rows = (shown(row) for row in project.rows.read_rejections(day) if row["model_id"] in names)
         if as_json:
             print_json_list({"date": str(day)}, "rejections", rows)
             return
         heads = {"image_id": "id", "location": "image", "model_id": "model"}
         keys = ["image_id", "location", *(["model_id"] if len(names) > 1 else []), "reason", "attempts", "detail"]
-        failures = [last_failure(project.day_queries, day, model_id) for model_id in names]
+        failures = [last_failure(project, day, model_id) for model_id in names]
         cells = [[names[row[key]] if key == "model_id" else row[key] or "" for key in keys] for row in rows]
     if cells:
         show_table([heads.get(key, key) for key in keys], cells, f"{day}: {len(cells):,} rejected")

@@ -46,12 +46,12 @@ def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bo
     day = loaded.day(date)
     with open_project_database(loaded) as project:
         retried = 0
-        versions = project.day_queries.models_of_day(day, model)
+        versions = project.versions.models_of_day(day, model)
         for model_id in {model_id for _, model_id in versions}:
-            rows = project.day_queries.read_rejections(day, model_id)
+            rows = project.rows.read_rejections(day, model_id)
             ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
             retried += forget_rejections(project.database, ids, model_id)
-        in_use = project.day_queries.ids_in_use()
+        in_use = project.versions.ids_in_use()
         seconds = _others_of_detectors(project, versions)
     if as_json:
         print(json.dumps({"date": str(day), "retried": retried, "second_networks": seconds}))

@@ -126,15 +126,14 @@ def read_last_days(
     project: ProjectDatabase, today: Day, num_days: int, max_rejected: str, next_run: NextRun
 ) -> tuple[list[DayRow], ChangedCounts, list[str]]:
     """Read the days up to today that have images or runs, the newest first, and what else needs attention."""
-    queries = project.day_queries
-    in_use, used_next = queries.ids_in_use(), dict(next_run.models)
-    states = DayStates(queries, project.run_store, max_rejected)
+    in_use, used_next = project.versions.ids_in_use(), dict(next_run.models)
+    states = DayStates(project.database, project.source, max_rejected)
     rows = []
     for day in (today.before(n) for n in reversed(range(num_days))):
-        for model, model_id in reversed(queries.models_of_day(day) or [NO_MODEL]):
+        for model, model_id in reversed(project.versions.models_of_day(day) or [NO_MODEL]):
             planned = used_next.get(model, model_id)
             is_done_again = planned != model_id and next_run.era(day.date) != "older"
-            again = queries.count_new(day, planned) if is_done_again else 0
+            again = project.counts.count_new(day, planned) if is_done_again else 0
             facts, is_forgotten = states.read_facts(day, model, model_id), project.source.has_forgotten(day.start)
             row = DayRow(day, model, model_id, model_id in in_use, facts, is_forgotten, again)
             if row.facts.counts.eligible or row.facts.last_run:

@@ -57,11 +57,11 @@ def verify(
             if date or replay:
                 raise UsageError("--image predicts one image again", "leave out --date and --replay")
             check_id(image)
-            return _verify_image(replay_image(loaded, project, project.day_queries.models_of(model), image), as_json)
+            return _verify_image(replay_image(loaded, project, project.versions.models_of(model), image), as_json)
         checked = _check_counts(project, day, model)
         wrong_rows = list(audit_rows(project.database))
         if amount is not None:
-            versions = project.day_queries.models_of(model)
+            versions = project.versions.models_of(model)
             audit = audit_by_replay(loaded, project, versions, amount, day if date else None)
     balanced = not any(one.problems for one in checked)
     if as_json:
@@ -103,13 +103,12 @@ def _amount(text: str) -> Amount:
 
 
 def _check_counts(project: ProjectDatabase, day: Day, model: str | None) -> list[VerifiedCounts]:
-    queries = project.day_queries
-    in_use, checked = queries.ids_in_use(), list[VerifiedCounts]()
+    in_use, checked = project.versions.ids_in_use(), list[VerifiedCounts]()
     for name, model_id in _versions_to_verify(project, day, model):
-        counts = queries.count_day(day, model_id)
-        problems = queries.find_problems(day, model_id, counts)
+        counts = project.counts.count_day(day, model_id)
+        problems = project.rows.find_problems(day, model_id, counts)
         checked.append(VerifiedCounts(name, model_id, counts, problems, model_id in in_use))
-    return checked or [VerifiedCounts(None, None, queries.count_day(day, ""), [])]
+    return checked or [VerifiedCounts(None, None, project.counts.count_day(day, ""), [])]
 
 
 def _replay_lines(audit: ReplayAudit) -> Iterator[str]:
@@ -134,8 +133,8 @@ def _replay_lines(audit: ReplayAudit) -> Iterator[str]:
 
 def _versions_to_verify(project: ProjectDatabase, day: Day, wanted: str | None) -> list[Version]:
     """Return the version that each name did the day with and, unless one is wanted, the others that ran on the day."""
-    did_day = project.day_queries.models_of_day(day, wanted)
+    did_day = project.versions.models_of_day(day, wanted)
     if wanted is not None:
         return did_day
-    ran = [(name, model_id) for _, name, model_id in project.day_queries.days_run(MAX_VERSIONS, day.date)]
+    ran = [(name, model_id) for _, name, model_id in project.versions.days_run(MAX_VERSIONS, day.date)]
     return list(dict.fromkeys([*did_day, *ran]))

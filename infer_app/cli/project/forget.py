@@ -78,7 +78,7 @@ def _of_days(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOp
 def _remove_pages(loaded: LoadedSettings, project: ProjectDatabase, first_kept: date) -> int:
     from infer_app.ask.page.reports import remove_reports  # loads what no other command here needs
 
-    return remove_reports(loaded, first_kept, project.day_queries.models_of())
+    return remove_reports(loaded, first_kept, project.versions.models_of())
 
 
 def _of_model(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOptions) -> _ToForget:

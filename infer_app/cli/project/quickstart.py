@@ -92,11 +92,10 @@ def _show(config: Path) -> None:
     with open_project_database(loaded, read_only=True) as project:
         rows = [
             (Path(row["location"]).name, row["label"], f"{row['score']:.2f}")
-            for row in project.day_queries.read_predictions(day)
+            for row in project.rows.read_predictions(day)
         ]
         rows += [
-            (Path(row["location"]).name, f"rejected: {row['reason']}", "")
-            for row in project.day_queries.read_rejections(day)
+            (Path(row["location"]).name, f"rejected: {row['reason']}", "") for row in project.rows.read_rejections(day)
         ]
     show_table(("photo", "label", "score"), rows)
 

@@ -39,9 +39,7 @@ def reset_changed_rejections(project: ProjectDatabase, path_map: PathMapping, da
     """
     changed: list[str] = []
     try:
-        with closing(
-            project.day_queries.final_rejections(day, model_id)
-        ) as stored:  # a server keeps a transaction open
+        with closing(project.rows.final_rejections(day, model_id)) as stored:  # a server keeps a transaction open
             while some := list(islice(stored, FILES_AT_ONCE)):
                 changed += [rejected.image_id for rejected in some if rejected.has_other_address]
                 local = [rejected for rejected in some if is_local(rejected.location)]
@@ -70,7 +68,7 @@ def find_changed(
     if day is None:
         hint = "name a day with --date: its files are looked at now"
         raise UsageError("infer_app walks over no folder of images that a table of your own lists", hint)
-    stored = (_Predicted.of(row) for row in project.day_queries.read_predictions(day) if row["model_id"] in model_ids)
+    stored = (_Predicted.of(row) for row in project.rows.read_predictions(day) if row["model_id"] in model_ids)
     files = (one for one in stored if is_local(one.location) and not one.location.startswith(ROW))
     last = ""
     while some := list(islice(files, FILES_AT_ONCE)):

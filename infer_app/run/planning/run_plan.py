@@ -107,7 +107,7 @@ def find_begun(project: ProjectDatabase, day: Day, model: RunModel) -> BegunVari
         if not variant_of(one.variant).is_fitted:
             found[run_id] = one._replace(sha256=None)  # any build of it goes on
     if not all(_is_that_of(one, model) for one in found.values()):  # results of some runs may have been deleted
-        left = project.ask(project.day_queries.runs_of, day, model.model_id)
+        left = project.ask(project.rows.runs_of, day, model.model_id)
         found = {run_id: one for run_id, one in found.items() if run_id in left}
     return next(iter(found.values()), None)
 

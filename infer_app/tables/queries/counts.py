@@ -6,7 +6,9 @@ from sqlalchemy import ColumnElement, Subquery, and_, exists, or_, true
 
 from infer_app.base.day import Day
 from infer_app.base.run_report import DayCounts
-from infer_app.tables.queries.source_queries import SourceQueries
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.source_queries import opened_parts
 from infer_app.tables.results.conditions import (
     ListedPicture,
     added_up,
@@ -19,15 +21,19 @@ from infer_app.tables.results.conditions import (
 from infer_app.tables.results.schema import predictions, rejections
 
 
-class CountQueries(SourceQueries):
+class Counts:
     """Counts the images of days."""
+
+    def __init__(self, database: Database, source: Source) -> None:
+        self._database = database
+        self._source = source
 
     def count_day(self, day: Day, model_id: str) -> DayCounts:
         """Count the day's rows. Pending is counted and not computed as a difference, so that an inconsistency shows.
 
         One statement counts all: on a server each sees what other programs have committed before it.
         """
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             return DayCounts(*added_up(count_each(*part, _counted(part[1], model_id)) for part in parts))
 
     def count_asked(self, day: Day, model_id: str) -> tuple[int, int]:
@@ -35,17 +41,17 @@ class CountQueries(SourceQueries):
 
         A second network is given no image without an object, and none that its detector has rejected.
         """
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             counts = added_up(count_each(*part, _asked(part[1], model_id)) for part in parts)
         return counts[0], counts[1]
 
     def count_images(self, days: Day) -> int:
-        with self._parts(days) as parts:
+        with opened_parts(self._database, self._source, days) as parts:
             return sum(count_rows(*part) for part in parts)
 
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Count the images that a run of the day would select: those that are new for at least one of the models."""
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             return sum(
                 count_rows(connection, images, is_new_for_any(ListedPicture.of(images), model_ids))
                 for connection, images in parts
@@ -53,7 +59,7 @@ class CountQueries(SourceQueries):
 
     def count_pending(self, day: Day, *model_ids: str) -> int:
         """Count the images with a result of none of the models."""
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             return sum(
                 count_rows(connection, images, *without_results(images, model_ids)) for connection, images in parts
             )

@@ -11,8 +11,11 @@ from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, UsageError, most_severe
 from infer_app.base.run_report import DayCounts, DayState
 from infer_app.base.settings.sections import rejection_budget
-from infer_app.tables.queries.day_queries import DayQueries
-from infer_app.tables.queries.pending_images import PendingDays
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.counts import Counts
+from infer_app.tables.queries.day_rows import DayRows
+from infer_app.tables.queries.pending_images import PendingDays, PendingImages
 from infer_app.tables.results.runs import RunStore
 
 NUM_DAYS_BEFORE = 7  # with which a day's number of images is compared
@@ -84,9 +87,11 @@ def describe_few(facts: DayFacts, day: Day) -> str:
 class DayStates:
     """Reads the states of days; what several days share is counted once. Ask for the oldest day first."""
 
-    def __init__(self, day_queries: DayQueries, run_store: RunStore, max_rejected: str) -> None:
-        self._day_queries = day_queries
-        self._run_store = run_store
+    def __init__(self, database: Database, source: Source, max_rejected: str) -> None:
+        self._counts = Counts(database, source)
+        self._pending = PendingImages(database, source)
+        self._rows = DayRows(database, source)
+        self._run_store = RunStore(database)
         self._max_rejected = max_rejected
         self._living: Collection[str] | None = None
         self._num_images: dict[date, int] = {}
@@ -96,13 +101,13 @@ class DayStates:
         """Read all facts but `problems`, which take longer; `counts` are those of the day's rows if they are known."""
         if self._living is None:
             self._living = self._run_store.living_runs()
-        runs = self._day_queries.runs_of_day(day.date, model_id)
-        counts = counts or self._day_queries.count_day(day, model_id)
+        runs = self._rows.runs_of_day(day.date, model_id)
+        counts = counts or self._counts.count_day(day, model_id)
         may_be_too_many = counts.rejected > rejection_budget(self._max_rejected, 0)
         return DayFacts(
             counts=counts,
             runs=runs,
-            asked=self._day_queries.count_asked(day, model_id) if may_be_too_many else None,
+            asked=self._counts.count_asked(day, model_id) if may_be_too_many else None,
             max_rejected=self._max_rejected,
             is_running=bool(runs) and runs[0]["id"] in self._living,
             older=self.find_older_pending(day, model, model_id),
@@ -117,16 +122,16 @@ class DayStates:
         """Find the pending images before the day; after an older day was asked for, only those in between."""
         known, found = self._older.get(model, (None, None))
         if known is None or known.start > day.start:
-            found = self._day_queries.find_older_pending(day, model_id)
+            found = self._pending.find_older_pending(day, model_id)
         else:
             between = replace(day.before(1), start=known.start, end=day.start)
-            found = _add_up(found, self._day_queries.find_pending_between(between, model_id))
+            found = _add_up(found, self._pending.find_pending_between(between, model_id))
         self._older[model] = (day, found)
         return found
 
     def _count_images(self, day: Day) -> int:
         if day.date not in self._num_images:
-            self._num_images[day.date] = self._day_queries.count_images(day)
+            self._num_images[day.date] = self._counts.count_images(day)
         return self._num_images[day.date]
 
 

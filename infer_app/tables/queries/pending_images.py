@@ -10,11 +10,12 @@ from sqlalchemy import ColumnElement, Connection, Subquery, func, literal_column
 from infer_app.base.day import Day, find_zone
 from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
-from infer_app.tables.listing.source import PAGE_SIZE
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.source import PAGE_SIZE, Source
 from infer_app.tables.listing.time_column import read_time
 from infer_app.tables.queries.counts import without_results
-from infer_app.tables.queries.scope import VersionQueries
-from infer_app.tables.queries.source_queries import stream_rows
+from infer_app.tables.queries.scope import Versions
+from infer_app.tables.queries.source_queries import opened_parts, stream_rows
 from infer_app.tables.results.conditions import (
     ListedPicture,
     has_prediction,
@@ -59,15 +60,20 @@ class PendingDays:
     num_retried: int = 0  # rejected for now: the next run that covers their day tries them again
 
 
-class PendingQueries(VersionQueries):
-    """Finds pending images; those of older days have no result of any of `versions_of` either."""
+class PendingImages:
+    """Finds pending images; those of older days have no result of any of `Versions.versions_of` either."""
+
+    def __init__(self, database: Database, source: Source) -> None:
+        self._database = database
+        self._source = source
+        self._versions = Versions(database, source)
 
     def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
         """Return the pending images among the last EXAMINED images of earlier days: their number, first and last day.
 
         None if there are none.
         """
-        versions = self.versions_of(model_id)
+        versions = self._versions.versions_of(model_id)
         with self._database.read() as connection:
             older = self._source.older_parts(connection, day, EXAMINED)
             return self._add_up_pending(((connection, images) for images in older), day.before(1), versions)
@@ -79,18 +85,18 @@ class PendingQueries(VersionQueries):
 
     def find_pending_between(self, days: Day, model_id: str) -> PendingDays | None:
         """Return what `find_older_pending` returns, of all images of an interval of days."""
-        versions = self.versions_of(model_id)
-        with self._parts(days) as parts:
+        versions = self._versions.versions_of(model_id)
+        with opened_parts(self._database, self._source, days) as parts:
             return self._add_up_pending(parts, days, versions)
 
     def read_pending_days(self, days: Day, model_id: str) -> Iterator[PendingDays]:
         """Yield each date of an interval of days on which a run would select images, in order."""
-        with self._parts(days) as parts:
+        with opened_parts(self._database, self._source, days) as parts:
             yield from self._count_by_date(parts, days, model_id)
 
     def read_older_pending_days(self, day: Day, model_id: str) -> Iterator[PendingDays]:
         """Yield the dates of the pending images among the last EXAMINED images before `day`."""
-        others = [one for one in self.versions_of(model_id) if one != model_id]
+        others = [one for one in self._versions.versions_of(model_id) if one != model_id]
         with self._database.read() as connection:
             older = self._source.older_parts(connection, day, EXAMINED)
             yield from self._count_by_date(((connection, part) for part in older), day.before(1), model_id, others)

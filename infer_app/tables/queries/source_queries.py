@@ -17,21 +17,14 @@ from infer_app.tables.results.schema import predictions
 IMAGES_AT_ONCE = 250  # whose rows are in memory, perhaps 300 objects of each
 
 
-class SourceQueries:
-    """Queries about the images of a source and their results; only reads."""
+@contextmanager
+def opened_parts(database: Database, source: Source, days: Day) -> Iterator[Iterator[tuple[Connection, Subquery]]]:
+    """Open a transaction for the images of an interval of days, in parts as `Source.parts` yields them.
 
-    def __init__(self, database: Database, source: Source) -> None:
-        self._database = database
-        self._source = source
-
-    @contextmanager
-    def _parts(self, days: Day) -> Iterator[Iterator[tuple[Connection, Subquery]]]:
-        """Open a transaction for the images of an interval of days, in parts as `Source.parts` yields them.
-
-        What is asked within the `with` block fails as the database's own errors do, which can be tried again.
-        """
-        with self._database.read() as connection:
-            yield ((connection, images) for images in self._source.parts(connection, days))
+    What is asked within the `with` block fails as the database's own errors do, which can be tried again.
+    """
+    with database.read() as connection:
+        yield ((connection, images) for images in source.parts(connection, days))
 
 
 def stream_rows(database: Database, source: Source, days: Day, rows_of: Callable[[Subquery], Query]) -> Iterator[Any]:

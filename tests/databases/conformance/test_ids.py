@@ -33,8 +33,8 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.watched_images import (
     has_images_in,
 )
+from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
-from infer_app.tables.queries.day_queries import DayQueries
 from infer_app.tables.results.schema import (
     MAX_ID,
     images,
@@ -91,10 +91,10 @@ def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execut
     refs = list(source.select_new(DAY, ID))
     assert {ref.location for ref in refs} == usable
     commit(database, [Prediction(ref, Output()) for ref in refs])
-    day_queries = DayQueries(database, source)
-    assert day_queries.count_day(DAY, ID) == DayCounts(12, len(usable), 0, 12 - len(usable))
-    assert found in day_queries.find_problems(DAY, ID)
-    pending = [one.location for one in day_queries.read_pending(DAY, ID)]
+    asked = ProjectDatabase(database, source)
+    assert asked.counts.count_day(DAY, ID) == DayCounts(12, len(usable), 0, 12 - len(usable))
+    assert found in asked.rows.find_problems(DAY, ID)
+    pending = [one.location for one in asked.pending.read_pending(DAY, ID)]
     assert sorted(pending) == sorted({f"/{n}.jpg" for n in range(len(ids))} - usable)
 
 
@@ -216,13 +216,13 @@ def test_a_path_that_the_database_can_not_hold_is_left_out_and_told_and_the_othe
 def test_the_days_of_older_pending_images_and_a_gap_are_read(tables, database, register):
     for n in (*range(3, 12), 40):
         register(f"/{n}.jpg", at=datetime(2026, 11, 20, 12) - timedelta(days=n))
-    day_queries = tables.day_queries
-    found = day_queries.find_older_pending(DAY.before(5), ID)
+    asked = tables
+    found = asked.pending.find_older_pending(DAY.before(5), ID)
     assert (found.first, found.last) == (date(2026, 10, 11), date(2026, 11, 14))
-    assert day_queries.find_older_pending(DAY.before(60), ID) is None
+    assert asked.pending.find_older_pending(DAY.before(60), ID) is None
     ids = [ref.image_id for ref in tables.source.select_new(DAY.before(40), ID)]
     commit(database, predicted(*ids))
-    found = day_queries.find_older_pending(DAY.before(5), ID)
+    found = asked.pending.find_older_pending(DAY.before(5), ID)
     assert (found.first, found.last) == (date(2026, 11, 9), date(2026, 11, 14))
     assert find_gap(tables.source, DAY) == ArrivalGap(date(2026, 11, 17), 3, 9)
     assert find_gap(tables.source, DAY.before(2)) is None

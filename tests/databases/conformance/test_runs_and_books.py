@@ -20,7 +20,8 @@ from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.pending_images import PendingDays
 from infer_app.tables.results import runs as run_rows
 from infer_app.tables.results.forget_results import forget_rejections, forget_results
@@ -47,25 +48,31 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     commit(database, (), broken(ids[4], reason=Reason.READ_ERROR), run_id)
     commit(database, predicted(*ids[5:7]), model_id="another")
     commit(database, predicted("999", f"0{ids[9]}"))  # of no image that the source has
-    day_queries = tables.day_queries
-    assert day_queries.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
-    assert day_queries.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
-    assert day_queries.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
-    assert (day_queries.count_new(DAY, ID), day_queries.count_older_pending(DAY.before(-1), ID)) == (6, 5)
-    pending = list(day_queries.read_pending(DAY, ID))
+    asked = tables
+    assert asked.counts.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
+    assert asked.counts.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
+    assert asked.counts.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
+    assert (asked.counts.count_new(DAY, ID), asked.pending.count_older_pending(DAY.before(-1), ID)) == (
+        6,
+        5,
+    )
+    pending = list(asked.pending.read_pending(DAY, ID))
     assert [(one.image_id, one.failure and one.failure.reason) for one in pending] == [
         (ids[4], "read_error"),
         *((image_id, None) for image_id in ids[5:]),
     ]
     assert {one.time for one in pending} == {datetime(2026, 11, 20, 12, tzinfo=UTC)}
-    assert day_queries.find_older_pending(DAY.before(-1), ID) == PendingDays(DAY.date, DAY.date, 5)
+    assert asked.pending.find_older_pending(DAY.before(-1), ID) == PendingDays(DAY.date, DAY.date, 5)
     future = replace(DAY, end=Day.of(date(9000, 1, 1), "UTC").end)
-    for days in (day_queries.read_older_pending_days(DAY.before(-1), ID), day_queries.read_pending_days(future, ID)):
+    for days in (
+        asked.pending.read_older_pending_days(DAY.before(-1), ID),
+        asked.pending.read_pending_days(future, ID),
+    ):
         assert list(days) == [PendingDays(DAY.date, DAY.date, 5, 1)]
-    assert day_queries.find_problems(DAY, ID) == []
-    assert [row["image_id"] for row in day_queries.read_predictions(DAY, ID)] == ids[:3]
+    assert asked.rows.find_problems(DAY, ID) == []
+    assert [row["image_id"] for row in asked.rows.read_predictions(DAY, ID)] == ids[:3]
     (rejection,) = broken(ids[3])
-    settled = [(one.image_id, one.reason, one.file) for one in day_queries.final_rejections(DAY, ID)]
+    settled = [(one.image_id, one.reason, one.file) for one in asked.rows.final_rejections(DAY, ID)]
     assert settled == [(ids[3], "corrupt", rejection.file)]
     assert [forget_rejections(database, ids, ID) for _ in range(2)] == [2, 0]
     commit(database, predicted(ids[9]), run_id="nobody's")
@@ -73,13 +80,13 @@ def test_the_books_are_counted_from_rows(tables, database, register):
         row = {"image_id": ids[0], "model_id": ID, "created_at": datetime(2026, 11, 20)}
         row |= {"run_id": "?", "reason": "odd", "detail": "", "stage": "", "attempts": 1, "location": "", "decoder": ""}
         connection.execute(insert(rejections), row)
-    assert sorted(day_queries.find_problems(DAY, ID)) == [
+    assert sorted(asked.rows.find_problems(DAY, ID)) == [
         "1 image with both a prediction and a rejection",
         "1 prediction of a run that is not in infer_runs",
         "1 rejection of a run that is not in infer_runs",
         "1 rejection with a reason outside the list",
     ]
-    assert day_queries.runs_of_day(DAY.date, ID)[0]["predicted"] == 3
+    assert asked.rows.runs_of_day(DAY.date, ID)[0]["predicted"] == 3
 
 
 def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, database, register, kind):
@@ -96,7 +103,7 @@ def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, d
 
     with Database(url) as reader:
         event.listen(reader._engine, "after_cursor_execute", arrive)
-        counts = DayQueries(reader, Source(reader, SourceSettings())).count_day(DAY, ID)
+        counts = Counts(reader, Source(reader, SourceSettings())).count_day(DAY, ID)
     assert counts.balanced
     assert counts.predicted > 0
 
@@ -112,9 +119,9 @@ def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, dat
         execute("ALTER TABLE infer_predictions DROP CONSTRAINT infer_predictions_pkey", twice)
     else:
         execute("ALTER TABLE infer_predictions DROP PRIMARY KEY", twice)
-    assert tables.day_queries.count_day(DAY, ID) == DayCounts(eligible=2, predicted=1, rejected=0, pending=1)
+    assert tables.counts.count_day(DAY, ID) == DayCounts(eligible=2, predicted=1, rejected=0, pending=1)
     lost = "infer_predictions has lost its primary key: an image may have two rows of one model"
-    assert lost in tables.day_queries.find_problems(DAY, ID)
+    assert lost in tables.rows.find_problems(DAY, ID)
 
 
 @pytest.mark.parametrize("is_registered", [True, False], ids=["known model", "new model"])
@@ -200,8 +207,8 @@ def test_a_start_that_is_refused_puts_no_version_in_use(database):
     run_store.open_run(DAY, MODEL)
     with pytest.raises(DayHeld):
         run_store.open_run(DAY, replace(MODEL, name="other"))
-    day_queries = DayQueries(database, Source(database, SourceSettings()))
-    assert day_queries.models_in_use() == [(MODEL.name, MODEL.model_id)]
+    asked = ProjectDatabase(database, Source(database, SourceSettings()))
+    assert asked.versions.models_in_use() == [(MODEL.name, MODEL.model_id)]
 
 
 def test_a_lease_runs_out_by_the_databases_clock_and_its_late_owner_writes_nothing(database):

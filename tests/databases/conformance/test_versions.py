@@ -9,7 +9,8 @@ from sqlalchemy import insert, select, text, update
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
@@ -44,7 +45,7 @@ def model_version(number):
 
 def test_the_view_shows_the_version_in_use_and_so_do_the_books(database, register):
     """Image 1 was seen by the first version only, and image 3 by one that was only tried."""
-    run_store, day_queries = RunStore(database), DayQueries(database, Source(database, SourceSettings()))
+    run_store, asked = RunStore(database), ProjectDatabase(database, Source(database, SourceSettings()))
     register("/1.jpg", "/2.jpg", "/3.jpg")
     for number, seen in ((1, "12"), (2, "2"), (3, "123")):
         model = model_version(number)
@@ -55,17 +56,17 @@ def test_the_view_shows_the_version_in_use_and_so_do_the_books(database, registe
     with database.read() as connection:
         found = connection.execute(text("SELECT image_id, model_id FROM infer_current_predictions ORDER BY image_id"))
         assert [tuple(row) for row in found] == [("1", "1" * 16), ("2", "2" * 16)]
-    listed = day_queries.read_current_predictions(DAY, day_queries.models_in_use())
+    listed = asked.rows.read_current_predictions(DAY, asked.versions.models_in_use())
     assert [(row["image_id"], row["model_id"]) for row in listed] == [("1", "1" * 16), ("2", "2" * 16)]
 
 
 def test_a_switch_puts_one_version_in_use_and_a_run_none(database):
     """Whatever the clock said: here version 2 was put in use in the year 2099, and the others within one tick."""
-    run_store, day_queries = RunStore(database), DayQueries(database, Source(database, SourceSettings()))
+    run_store, asked = RunStore(database), ProjectDatabase(database, Source(database, SourceSettings()))
     for number in "213":
         run_store.open_run(DAY, model_version(number))
         commit(database, predicted("1"), model_id=number * 16)
-    assert day_queries.ids_in_use() == {"2" * 16}
+    assert asked.versions.ids_in_use() == {"2" * 16}
     with database.write() as connection:
         connection.execute(update(models).where(models.c.id == "2" * 16).values(in_use_since=datetime(2099, 1, 1)))
     before = "2"
@@ -77,8 +78,8 @@ def test_a_switch_puts_one_version_in_use_and_a_run_none(database):
         run_store.open_run(DAY.before(days_ago), model_version("3"))
         with database.read() as connection:
             shown = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars().all()
-        assert day_queries.ids_in_use() == {number * 16}
-        assert day_queries.models_of()[0][1] == number * 16
+        assert asked.versions.ids_in_use() == {number * 16}
+        assert asked.versions.models_of()[0][1] == number * 16
         assert shown == [number * 16 if number != "4" else "1" * 16]  # version 4 never ran
 
 
@@ -107,4 +108,4 @@ def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database):
         commit(database, predicted("1"), model_id=version * 16)
     with database.read() as connection:
         (current,) = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars()
-    assert DayQueries(database, Source(database, SourceSettings())).models_of()[0] == (MODEL.name, current)
+    assert Versions(database, Source(database, SourceSettings())).models_of()[0] == (MODEL.name, current)

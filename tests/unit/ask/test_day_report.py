@@ -143,6 +143,6 @@ def test_days_that_were_run(tables, add_run):
     add_run(days_ago=1)
     add_run()
     both = [(date(2026, 11, 20), MODEL.name, MODEL.model_id), (date(2026, 11, 19), MODEL.name, MODEL.model_id)]
-    assert tables.day_queries.days_run(10) == both
-    assert tables.day_queries.days_run(10, date(2026, 11, 20)) == both[:1]
-    assert tables.day_queries.days_run(1) == both[:1]
+    assert tables.versions.days_run(10) == both
+    assert tables.versions.days_run(10, date(2026, 11, 20)) == both[:1]
+    assert tables.versions.days_run(1) == both[:1]

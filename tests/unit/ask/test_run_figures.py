@@ -14,7 +14,7 @@ COUNTS = DayCounts(100, 99, 1, 0)
 @pytest.fixture
 def row(tables, add_run):
     add_run()
-    (found,) = tables.day_queries.runs_of_day(DAY.date, MODEL.model_id)
+    (found,) = tables.rows.runs_of_day(DAY.date, MODEL.model_id)
     return found
 
 

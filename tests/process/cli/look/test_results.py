@@ -113,7 +113,7 @@ def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
     [
         lambda name: show_predictions(str(DAY), name, False, False, None),
         lambda name: show_rejections(str(DAY), name, False, None),
-        lambda name: verify(str(DAY), name, None, False, None),
+        lambda name: verify(str(DAY), name, None, None, False, None),
         lambda name: retry_rejected(str(DAY), name, [], False, None),
         lambda name: show_image(ExplainOptions(image="1", model=name)),
         lambda name: write_reports(ReportRequest(str(DAY), [name], None, None)),

@@ -12,9 +12,7 @@ from infer_app.run.files import changed_files
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.day_queries import DayQueries
 from infer_app.tables.results.migrate import upgrade
-from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import images
 from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY, MODEL, make_users_file
@@ -42,6 +40,6 @@ def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answe
         broken = tuple(Broken(ref, Reason.CORRUPT, "", "decode", FileFacts(1, 1.0, "ab" * 32)) for ref in refs)
         Sink(database, MODEL.model_id, MODEL.variant, "a run").commit_chunk(ChunkResult(0, (), broken))
         source = Source(database, SourceSettings())
-        project = ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
+        project = ProjectDatabase(database, source)
         assert changed_files.reset_changed_rejections(project, NO_MAPPING, DAY, MODEL.model_id) == 1
-        assert [one.image_id for one in project.day_queries.final_rejections(DAY, MODEL.model_id)] == ["2", "3"]
+        assert [one.image_id for one in project.rows.final_rejections(DAY, MODEL.model_id)] == ["2", "3"]

@@ -14,7 +14,7 @@ from tests.support.questions import questions
 def test_a_lost_connection_is_told_as_one_by_every_question(tables, register):
     register("/1.jpg")
     asked = questions(tables, MODEL.model_id, "another", "detector")
-    asked["runs"] = lambda: tables.day_queries.runs_of(DAY, MODEL.model_id)
+    asked["runs"] = lambda: tables.rows.runs_of(DAY, MODEL.model_id)
 
     @event.listens_for(tables.database._engine, "before_cursor_execute")
     def lose(_connection, _cursor, statement, parameters, *_):

@@ -13,7 +13,8 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.source import Source
 from infer_app.tables.queries import source_queries
-from infer_app.tables.queries.day_queries import DayQueries
+from infer_app.tables.queries.day_rows import DayRows
+from infer_app.tables.queries.pending_images import PendingImages
 from infer_app.tables.results.migrate import upgrade
 from tests.conftest import DAY, make_users_file
 from tests.support.results import broken, commit, predicted
@@ -23,9 +24,9 @@ READERS = {
     "objects": lambda database, source: read_predicted_images(database, source, DAY, "a"),
     "outputs": lambda database, source: read_predicted_images(database, source, DAY, "a", part=Part.OUTPUT),
     "rejected": lambda database, source: read_rejected_images(database, source, DAY, "a"),
-    "predictions": lambda database, source: DayQueries(database, source).read_predictions(DAY, "a"),
-    "rejections": lambda database, source: DayQueries(database, source).read_rejections(DAY, "a"),
-    "pending": lambda database, source: DayQueries(database, source).read_pending(DAY, "b"),
+    "predictions": lambda database, source: DayRows(database, source).read_predictions(DAY, "a"),
+    "rejections": lambda database, source: DayRows(database, source).read_rejections(DAY, "a"),
+    "pending": lambda database, source: PendingImages(database, source).read_pending(DAY, "b"),
     "pairs": lambda database, source: Disagreement(database, source, DAY, "a", "c").pairs(),
 }
 

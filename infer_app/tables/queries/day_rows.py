@@ -1,4 +1,4 @@
-"""All queries about days in one object; the results of a day, row by row, and whether its counts add up."""
+"""The results of a day, row by row, and whether its counts add up."""
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,12 @@ from infer_app.base.domain import TRANSIENT_REASONS, FileFacts, Reason
 from infer_app.base.locations import as_location, mask_checksum
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import Query
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.audit import audit
-from infer_app.tables.queries.pending_images import PendingQueries
-from infer_app.tables.queries.source_queries import stream_rows
+from infer_app.tables.queries.counts import Counts
+from infer_app.tables.queries.scope import own_runs
+from infer_app.tables.queries.source_queries import opened_parts, stream_rows
 from infer_app.tables.results.conditions import ListedPicture, is_preferred, join_results
 from infer_app.tables.results.schema import predictions, rejections, runs
 
@@ -46,15 +49,19 @@ class StoredRejection:
         return known and (self.file.size, self.file.modified) != (now.size, now.modified)
 
 
-class DayQueries(PendingQueries):
-    """Queries about days of one database; only reads."""
+class DayRows:
+    """Reads the rows of days."""
+
+    def __init__(self, database: Database, source: Source) -> None:
+        self._database = database
+        self._source = source
 
     def find_problems(self, day: Day, model_id: str, counts: DayCounts | None = None) -> list[str]:
         """Return a message for each problem with the day's rows; an empty list means that the counts add up.
 
         `counts` are those of the day if they are known already.
         """
-        counts = counts or self.count_day(day, model_id)
+        counts = counts or Counts(self._database, self._source).count_day(day, model_id)
         problems = [] if counts.balanced else [f"{counts} does not balance"]
         with self._database.read() as connection:
             return problems + list(audit(connection, self._source, day, model_id))
@@ -94,7 +101,7 @@ class DayQueries(PendingQueries):
         """Return the ids of the runs that predicted the day's images, as far as their rows are there."""
         run_id = select(predictions.c.run_id).distinct()
         found = set[str]()
-        with self._parts(day) as parts:
+        with opened_parts(self._database, self._source, day) as parts:
             for connection, part in parts:
                 joined = join_results(part, predictions, ListedPicture.of(part), model_id)
                 found.update(connection.scalars(run_id.select_from(joined)))
@@ -105,7 +112,7 @@ class DayQueries(PendingQueries):
         wanted = select(runs).where(runs.c.model_id == model_id, runs.c.day == day)
         newest = wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100)
         with self._database.read() as connection:
-            newest = newest.where(self._own_runs(connection))
+            newest = newest.where(own_runs(connection, self._database, self._source))
             return [dict(row._mapping) for row in connection.execute(newest)]
 
     def _read_joined(
