@@ -89,7 +89,7 @@ def test_rejections_books_explanations_and_retries_are_those_of_the_version_that
         return json.loads(capsys.readouterr().out)
 
     assert [row["model_id"] for row in told(show_rejections, str(DAY), OLD, True, None)["rejections"]] == [OLD]
-    assert [one["model_id"] for one in told(verify, str(DAY), OLD, None, True, None)["models"]] == [OLD]
+    assert [one["model_id"] for one in told(verify, str(DAY), OLD, None, None, True, None)["models"]] == [OLD]
     explained = told(show_image, ExplainOptions(image="1", model=OLD, as_json=True))
     assert [one["model_id"] for one in explained["models"]] == [OLD]
     for reasons, num_retried in ((["empty"], 0), (["empty", "corrupt"], 1)):
