@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from infer_app.artifact.models_folder import find_artifact
-from infer_app.base.machine import computes_bf16
+from infer_app.base.machine import computes_bf16, has_vnni
+from infer_app.cli.model.build import WITHOUT_VNNI
 from tests.conftest import need
 from tests.support.networks import ChannelMeans, save, save_photos
 from tests.support.projects import DATE, Project
@@ -140,6 +141,7 @@ def test_a_day_begun_in_int8_is_finished_by_its_calibration_or_not_at_all(projec
     assert f"{DATE} was begun with {INT8}" in project.errors
     assert run(project, *int8)["predicted"] == 7
     project.infer(*calibrate)
+    assert (WITHOUT_VNNI in project.errors) is not has_vnni()
     assert run(project, *int8)["predicted"] == 0  # the day is done
     Image.new("RGB", (20, 20), "red").save(project.photos / "late.jpg")
     project.add("photos", date=DATE)
