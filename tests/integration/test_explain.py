@@ -154,7 +154,7 @@ def test_an_image_that_the_source_lists_no_longer(night):
     found = explained(night, "1")
     assert (found["location"], found["file"], found["models"][0]["state"]) == (None, None, "predicted")
     night.infer("verify", "--image", "1", exit_code=2)
-    assert "the source no longer lists the image" in night.errors
+    assert "the source lists no such image" in night.errors
 
 
 def test_the_file_of_now_is_predicted_by_the_variant_of_then_or_said_which_stood_in(night):

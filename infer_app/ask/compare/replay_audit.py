@@ -164,7 +164,8 @@ def replay_image(
     rows = [of_version[0] for of_version in found if len(of_version) == 1]
     if not rows:
         num_found = max(map(len, found), default=0)
-        why = "it has no prediction" if listed and not num_found else _why_not_listed(len(listed), num_found)
+        why = _why_not_listed(len(listed), num_found) if num_found else "it has no prediction"
+        why = why if listed else "the source lists no such image"
         hint = f"`infer explain --image {shlex.quote(image_id)}` tells of it"
         raise UsageError(f"image {image_id!r} can't be predicted again: {why}", hint)
     audit = ReplayAudit(len(rows), len(rows), answers=[])

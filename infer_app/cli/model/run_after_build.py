@@ -48,7 +48,7 @@ class RunAfterBuild:
         name = self.artifact.manifest.name
         this, other = short_name(name, self.artifact.manifest.model_id), short_name(name, self.model_id or "")
         yield from what_settings_say(name, self.set_models)
-        if self.joined:
+        if self.joined and self.is_chosen:
             yield f"a plain `infer run`, as by cron, now runs {name} too, beside {', '.join(self.joined)}"
             yield f"to keep it out, set in infer.toml: [run] models = {json.dumps(self.joined)}"
         if not self.is_chosen:

@@ -147,7 +147,7 @@ def _other_dtype(variant: str, request: VariantRequest) -> str | None:
         return None
     if request.begun or own == "fp32":
         return f"{wanted} is chosen"
-    return f"{own} is not chosen: {variant_of(variant).option}"
+    return f"{variant_of(variant).option} chooses it"
 
 
 def _differs(parity: Mapping[str, float], tolerance: Tolerance) -> str | None:

@@ -36,7 +36,7 @@ GOOD_HALF = parity(0.99998, 1e-3) | {
 }
 CPU = {TORCHSCRIPT: SAME, OPENVINO_FP32: SAME, OPENVINO_INT8: ROUNDED}
 GPU = {TRT_FP16: GOOD_HALF, CUDA_FP16: GOOD_HALF}
-NO_INT8 = "int8 is not chosen: --precision int8"
+NO_INT8 = "--precision int8 chooses it"
 
 
 def model(*variants, **details):
