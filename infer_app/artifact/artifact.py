@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 MANIFEST_FILE = "manifest.json"
-TUNING_FOLDER = "tuning"  # what was measured on each host; no part of the model
 Function: TypeAlias = Callable[..., Any]  # of the user's
 Preprocess: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # RGB uint8 (height, width, 3), to the input's size
 
@@ -127,7 +126,8 @@ class Artifact:
     def _extra_files(self) -> list[str]:
         known = {*self.manifest.files, MANIFEST_FILE}
         found = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if not path.is_dir())
-        ours = (f"{TUNING_FOLDER}/", "variants/")  # a killed build may leave files of a variant; none is ever used
+        # A killed build may leave files of a variant, and earlier versions of this program left tuning/: none is used.
+        ours = ("tuning/", "variants/")
         return sorted(path for path in set(found) - known if not path.startswith(ours))
 
 

@@ -159,6 +159,11 @@ class Broken:
     model_index: int | None = None  # in the handler's models, of the one that failed; None: it failed before any model
 
     @property
+    def problem(self) -> str:
+        """Return the reason and the detail, for people."""
+        return f"{self.reason}: {self.detail}"
+
+    @property
     def may_be_models_fault(self) -> bool:
         """Return whether the model or its preprocess function failed on the image."""
         return self.stage in ("transform", "model", "outputs") or self.reason is Reason.MODEL_ERROR

@@ -1,4 +1,4 @@
-"""What this machine runs on: versions of packages, processor and driver. Only `require_library` loads a library."""
+"""Tells the versions of packages, the processor and the driver. Only `require_library` loads a library."""
 
 import platform
 import re

@@ -34,7 +34,7 @@ TRIED_IMAGES = 256  # by which other variants are measured
 
 
 class Probes(NamedTuple):
-    """What measures cheaper ways than those of a run, on images at some locations; each has what only a build loads."""
+    """Functions that measure cheaper ways on images at some locations. Passed in: a run loads no build code."""
 
     variants: Callable[[Artifact, HandlerSpec, Sequence[str]], list[Alternative]]
     decoding: Callable[[HandlerSpec, Sequence[str]], list[Alternative]]

@@ -110,7 +110,3 @@ def find_version(loaded: LoadedSettings, version: Version) -> Artifact:
         if version[1] in error.message:  # its folder is named after it
             raise error
     raise ModelError(f"{short_name(*version)} is not in {loaded.models_folder}", "restore its folder from a backup")
-
-
-def reason_of(broken: Broken) -> str:
-    return f"{broken.reason}: {broken.detail}"

@@ -91,7 +91,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What is stored of an image beside what its network gives now."""
+    """The stored result of an image, and what its network gives now."""
 
     model: str
     model_id: str

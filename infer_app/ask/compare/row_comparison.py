@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from infer_app.ask.compare.predict_again import PlanAgain, reason_of
+from infer_app.ask.compare.predict_again import PlanAgain
 from infer_app.ask.figures.similarity import mean_difference, numbers_of, vector_of
 from infer_app.base.domain import Broken, CropOutput, DetectedObject, FileFacts, Output, Prediction
 from infer_app.base.packages import recorded_packages
@@ -52,7 +52,7 @@ class RowComparison:
         if None not in same and same[0] != same[1]:
             return Changed.PICTURE, "its file was replaced since it was predicted"
         if isinstance(now, Broken):
-            detail: str | None = f"rejected now, {reason_of(now)}"
+            detail: str | None = f"rejected now, {now.problem}"
         else:
             detail = _facts(row, file) or self._answer(row, now.output)
         if detail is None:
@@ -199,7 +199,7 @@ def _what_changed(stored: ModelHistory) -> str:
 def pair_answers(row: Mapping[str, Any], now: Prediction | Broken) -> Iterator[tuple[str, str]]:
     """Yield what is stored beside what is given now, of an image or of each object."""
     if isinstance(now, Broken):
-        yield _stored_text(row), f"rejected, {reason_of(now)}"
+        yield _stored_text(row), f"rejected, {now.problem}"
         return
     output, stored = now.output, row["objects"] or ()
     if output.crops is not None:

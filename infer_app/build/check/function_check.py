@@ -108,7 +108,7 @@ def match_answers(
         "num_images": len({path for path, _ in theirs} | {item.ref.location for item in ours}),
         "num_compared": len(compared),
         "their_failures": tuple(failures),
-        "our_rejections": tuple(Failure(item.ref.location, f"{item.reason}: {item.detail}") for item in broken),
+        "our_rejections": tuple(Failure(item.ref.location, item.problem) for item in broken),
         **_rates(blocks),
     }
 

@@ -1,12 +1,13 @@
 """`infer verify`: checks the rows of a day, and predicts some of the stored ones again."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 from infer_app.artifact.model_names import Version, short_name
-from infer_app.ask.compare.replay_audit import Amount, ReplayAudit, audit_by_replay, replay_image
+from infer_app.ask.compare.replay_audit import Amount, Answers, ReplayAudit, audit_by_replay, replay_image
 from infer_app.ask.compare.row_comparison import Changed
 from infer_app.ask.image_report import check_id
 from infer_app.base.day import Day
@@ -84,15 +85,18 @@ def _verify_image(audit: ReplayAudit, as_json: bool) -> int:
     """Print both answers of each model; return 1 if one differs, 12 if no model can answer."""
     if as_json:
         print(json.dumps({"replay": audit.to_json()}))
-    for one in [] if as_json else audit.answers or []:
-        instead = f" (instead of {one.instead_of}: {one.why})" if one.instead_of else ""
-        print(printable(f"{short_name(one.model, one.model_id)} in {one.variant}{instead}:"))
-        for stored, now in one.pairs:
-            print(printable(f"  {stored} stored, {now} now"))
-    for line in [] if as_json else _replay_lines(audit):
-        print(printable(line))
+    else:
+        for line in chain(_answer_lines(audit.answers or ()), _replay_lines(audit)):
+            print(printable(line))
     is_answered = audit.num_compared or any(one.instead_of for one in audit.answers or ())
     return EXIT_BUG if audit.differences else EXIT_OK if is_answered else ModelError.exit_code
+
+
+def _answer_lines(answers: Iterable[Answers]) -> Iterator[str]:
+    for one in answers:
+        instead = f" (instead of {one.instead_of}: {one.why})" if one.instead_of else ""
+        yield f"{short_name(one.model, one.model_id)} in {one.variant}{instead}:"
+        yield from (f"  {stored} stored, {now} now" for stored, now in one.pairs)
 
 
 def _amount(text: str) -> Amount:

@@ -26,7 +26,7 @@ Missing = Callable[[str, Mapping[str, object]], str | None]
 
 @dataclass(frozen=True, slots=True)
 class VariantRequest:
-    """What the user and the day ask of a variant."""
+    """The precision and the device that the user requests, and the variant that the day was begun in."""
 
     precision: str | None = None  # full, half or int8; None: full on a CPU, and on a GPU the half that was built
     device: str = AUTO  # auto, cpu or cuda
@@ -50,8 +50,8 @@ def choose_variant(manifest: Manifest, request: VariantRequest, missing: Missing
     """Select the first of PREFERRED that the model has, that the request allows and that can run here.
 
     Exactly one precision of the CPU's is allowed, and a day keeps the one that it began with, so that no variant that
-    can't run here changes it. GPU variants have half precision; they exist only if they
-    were built. Raises ModelError if none can run here.
+    can't run here changes it. GPU variants have half precision; they exist only if they were built. Raises ModelError
+    if none can run here.
     """
     passed_over = {
         variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, request, missing))

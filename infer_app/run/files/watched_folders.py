@@ -157,10 +157,10 @@ class WatchedFolders:
                 self.found.num_missing += len(gone)
 
     def count_missing(self) -> Iterator[tuple[int, int, str]]:
-        """Yield of each folder that is watched how many of its images are missing, of how many, in words.
+        """Yield, for each watched folder, the number of missing images, the number of all images, and what they are.
 
-        At last of all other folders, of which all count as missing: they may be those of another project, whose storage
-        this one can't check.
+        The last item is for all other folders, and both of its numbers are of missing images: these folders may be
+        those of another project, whose storage this one can't check.
         """
         for folder in map(str, self._loaded.all_watched if self._loaded.lists_own_images else ()):
             yield *count_missing(self._database, self._recorded_folders(folder)), f"images registered in {folder}"
