@@ -39,9 +39,9 @@ from loading_strategies.workload import PixelReaders, Workload
 from infer_app.artifact.artifact import open_artifact
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.machine import usable_cores
+from infer_app.base.printing import printable
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.printable import printable
 from infer_app.base.telemetry.summary_line import describe_others
 from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model

@@ -12,8 +12,8 @@ from infer_app.ask.next_run import NextRun, retry_command
 from infer_app.base.domain import DECODER_MODULES, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, Reason
 from infer_app.base.errors import InferError, install
 from infer_app.base.packages import retried_reasons
+from infer_app.base.printing import printed_options, with_config
 from infer_app.base.read_limits import ReadLimits
-from infer_app.base.telemetry.printed_options import printed_options, with_config
 from infer_app.predict.images.read.refusals import how_to_allow
 from infer_app.tables.queries.pending_images import StoredFailure
 

@@ -10,8 +10,8 @@ from datetime import date, timedelta
 from infer_app.artifact.model_names import Version
 from infer_app.base.day import MAX_DAYS, Day
 from infer_app.base.errors import InferError, ModelError
+from infer_app.base.printing import printed_options
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.base.telemetry.printed_options import printed_options
 from infer_app.tables.choose_models import choose_artifacts, with_detectors
 from infer_app.tables.project_database import ProjectDatabase, read_in_use
 from infer_app.tables.queries.late_days import find_late_days

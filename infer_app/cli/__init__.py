@@ -13,7 +13,7 @@ def main() -> None:
     import typer  # here, because each worker process imports this module
 
     from infer_app.base.errors import UsageError
-    from infer_app.base.telemetry.printed_options import remember_config
+    from infer_app.base.printing import remember_config
     from infer_app.cli.terminal.failures import fail, tolerate_closed_stream
 
     remember_config(sys.argv[1:])

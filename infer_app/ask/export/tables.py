@@ -17,7 +17,7 @@ from infer_app.ask.export.exported_model import DETECTION
 from infer_app.ask.figures.detections import StoredOutput
 from infer_app.ask.figures.similarity import vector_of
 from infer_app.base.atomic_file import new_content
-from infer_app.base.telemetry.printable import csv_line
+from infer_app.base.printing import csv_line
 
 IMAGE = ("image_id", "location", "date", "model", "model_id", "variant", "image_width", "image_height")
 OBJECT = ("object", "label", "class_index", "score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax")

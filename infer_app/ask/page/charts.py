@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from infer_app.ask.timeline import TimelineRow
-from infer_app.base.telemetry.printable import one_line, percent
+from infer_app.base.printing import one_line, percent
 
 NUM_COLORS = 11
 MAX_TEXT_LENGTH = 300  # of one text on a page; the database keeps the whole text

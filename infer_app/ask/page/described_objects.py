@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from infer_app.ask.day_report import TakenObjects
 from infer_app.ask.figures.object_figures import ImageObjects
-from infer_app.base.plurals import counted
-from infer_app.base.telemetry.printable import one_line
+from infer_app.base.printing import counted, one_line
 from infer_app.tables.queries.thresholds import ALL_LABELS
 
 NUM_NAMED = 12  # thresholds, or labels

@@ -20,9 +20,9 @@ from infer_app.ask.page.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError, os_errors_as
+from infer_app.base.printing import one_line
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
-from infer_app.base.telemetry.printable import one_line
 from infer_app.predict.images.decode.jpeg_structure import parse_jpeg_header
 from infer_app.tables.project_database import read_limits
 

@@ -25,11 +25,9 @@ from infer_app.ask.run_figures import RunFigures
 from infer_app.base.domain import Reason
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.model_variants import variant_of
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, one_line, percent, printed_options
 from infer_app.base.run_report import DayCounts
 from infer_app.base.telemetry.bottleneck import display_name, taken_by_others
-from infer_app.base.telemetry.printable import one_line, percent
-from infer_app.base.telemetry.printed_options import printed_options
 from infer_app.base.telemetry.stage_clock import STAGES
 from infer_app.base.telemetry.summary_line import LEVELS, describe_others, duration, node_costs, short_date
 

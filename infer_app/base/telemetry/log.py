@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TextIO
 
-from infer_app.base.telemetry.closed_streams import discard_pending_output
-from infer_app.base.telemetry.printable import one_line, printable
+from infer_app.base.printing import discard_pending_output, one_line, printable
 
 JSON = "json"
 FIRST_JSON_KEYS = ("timestamp", "level", "event", "date", "model", "model_id", "run_id", "chunk")

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ChunkResult
-from infer_app.base.plurals import shown_rate
+from infer_app.base.printing import shown_rate
 from infer_app.base.telemetry.log import logs_json
 
 log = logging.getLogger(__name__)

@@ -5,10 +5,9 @@ from dataclasses import astuple, dataclass
 from datetime import date, datetime, timedelta
 
 from infer_app.base.model_variants import variant_of
-from infer_app.base.plurals import counted, shown_rate
+from infer_app.base.printing import counted, printed_options, shown_rate
 from infer_app.base.run_report import DayCounts, DayState, RunReport
 from infer_app.base.telemetry.bottleneck import MIN_TAKEN, display_name, taken_by_others
-from infer_app.base.telemetry.printed_options import printed_options
 
 LEVELS = {"good": "all is well", "attention": "needs attention", "failed": "failed"}
 

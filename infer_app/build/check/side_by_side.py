@@ -16,7 +16,7 @@ from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Prediction
 from infer_app.base.errors import UsageError
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.telemetry.bottleneck import lost_share

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from infer_app.artifact.activation import check_activation
 from infer_app.artifact.specs import InputSpec, OutputSpec
 from infer_app.base.errors import ModelError, first_line
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.predict.runtimes.torchscript import rows_of, run_source
 
 BATCH_TOLERANCE = 1e-4  # relative to the largest output: rounding by another order of additions stays well below

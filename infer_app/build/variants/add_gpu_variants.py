@@ -14,7 +14,7 @@ from infer_app.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.artifact.specs import InputSpec, Tolerance
 from infer_app.base.errors import ModelError, UsageError, lines_of
 from infer_app.base.model_variants import GPU_VARIANTS, full_name, variant_of
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.size import Size
 from infer_app.build.variants.calibration import Calibration, judge_on, load_calibration
 from infer_app.predict.runtimes import tensorrt

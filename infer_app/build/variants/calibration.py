@@ -11,7 +11,7 @@ import numpy as np
 from infer_app.artifact.artifact import Artifact, Preprocess
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.errors import UsageError
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.size import Size
 from infer_app.build.network.golden_set import load_pixels
 from infer_app.build.network.source_kinds import load_source

@@ -9,7 +9,7 @@ import numpy as np
 
 from infer_app.artifact.artifact import Artifact, open_artifact
 from infer_app.artifact.recipe import Recipe
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.build.network.golden_set import GOLDEN_LIMITS, load_pixels
 from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image

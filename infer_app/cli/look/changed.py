@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.base.day import find_zone
+from infer_app.base.printing import printed_options
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.printed_options import printed_options
 from infer_app.cli.terminal.output import SHOWN_ROWS, print_csv, print_json_list, print_more, show_table, shown
 from infer_app.run.files.changed_files import find_changed
 from infer_app.tables.listing.watched_images import ChangedImage

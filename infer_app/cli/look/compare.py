@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infer_app.ask.compare.compare_versions import Comparison, compare_versions
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.terminal.output import show_table
 from infer_app.tables.project_database import open_project_database

@@ -12,9 +12,8 @@ from infer_app.ask.page.drawn_boxes import draw_image
 from infer_app.base.domain import DetectedObject, FileFacts
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.model_variants import variant_facts, variant_of
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, printable
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.printable import printable
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.pending import what_to_do
 from infer_app.cli.terminal.output import shown

@@ -16,7 +16,7 @@ from infer_app.ask.export.sampling.copy_photos import copy_photos
 from infer_app.ask.figures.detections import PredictedImage
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import shown
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.tables.project_database import open_project_database, read_limits

@@ -7,9 +7,8 @@ from pathlib import Path
 from infer_app.artifact.taxonomy import Taxonomy, group_labels, read_allowed
 from infer_app.ask.named_model import NamedModel
 from infer_app.base.errors import UsageError
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, one_line
 from infer_app.base.settings.load import LoadedSettings, load_settings
-from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.terminal.output import show_table
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database

@@ -12,10 +12,8 @@ from infer_app.artifact.model_names import Version
 from infer_app.ask.missing_prediction import Cause, explain_days
 from infer_app.ask.pending_list import PendingList, last_failure
 from infer_app.base.day import Day
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, one_line, printable, printed_options
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.printable import one_line, printable
-from infer_app.base.telemetry.printed_options import printed_options
 from infer_app.cli.terminal.output import SHOWN_ROWS, print_csv, print_json_list, print_more, show_table, shown
 from infer_app.tables.project_database import open_project_database
 from infer_app.tables.queries.pending_images import PendingDays

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from infer_app.ask.page.reports import ReportRequest, write_index, write_reports
 from infer_app.base.errors import SIGNALLED, InferError
+from infer_app.base.printing import printable
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.printable import printable
 from infer_app.base.telemetry.summary_line import describe_state
 from infer_app.cli.commands.look_commands import ReportOptions
 from infer_app.predict.workers.fork_server import start_early

@@ -9,8 +9,8 @@ from typing import Any
 from infer_app.artifact.model_names import short_name
 from infer_app.ask.pending_list import last_failure
 from infer_app.base.model_variants import variant_facts, words_of
+from infer_app.base.printing import one_line
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.terminal.output import SHOWN_ROWS, print_csv, print_json_list, print_more, show_table, shown
 from infer_app.tables.project_database import open_project_database
 

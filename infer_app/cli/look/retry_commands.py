@@ -11,9 +11,8 @@ from infer_app.ask.next_run import NextRun
 from infer_app.base.day import find_zone
 from infer_app.base.domain import Reason
 from infer_app.base.errors import UsageError
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, printed_options
 from infer_app.base.settings.load import LoadedSettings, load_settings
-from infer_app.base.telemetry.printed_options import printed_options
 from infer_app.cli.commands.maintain_commands import RetryOptions
 from infer_app.run.files.changed_files import compare_replaced, find_changed
 from infer_app.tables.listing.image_registry import queue_images

@@ -14,7 +14,7 @@ from infer_app.artifact.model_names import SHOWN_ID
 from infer_app.ask.next_run import NextRun
 from infer_app.base.day import Day
 from infer_app.base.model_variants import variant_facts
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.run_report import DayState
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import describe_missing, describe_replaced

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from infer_app.ask.named_model import NamedModel, hint_of_known
 from infer_app.base.errors import UsageError
+from infer_app.base.printing import one_line
 from infer_app.base.settings.load import LoadedSettings, load_settings
-from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.terminal.output import show_table
 from infer_app.tables.project_database import ProjectDatabase, open_project_database, open_results_database
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, count_shown, read_thresholds

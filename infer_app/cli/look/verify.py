@@ -12,10 +12,9 @@ from infer_app.ask.compare.row_comparison import Changed
 from infer_app.ask.image_report import check_id
 from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_BUG, EXIT_OK, ModelError, UsageError
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, printable
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.printable import printable
 from infer_app.base.telemetry.summary_line import balance
 from infer_app.tables.audits.row_audit import audit_rows
 from infer_app.tables.project_database import ProjectDatabase, open_project_database

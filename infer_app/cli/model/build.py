@@ -16,7 +16,7 @@ from infer_app.artifact.second_network import check_against_detector
 from infer_app.base.errors import ModelError, UsageError, install
 from infer_app.base.machine import has_vnni
 from infer_app.base.model_variants import OPENVINO_INT8
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.settings.load import load_settings
 from infer_app.build.build_model import build_model
 from infer_app.build.network.model_source import find_source

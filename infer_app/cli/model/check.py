@@ -13,9 +13,8 @@ from infer_app.artifact.model_names import short_name
 from infer_app.artifact.second_network import check_against_detector
 from infer_app.artifact.specs import WITH_LABELS
 from infer_app.base.errors import EXIT_OK, UsageError
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, printable
 from infer_app.base.settings.load import LoadedSettings, load_settings
-from infer_app.base.telemetry.printable import printable
 from infer_app.base.telemetry.summary_line import describe_others
 from infer_app.build.check.check_report import CheckReport, DifferentObject, ObjectComparison
 from infer_app.build.check.reference_pipeline import (

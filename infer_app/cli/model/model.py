@@ -10,9 +10,8 @@ from infer_app.artifact.models_folder import find_artifact
 from infer_app.artifact.specs import CropSpec, DetectionSpec
 from infer_app.base.errors import InferError
 from infer_app.base.model_variants import variant_facts
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, one_line
 from infer_app.base.settings.load import DEFAULT_CONFIG, load_settings
-from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.model.variant_tables import show_tables
 from infer_app.tables.project_database import read_in_use
 

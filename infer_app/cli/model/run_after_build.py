@@ -10,8 +10,8 @@ from pathlib import Path
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.model_names import plain_name, short_name
 from infer_app.artifact.models_folder import scan_artifacts
+from infer_app.base.printing import printed_options
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.printed_options import printed_options
 from infer_app.cli.model.model import has_project, known_in_use
 
 

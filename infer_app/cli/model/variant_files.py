@@ -14,10 +14,9 @@ from infer_app.artifact.models_folder import list_artifacts
 from infer_app.base.day import Day
 from infer_app.base.errors import InferError, UsageError
 from infer_app.base.model_variants import variant_of
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, one_line
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings, load_settings
-from infer_app.base.telemetry.printable import one_line
 from infer_app.cli.model.model import find_model, has_project, print_progress
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.predict.handlers.open_handler import open_cpu_handler

@@ -6,7 +6,7 @@ from infer_app.artifact.activation import doubt_activation
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.manifest import Manifest
 from infer_app.base.model_variants import variant_of
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.build.variants.decoding_agreement import describe_agreement
 from infer_app.cli.terminal.output import show_table
 from infer_app.predict.runtimes.gpu_probe import first_variant

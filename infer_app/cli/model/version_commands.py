@@ -21,9 +21,8 @@ from infer_app.artifact.models_folder import (
 )
 from infer_app.base.errors import InferError, ModelError, UsageError, os_errors_as
 from infer_app.base.model_variants import variant_of
+from infer_app.base.printing import one_line, with_config
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.printable import one_line
-from infer_app.base.telemetry.printed_options import with_config
 from infer_app.cli.model.model import has_project, models_folder, print_progress
 from infer_app.cli.model.run_after_build import command_line, what_settings_say
 from infer_app.cli.terminal.output import show_table

@@ -8,9 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from infer_app.base.errors import InferError, most_severe
+from infer_app.base.printing import one_line, with_config
 from infer_app.base.settings.load import LoadedSettings, load_settings
-from infer_app.base.telemetry.printable import one_line
-from infer_app.base.telemetry.printed_options import with_config
 from infer_app.cli.model.model import known_in_use
 from infer_app.run.preflight import machine_checks
 from infer_app.run.preflight.database_checks import check_database, check_watched

@@ -18,7 +18,7 @@ from infer_app.artifact.model_names import short_name, versions_named
 from infer_app.ask.figures.similarity import vector_of
 from infer_app.base.atomic_file import new_content
 from infer_app.base.errors import UsageError
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.maintain_commands import ForgetOptions
 from infer_app.run.files.changed_files import are_missing

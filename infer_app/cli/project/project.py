@@ -17,10 +17,9 @@ from infer_app.base.atomic_file import decode_text, replace_file
 from infer_app.base.domain import FileFacts, ImageFile
 from infer_app.base.errors import UsageError, os_errors_as
 from infer_app.base.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, printable
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
-from infer_app.base.telemetry.printable import printable
 from infer_app.cli.terminal.output import show_table
 from infer_app.predict.images.read.folder_scan import FolderScan, find_images
 from infer_app.predict.images.read.local_files import hash_files

@@ -14,11 +14,11 @@ from pydantic import SecretStr
 from infer_app.base.atomic_file import decode_text
 from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.locations import PathMapping, is_local, is_relative, storage_of
+from infer_app.base.printing import one_line, printable
 from infer_app.base.settings.load import DEFAULT_CONFIG, LoadedSettings
 from infer_app.base.settings.masks import has_password, mask_url_text
 from infer_app.base.settings.sections import DatabaseSettings, SourceSettings
 from infer_app.base.settings.settings_sources import variable
-from infer_app.base.telemetry.printable import one_line, printable
 from infer_app.cli.project.project import TEMPLATE, init, write_config
 from infer_app.cli.terminal.output import show_table
 from infer_app.predict.images.read.bad_image import BadImage

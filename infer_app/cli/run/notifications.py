@@ -18,7 +18,7 @@ from infer_app.artifact.model_names import plain_name
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_BUG, SIGNALLED, DayHeld, Interrupted, as_known
-from infer_app.base.plurals import counted, shown_rate
+from infer_app.base.printing import counted, shown_rate
 from infer_app.base.run_report import ModelOutcome
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.masks import mask_address

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 
 from infer_app.ask.next_run import backfill_command
 from infer_app.base.day import Day
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, printed_options, with_config
 from infer_app.base.run_report import RunReport, Speedup
-from infer_app.base.telemetry.printed_options import printed_options, with_config
 from infer_app.base.telemetry.summary_line import (
     Forecast,
     describe_nearly_black,

@@ -10,9 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from infer_app.base.errors import EXIT_BUG, EXIT_OK, as_known
-from infer_app.base.telemetry.closed_streams import discard_pending_output
-from infer_app.base.telemetry.printable import one_line
-from infer_app.base.telemetry.printed_options import with_config
+from infer_app.base.printing import discard_pending_output, one_line, with_config
 
 log = logging.getLogger(__name__)
 

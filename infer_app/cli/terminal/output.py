@@ -12,7 +12,7 @@ from rich.text import Text
 
 from infer_app.base.locations import as_location
 from infer_app.base.locations import shown as shown_location
-from infer_app.base.telemetry.printable import csv_line, printable
+from infer_app.base.printing import csv_line, printable
 
 SHOWN_ROWS = 50
 

@@ -11,7 +11,7 @@ from infer_app.artifact.model_names import short_name
 from infer_app.base.errors import UsageError
 from infer_app.base.machine import ASSUMED_WORKER_BYTES, cap_by_memory, usable_cores
 from infer_app.base.model_variants import OPENVINO_BF16, BegunVariant, variant_of
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
 from infer_app.predict.planning.variant_selection import (

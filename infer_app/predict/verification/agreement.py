@@ -6,7 +6,7 @@ from typing import Any
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.manifest import Manifest
 from infer_app.artifact.specs import OutputSpec
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.predict.verification.parity import Parity
 
 MIN_LABELS_KEPT = 0.99

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from infer_app.base.day import Day, find_zone
 from infer_app.base.domain import ImageRef
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, one_line
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.base.telemetry.printable import one_line
 from infer_app.tables.listing.image_registry import RegisteredBatch
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,8 @@ from typing import Any
 from infer_app.base.day import Day, find_zone
 from infer_app.base.domain import FileFacts, ImageFile
 from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted, one_line
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.base.telemetry.printable import one_line
 from infer_app.predict.images.read.folder_scan import look_at_folders, scan_folders
 from infer_app.predict.images.read.local_files import are_gone, hash_files
 from infer_app.predict.images.read.roots import ON_PURPOSE

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageRef
 from infer_app.base.errors import EXIT_OK, DatabaseUnavailable, MachineFailure, SchemaOutdated, UsageError
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.read_image import refused_among
 from infer_app.predict.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed

@@ -9,7 +9,7 @@ from infer_app import __version__
 from infer_app.base.errors import NO_TORCH, InferError, StorageUnavailable, install
 from infer_app.base.machine import usable_cores
 from infer_app.base.packages import find_mismatches, missing_decoders, recorded_packages, require_library
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.decode.decoder import decoder_name, has_turbo
 from infer_app.predict.planning.execution_plan import broken_tensorrt

@@ -7,7 +7,7 @@ from infer_app.artifact.models_folder import find_artifact
 from infer_app.base.day import Day
 from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.machine import usable_cores
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec

@@ -23,7 +23,7 @@ from sqlalchemy import (
     select,
 )
 
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.tables.audits.laws import (
     HAS_UNKNOWN_REASON,
     ROUNDING,

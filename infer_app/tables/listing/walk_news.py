@@ -6,7 +6,7 @@ from datetime import timedelta, tzinfo
 
 from sqlalchemy import func, select, true
 
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.recorded_sources import OURS, own_numbers, read_forgotten_before

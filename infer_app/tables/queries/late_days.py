@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from infer_app.base.day import Day, find_zone
-from infer_app.base.plurals import counted
+from infer_app.base.printing import counted
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import end_queue, read_late_times
 from infer_app.tables.listing.source import Source
