@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 
 from infer_app.base.domain import Chunk, ImageRef
+from infer_app.predict.execution_plan import plan_run
 from infer_app.predict.executors import open_executor
-from infer_app.predict.planning.execution_plan import plan_run
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.verification.golden import predict_all
 from infer_app.predict.workers.pool import Stage, WorkerPool

@@ -47,7 +47,6 @@ ORDER = [
     "predict.verification",
     "predict.handlers",
     "predict.cluster",
-    "predict.planning",
     "predict",
     "run.files",
     "run.planning",

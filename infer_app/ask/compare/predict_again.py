@@ -13,8 +13,8 @@ from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.model_variants import BegunVariant, variant_of
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
+from infer_app.predict.execution_plan import ExecutionPlan, missing_or_broken, plan_run
 from infer_app.predict.executors import open_executor
-from infer_app.predict.planning.execution_plan import ExecutionPlan, missing_or_broken, plan_run
 from infer_app.tables.project_database import read_limits
 
 

@@ -26,11 +26,11 @@ from infer_app.build.check.function_check import compare_answers
 from infer_app.build.check.object_check import compare_object_answers
 from infer_app.build.check.reference_pipeline import ReferencePipeline, open_upright
 from infer_app.predict.chunking import FEW_IMAGES, chunks_of
+from infer_app.predict.execution_plan import ExecutionPlan
 from infer_app.predict.executors import Executor, open_executor
 from infer_app.predict.images.read.folder_scan import folders_of
 from infer_app.predict.images.transform.crop import Shares
 from infer_app.predict.images.transform.geometry import Pixels
-from infer_app.predict.planning.execution_plan import ExecutionPlan
 
 WHAT_DIFFERS = (
     "the recipe differs in channels (--channels bgr), scale (pixels of 0 to 255 are --mean 0 --std 0.00392157), mean, "

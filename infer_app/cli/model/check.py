@@ -30,8 +30,8 @@ from infer_app.cli.commands.model_commands import CheckOptions
 from infer_app.cli.model.model import find_model, print_progress
 from infer_app.cli.terminal.failures import fail
 from infer_app.cli.terminal.output import show_table
+from infer_app.predict.execution_plan import plan_run, plan_together
 from infer_app.predict.images.read.folder_scan import find_images
-from infer_app.predict.planning.execution_plan import plan_run, plan_together
 from infer_app.predict.verification.golden import LABEL_MARGIN
 from infer_app.predict.verification.object_parity import EXACT_OBJECT
 

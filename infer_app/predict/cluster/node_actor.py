@@ -1,7 +1,8 @@
-"""The actor of the `ray` executor: a worker pool on a node, called for one chunk at a time by several threads.
+"""What runs on a node of a cluster: the actor of the `ray` executor, and the check of a node.
 
-This module does not use Ray. Worker processes, their supervisor and the retry policy are those of one machine. So an
-image that crashes or hangs ends a worker process and not the actor.
+The actor is a worker pool, called for one chunk at a time by several threads. Worker processes, their supervisor and
+the retry policy are those of one machine. So an image that crashes or hangs ends a worker process and not the actor.
+This module does not use Ray.
 """
 
 import itertools
@@ -15,9 +16,14 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from infer_app.base.domain import Chunk, ChunkResult
+from infer_app import __version__
+from infer_app.base.domain import NOT_READ, Chunk, ChunkResult
 from infer_app.base.errors import InferError
+from infer_app.base.locations import shown
+from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.handlers.handler_spec import HandlerSpec
+from infer_app.predict.images.read.bad_image import BadImage
+from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.workers.bundle import ModelBundle, unpack
 from infer_app.predict.workers.pool import WorkerPool
 from infer_app.predict.workers.worker_process import Logged
@@ -186,3 +192,27 @@ class _Lines(logging.Handler):
         while self._lines:
             lines.append(self._lines.popleft())
         return tuple(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """The result of the check of one node."""
+
+    host: str
+    infer_app: str  # its version
+    num_tried: int
+    unreachable: tuple[str, ...]  # locations, each with its reason
+
+
+def check_node(locations: Sequence[str], limits: ReadLimits) -> NodeCheck:
+    """Try to read the locations on this node."""
+    failures = [failure for location in locations if (failure := _why_unreachable(location, limits))]
+    return NodeCheck(socket.gethostname(), __version__, len(locations), tuple(failures))
+
+
+def _why_unreachable(location: str, limits: ReadLimits) -> str | None:
+    try:
+        read_image(location, limits)
+    except BadImage as bad:
+        return f"{shown(location)}: {bad.reason}" if bad.reason in NOT_READ else None
+    return None

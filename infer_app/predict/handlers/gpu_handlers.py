@@ -25,8 +25,7 @@ from infer_app.base.domain import Batch, Chunk, ChunkResult, Sample
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.predict.handlers.loader import Loader
-from infer_app.predict.handlers.predictor import LoadedModel, Networks, result_of
-from infer_app.predict.runtimes.device_errors import device_loss_raised
+from infer_app.predict.handlers.predictor import LoadedModel, Networks, device_loss_raised, result_of
 from infer_app.predict.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.verification.outputs import OutputDecoder

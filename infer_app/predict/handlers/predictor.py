@@ -1,6 +1,8 @@
 """The last steps of every handler: run the networks on a batch of pixels, and decode their outputs."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +12,11 @@ from infer_app.base.domain import Batch, Broken, Chunk, ChunkResult, Prediction,
 from infer_app.base.errors import DeviceLost, is_out_of_memory, lines_of
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import ALONE, OneOf
-from infer_app.predict.runtimes.device_errors import device_loss_raised
 from infer_app.predict.verification.golden import check_golden, compares_best_objects
 from infer_app.predict.verification.outputs import OutputDecoder
 from infer_app.predict.workers.heartbeat import Heartbeat
+
+_DEVICE_FAILED = re.compile(r"CUDA error: .*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +113,16 @@ class Networks:
 def result_of(chunk: Chunk, results: Sequence[Prediction | Broken], clock: StageClock) -> ChunkResult:
     """Return the result of a chunk, with what was measured."""
     return clock.stamp(ChunkResult.of(chunk.number, results, chunk.model_indices))
+
+
+@contextmanager
+def device_loss_raised() -> Iterator[None]:
+    """Raise DeviceLost for errors after which the device is unusable in this process."""
+    try:
+        yield
+    except RuntimeError as error:
+        failure = _DEVICE_FAILED.search(str(error))
+        if is_out_of_memory(error) or not (failure or type(error).__name__ == "AcceleratorError"):
+            raise
+        cause = failure.group() if failure else str(error)
+        raise DeviceLost(f"the GPU failed: {cause}", "see `nvidia-smi` and the kernel's log (Xid)") from error

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.predict.execution_plan import ExecutionPlan
 from infer_app.predict.executors import Executor, open_executor
-from infer_app.predict.planning.execution_plan import ExecutionPlan
 from infer_app.run.planning.run_plan import RunPlan
 from infer_app.tables.engine.connect import is_file
 from infer_app.tables.project_database import read_limits

@@ -13,7 +13,7 @@ from infer_app.base.day import Day
 from infer_app.base.model_variants import BegunVariant, variant_of
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.telemetry.log import names_and_ids
-from infer_app.predict.planning.execution_plan import ExecutionPlan, plan_together
+from infer_app.predict.execution_plan import ExecutionPlan, plan_together
 from infer_app.tables.choose_models import runs_unasked
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.runs import RunModel

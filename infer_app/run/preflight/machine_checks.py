@@ -11,8 +11,8 @@ from infer_app.base.machine import usable_cores
 from infer_app.base.packages import find_mismatches, missing_decoders, recorded_packages, require_library
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.predict.execution_plan import broken_tensorrt
 from infer_app.predict.images.decode.decoder import decoder_name, has_turbo
-from infer_app.predict.planning.execution_plan import broken_tensorrt
 from infer_app.predict.runtimes.gpu_probe import Host, describe_host
 from infer_app.run.preflight.finding import Finding
 

@@ -10,9 +10,8 @@ from infer_app.base.machine import usable_cores
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.predict.handlers.open_handler import open_cpu_handler
-from infer_app.predict.planning.execution_plan import plan_run
+from infer_app.predict.execution_plan import plan_run
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec, open_cpu_handler
 from infer_app.run.planning.open_executors import check_nodes
 from infer_app.run.preflight.database_checks import some_images
 from infer_app.run.preflight.finding import Finding
@@ -42,7 +41,7 @@ def check_ray(loaded: LoadedSettings) -> Iterator[Finding]:
     """Check that each node of the cluster has this version and can read some of the latest images."""
     if loaded.run.executor != "ray":
         return
-    from infer_app.predict.cluster.node_check import NodeCheck, check_node
+    from infer_app.predict.cluster.node_actor import NodeCheck, check_node
     from infer_app.predict.cluster.ray_cluster import Cluster, ClusterSpec
 
     zone = loaded.run.time_zone

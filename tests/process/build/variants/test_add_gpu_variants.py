@@ -12,11 +12,11 @@ from infer_app.base.size import Size
 from infer_app.build.network.golden_set import load_pixels
 from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants, make_half
 from infer_app.build.variants.calibration import Calibration
-from infer_app.predict.planning.variant_selection import VariantRequest, choose_variant
 from infer_app.predict.runtimes.gpu_probe import Gpu, Host, runnable
 from infer_app.predict.runtimes.gpu_variants import run_fixed
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.runtimes.tensorrt import BEST_BATCH
+from infer_app.predict.variant_selection import VariantRequest, choose_variant
 from infer_app.predict.verification.golden import check_golden, predict_all
 from tests.support.networks import SIZE, Means, Network, PixelMeans, built, random_pixels, run_artifact, save_photos
 

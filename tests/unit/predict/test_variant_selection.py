@@ -19,8 +19,8 @@ from infer_app.base.model_variants import (
     BegunVariant,
     variant_of,
 )
-from infer_app.predict.planning.variant_selection import VariantRequest, VariantSelection, choose_variant
 from infer_app.predict.runtimes.gpu_probe import UNKNOWN
+from infer_app.predict.variant_selection import VariantRequest, VariantSelection, choose_variant
 
 
 def parity(cosine, relative_difference):

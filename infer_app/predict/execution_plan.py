@@ -14,12 +14,12 @@ from infer_app.base.model_variants import OPENVINO_BF16, BegunVariant, variant_o
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
-from infer_app.predict.planning.variant_selection import (
+from infer_app.predict.runtimes.gpu_probe import missing_for
+from infer_app.predict.variant_selection import (
     VariantRequest,
     VariantSelection,
     choose_variant,
 )
-from infer_app.predict.runtimes.gpu_probe import missing_for
 from infer_app.predict.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from infer_app.base.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.base.settings.load import load_settings
 from infer_app.build.variants import openvino_variants
 from infer_app.build.variants.openvino_variants import add_variants
-from infer_app.predict.planning import execution_plan
-from infer_app.predict.planning.execution_plan import ASSUMED_WORKER_BYTES, ExecutionPlan, plan_execution
-from infer_app.predict.planning.variant_selection import VariantRequest, VariantSelection
+from infer_app.predict import execution_plan
+from infer_app.predict.execution_plan import ASSUMED_WORKER_BYTES, ExecutionPlan, plan_execution
+from infer_app.predict.variant_selection import VariantRequest, VariantSelection
 from tests.support.networks import SIZE, Network, built
 
 CORES = 4
