@@ -32,9 +32,9 @@ from infer_app.base.settings.sections import SourceSettings
 from infer_app.base.telemetry.progress import Progress
 from infer_app.predict.executors import Executor
 from infer_app.predict.handlers.handler_spec import HandlerSpec
-from infer_app.run.flow.observer import Display
+from infer_app.run.flow.flow import Display
+from infer_app.run.flow.run_plan import RunPlan
 from infer_app.run.group_run import GroupRun
-from infer_app.run.planning.run_plan import RunPlan
 from infer_app.run.run_day import run_day
 from infer_app.run.stop import Stop
 from infer_app.tables.engine.connect import Database

@@ -15,9 +15,9 @@ from infer_app.predict.chunking import FEW_IMAGES
 from infer_app.predict.executors import Executor
 from infer_app.predict.handlers.handler_spec import HandlerSpec
 from infer_app.run.flow.failure_budget import FailureBudget
-from infer_app.run.flow.model_run import ModelRun
+from infer_app.run.flow.flow import ModelRun
+from infer_app.run.flow.run_plan import find_begun
 from infer_app.run.group_run import GroupRun
-from infer_app.run.planning.run_plan import find_begun
 from infer_app.run.run_day import find_left_out, predict, with_left_out
 from infer_app.run.run_result import make_report
 from infer_app.tables.listing.former_pictures import check_ids

@@ -25,12 +25,10 @@ from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_pr
 from infer_app.run.files.changed_files import reset_changed_rejections
 from infer_app.run.flow.attach_objects import with_stored_objects
 from infer_app.run.flow.failure_budget import FailureBudget
-from infer_app.run.flow.flow import run_flow
-from infer_app.run.flow.model_run import ModelRun
-from infer_app.run.flow.observer import FlowObserver
+from infer_app.run.flow.flow import FlowObserver, ModelRun, run_flow
 from infer_app.run.flow.outage_guard import guard_against_outages
+from infer_app.run.flow.run_plan import RunPlan, plan_day
 from infer_app.run.group_run import GroupRun
-from infer_app.run.planning.run_plan import RunPlan, plan_day
 from infer_app.run.run_result import make_report
 from infer_app.run.stop import Stop
 from infer_app.tables.listing.former_pictures import check_ids, check_ids_again

@@ -12,7 +12,7 @@ from infer_app.base.telemetry.bottleneck import Cost, advise, find_bottleneck, j
 from infer_app.base.telemetry.summary_line import Forecast
 from infer_app.base.telemetry.tally import Tally
 from infer_app.predict.executors import Executor
-from infer_app.run.flow.model_run import ModelRun
+from infer_app.run.flow.flow import ModelRun
 from infer_app.run.group_run import GroupRun
 from infer_app.tables.queries.arrivals import ArrivalGap
 from infer_app.tables.queries.pending_images import PendingDays

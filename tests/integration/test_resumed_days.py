@@ -10,7 +10,7 @@ from infer_app.base.day import Day
 from infer_app.base.domain import ChunkResult, Output, Prediction
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.progress import Progress
-from infer_app.run.flow.observer import Display
+from infer_app.run.flow.flow import Display
 from infer_app.run.group_run import open_group
 from infer_app.run.run_day import run_day
 from infer_app.run.stop import Stop

@@ -49,7 +49,6 @@ ORDER = [
     "predict.cluster",
     "predict",
     "run.files",
-    "run.planning",
     "run.flow",
     "run",
     "run.preflight",

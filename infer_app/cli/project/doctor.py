@@ -12,9 +12,7 @@ from infer_app.base.printing import one_line, with_config
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.model.model import known_in_use
 from infer_app.run.preflight import machine_checks
-from infer_app.run.preflight.database_checks import check_database, check_watched
-from infer_app.run.preflight.finding import Finding
-from infer_app.run.preflight.model_checks import check_models, check_ray
+from infer_app.run.preflight.database_checks import Finding, check_database, check_watched
 
 Check = Callable[[LoadedSettings], Iterator[Finding]]
 
@@ -57,6 +55,6 @@ CHECKS: Mapping[str, Check] = {
     "roots": machine_checks.check_roots,
     "map": machine_checks.check_map,
     "remote": machine_checks.check_remote,
-    "model": lambda loaded: check_models(loaded, known_in_use(loaded.path)),
-    "ray": check_ray,
+    "model": lambda loaded: machine_checks.check_models(loaded, known_in_use(loaded.path)),
+    "ray": machine_checks.check_ray,
 }

@@ -21,7 +21,7 @@ from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.run.files.watched_folders import register_new
-from infer_app.run.flow.observer import Display
+from infer_app.run.flow.flow import Display
 from infer_app.run.run_days import RunLimits, RunRequest, dry_run_days, run_days
 from infer_app.tables.choose_models import choose_artifacts, choose_names, with_detectors
 from infer_app.tables.engine.connect import Database

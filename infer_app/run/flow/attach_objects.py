@@ -6,9 +6,8 @@ from itertools import islice
 
 from infer_app.artifact.specs import CropSpec
 from infer_app.base.domain import Broken, ChunkResult, NewImage, Objects, Output, Prediction, StoredObjects
-from infer_app.run.flow.model_run import ModelRun
-from infer_app.run.flow.observer import FlowObserver
-from infer_app.run.planning.run_plan import RunPlan
+from infer_app.run.flow.flow import FlowObserver, ModelRun
+from infer_app.run.flow.run_plan import RunPlan
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.stored_objects import StoredDetection, read_detections

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
 from itertools import chain, islice
 
@@ -15,7 +16,6 @@ from infer_app.predict.images.read.read_image import refused_among
 from infer_app.predict.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
 from infer_app.run.files.watched_folders import WatchedFolders
 from infer_app.run.flow.outage_guard import MAX_FAILED_READS
-from infer_app.run.preflight.finding import Finding
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.engine.sqlite_file import HINT_DAMAGED, check_writable, is_full
 from infer_app.tables.known_database import describe_known
@@ -27,6 +27,16 @@ from infer_app.tables.results.dry_run_database import RolledBack, find_unwritabl
 from infer_app.tables.results.schema import database_id, images, label_groups, metadata, thresholds
 
 LITTLE_DISK_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a check; for a failure with the fix and the exit code a run would end with."""
+
+    check: str
+    found: str
+    fix: str = ""
+    exit_code: int = EXIT_OK
 
 
 def check_database(loaded: LoadedSettings) -> Iterator[Finding]:

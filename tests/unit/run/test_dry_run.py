@@ -9,7 +9,7 @@ from infer_app.base.domain import ImageRef, NewImage
 from infer_app.base.model_variants import OPENVINO_BF16
 from infer_app.base.run_report import Alternative
 from infer_app.run import dry_run
-from infer_app.run.planning.run_plan import RunPlan
+from infer_app.run.flow.run_plan import RunPlan
 from tests.conftest import DAY, MODEL
 
 MEASURED = Alternative("half, on your images", ("model",), 1.0, 2.0, OPENVINO_BF16)

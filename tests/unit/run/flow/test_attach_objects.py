@@ -8,7 +8,7 @@ import pytest
 from infer_app.artifact.specs import CropSpec
 from infer_app.base.domain import ImageRef, NewImage
 from infer_app.run.flow.attach_objects import with_stored_objects
-from infer_app.run.planning.run_plan import RunPlan
+from infer_app.run.flow.run_plan import RunPlan
 from tests.support.second_networks import DETECTOR, SECOND, StoredModel
 
 ANY, SURE, OTHER = 1, 2, 3  # two second networks and a model of whole pictures; 0 is the detector

@@ -16,8 +16,7 @@ from infer_app.base.domain import (
 )
 from infer_app.predict.chunking import ChunkSize
 from infer_app.run.flow.failure_budget import FailureBudget
-from infer_app.run.flow.flow import run_flow, skip_stopped_models
-from infer_app.run.flow.model_run import ModelRun
+from infer_app.run.flow.flow import ModelRun, run_flow, skip_stopped_models
 from tests.conftest import DAY
 from tests.support import second_networks as stored
 

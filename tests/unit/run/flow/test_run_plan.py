@@ -8,8 +8,8 @@ from sqlalchemy import update
 
 from infer_app.base.domain import ChunkResult, Output, Prediction
 from infer_app.base.model_variants import BegunVariant
-from infer_app.run.planning import run_plan
-from infer_app.run.planning.run_plan import RunPlan, plan_day
+from infer_app.run.flow import run_plan
+from infer_app.run.flow.run_plan import RunPlan, plan_day
 from infer_app.tables.results.schema import runs
 from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY, MODEL
