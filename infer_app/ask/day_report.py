@@ -13,8 +13,7 @@ from infer_app.ask.drift import Labels, days_before, gather_labels
 from infer_app.ask.figures.crop_figures import CropFigures, open_figures
 from infer_app.ask.figures.figures import Figures, RejectedImage, ScoredImage
 from infer_app.ask.figures.object_figures import ImageObjects, ObjectCounts, ObjectFigures
-from infer_app.ask.run_figures import RunFigures, day_summary_line, run_figures, run_report
-from infer_app.ask.timeline import Timeline
+from infer_app.ask.run_figures import RunFigures, Timeline, day_summary_line, run_figures, run_report
 from infer_app.base.day import Day
 from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts

@@ -18,7 +18,7 @@ from infer_app.ask.day_report import DayReport
 from infer_app.ask.figures.crop_figures import ScoredCrop
 from infer_app.ask.figures.figures import RejectedImage, ScoredImage
 from infer_app.ask.figures.object_figures import ImageObjects
-from infer_app.ask.page import charts, described_objects
+from infer_app.ask.page import page_parts
 from infer_app.ask.page.drawn_boxes import MAX_LABEL_LENGTH, overlay
 from infer_app.ask.page.thumbnails import NOT_SHOWN, Pictured, PictureOfObject, Thumbnail
 from infer_app.ask.run_figures import RunFigures
@@ -124,7 +124,7 @@ def _render(template: str, **context: object) -> str:
     environment.globals |= {
         "style": Markup(style),
         "style_hash": base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
-        "charts": charts,
+        "parts": page_parts,
         "colors": COLORS,
         "meanings": {reason: reason.meaning for reason in Reason},
         "num_bars": NUM_BARS,
@@ -135,7 +135,6 @@ def _render(template: str, **context: object) -> str:
         "run_charts": _run_charts,
         "counted": counted,
         "quoted": shlex.quote,
-        "described_objects": described_objects,
         "describe_shown": _describe_shown,
         "printed_options": printed_options,
     }
@@ -147,7 +146,7 @@ def _printable(value: Any) -> Any:
     """Make a text that a template outputs printable, before it is escaped; leave other values as they are."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return one_line(shown_location(value), charts.MAX_TEXT_LENGTH)
+    return one_line(shown_location(value), page_parts.MAX_TEXT_LENGTH)
 
 
 def _name(location: str) -> str:
@@ -187,7 +186,7 @@ def _describe_shown(image: ScoredImage) -> str:
     name = _name(image.location)
     if isinstance(image, ScoredCrop):
         return f"{one_line(image.detected.label, MAX_LABEL_LENGTH)} {image.detected.score:.2f} · {name}"
-    return f"{described_objects.describe_objects(image)} · {name}" if isinstance(image, ImageObjects) else name
+    return f"{page_parts.describe_objects(image)} · {name}" if isinstance(image, ImageObjects) else name
 
 
 def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:
@@ -232,4 +231,4 @@ def _run_chart(
         for run, value in zip(runs, values, strict=True)
     ]
     top = max((value for value in values if value), default=0.0)
-    return title, charts.columns(values, titles, kinds, as_text(top))
+    return title, page_parts.columns(values, titles, kinds, as_text(top))

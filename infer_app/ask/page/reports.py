@@ -11,7 +11,7 @@ from infer_app.artifact.model_names import SHOWN_ID, Version
 from infer_app.ask.day_report import DayReport, gather
 from infer_app.ask.page.page import IndexRow, pictured, render_day, render_index
 from infer_app.ask.page.thumbnails import MAX_BYTES, SIZE_WITH_BOXES, ThumbnailLimits, make_thumbnails
-from infer_app.ask.timeline import read_timeline
+from infer_app.ask.run_figures import read_timeline
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError, os_errors_as

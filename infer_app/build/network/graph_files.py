@@ -9,10 +9,9 @@ from torch import Tensor
 
 from infer_app.base.errors import ModelError, UsageError, os_errors_as
 from infer_app.base.size import Size
-from infer_app.build.sources.library import CONFIG
-from infer_app.build.sources.model_api import model_api_facts, model_info
+from infer_app.build.sources.export_metadata import model_api_facts, model_info
 from infer_app.build.sources.onnx_file import DamagedOnnx, fold_external_data, metadata_props, onnx_facts
-from infer_app.build.sources.source_facts import Fact, SourceFacts, Unsupported
+from infer_app.build.sources.source_facts import CONFIG, Fact, SourceFacts, Unsupported
 from infer_app.build.sources.weights import describe_weights, read_weights, state_dicts_in
 from infer_app.predict.runtimes.graph_input import describe_input, read_graph
 from infer_app.predict.runtimes.torchscript import has_code

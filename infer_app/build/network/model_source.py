@@ -17,12 +17,11 @@ from infer_app.build.network.graph_files import graph_kind, read_graph_facts, re
 from infer_app.build.network.validate_source import check_batches
 from infer_app.build.sources.callables import resolve_callable, source_code
 from infer_app.build.sources.computation import add_tensor, computation_sha256
+from infer_app.build.sources.export_metadata import torchscript_config, ultralytics_facts
 from infer_app.build.sources.hugging_face import open_hugging_face
-from infer_app.build.sources.library import CONFIG, LibraryNetwork, read_config
-from infer_app.build.sources.source_facts import SourceFacts
+from infer_app.build.sources.source_facts import CONFIG, LibraryNetwork, SourceFacts, read_config
 from infer_app.build.sources.timm_network import open_timm
 from infer_app.build.sources.torchvision_network import open_torchvision
-from infer_app.build.sources.ultralytics import torchscript_config, ultralytics_facts
 from infer_app.build.sources.weights import load_weights
 from infer_app.predict.runtimes.torchscript import trace_module
 

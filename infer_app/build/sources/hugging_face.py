@@ -13,16 +13,17 @@ from torch import Tensor, nn
 from infer_app.base.errors import ModelError, UsageError, first_line
 from infer_app.base.packages import require_library
 from infer_app.base.size import Size
-from infer_app.build.sources.library import (
+from infer_app.build.sources.source_facts import (
     CONFIG,
+    FactCollector,
     LibraryNetwork,
+    SourceFacts,
     Transform,
     as_text,
     names_of,
     read_config,
     read_entries,
 )
-from infer_app.build.sources.source_facts import FactCollector, SourceFacts
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")

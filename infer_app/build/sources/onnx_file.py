@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from infer_app.base.errors import ModelError
-from infer_app.build.sources.model_api import model_api_facts
+from infer_app.build.sources.export_metadata import model_api_facts, ultralytics_facts
 from infer_app.build.sources.source_facts import SourceFacts
-from infer_app.build.sources.ultralytics import ultralytics_facts
 
 MAX_BYTES = (1 << 31) - 1  # of a protobuf message
 

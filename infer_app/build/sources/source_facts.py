@@ -1,13 +1,24 @@
-"""Hold what a model's file says about its own use, and merge it with the options of a build."""
+"""Hold what a model's file or a library says about a network's use, and merge it with the options of a build."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from infer_app.base.errors import UsageError
+from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.size import Size
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+CONFIG = "config.json"
+
+Transform: TypeAlias = "Callable[[object], Tensor]"  # of an RGB PIL.Image, to (3, H, W)
 
 # Options that replace all that a file says of the geometry: one of them makes the file's resize meaningless.
 GEOMETRY = frozenset({"recipe", "resize", "crop_pct", "preprocess"})
@@ -116,3 +127,58 @@ def three(values: Iterable[float]) -> str:
     numbers = [value / 255 for value in values]
     numbers = numbers * 3 if len(numbers) == 1 else numbers
     return ",".join(f"{number:.10g}" for number in numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryNetwork:
+    """A network that a library makes."""
+
+    facts: SourceFacts
+    definition: str  # the network but for its weights: the library, its version, the architecture and its arguments
+    make: Callable[[], nn.Module]  # with its weights; float NCHW in, one tensor out
+    make_transform: Callable[[], Transform]  # the library's own
+    onnx: Path | None = None  # the network itself, in place of the module
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file. Raises UsageError or ModelError."""
+    try:
+        config = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", "it must be readable") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {error}", "fetch or export it again") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{path} is not a JSON object", "fetch or export it again")
+    return config
+
+
+def names_of(labels: object) -> tuple[str, ...]:
+    """Return the labels of ["cat", "dog"] or {"0": "cat", "1": "dog"}, none if the keys are not 0, 1, 2, …."""
+    if isinstance(labels, Mapping) and sorted(map(str, labels)) == sorted(map(str, range(len(labels)))):
+        labels = [labels[key] for key in sorted(labels, key=int)]
+    names = tuple(map(str, labels)) if isinstance(labels, list) else ()
+    if broken := next((name for name in names if len(name.splitlines()) != 1), None):
+        raise ModelError(f"the label {broken!r} is not one line", "give --labels FILE")
+    return names
+
+
+@contextmanager
+def read_entries(where: Path | str) -> Iterator[None]:
+    """Raise ModelError in place of what entries of other types than usual lead to."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
+        raise ModelError(
+            f"{where} has an entry that can't be read: {type(error).__name__}: {error}", "save the network again"
+        ) from error
+
+
+def as_text(values: Any) -> str:
+    """Return a number or three as --mean and --std take them. Raises ModelError if they are none."""
+    values = [values] * 3 if isinstance(values, int | float) else values
+    try:
+        red, green, blue = (float(value) for value in values)
+    except (TypeError, ValueError):
+        raise ModelError(f"{values!r} are not three numbers", "give --mean and --std yourself") from None
+    return f"{red!r},{green!r},{blue!r}"

@@ -15,16 +15,17 @@ from torch import nn
 from infer_app.base.errors import ModelError, UsageError, first_line
 from infer_app.base.packages import require_library
 from infer_app.base.size import Size
-from infer_app.build.sources.library import (
+from infer_app.build.sources.source_facts import (
     CONFIG,
+    FactCollector,
     LibraryNetwork,
+    SourceFacts,
     Transform,
     as_text,
     names_of,
     read_config,
     read_entries,
 )
-from infer_app.build.sources.source_facts import FactCollector, SourceFacts
 from infer_app.build.sources.weights import load_weights, make_with_weights
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")

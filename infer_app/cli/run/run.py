@@ -103,7 +103,7 @@ def _run_days(
 
 
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, trace: Trace | None) -> int:
-    from infer_app.build.variants.cheaper_ways import probe_decoding, probe_variants  # load what no run needs
+    from infer_app.build.variants.judge_variants import probe_decoding, probe_variants  # load what no run needs
     from infer_app.run.dry_run import Probes
 
     artifacts = with_detectors(loaded, choose_artifacts(loaded))

@@ -10,8 +10,8 @@ from infer_app.base.errors import ModelError
 from infer_app.base.model_variants import TORCHSCRIPT
 from infer_app.base.read_limits import ReadLimits
 from infer_app.build.network.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
-from infer_app.build.variants.cheaper_ways import probe_decoding
 from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
+from infer_app.build.variants.judge_variants import probe_decoding
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.transform.to_pixels import transform

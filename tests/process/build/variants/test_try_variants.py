@@ -7,9 +7,9 @@ from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.errors import UsageError
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
 from infer_app.base.read_limits import ReadLimits
-from infer_app.build.variants import cheaper_ways, measure, openvino_variants
-from infer_app.build.variants.cheaper_ways import probe_variants
-from infer_app.build.variants.judge_variants import Trial, judge_variants, try_variants
+from infer_app.build.variants import judge_variants as module
+from infer_app.build.variants import measure, openvino_variants
+from infer_app.build.variants.judge_variants import Trial, judge_variants, probe_variants, try_variants
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.predict.runtimes import gpu_probe
@@ -68,7 +68,7 @@ def test_each_is_compared_with_the_present_one_on_the_images_that_can_be_decoded
 
 
 def offers(artifact, photos, monkeypatch, trial):
-    monkeypatch.setattr(cheaper_ways, "run_in_process", lambda *_, **__: {OPENVINO_BF16: trial})
+    monkeypatch.setattr(module, "run_in_process", lambda *_, **__: {OPENVINO_BF16: trial})
     (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
     return offer
 
@@ -116,5 +116,5 @@ def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, m
         variant = TORCHSCRIPT
     else:
         artifact.manifest.variants[OPENVINO_BF16]["meets_bar"] = False
-    monkeypatch.setattr(cheaper_ways, "run_in_process", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(module, "run_in_process", lambda *_, **__: pytest.fail("measured"))
     assert probe_variants(artifact, handler_of(artifact, photos[0], variant), photos[1]) == []

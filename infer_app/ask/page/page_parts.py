@@ -1,17 +1,21 @@
-"""Charts as inline SVG. x is in per cent and y in pixels: a chart fills the width, and text keeps its size.
+"""What a page's template calls: charts as inline SVG, and texts on objects and on the thresholds that show them.
 
-Colours are classes of the page's style sheet (c0 to c10), so that charts follow its dark and light theme. All text is
-escaped and printable.
+Of charts x is in per cent and y in pixels: a chart fills the width, and text keeps its size. Colours are classes of the
+page's style sheet (c0 to c10), so that charts follow its dark and light theme. All text is escaped and printable.
 """
 
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from infer_app.ask.timeline import TimelineRow
-from infer_app.base.printing import one_line, percent
+from infer_app.ask.day_report import TakenObjects
+from infer_app.ask.figures.object_figures import ImageObjects
+from infer_app.ask.run_figures import TimelineRow
+from infer_app.base.printing import counted, one_line, percent
+from infer_app.tables.queries.thresholds import ALL_LABELS
 
 NUM_COLORS = 11
+NUM_NAMED = 12  # thresholds, or labels
 MAX_TEXT_LENGTH = 300  # of one text on a page; the database keeps the whole text
 COLUMN_SHARE = 0.82  # of its width; the rest is the gap
 MIN_HEIGHT = 1.5  # pixels, of a column whose value is not 0
@@ -110,3 +114,31 @@ def _column(kind: str, index: int, step: float, share: float, floor: float, titl
 def _grid(floor: float, top_label: str) -> list[Markup]:
     lines = [_LINE.format("grid", 0, 100, 14, 14), _LINE.format("floor", 0, 100, floor, floor)]
     return [*lines, _TEXT.format("axis", 0, 10, "start", one_line(top_label, MAX_TEXT_LENGTH))]
+
+
+def describe_objects(image: ImageObjects) -> str:
+    drawn = len(image.objects)
+    return counted(image.num_objects, "object") + (f", {drawn} drawn" if image.num_objects > drawn else "")
+
+
+def describe_thresholds(thresholds: Mapping[str, float]) -> str:
+    """Describe which objects are shown: `at least 0.3; cat 0.6, dog 0.5`."""
+    own = [f"{one_line(label, 60)} {value:g}" for label, value in thresholds.items() if label != ALL_LABELS]
+    of_model = f"at least {thresholds[ALL_LABELS]:g}" if ALL_LABELS in thresholds else "any score"
+    return "; ".join([of_model, *([_listed(own)] if own else [])])
+
+
+def describe_taken(taken: TakenObjects) -> str:
+    """Describe which objects a second network takes: `Objects of animals labelled bird, with at least 0.2`."""
+    labels = f" labelled {_listed([one_line(label, 60) for label in taken.labels])}," if taken.labels else ""
+    return f"Objects of {taken.detector}{labels} with a score of at least {taken.min_score:g}"
+
+
+def _listed(texts: list[str]) -> str:
+    more = [f"{len(texts) - NUM_NAMED} more"] if len(texts) > NUM_NAMED else []
+    return ", ".join([*texts[:NUM_NAMED], *more])
+
+
+def threshold_to_try(stored_from: float) -> str:
+    """Return a threshold that hides some of what is stored: 0.3, or a higher one if nothing below that is stored."""
+    return f"{0.3 if stored_from < 0.3 else (1 + stored_from) / 2:.2g}"

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infer_app.ask.page import charts
+from infer_app.ask.page import page_parts
 
 
 def rects(svg):
@@ -21,24 +21,24 @@ def rects(svg):
 
 
 def test_parts_of_a_bar_are_as_wide_as_their_shares():
-    assert rects(charts.stacked_bar({"decode": 1, "model": 3}, {"decode": 4, "model": 0}, "ms")) == [
+    assert rects(page_parts.stacked_bar({"decode": 1, "model": 3}, {"decode": 4, "model": 0}, "ms")) == [
         ("c4", 0, 25, 26),
         ("c0", 25, 75, 26),
     ]
 
 
 def test_a_share_has_its_ticks():
-    found = rects(charts.share_bar(0.1, [("week", 0.2), ("month", None)], 0.4))
+    found = rects(page_parts.share_bar(0.1, [("week", 0.2), ("month", None)], 0.4))
     assert found == [("c0", 0, pytest.approx(25), 10), ("week", 50, 0.6, 16)]
 
 
 def test_the_highest_column_reaches_the_line_and_the_smallest_is_seen():
-    heights = [height for *_, height in rects(charts.histogram([0, 1, 10_000], [0, 1, 2, 3], height=150))]
-    assert heights == [0, charts.MIN_HEIGHT, 150 - 18 - 14]
+    heights = [height for *_, height in rects(page_parts.histogram([0, 1, 10_000], [0, 1, 2, 3], height=150))]
+    assert heights == [0, page_parts.MIN_HEIGHT, 150 - 18 - 14]
 
 
 def test_columns_lie_side_by_side():
-    found = rects(charts.columns([1.0, None, 2.0], ["a", "b", "c"], ["c0", "c0", "bad"], "2"))
+    found = rects(page_parts.columns([1.0, None, 2.0], ["a", "b", "c"], ["c0", "c0", "bad"], "2"))
     assert [kind for kind, *_ in found] == ["c0", "missing", "bad"]
     ends = [(x, x + width) for _, x, width, _ in found]
     assert all(end < start for (_, end), (start, _) in pairwise(ends))
@@ -47,6 +47,6 @@ def test_columns_lie_side_by_side():
 
 @pytest.mark.parametrize("values", [[], [None], [0.0, 0.0]])
 def test_columns_and_bars_of_nothing_are_drawn(values):
-    assert len(rects(charts.columns(values, ["t"] * len(values), ["c0"] * len(values), "0"))) == len(values)
+    assert len(rects(page_parts.columns(values, ["t"] * len(values), ["c0"] * len(values), "0"))) == len(values)
     nothing = dict.fromkeys(map(str, range(len(values))), 0)
-    assert [one[1:] for one in rects(charts.stacked_bar(nothing, nothing, "ms"))] == [(0, 0, 26)] * len(values)
+    assert [one[1:] for one in rects(page_parts.stacked_bar(nothing, nothing, "ms"))] == [(0, 0, 26)] * len(values)
