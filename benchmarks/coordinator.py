@@ -29,10 +29,9 @@ from infer_app.base.domain import Chunk, ChunkResult, FileFacts, Output, Predict
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import load_settings
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.base.telemetry.progress import Progress
+from infer_app.base.telemetry.display import Display, Progress
 from infer_app.predict.executors import Executor
 from infer_app.predict.handlers.handler_spec import HandlerSpec
-from infer_app.run.flow.flow import Display
 from infer_app.run.flow.run_plan import RunPlan
 from infer_app.run.group_run import GroupRun
 from infer_app.run.run_day import run_day

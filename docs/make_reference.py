@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from infer_app.base.settings import sections
-from infer_app.cli.app import app
+from infer_app.cli import load_app
 
 FOLDER = Path(__file__).parent / "reference"
 GENERATED = "<!-- Written by docs/make_reference.py: change the program instead. -->\n"
@@ -36,7 +36,7 @@ def make() -> dict[str, str]:
 def _commands() -> Iterator[str]:
     yield f"{GENERATED}\n# Commands\n"
     yield "Every command takes `--help`. The exit codes are those of [this list](../exit-codes.md).\n"
-    yield from _command(typer.main.get_command(app), ["infer"])
+    yield from _command(typer.main.get_command(load_app()), ["infer"])
 
 
 def _command(command: Any, words: list[str]) -> Iterator[str]:

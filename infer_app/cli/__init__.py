@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+from typing import Any
 
 
 def main() -> None:
@@ -28,8 +29,7 @@ def main() -> None:
             from infer_app.cli.commands import run_commands  # noqa: F401
             from infer_app.cli.terminal.groups import app
         else:
-            from infer_app.cli.app import app
-
+            app = load_app()
         try:
             app()
         finally:
@@ -54,6 +54,15 @@ def main() -> None:
             with tolerate_closed_stream(stream):
                 pass
         gc.freeze()  # else the interpreter would look for garbage in all that was imported, 0.15 s of each command
+
+
+def load_app() -> Any:
+    """Return the `infer` command, a Typer, with all its commands."""
+    from infer_app.cli.commands import build_command, look_commands, maintain_commands, model_commands, run_commands  # noqa: F401
+    from infer_app.cli.terminal.groups import GROUPS, app
+
+    app.registered_commands.sort(key=lambda one: GROUPS.index(one.rich_help_panel or ""))
+    return app
 
 
 def _name_files_in_utf8() -> None:

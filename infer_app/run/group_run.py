@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.base.telemetry.display import Display
 from infer_app.predict.execution_plan import ExecutionPlan
 from infer_app.predict.executors import Executor, open_executor
-from infer_app.run.flow.flow import Display
 from infer_app.run.flow.run_plan import RunPlan, plan_models
 from infer_app.run.stop import Stop
 from infer_app.tables.choose_models import Group

@@ -23,11 +23,11 @@ from infer_app.base.errors import (
 )
 from infer_app.base.run_report import ModelOutcome, RunReport
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.base.telemetry.display import Display
 from infer_app.base.telemetry.log import bind_models
 from infer_app.base.telemetry.summary_line import Forecast, forecast
 from infer_app.run.dry_run import Probes, dry_run
 from infer_app.run.files.registration import Registration
-from infer_app.run.flow.flow import Display
 from infer_app.run.group_run import GroupRun, open_group
 from infer_app.run.run_day import run_day
 from infer_app.run.run_result import FailedModel, ModelResult, RunSummary

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from infer_app.base.errors import InferError, SchemaOutdated
-from infer_app.cli.app import app
+from infer_app.cli import load_app
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.schema import VERSION_TABLE, metadata
@@ -41,7 +41,7 @@ TELL_IT = {"model list": "", "model show": "slow"}
 
 
 def every_command(command=None, name: str = "") -> Iterator[str]:
-    command = command or typer.main.get_command(app)
+    command = command or typer.main.get_command(load_app())
     children = getattr(command, "commands", {})
     if not children:
         yield name
@@ -53,7 +53,7 @@ def call(capsys, command, arguments=""):
     """Call a command in this process; return its exit code and what it says, with the hint of its error."""
     error = ""
     try:
-        code = app([*command.split(), *arguments.split()], standalone_mode=False) or 0
+        code = load_app()([*command.split(), *arguments.split()], standalone_mode=False) or 0
     except InferError as raised:
         code, error = raised.exit_code, f"{raised} {raised.hint}"
     return code, "".join(capsys.readouterr()) + error

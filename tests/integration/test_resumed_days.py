@@ -9,8 +9,7 @@ from PIL import Image
 from infer_app.base.day import Day
 from infer_app.base.domain import ChunkResult, Output, Prediction
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.progress import Progress
-from infer_app.run.flow.flow import Display
+from infer_app.base.telemetry.display import Display, Progress
 from infer_app.run.group_run import open_group
 from infer_app.run.run_day import run_day
 from infer_app.run.stop import Stop

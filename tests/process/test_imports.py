@@ -20,8 +20,8 @@ LOADS_TORCH = (
 
 def test_help_loads_neither_torch_nor_a_database():
     script = (
-        "import sys; from infer_app.cli.app import app;"
-        "app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+        "import sys; from infer_app.cli import load_app;"
+        "load_app()(['--help'], standalone_mode=False); print(sorted(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = run.stdout.splitlines()[-1]

@@ -17,10 +17,10 @@ import pytest
 import typer
 
 from infer_app.base.settings.sections import Settings
-from infer_app.cli.app import app
+from infer_app.cli import load_app
 
 PACKAGE = Path(__file__).parents[2] / "infer_app"
-INFER: Any = typer.main.get_command(app)
+INFER: Any = typer.main.get_command(load_app())
 VALUE = "1"  # of what is interpolated: a text, a name, a number
 PLACEHOLDERS = {"COMMAND": "run", "DATE": "2026-11-20", "FILE": "f", "FOLDER": "f", "ID": "7", "NAME": "pets"}
 PLACEHOLDERS |= {

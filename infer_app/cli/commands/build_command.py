@@ -6,9 +6,8 @@ import typer
 
 from infer_app.base.domain import OutputKind
 from infer_app.base.size import Size
-from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
+from infer_app.cli.terminal.command import MIN_AGREEMENT, REQUIRED, WithJson, argument, command, flag, option
 from infer_app.cli.terminal.groups import model_app
-from infer_app.cli.terminal.options import MIN_AGREEMENT, WithJson
 
 DEFAULT_SIZE = Size.square(224)
 

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
-from infer_app.cli.terminal.groups import app, labels_app, threshold_app
-from infer_app.cli.terminal.help import INSPECT
-from infer_app.cli.terminal.options import (
+from infer_app.cli.terminal.command import (
     MODEL_HELP,
+    REQUIRED,
     Csv,
     Date,
     Model,
@@ -17,7 +15,12 @@ from infer_app.cli.terminal.options import (
     WithConfig,
     WithJson,
     any_date,
+    argument,
+    command,
+    flag,
+    option,
 )
+from infer_app.cli.terminal.groups import INSPECT, app, labels_app, threshold_app
 
 THE_ONLY_MODEL = f"{MODEL_HELP}  [default: the only one that predicted these images]"
 RELATIVE_TO = "Name files by their paths in this folder, which must hold them all.  [default: as recorded]"

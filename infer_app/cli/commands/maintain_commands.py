@@ -3,10 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from infer_app.cli.terminal.command import argument, command, flag, option
-from infer_app.cli.terminal.groups import app, config_app, db_app, images_app
-from infer_app.cli.terminal.help import MAINTAIN
-from infer_app.cli.terminal.options import (
+from infer_app.cli.terminal.command import (
     Csv,
     Executor,
     Model,
@@ -15,7 +12,12 @@ from infer_app.cli.terminal.options import (
     WithConfig,
     WithJson,
     any_date,
+    argument,
+    command,
+    flag,
+    option,
 )
+from infer_app.cli.terminal.groups import MAINTAIN, app, config_app, db_app, images_app
 
 
 @command(app, "doctor", "project.doctor:examine", rich_help_panel=MAINTAIN)
@@ -75,7 +77,7 @@ class ImagesAddOptions(WithConfig):
     date: str | None = option("DATE", "The day the images belong to.  [default: now]", "--date", "-d")
 
 
-@command(images_app, "changed", "look.changed:show_changed")
+@command(images_app, "changed", "look.results:show_changed")
 class ImagesChangedOptions(WithJson):
     """List the images whose files were replaced since they were predicted, or are missing.
 

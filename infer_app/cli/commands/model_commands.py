@@ -2,17 +2,21 @@
 
 from pathlib import Path
 
-from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
-from infer_app.cli.terminal.groups import model_app
-from infer_app.cli.terminal.options import (
+from infer_app.cli.terminal.command import (
     MIN_AGREEMENT,
     MODEL_HELP,
+    REQUIRED,
     Date,
     Limit,
     ModelName,
     WithJson,
     Workers,
+    argument,
+    command,
+    flag,
+    option,
 )
+from infer_app.cli.terminal.groups import model_app
 
 
 @command(model_app, "check", "model.check:check", as_record=True)

@@ -3,10 +3,22 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
-from infer_app.cli.terminal.groups import app
-from infer_app.cli.terminal.help import RUN
-from infer_app.cli.terminal.options import Date, Executor, Limit, LogFormat, Models, RayAddress, WithJson, Workers
+from infer_app.cli.terminal.command import (
+    REQUIRED,
+    Date,
+    Executor,
+    Limit,
+    LogFormat,
+    Models,
+    RayAddress,
+    WithJson,
+    Workers,
+    argument,
+    command,
+    flag,
+    option,
+)
+from infer_app.cli.terminal.groups import RUN, app
 
 
 @command(app, "quickstart", "project.quickstart:make_demo", rich_help_panel=RUN)

@@ -28,10 +28,19 @@ from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.commands.model_commands import JudgeOptions
 from infer_app.cli.model.build_request import make_request, taken_by_default
-from infer_app.cli.model.model import find_model, models_folder, print_progress, print_specs, recipe_as_text
+from infer_app.cli.model.model import (
+    find_model,
+    models_folder,
+    print_progress,
+    print_specs,
+    recipe_as_text,
+    show_tables,
+    show_variants,
+    unproven_activation,
+    unproven_boxes,
+)
 from infer_app.cli.model.run_after_build import RunAfterBuild
 from infer_app.cli.model.variant_files import check_replaceable
-from infer_app.cli.model.variant_tables import show_tables, show_variants, unproven_activation, unproven_boxes
 from infer_app.cli.model.version_commands import put_in_use
 from infer_app.predict.runtimes import openvino
 from infer_app.predict.runtimes.gpu_probe import Host, describe_host

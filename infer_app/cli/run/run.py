@@ -12,16 +12,14 @@ from infer_app.artifact.model_names import plain_name
 from infer_app.base.day import Day, parse_date
 from infer_app.base.errors import DayHeld, ModelError, TimeIsOver, most_severe
 from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.base.telemetry.display import Display, Progress, Trace
 from infer_app.base.telemetry.log import bind_models, log_to_stderr
-from infer_app.base.telemetry.progress import Progress
-from infer_app.base.telemetry.trace import Trace
 from infer_app.cli.commands.run_commands import BackfillOptions, DaysOptions, RunOptions
 from infer_app.cli.run.last_run import record_failure, with_last_run
 from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.run.files.watched_folders import register_new
-from infer_app.run.flow.flow import Display
 from infer_app.run.run_days import RunLimits, RunRequest, dry_run_days, run_days
 from infer_app.tables.choose_models import choose_artifacts, choose_names, with_detectors
 from infer_app.tables.engine.connect import Database

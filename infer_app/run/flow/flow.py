@@ -11,14 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from infer_app.base.domain import Broken, ChunkResult, NewImage, Reason
+from infer_app.base.telemetry.display import Advance, Trace
 from infer_app.base.telemetry.log import names_and_ids
-from infer_app.base.telemetry.progress import Advance, Progress
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.base.telemetry.tally import Tally
-from infer_app.base.telemetry.trace import Trace
 from infer_app.predict.chunking import ChunkSize, cut_into_chunks
 from infer_app.predict.executors import Pool
 from infer_app.run.flow.failure_budget import FailureBudget
@@ -151,14 +150,6 @@ class ModelRun:
             of_model = names_and_ids([(self.model.name, self.model.model_id)])
             log.error("%s: %s", self.model.name, self.stopped, extra=of_model)
         return frozenset(refused)
-
-
-@dataclass(frozen=True, slots=True)
-class Display:
-    """Where a command shows what goes on."""
-
-    progress: Progress
-    trace: Trace | None = None
 
 
 class FlowObserver:

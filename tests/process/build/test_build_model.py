@@ -14,7 +14,7 @@ from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.build.build_model import build_model
 from infer_app.build.network import model_source
-from infer_app.cli.model.variant_tables import unproven_activation
+from infer_app.cli.model.model import unproven_activation
 from infer_app.predict.runtimes.torchscript import build_cpu_variant
 from infer_app.predict.verification.outputs import decode_outputs
 from tests.support.networks import (

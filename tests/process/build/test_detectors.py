@@ -17,7 +17,7 @@ from infer_app.build.build_model import build_model
 from infer_app.build.variants.calibration import CalibrationImages, judge_on
 from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
 from infer_app.build.variants.openvino_variants import add_variants
-from infer_app.cli.model.variant_tables import show_decoding, show_variants
+from infer_app.cli.model.model import show_decoding, show_variants
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.verification.agreement import agreement_score, describe_kept, judgement
 from infer_app.predict.verification.golden import predict_all

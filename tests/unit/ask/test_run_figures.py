@@ -8,7 +8,7 @@ from infer_app.ask.run_figures import day_summary_line, read_timeline, run_figur
 from infer_app.base.domain import Span
 from infer_app.base.errors import UsageError
 from infer_app.base.run_report import DayCounts
-from infer_app.base.telemetry.trace import Trace
+from infer_app.base.telemetry.display import Trace
 from infer_app.tables.queries.day_state import DayFacts, judge_day
 from tests.conftest import DAY, MODEL
 

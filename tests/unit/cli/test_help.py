@@ -8,11 +8,11 @@ import pytest
 import typer
 
 from infer_app.base.settings.sections import LogSettings, RunSettings, Settings
-from infer_app.cli.app import app
+from infer_app.cli import load_app
 from infer_app.cli.commands.run_commands import BackfillOptions, RunOptions
-from infer_app.cli.terminal.help import GROUPS
+from infer_app.cli.terminal.groups import GROUPS
 
-INFER = typer.main.get_command(app)
+INFER = typer.main.get_command(load_app())
 
 
 def commands(command: Any = INFER, name: str = "infer") -> Iterator[tuple[str, Any]]:

@@ -14,7 +14,7 @@ from infer_app.base.errors import ModelError
 from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model
 from infer_app.build.network.golden_set import load_pixels
-from infer_app.cli.model.variant_tables import unproven_boxes
+from infer_app.cli.model.model import unproven_boxes
 from infer_app.predict.runtimes.torchscript import build_cpu_variant
 from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_parity, golden_pixels
 from infer_app.predict.verification.parity import measure_parity

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infer_app.base.telemetry import progress, tally
+from infer_app.base.telemetry import display, tally
 
 
 @pytest.fixture
@@ -16,6 +16,6 @@ def clock(monkeypatch):
             return self.now
 
     clock = Clock()
-    for module in (progress, tally):
+    for module in (display, tally):
         monkeypatch.setattr(module, "time", clock)
     return clock
