@@ -21,7 +21,6 @@ from infer_app.cli.commands.maintain_commands import ForgetOptions
 from infer_app.cli.project.forget import forget_chosen
 from infer_app.cli.project.project import upgrade, write_config
 from infer_app.tables import forgettable_results
-from infer_app.tables.audits.row_audit import audit_rows
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.forgettable_results import ForgettableCounts
 from infer_app.tables.listing.image_registry import add_images, register
@@ -31,6 +30,7 @@ from infer_app.tables.project_database import open_project_database
 from infer_app.tables.queries.late_days import find_late_days
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import images, objects, predictions, rejections
+from infer_app.tables.row_audit import audit_rows
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
 

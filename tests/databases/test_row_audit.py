@@ -6,9 +6,9 @@ import pytest
 
 from infer_app.base.domain import Broken, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.size import Size
-from infer_app.tables.audits.row_audit import audit_rows
 from infer_app.tables.results.runs import RunModel, RunStore
 from infer_app.tables.results.schema import runs
+from infer_app.tables.row_audit import audit_rows
 from tests.conftest import DAY
 from tests.support.results import commit
 

@@ -11,7 +11,6 @@ from infer_app.base.errors import DayHeld
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables import forgettable_results
-from infer_app.tables.audits.row_audit import audit_rows
 from infer_app.tables.forgettable_results import ForgettableCounts, count_only_these, forget, of_versions
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.listing.source import Source
@@ -22,6 +21,7 @@ from infer_app.tables.results.forget_results import delete_results, forget_rejec
 from infer_app.tables.results.label_groups import read_groups, read_label_groups, replace_label_groups
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
+from infer_app.tables.row_audit import audit_rows
 from tests.conftest import DAY
 from tests.support.results import ODD_TEXTS
 from tests.support.second_networks import DETECTOR, SECOND, VECTORS, StoredModel

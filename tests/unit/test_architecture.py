@@ -34,7 +34,6 @@ ORDER = [
     "tables.results",
     "tables.results.migrations",
     "tables.results.migrations.versions",
-    "tables.audits",
     "tables.listing",
     "tables.queries",
     "tables",

@@ -16,8 +16,8 @@ from infer_app.base.printing import counted, printable
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import balance
-from infer_app.tables.audits.row_audit import audit_rows
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
+from infer_app.tables.row_audit import audit_rows
 
 MAX_VERSIONS = 1000  # of a day
 SHOWN_DIFFERENCES = 20

@@ -3,8 +3,7 @@
 import zlib
 
 from infer_app.base.domain import Reason
-from infer_app.predict.images.read.bad_image import BadImage
-from infer_app.predict.images.read.retry import Transient
+from infer_app.predict.images.read.bad_image import BadImage, Transient
 
 SNIFFED_BYTES = 1024  # of the beginning, that tell a format
 FORMATS = "JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC and AVIF"

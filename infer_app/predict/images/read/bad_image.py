@@ -1,9 +1,21 @@
-"""The result of reading an image: its bytes, or a BadImage that a handler turns into `Broken`."""
+"""The result of reading an image: its bytes, or a BadImage that a handler turns into `Broken`; a Transient is retried.
 
+Pauses between tries are random, so that readers don't all retry at the same time.
+"""
+
+import random
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from infer_app.base.domain import FileFacts, Reason
+
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 8.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +63,30 @@ def too_large(size: int, max_bytes: int, facts: FileFacts | None = None) -> BadI
     """Return the BadImage for an image of more than `max_bytes`."""
     detail = f"{size:,} bytes, at most {max_bytes:,} are read"
     return BadImage(Reason.TOO_LARGE_BYTES, detail, facts or FileFacts(size=size))
+
+
+class Transient(Exception):
+    """A read failure that may be temporary; `pause_s` is the pause that the server requested."""
+
+    def __init__(self, detail: str, pause_s: float | None = None) -> None:
+        super().__init__(detail, pause_s)
+        self.detail = detail
+        self.pause_s = pause_s
+
+
+def with_retries(attempt: Callable[[], T], retries: int, deadline: float) -> T:
+    """Call `attempt`, and after a Transient again, with exponential back-off and full jitter.
+
+    Raises BadImage(READ_ERROR) when the retries, or the time until the deadline, are used up.
+    """
+    for number in range(retries + 1):
+        try:
+            return attempt()
+        except Transient as failure:
+            longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**number)
+            pause = random.uniform(0, longest) if failure.pause_s is None else failure.pause_s
+            if number == retries or time.monotonic() + pause >= deadline:
+                times = f"; tried {number + 1} times" if number else ""
+                raise BadImage(Reason.READ_ERROR, f"{failure.detail}{times}") from failure
+        time.sleep(pause)
+    raise AssertionError("the last attempt returns or raises")

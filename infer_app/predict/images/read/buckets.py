@@ -14,8 +14,7 @@ from typing import Any
 from infer_app.base.domain import FileFacts, Reason
 from infer_app.base.errors import StorageUnavailable
 from infer_app.base.locations import AllowedPrefix, RemoteAccess, RemoteUrl
-from infer_app.predict.images.read.bad_image import BadImage, ImageBytes
-from infer_app.predict.images.read.retry import Transient
+from infer_app.predict.images.read.bad_image import BadImage, ImageBytes, Transient
 
 RANGE_NOT_SATISFIABLE = 416  # the answer to a request for the first byte of an empty object
 

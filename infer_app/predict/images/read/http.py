@@ -20,9 +20,8 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from infer_app import __version__
 from infer_app.base.domain import FileFacts, Reason
 from infer_app.base.locations import HTTP_PORTS, RemoteAccess, RemoteUrl, parse_url
-from infer_app.predict.images.read.bad_image import BadImage, ImageBytes, too_large
+from infer_app.predict.images.read.bad_image import BadImage, ImageBytes, Transient, too_large
 from infer_app.predict.images.read.connection import open_pool, seconds_until
-from infer_app.predict.images.read.retry import Transient
 
 MAX_REDIRECTS = 5
 PIECE_BYTES = 1 << 18

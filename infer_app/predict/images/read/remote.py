@@ -9,10 +9,9 @@ from typing import TypeVar
 from infer_app.base.domain import Reason
 from infer_app.base.errors import StorageUnavailable, UsageError, install
 from infer_app.base.locations import HTTP_PORTS, PACKAGES, AllowedPrefix, RemoteAccess, RemoteUrl, parse_url
-from infer_app.predict.images.read.bad_image import BadImage, ImageBytes
+from infer_app.predict.images.read.bad_image import BadImage, ImageBytes, with_retries
 from infer_app.predict.images.read.buckets import BucketReader
 from infer_app.predict.images.read.http import HttpReader
-from infer_app.predict.images.read.retry import with_retries
 
 CHECK_S = 10.0  # time limit of a check
 

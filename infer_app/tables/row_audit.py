@@ -24,7 +24,10 @@ from sqlalchemy import (
 )
 
 from infer_app.base.printing import counted
-from infer_app.tables.audits.laws import (
+from infer_app.tables.engine.column_types import AsText, UtcNow
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.conditions import count_each
+from infer_app.tables.results.laws import (
     HAS_UNKNOWN_REASON,
     ROUNDING,
     Law,
@@ -34,9 +37,6 @@ from infer_app.tables.audits.laws import (
     num_rows_of_prediction,
     result_laws,
 )
-from infer_app.tables.engine.column_types import AsText, UtcNow
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.conditions import count_each
 from infer_app.tables.results.model_versions import kind_of
 from infer_app.tables.results.runs import LEASE_S, is_alive
 from infer_app.tables.results.schema import models, object_predictions, objects, predictions, rejections, runs
