@@ -15,7 +15,6 @@ from infer_app.base.size import Size
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-
 CONFIG = "config.json"
 
 Transform: TypeAlias = "Callable[[object], Tensor]"  # of an RGB PIL.Image, to (3, H, W)
