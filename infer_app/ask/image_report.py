@@ -112,7 +112,7 @@ def _cause(
         versions = project.versions.replaced_by(history.detector_out_of_use)
         return explain_former_objects(next_run, found.day, versions)
     row, refusal = history.rejection, None
-    failure = StoredFailure(row["reason"], row["attempts"], row["detail"]) if row else None
+    failure = StoredFailure(row["reason"], row["attempts"], row["detail"], history.is_settled) if row else None
     if found.file is not None and not found.file.is_allowed:
         ref = ImageRef(found.image_id, found.location)
         broken = Broken(ref, Reason.LOCATION_NOT_ALLOWED, found.file.detail or "", "read")

@@ -91,7 +91,7 @@ def explain_image(
             Why.NO_TIME, "it has no time, so no run covers it", None, f"give it a time in {next_run.time_column}"
         )
     of_day = explain_days(next_run, day, day)
-    if failure is not None and is_final(failure) and not is_replaced:
+    if failure is not None and failure.is_settled and not is_replaced:
         if failure.reason in DECODER_MODULES:
             message = f"{_describe(failure)}; no run tries it again before its decoder is installed"
             return Cause(Why.REJECTED, message, of_day.command, install("heic"))
@@ -150,13 +150,6 @@ def explain_other_model(next_run: NextRun, version: Version, day: date | None, *
     return Cause(
         Why.OTHER_MODEL, f"runs use version {newer} of {name}" if newer else f"{name} {model_id} is gone", None
     )
-
-
-def is_final(failure: StoredFailure) -> bool:
-    """Return whether no run tries the image again, as `conditions.is_settled` has it in SQL."""
-    if failure.reason not in retried_reasons():
-        return True
-    return failure.reason in TRANSIENT_REASONS - {Reason.NOT_FOUND} and failure.attempts >= MAX_ATTEMPTS
 
 
 def _no_model(error: InferError) -> Cause:

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, case, select
+from sqlalchemy import ColumnElement, Connection, Table, case, select
 
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.queries.thresholds import SHOWN_CROPS, threshold_of
-from infer_app.tables.results.conditions import ListedPicture, is_up_to_date
+from infer_app.tables.results.conditions import ListedPicture, is_settled, is_up_to_date
 from infer_app.tables.results.model_versions import read_manifests
 from infer_app.tables.results.schema import (
     object_predictions,
@@ -19,7 +19,7 @@ from infer_app.tables.results.schema import (
     runs,
 )
 
-_FORMER = "former_detector"  # the column of detector_out_of_use
+_FORMER, _SETTLED = "former_detector", "is_settled"  # the columns of detector_out_of_use and is_settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class ModelHistory:
     detector_out_of_use: str | None = (
         None  # of a second network: the version whose objects its result is of, unless used
     )
+    is_settled: bool = False  # of the rejection: no run tries the image again
 
     @property
     def state(self) -> str:
@@ -62,7 +63,8 @@ def read_history(database: Database, versions: Iterable[tuple[str, str]], pictur
     """
     found, names = [], set()
     with database.read() as connection:
-        predicted, rejected = (_by_model(connection, table, picture) for table in (predictions, rejections))
+        predicted = _by_model(connection, predictions, picture)
+        rejected = _by_model(connection, rejections, picture, is_settled().label(_SETTLED))
         for name, model_id in versions:
             prediction, rejection = predicted.get(model_id), rejected.get(model_id)
             if prediction:
@@ -72,17 +74,18 @@ def read_history(database: Database, versions: Iterable[tuple[str, str]], pictur
                 run_id = (prediction or rejection or {}).get("run_id")
                 run = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().first()
                 former = [one.pop(_FORMER) for one in (prediction, rejection) if one]
-                of_run = None if run is None else dict(run)
-                found.append(
-                    ModelHistory(name, model_id, prediction, rejection, of_run, next(filter(None, former), None))
-                )
+                settled = bool(rejection and rejection.pop(_SETTLED))
+                rows = prediction, rejection, None if run is None else dict(run)
+                found.append(ModelHistory(name, model_id, *rows, next(filter(None, former), None), settled))
             names.add(name)
     return found
 
 
-def _by_model(connection: Connection, table: Table, picture: ListedPicture) -> dict[str, dict[str, Any]]:
+def _by_model(
+    connection: Connection, table: Table, picture: ListedPicture, *more: ColumnElement[Any]
+) -> dict[str, dict[str, Any]]:
     former = case((~is_up_to_date(table), table.c.detector_id)).label(_FORMER)
-    rows = connection.execute(select(table, former).where(picture.owns(table))).mappings()
+    rows = connection.execute(select(table, former, *more).where(picture.owns(table))).mappings()
     return {row["model_id"]: dict(row) for row in rows}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sqlalchemy import ColumnElement, Connection, Subquery, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Connection, Subquery, func, literal_column, select
 
 from infer_app.base.day import Day, find_zone
 from infer_app.base.locations import as_location
@@ -18,10 +18,8 @@ from infer_app.tables.queries.scope import Versions
 from infer_app.tables.queries.source_queries import opened_parts, stream_rows
 from infer_app.tables.results.conditions import (
     ListedPicture,
-    has_prediction,
     has_rejection,
     is_new,
-    is_settled,
     is_up_to_date,
     join_results,
 )
@@ -37,6 +35,7 @@ class StoredFailure:
     reason: str
     attempts: int
     detail: str
+    is_settled: bool = False  # no run tries the image again, as `conditions.is_settled` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +107,13 @@ class PendingImages:
         """
 
         def rows_of(images: Subquery) -> Query:
-            if done_by:  # first, since the rejections that are joined below are those of another version
-                images = select(images).where(*without_results(images, done_by)).subquery()
+            is_pending = (is_new(ListedPicture.of(images), model_id), *without_results(images, done_by))
+            images = select(images).where(*is_pending).subquery()  # first, since rejections are joined below
             joined = join_results(images, rejections, ListedPicture.of(images), model_id, is_outer=True, counting=True)
             stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
             former = _former_detector(ListedPicture.of(images), model_id)
             statement = select(images.c[3], images.c[1], images.c[2], former, *stored).select_from(joined)
-            # As in is_new, for the joined row.
-            is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())
-            new = statement.where(~has_prediction(ListedPicture.of(images), model_id), is_unsettled)
-            return new.order_by(images.c[2], images.c[0])
+            return statement.order_by(images.c[2], images.c[0])
 
         for row in stream_rows(self._database, self._source, day, rows_of):
             image_id, location, time, former, *stored = row

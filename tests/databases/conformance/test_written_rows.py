@@ -8,19 +8,16 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from infer_app.base.domain import (
-    ATTEMPT_INTERVAL_H,
-    DetectedObject,
-    Reason,
-)
+from infer_app.base import packages
+from infer_app.base.domain import ATTEMPT_INTERVAL_H, DetectedObject, ImageRef, Reason
 from infer_app.base.errors import DatabaseUnavailable
+from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine import array_upsert
-from infer_app.tables.results.schema import (
-    objects,
-    predictions,
-    rejections,
-)
-from tests.conftest import MODEL
+from infer_app.tables.listing.source import Source
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.image_history import read_history
+from infer_app.tables.results.schema import objects, predictions, rejections
+from tests.conftest import DAY, MODEL
 from tests.support.listings import select_new
 from tests.support.results import broken, commit, predicted, stored
 
@@ -105,6 +102,33 @@ def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does
         with database.write() as connection:
             connection.execute(update(rejections).values(created_at=datetime(2026, 11, 20)))
     assert select_new(database) == refs[1:]
+
+
+@pytest.mark.parametrize(
+    ("reason", "attempts", "is_settled"),
+    [
+        (Reason.CORRUPT, 1, True),
+        (Reason.READ_TIMEOUT, 2, False),
+        (Reason.READ_TIMEOUT, 3, True),
+        (Reason.NOT_FOUND, 9, False),
+        (Reason.HEIC_DECODER_MISSING, 7, True),
+        (Reason.AVIF_DECODER_MISSING, 7, False),  # it is installed by now
+    ],
+)
+def test_a_run_and_what_explains_an_image_agree_on_whether_it_is_tried_again(
+    database, register, monkeypatch, reason, attempts, is_settled
+):
+    monkeypatch.setattr(packages, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
+    register("/1.jpg")
+    commit(database, bad=broken("1", reason=reason))
+    with database.write() as connection:
+        connection.execute(update(rejections).values(attempts=attempts))
+    project = ProjectDatabase(database, Source(database, SourceSettings()))
+    [history] = read_history(database, [(MODEL.name, ID)], project.source.picture_of("1", "/1.jpg"))
+    pending = [one.failure.attempts for one in project.pending.read_pending(DAY, ID)]
+    assert (history.is_settled, select_new(database), pending) == (
+        (True, [], []) if is_settled else (False, [ImageRef("1", "/1.jpg")], [attempts])
+    )
 
 
 @pytest.mark.parametrize("count", [COUNT, 1100])  # 1100: more than MariaDB takes in one statement

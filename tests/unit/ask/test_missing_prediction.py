@@ -28,8 +28,8 @@ def days_ago(number):
     return TODAY - timedelta(days=number)
 
 
-CORRUPT, TIMEOUT = StoredFailure("corrupt", 1, "bad marker"), StoredFailure("read_timeout", 1, "30 s")
-UNDECODED = StoredFailure("heic_decoder_missing", 7, "HEIC")
+CORRUPT, TIMEOUT = StoredFailure("corrupt", 1, "bad marker", True), StoredFailure("read_timeout", 1, "30 s")
+UNDECODED = StoredFailure("heic_decoder_missing", 7, "HEIC", True)
 REFUSAL = Refusal("outside the allowed roots", "allow it")
 BACKFILL = "infer backfill --from 2026-11-13 --to 2026-11-13"
 RETRY = "infer retry --image 'my photo'"
@@ -55,7 +55,7 @@ RETRY = "infer retry --image 'my photo'"
             *("read_timeout (30 s), tried 1 of 3 times; the next run covers 2026-11-21", "infer run", ""),
         ),
         (
-            *(1, {"failure": replace(TIMEOUT, attempts=3)}, "rejected"),
+            *(1, {"failure": replace(TIMEOUT, attempts=3, is_settled=True)}, "rejected"),
             *("read_timeout (30 s), tried 3 of 3 times; no run tries it again", RETRY, ""),
         ),
         (
@@ -77,7 +77,7 @@ RETRY = "infer retry --image 'my photo'"
             *(BACKFILL, install("heic")),
         ),
         (
-            *(1, {"failure": replace(UNDECODED, reason="avif_decoder_missing")}, "retried"),
+            *(1, {"failure": replace(UNDECODED, reason="avif_decoder_missing", is_settled=False)}, "retried"),
             "rejected as avif_decoder_missing (HEIC), and its decoder is installed now; the next run covers 2026-11-21",
             *("infer run", ""),
         ),
@@ -86,7 +86,7 @@ RETRY = "infer retry --image 'my photo'"
             *("its location is not allowed: outside the allowed roots", "infer run", "allow it"),
         ),
         (
-            *(1, {"failure": StoredFailure("location_not_allowed", 1, ""), "refusal": REFUSAL}, "rejected"),
+            *(1, {"failure": StoredFailure("location_not_allowed", 1, "", True), "refusal": REFUSAL}, "rejected"),
             *("rejected as location_not_allowed; no run tries it again", RETRY, "allow it"),
         ),
     ],
