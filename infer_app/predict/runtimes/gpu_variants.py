@@ -15,9 +15,7 @@ from infer_app.base.model_variants import variant_of
 from infer_app.base.size import Size
 from infer_app.predict.runtimes import tensorrt
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
-from infer_app.predict.runtimes.torchscript import Script, load_frozen, rows_of
-
-WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
+from infer_app.predict.runtimes.torchscript import WARM_UP_RUNS, Script, load_frozen, rows_of
 
 
 class DeviceBatch(FixedBatch):
