@@ -1,7 +1,5 @@
 """How a decoded image becomes the input of a model."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
