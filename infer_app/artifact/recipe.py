@@ -9,6 +9,7 @@ from infer_app.base.size import Size
 
 MAX_MARGIN = 2  # share of a box's side: a larger one is a number of pixels that lacks its px
 MAX_CROP_PX = 4096
+CROP_KINDS = ("box", "square", "square-pad")  # of a second network; square-pad is MegaDetector's
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,8 @@ _BELONGS_TO = (
 class CropRule:
     """How an object's box is cut out of the picture, for a second network.
 
-    `kind`: box; square, which is shifted into the picture; square-pad, MegaDetector's, with black where it leaves the
-    picture; or package.module:function.
+    `kind`: box; square, which is shifted into the picture; square-pad, with black where it leaves the picture; or
+    package.module:function. Raises UsageError for values that are not allowed.
     """
 
     kind: str = "box"
@@ -117,16 +118,15 @@ class CropRule:
         """Return whether a function of the user's cuts out."""
         return ":" in self.kind
 
-    def check(self) -> None:
-        """Raise UsageError for what a build does not allow."""
+    def __post_init__(self) -> None:
         if self.is_own:
-            if self != CropRule(self.kind):
+            if (self.margin, self.margin_px, self.least_px, self.rounding) != (0.0, 0, 0, "int"):
                 raise UsageError(
                     f"--crop-margin, --crop-min and --crop-rounding do not belong to --crop {self.kind}",
                     "leave them out: your function gets the whole picture and the box",
                 )
             return
-        one_of("crop", self.kind, ("box", "square", "square-pad"))
+        one_of("crop", self.kind, CROP_KINDS)
         one_of("crop-rounding", self.rounding, ("int", "nearest"))
         if not 0 <= self.margin <= MAX_MARGIN:
             raise UsageError(f"crop-margin {self.margin:g} is not a share of 0 to {MAX_MARGIN}", "write pixels as 30px")

@@ -36,8 +36,30 @@ class InputSpec:
             )
 
 
-HEADS = ("boxes", "yolo", "yolo5", "detr")  # docs/how-to/detection.md tells their outputs
-_AFTER_NMS = ("boxes", "detr")  # heads whose networks suppress by themselves
+@dataclass(frozen=True, slots=True)
+class HeadFacts:
+    """What is known of a family of detectors; `predict/detection/heads.py` reads its outputs."""
+
+    outputs: str  # of one image
+    suppresses: bool = False  # overlapping objects are left to us; the other networks list the best ones, in any order
+    takes_activation: bool = False
+
+
+HEADS = {
+    "boxes": HeadFacts("(n, 6): x1 y1 x2 y2 score class; or boxes (n, 4), scores (n) and classes (n)"),
+    "yolo": HeadFacts(
+        "(4 + classes, n): centre x, centre y, width, height, a score for each class",
+        suppresses=True,
+    ),
+    "yolo5": HeadFacts(
+        "(n, 5 + classes): centre x, centre y, width, height, objectness, a score for each class",
+        suppresses=True,
+    ),
+    "detr": HeadFacts(
+        "logits (n, classes) and boxes (n, 4): centre x, centre y, width, height, 0-1",
+        takes_activation=True,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +91,12 @@ class DetectionSpec:
     @property
     def suppresses(self) -> bool:
         """Return whether objects are suppressed by their overlap."""
-        return self.head not in _AFTER_NMS and self.nms < 1
+        return (self.head not in HEADS or HEADS[self.head].suppresses) and self.nms < 1
+
+    @property
+    def takes_activation(self) -> bool:
+        """Return whether the network's class outputs may lack an activation; scores of all others are scores."""
+        return self.head in HEADS and HEADS[self.head].takes_activation
 
 
 @dataclass(frozen=True)

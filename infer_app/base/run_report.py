@@ -27,7 +27,7 @@ class DayCounts:
 
 @dataclass(frozen=True, slots=True)
 class DayState:
-    """The state of a day and model, which `database.queries.day_state` decides and everything else only renders."""
+    """The state of a day and model, which `tables.queries.day_state` decides and everything else only renders."""
 
     state: str  # done, pending, running, failed or never run
     level: str  # good, attention or failed

@@ -73,7 +73,6 @@ class BuildRequest:
             raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
 
     def _check_crop(self, crop: CropSpec) -> None:
-        crop.rule.check()
         if self.output.kind == "detection":
             raise UsageError(
                 "a second network classifies, measures or embeds objects and finds none itself",

@@ -71,7 +71,7 @@ def dry_run(
         if database.file is not None:  # each commit updates the run's row, which costs a page
             RunStore(database).open_run(days[-1], plan.models[0], DRY_RUN_ID)
         model_runs = [
-            ModelRun(number, model, DRY_RUN_ID, database, FailureBudget(group.loaded.run.max_rejected))
+            ModelRun(number, model, DRY_RUN_ID, database, FailureBudget(group.loaded.run))
             for number, model in enumerate(plan.models)
         ]
         tally = predict(group, plan, days, take_until(pages(), few, time.monotonic() + DRY_RUN_S), model_runs)

@@ -118,7 +118,7 @@ def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, ru
     project, model_runs = group.project, []
     for number, (model, run_id) in enumerate(zip(plan.models, run_ids, strict=True)):
         project.ask(project.run_store.start_run, run_id, model, executor.name, executor.device)
-        budget = FailureBudget(group.loaded.run.max_rejected, partial(_count_predicted, project, day, model.model_id))
+        budget = FailureBudget(group.loaded.run, partial(_count_predicted, project, day, model.model_id))
         model_runs.append(ModelRun(number, model, run_id, project.database, budget))
         _log_progress(project, day, model_runs[-1], executor.num_workers)
     return model_runs

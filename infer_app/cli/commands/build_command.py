@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from infer_app.artifact.recipe import CROP_KINDS
+from infer_app.artifact.specs import HEADS
 from infer_app.base.domain import OutputKind
 from infer_app.base.size import Size
 from infer_app.cli.terminal.command import MIN_AGREEMENT, REQUIRED, WithJson, argument, command, flag, option
@@ -119,7 +121,7 @@ class BuildOptions(WithJson):
         "[default: the only one]",
     )
     head: str | None = option(
-        "boxes|yolo|yolo5|detr|MODULE:FUNCTION",
+        "|".join((*HEADS, "MODULE:FUNCTION")),
         "For detection: what the outputs mean, or your function that turns them into objects.  [default: by their "
         "shape]",
     )
@@ -161,7 +163,7 @@ class BuildOptions(WithJson):
         "LABEL[,LABEL…]", "With --of: take objects of this label; may be repeated.  [default: all]"
     )
     crop: str = option(
-        "box|square|square-pad|MODULE:FUNCTION",
+        "|".join((*CROP_KINDS, "MODULE:FUNCTION")),
         "With --of: what is cut out; square-pad: as MegaDetector, with black around; or your function, which takes the "
         "picture and the box and returns RGB uint8 (h, w, 3).",
         default="box",

@@ -101,12 +101,12 @@ def _output_spec(options: BuildOptions) -> OutputSpec:
             flag = f"--{given[0].replace('_', '-')}"
             raise UsageError(f"{flag} belongs to --output detection", f"leave {flag} out, or give --output detection")
         return OutputSpec(options.output, options.activation, options.threshold, options.top_k, options.vector_dtype)
-    if "activation" in options.given and options.head not in (None, "detr"):
+    detection = DetectionSpec(options.head or "", options.min_score, options.nms, options.max_objects)
+    if "activation" in options.given and options.head and not detection.takes_activation:
         raise UsageError(
             f"--activation does not go with --head {options.head}, whose scores are between 0 and 1 already",
             "leave --activation out",
         )
-    detection = DetectionSpec(options.head or "", options.min_score, options.nms, options.max_objects)
     return OutputSpec(options.output, options.activation, detection=detection)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,37 +14,36 @@ from infer_app.base.size import Size
 
 # Raw outputs of a batch, (n, …) each, to an array for each image: (k, 6) x1 y1 x2 y2 in pixels of the model's input,
 # score, class.
-Head = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+Outputs = Sequence[np.ndarray]
+Head = Callable[[Outputs], list[np.ndarray]]
+Shapes = Sequence[tuple[int, ...]]  # of one image's outputs
 OwnHead = Callable[..., Any]  # takes the outputs as arrays, and the size of the input if it is declared with `*, size`
+
+
+class Family(NamedTuple):
+    """How the raw outputs of one of HEADS are read."""
+
+    find: Callable[[Outputs, str, Size, float], list[np.ndarray]]  # by activation, size of the input and least score
+    parts: Callable[[Outputs, str], list[np.ndarray]]  # in which two variants must agree, each in one unit
+    classes: Callable[[Outputs], np.ndarray]  # (…, classes) or (k, ): what it says of the classes, without activation
+    count_classes: Callable[[Shapes, str], int | None]  # by the shapes; 0 or less: they don't fit; None: it can't tell
 
 
 def open_head(spec: DetectionSpec, activation: str, size: Size, own: OwnHead | None = None) -> Head:
     """Return the head of a model whose input has this size; `own` is the user's function."""
     if own is not None:
         return partial(_own_objects, partial(own, size=size) if _asks_for_size(own) else own)
-    if spec.head == "detr":
-        return lambda outputs: _detr(outputs, activation, size, spec.min_score)
-    decode = {"boxes": _boxes, "yolo": _yolo, "yolo5": _yolo5}[spec.head]
-    return lambda outputs: decode(outputs, spec.min_score)
+    find = FAMILIES[spec.head].find
+    return lambda outputs: find(outputs, activation, size, spec.min_score)
 
 
-def comparable_parts(outputs: Sequence[np.ndarray], spec: DetectionSpec, activation: str) -> list[np.ndarray]:
+def comparable_parts(outputs: Outputs, spec: DetectionSpec, activation: str) -> list[np.ndarray]:
     """Return the parts of a batch's raw outputs in which two variants must agree, each (n, k) in one unit.
 
     Networks with their own selection list objects by score; rounding can swap close scores, so only the sorted scores
     are compared.
     """
-    if spec.is_own:
-        parts = list(outputs)
-    elif spec.head == "boxes":
-        rows = _joined(outputs)
-        parts = [np.sort(np.where(rows[..., 5] < 0, 0.0, rows[..., 4]), 1)]
-    elif spec.head == "detr":
-        parts = [np.sort(_detr_scores(outputs, activation)[0].max(-1), 1)]
-    else:
-        (batch,) = outputs
-        rows = batch.swapaxes(1, 2) if spec.head == "yolo" else batch
-        parts = [rows[..., :4], rows[..., 4:]]
+    parts = list(outputs) if spec.is_own else FAMILIES[spec.head].parts(outputs, activation)
     return [part.reshape(len(part), -1) for part in parts]
 
 
@@ -53,24 +52,23 @@ def has_no_object(activation: str) -> bool:
     return activation not in MULTI_LABEL
 
 
-def class_outputs(outputs: Sequence[np.ndarray], head: str) -> np.ndarray:
-    """Return what the network says of the classes, before an activation: (…, classes) for `detr`, else (k, )."""
-    if head == "detr":
-        return _detr_scores(outputs, "sigmoid-applied")[0]
-    if head == "boxes":
-        rows = _joined(outputs)
-        scores: np.ndarray = rows[..., 4][rows[..., 5] >= 0]
-        kept: np.ndarray = scores[scores != -1]  # with which some networks fill up their rows
-        return kept
-    (batch,) = outputs
-    return batch[:, 4:].flatten() if head == "yolo" else batch[..., 4:].flatten()
-
-
-def _boxes(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
+def _boxes(outputs: Outputs, activation: str, size: Size, min_score: float) -> list[np.ndarray]:
     return [_over(rows, min_score) for rows in _joined(outputs)]
 
 
-def _yolo(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
+def _boxes_scores(outputs: Outputs, activation: str) -> list[np.ndarray]:
+    rows = _joined(outputs)
+    return [np.sort(np.where(rows[..., 5] < 0, 0.0, rows[..., 4]), 1)]
+
+
+def _boxes_classes(outputs: Outputs) -> np.ndarray:
+    rows = _joined(outputs)
+    scores: np.ndarray = rows[..., 4][rows[..., 5] >= 0]
+    kept: np.ndarray = scores[scores != -1]  # with which some networks fill up their rows
+    return kept
+
+
+def _yolo(outputs: Outputs, activation: str, size: Size, min_score: float) -> list[np.ndarray]:
     (batch,) = outputs
     best = batch[:, 4:].max(1)
     return [
@@ -79,8 +77,12 @@ def _yolo(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
     ]
 
 
+def _boxes_and_scores(rows: np.ndarray) -> list[np.ndarray]:
+    return [rows[..., :4], rows[..., 4:]]
+
+
 @np.errstate(over="ignore", invalid="ignore")  # of rows that are not finite, which are rejected
-def _yolo5(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
+def _yolo5(outputs: Outputs, activation: str, size: Size, min_score: float) -> list[np.ndarray]:
     (batch,) = outputs
     found = []
     for rows in batch:
@@ -92,18 +94,30 @@ def _yolo5(outputs: Sequence[np.ndarray], min_score: float) -> list[np.ndarray]:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _detr(outputs: Sequence[np.ndarray], activation: str, size: Size, min_score: float) -> list[np.ndarray]:
+def _detr(outputs: Outputs, activation: str, size: Size, min_score: float) -> list[np.ndarray]:
     scores, shares = _detr_scores(outputs, activation)
     boxes = shares * np.array([*size, *size], np.float32)
     best = scores.max(-1) >= min_score
     return [_of_centres(boxes[i][best[i]], scores[i][best[i]]) for i in range(len(boxes))]
 
 
-def _detr_scores(outputs: Sequence[np.ndarray], activation: str) -> tuple[np.ndarray, np.ndarray]:
+def _detr_scores(outputs: Outputs, activation: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the scores, (n, k, classes), and the boxes as shares of the input, (n, k, 4)."""
     joined = _joined(sorted(outputs, key=lambda output: output.shape[-1] == 4))
     scores = class_scores(joined[..., :-4], activation)
     return scores[..., :-1] if has_no_object(activation) else scores, joined[..., -4:]
+
+
+def _one_matrix(shapes: Shapes, axis: int) -> int:
+    """Return the length of an axis of the only output, 0 unless it is a matrix."""
+    return shapes[0][axis] if len(shapes) == 1 and len(shapes[0]) == 2 else 0
+
+
+def _joined_length(shapes: Shapes) -> int:
+    """Return the last dimension of the joined outputs, 0 if they can't be joined."""
+    if any(len(shape) not in (1, 2) or shape[0] != shapes[0][0] for shape in shapes):
+        return 0
+    return sum(shape[1] if len(shape) == 2 else 1 for shape in shapes)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -121,7 +135,7 @@ def _over(rows: np.ndarray, min_score: float) -> np.ndarray:
     return rows[(rows[:, 4] >= min_score) & (rows[:, 5] >= 0)]
 
 
-def _joined(outputs: Sequence[np.ndarray]) -> np.ndarray:
+def _joined(outputs: Outputs) -> np.ndarray:
     """Return several outputs, (n, k, …) or (n, k), as one: (n, k, sum of the last dimensions)."""
     return np.concatenate([output if output.ndim == 3 else output[..., None] for output in outputs], 2)
 
@@ -135,7 +149,7 @@ def _asks_for_size(own: OwnHead) -> bool:
     return size is not None and (size.kind, size.default) == (size.KEYWORD_ONLY, size.empty)
 
 
-def _own_objects(own: OwnHead, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _own_objects(own: OwnHead, outputs: Outputs) -> list[np.ndarray]:
     arrays = [output.copy() for output in outputs]  # which the head may change
     found = [np.asarray(rows) for rows in own(*arrays)]
     if len(found) != len(arrays[0]):
@@ -144,3 +158,28 @@ def _own_objects(own: OwnHead, outputs: Sequence[np.ndarray]) -> list[np.ndarray
         if rows.size and (rows.ndim != 2 or rows.shape[1] != 6):
             raise ValueError(f"the head returned an array of {rows.shape} for an image, not (n, 6)")
     return [rows.reshape(-1, 6) for rows in found]
+
+
+FAMILIES = {
+    "boxes": Family(
+        _boxes, _boxes_scores, _boxes_classes, lambda shapes, activation: None if _joined_length(shapes) == 6 else 0
+    ),
+    "yolo": Family(
+        _yolo,
+        lambda outputs, activation: _boxes_and_scores(outputs[0].swapaxes(1, 2)),
+        lambda outputs: outputs[0][:, 4:].flatten(),
+        lambda shapes, activation: _one_matrix(shapes, 0) - 4,
+    ),
+    "yolo5": Family(
+        _yolo5,
+        lambda outputs, activation: _boxes_and_scores(outputs[0]),
+        lambda outputs: outputs[0][..., 4:].flatten(),
+        lambda shapes, activation: _one_matrix(shapes, 1) - 5,
+    ),
+    "detr": Family(
+        _detr,
+        lambda outputs, activation: [np.sort(_detr_scores(outputs, activation)[0].max(-1), 1)],
+        lambda outputs: _detr_scores(outputs, "sigmoid-applied")[0],
+        lambda shapes, activation: _joined_length(shapes) - 4 - has_no_object(activation),
+    ),
+}

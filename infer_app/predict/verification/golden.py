@@ -11,7 +11,7 @@ from infer_app.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
 from infer_app.artifact.specs import OutputSpec, Tolerance
 from infer_app.base.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.base.model_variants import variant_of
-from infer_app.predict.detection.heads import class_outputs
+from infer_app.predict.detection.heads import FAMILIES
 from infer_app.predict.detection.object_decoder import split_outputs
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.verification.object_parity import (
@@ -108,9 +108,9 @@ def golden_classes(artifact: Artifact) -> np.ndarray | None:
     output = artifact.manifest.output
     if output.kind == "classification":
         return golden_outputs(artifact)
-    if output.detection is None or output.detection.head != "detr":
+    if output.detection is None or not output.detection.takes_activation:
         return None
-    return class_outputs(split_outputs(golden_outputs(artifact), output.detection.shapes), output.detection.head)
+    return FAMILIES[output.detection.head].classes(split_outputs(golden_outputs(artifact), output.detection.shapes))
 
 
 def save_array(array: np.ndarray) -> bytes:

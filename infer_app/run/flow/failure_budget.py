@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from infer_app.base.domain import TRANSIENT_REASONS, Broken, ChunkResult, ReasonFact
 from infer_app.base.locations import stored_location
-from infer_app.base.settings.sections import rejection_budget
+from infer_app.base.settings.sections import RunSettings, rejection_budget
 
 PROBATION_IMAGES = 300  # a share of a few percent can't be estimated from fewer
 FEW_FAILURES = 10  # so many may be the images' fault, whatever share that is, if most images succeed
@@ -40,15 +40,15 @@ class FailureBudget:
     them is rejected, the run ends with exit code 3, and the images stay pending.
     """
 
-    def __init__(self, max_rejected: str, count_predicted: Callable[[], int] = int) -> None:
-        """Take `max_rejected` as in the settings: "5%" (at least 10) or "25".
+    def __init__(self, settings: RunSettings, count_predicted: Callable[[], int] = int) -> None:
+        """Take the settings of the run.
 
         `count_predicted` returns how many images that the model was given that day have a prediction, of any run.
         """
         self.stopped: str | None = None  # why no more images should be taken
-        self._max_rejected = max_rejected
+        self._max_rejected = settings.max_rejected
         self._count_predicted = count_predicted
-        self._share = rejection_budget(max_rejected, _ANY_NUMBER) / _ANY_NUMBER
+        self._share = rejection_budget(settings.max_rejected, _ANY_NUMBER) / _ANY_NUMBER
         self._num_images = 0
         self._num_counted = 0  # rejections that are not retried automatically
         self._of_model = _Probation()

@@ -8,6 +8,7 @@ import pytest
 from infer_app.base.domain import ImageRef, NewImage
 from infer_app.base.model_variants import OPENVINO_BF16
 from infer_app.base.run_report import Alternative
+from infer_app.base.settings.sections import RunSettings
 from infer_app.run import dry_run
 from infer_app.run.flow.run_plan import RunPlan
 from tests.conftest import DAY, MODEL
@@ -48,6 +49,6 @@ def test_the_first_report_is_of_the_model_with_most_images(tables, monkeypatch):
         project=tables,
         plan=RunPlan((), (), (MODEL, replace(MODEL, name="other"))),
         executors=SimpleNamespace(open=lambda _: executor),
-        loaded=SimpleNamespace(run=SimpleNamespace(chunk_size=0, max_rejected="5%")),
+        loaded=SimpleNamespace(run=RunSettings()),
     )
     assert [one.selected for one in dry_run.dry_run(group, [DAY], NO_PROBES)] == [1, 0]

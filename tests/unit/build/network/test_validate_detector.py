@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from infer_app.artifact.recipe import Recipe
-from infer_app.artifact.specs import DetectionSpec, OutputSpec
+from infer_app.artifact.specs import HEADS, DetectionSpec, OutputSpec
 from infer_app.base.errors import ModelError
 from infer_app.build.network.validate_detector import check_detection, choose_head, complete_detection
 
@@ -68,7 +68,7 @@ def test_head_and_shapes_are_kept_with_the_model():
         ("yolo", (4, 10), None),
         ("yolo5", (10, 5), None),
         ("detr", (10, 5), None),
-        *((head, (), None) for head in ("boxes", "yolo", "yolo5", "detr")),
+        *((head, (), None) for head in HEADS),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused(head, shape, num_labels):

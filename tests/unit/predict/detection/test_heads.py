@@ -3,15 +3,19 @@
 import numpy as np
 import pytest
 
-from infer_app.artifact.specs import DetectionSpec
+from infer_app.artifact.specs import HEADS, DetectionSpec
 from infer_app.base.size import Size
-from infer_app.predict.detection.heads import comparable_parts, open_head
+from infer_app.predict.detection.heads import FAMILIES, comparable_parts, open_head
 
 SIZE = Size(200, 100)
 
 
 def decode(head, *outputs, activation="none", min_score=0.25):
     return [rows.tolist() for rows in open_head(DetectionSpec(head, min_score), activation, SIZE)(outputs)]
+
+
+def test_the_outputs_of_every_head_that_is_named_can_be_read():
+    assert HEADS.keys() == FAMILIES.keys()
 
 
 CAT, LOW, NEGATIVE = [10.0, 20, 30, 40, 0.5, 2], [10.0, 20, 30, 40, 0.125, 1], [10.0, 20, 30, 40, 0.5, -1]

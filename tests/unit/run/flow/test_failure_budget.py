@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from infer_app.base.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.base.settings.sections import RunSettings
 from infer_app.run.flow.failure_budget import FEW_ALIKE, FEW_FAILURES, PROBATION_IMAGES, FailureBudget
 
 CHUNK = 10
@@ -26,7 +27,7 @@ ONE_FAILURE = replace(FINE, broken=chunk(Reason.MODEL_ERROR, num_images=1).broke
 
 def admit(results, max_rejected="5%", predicted_before=0):
     """The budget, and how many predictions and rejections were written, those of the day's end included."""
-    budget, written = FailureBudget(max_rejected, lambda: predicted_before), []
+    budget, written = FailureBudget(RunSettings(max_rejected=max_rejected), lambda: predicted_before), []
     for result in results:
         written += budget.admit(result)
     written += budget.settle()
@@ -73,7 +74,7 @@ def test_a_fault_of_the_model_rejects_none(day, max_rejected):
 
 
 def test_no_image_is_asked_for_once_a_fault_is_sure():
-    budget = FailureBudget("5%")
+    budget = FailureBudget(RunSettings())
     num_chunks = 0
     while budget.stopped is None:
         list(budget.admit(FAULT))
@@ -102,7 +103,7 @@ def test_failures_beside_images_that_succeed_are_rejections(day, max_rejected):
 
 
 def test_only_the_broken_files_wait_for_what_becomes_of_the_others():
-    budget = FailureBudget("5%")
+    budget = FailureBudget(RunSettings())
     assert list(budget.admit(replace(FINE, broken=CUT_OFF.broken[:3]))) == [FINE]
     assert [broken for result in budget.settle() for broken in result.broken] == [*CUT_OFF.broken[:3]]
 

@@ -14,6 +14,7 @@ from infer_app.base.domain import (
     Prediction,
     StoredObjects,
 )
+from infer_app.base.settings.sections import RunSettings
 from infer_app.predict.chunking import ChunkSize
 from infer_app.run.flow.failure_budget import FailureBudget
 from infer_app.run.flow.flow import ModelRun, run_flow, skip_stopped_models
@@ -67,7 +68,7 @@ def test_a_second_network_has_no_result_of_objects_that_the_database_refused(tab
         connection.exec_driver_sql(f"CREATE TRIGGER refuse {refusal}")
     models = [stored.DETECTOR, replace(stored.SECOND, detector_id=stored.DETECTOR.model_id)]
     runs = [
-        ModelRun(number, model, tables.run_store.open_run(DAY, model), tables.database, FailureBudget("5%"))
+        ModelRun(number, model, tables.run_store.open_run(DAY, model), tables.database, FailureBudget(RunSettings()))
         for number, model in enumerate(models)
     ]
     pool = SimpleNamespace(run=lambda chunks: (result for _ in chunks))
