@@ -61,11 +61,18 @@ def find_objects(artifact: Artifact, raw: np.ndarray, min_score: float = 1.0) ->
     return found
 
 
-def compare_lists(first: Objects, second: Objects, min_score: float, min_iou: float) -> ComparedObjects:
-    """Compare objects from `min_score` on with all objects of the other list, whatever their scores."""
+def compare_lists(
+    first: Objects, second: Objects, min_score: float, min_iou: float, max_difference: float = 1.0
+) -> ComparedObjects:
+    """Compare objects from `min_score` on with all objects of the other list, whatever their scores.
+
+    A match whose scores differ by more than `max_difference` is none.
+    """
     own, found = (np.flatnonzero(rows[:, 4] >= min_score) for rows in (first, second))
     kept = tuple(Match(int(own[a]), b, iou) for a, b, iou in match_rows(first[own], second, min_iou))
-    known = {int(found[b]) for b, _, _ in match_rows(second[found], first, min_iou)}
+    kept = tuple(one for one in kept if abs(first[one.a, 4] - second[one.b, 4]) <= max_difference)
+    back = [(int(found[b]), a) for b, a, _ in match_rows(second[found], first, min_iou)]
+    known = {b for b, a in back if abs(first[a, 4] - second[b, 4]) <= max_difference}
     matched = {match.a for match in kept}
     return ComparedObjects(
         kept,
@@ -98,6 +105,12 @@ def agreement_of(images: Sequence[ComparedObjects]) -> float | None:
     return min(num_kept / (num_kept + num_lost), 1 - num_new / max(1, num_found))
 
 
+def sure_score(objects: Objects, detection: DetectionSpec, least: float, margin: float) -> float:
+    """Return the score from which an object belongs into a list, whatever its rounding; `least` is that of the list."""
+    is_full = len(objects) >= detection.max_objects
+    return margin + (max(least, float(objects[:, 4].min())) if is_full else least)
+
+
 def count_found(expected: Objects, actual: Objects, margin: float, *, is_exact: bool) -> int:
     """Count the objects of `expected` with one of `actual` in their place; when `is_exact`, also of their class and
     of a score within `margin`.
@@ -113,7 +126,7 @@ def find_missing(
     An object counts as found if an object of its class overlaps it enough and, when `is_exact`, scores within `margin`.
     Of two objects whose scores are within `margin` the other one may have won: another box that suppresses this one,
     or, unless `is_exact`, another class of the same box. Within `margin` of the score from which objects are
-    compared, none is needed.
+    compared, none is needed, nor within that of the least of as many as a detector stores: any of them may be the last.
     """
     is_same_class = actual[:, 5] == expected[:, 5, None]
     is_no_worse = actual[:, 4] >= expected[:, 4, None] - margin
@@ -121,7 +134,7 @@ def find_missing(
     if detection.suppresses:
         overlaps = intersection_over_union(expected[:, :4], actual[:, :4])
         is_there |= (overlaps > detection.nms) & is_same_class & is_no_worse
-    is_sure = expected[:, 4] >= compared_score(detection) + margin
+    is_sure = expected[:, 4] >= sure_score(actual, detection, compared_score(detection), margin)
     missing = expected[is_sure & ~is_there.any(1)]
     return missing[missing[:, 4].argmax()] if len(missing) else None
 

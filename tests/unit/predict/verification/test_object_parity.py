@@ -58,6 +58,7 @@ def test_objects_are_compared_from_a_score_that_is_stored():
 
 
 YOLO, BOXES = DetectionSpec("yolo", nms=0.45), DetectionSpec("boxes")  # which suppresses nothing
+FEW = DetectionSpec("yolo", max_objects=2)
 EXACT = {"margin": 0.01, "is_exact": True}
 HALF = [0, 0, 100, 47]  # overlaps BOX by 0.47: more than is suppressed, less than is the same object
 TWO, ONE = [(BOX, 0.6, 0), (AWAY, 0.9, 1)], [(BOX, 0.5, 0)]
@@ -81,6 +82,15 @@ TWO, ONE = [(BOX, 0.6, 0), (AWAY, 0.9, 1)], [(BOX, 0.5, 0)]
         (ONE, [(FAR, 0.5, 0)], (BOX, 0.5), BOXES, EXACT),
         (ONE, [(BOX, 0.5, 1)], (BOX, 0.5), YOLO, EXACT),
         (ONE, [(FAR, 0.5, 0)], None, YOLO, EXACT),  # which suppresses it by now
+        (TWO, [(AWAY, 0.9, 1)], (BOX, 0.6), FEW, EXACT),
+        (
+            TWO,
+            [(AWAY, 0.9, 1), (NEW[0], 0.595, 0)],
+            None,
+            FEW,
+            EXACT,
+        ),  # either may be the last of as many as are stored
+        (TWO, [(AWAY, 0.9, 1), (NEW[0], 0.5, 0)], (BOX, 0.6), FEW, EXACT),
     ],
 )
 def test_the_best_object_that_is_not_there_is_named(expected, actual, missing, spec, given):
