@@ -13,7 +13,14 @@ from infer_app.artifact.models_folder import find_artifact
 from infer_app.base.day import Day
 from infer_app.base.errors import NO_TORCH, InferError, StorageUnavailable, UsageError, install
 from infer_app.base.machine import usable_cores
-from infer_app.base.packages import find_mismatches, missing_decoders, recorded_packages, require_library
+from infer_app.base.packages import (
+    DISTRIBUTION,
+    find_mismatches,
+    installed_version,
+    missing_decoders,
+    recorded_packages,
+    require_library,
+)
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
@@ -37,6 +44,9 @@ def check_program(_: LoadedSettings) -> Iterator[Finding]:
 
 def check_versions(_: LoadedSettings) -> Iterator[Finding]:
     """Compare what is installed with what this program is made for."""
+    if installed_version(DISTRIBUTION) is None:
+        yield Finding("versions", "infer_app runs from its source, which tells no versions", "`pip install` it")
+        return
     wrong = list(find_mismatches())
     for one in wrong:
         found = f"{one.name} is not installed" if one.installed is None else f"{one.name} {one.installed} is untested"
