@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from infer_app.base.domain import Chunk, ChunkResult, ImageRef, NewImage
+from infer_app.base.domain import Chunk, ChunkResult, NewImage
 
 FEW_IMAGES = 8  # every batch size divides it
 MAX_IMAGES = 256  # a chunk must fit a pipe, so that sending it never waits
@@ -61,10 +61,3 @@ def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]
 def _chunk(number: int, images: Sequence[NewImage]) -> Chunk:
     objects = {image.ref.image_id: image.objects for image in images if image.objects is not None}
     return Chunk(number, tuple(image.ref for image in images), images[0].model_indices, objects=objects)
-
-
-def chunks_of(
-    refs: Iterable[ImageRef], num_images: int = 2 * FEW_IMAGES, model_indices: tuple[int, ...] = (0,)
-) -> Iterator[Chunk]:
-    """Yield numbered chunks of refs for one model, or for several, without a database."""
-    return cut_into_chunks((NewImage(ref, model_indices) for ref in refs), ChunkSize(num_images))

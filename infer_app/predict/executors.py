@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.second_network import detector_of, seconds_of
-from infer_app.base.domain import Chunk, ChunkResult
+from infer_app.base.domain import Chunk, ChunkResult, NewImage
 from infer_app.base.errors import UsageError
 from infer_app.base.machine import usable_cores
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
-from infer_app.predict.chunking import FEW_IMAGES
+from infer_app.predict.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.predict.execution_plan import ExecutionPlan
 from infer_app.predict.handlers.handler_spec import (
     HandlerSpec,
@@ -95,6 +95,10 @@ class Executor:
     def limit_chunk(self, wanted: int) -> int:
         """Return the number of images of a chunk; 0: found while it runs. The setting can only lower the maximum."""
         return min(wanted or self.chunk_size, self.chunk_size) if self.chunk_size else wanted
+
+    def predict(self, images: Iterable[NewImage]) -> Iterator[ChunkResult]:
+        """Yield the results of images that are predicted without a run, in any order."""
+        return self.pool.run(cut_into_chunks(images, ChunkSize(self.limit_chunk(FEW_IMAGES))))
 
 
 @dataclass(frozen=True, slots=True)

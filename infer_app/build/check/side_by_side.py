@@ -14,7 +14,7 @@ from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.recipe import Recipe
-from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Prediction
+from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, NewImage, Prediction
 from infer_app.base.errors import UsageError
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
@@ -25,7 +25,7 @@ from infer_app.build.check.check_report import CheckReport, TimedBlock
 from infer_app.build.check.function_check import compare_answers
 from infer_app.build.check.object_check import compare_object_answers
 from infer_app.build.check.reference_pipeline import ReferencePipeline, open_upright
-from infer_app.predict.chunking import FEW_IMAGES, chunks_of
+from infer_app.predict.chunking import FEW_IMAGES
 from infer_app.predict.execution_plan import ExecutionPlan
 from infer_app.predict.executors import Executor, open_executor
 from infer_app.predict.images.read.folder_scan import folders_of
@@ -130,8 +130,7 @@ def cut_into_blocks(paths: Sequence[Path], num_workers: int) -> list[Sequence[Pa
 
 
 def _predict(executor: Executor, paths: Sequence[Path]) -> list[ChunkResult]:
-    refs = [ImageRef(str(path), str(path)) for path in paths]
-    return list(executor.pool.run(chunks_of(refs, min(FEW_IMAGES, executor.chunk_size or FEW_IMAGES))))
+    return list(executor.predict(NewImage(ImageRef(str(path), str(path)), (0,)) for path in paths))
 
 
 def _items(results: Sequence[ChunkResult]) -> list[Prediction | Broken]:
@@ -201,9 +200,9 @@ def _predict_both(
     folder: Path,
 ) -> _Found:
     found = _Found()
-    refs = [ImageRef(str(path), str(path)) for path in paths]
+    images = (NewImage(ImageRef(str(path), str(path)), (DETECTOR, SECOND)) for path in paths)
     with open_executor(loaded, artifacts, plans, _limits(loaded, folder, paths)) as executor:
-        for result in executor.pool.run(chunks_of(refs, FEW_IMAGES, (DETECTOR, SECOND))):
+        for result in executor.predict(images):
             for one in result.predictions:
                 path = one.ref.location
                 if one.model_index == DETECTOR:

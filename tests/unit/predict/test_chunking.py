@@ -18,7 +18,6 @@ from infer_app.predict.chunking import (
     MAX_IMAGES,
     MAX_OBJECTS,
     ChunkSize,
-    chunks_of,
     cut_into_chunks,
 )
 
@@ -69,7 +68,6 @@ def test_a_day_is_cut_lazily():
 
 def test_no_images_are_no_chunks():
     assert list(cut_into_chunks([], ChunkSize())) == []
-    assert list(chunks_of([])) == []
 
 
 @pytest.mark.parametrize(("ms_per_image", "images"), [(3000.0, 2), (60.0, 4), (15.0, 16)])
