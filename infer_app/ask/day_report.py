@@ -10,14 +10,15 @@ from infer_app.artifact.model_names import Version
 from infer_app.artifact.specs import CropSpec
 from infer_app.ask.advice import Before, Change, Situation, Step, changes, steps
 from infer_app.ask.drift import Labels, days_before, gather_labels
-from infer_app.ask.figures.crop_figures import CropFigures, open_figures
+from infer_app.ask.figures.crop_figures import CropResults, open_figures
 from infer_app.ask.figures.figures import Figures, RejectedImage, ScoredImage
-from infer_app.ask.figures.object_figures import ImageObjects, ObjectCounts, ObjectFigures
+from infer_app.ask.figures.object_figures import ImageObjects, ObjectCounts, ObjectResults
 from infer_app.ask.run_figures import RunFigures, Timeline, day_summary_line, run_figures, run_report
 from infer_app.base.day import Day
 from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts
 from infer_app.base.run_report import DayCounts, DayState, RunReport
+from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.watched_images import (
     UNCHANGED,
     ChangedCounts,
@@ -28,6 +29,7 @@ from infer_app.tables.listing.watched_images import (
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
 from infer_app.tables.queries.day_state import DayStates, judge_day
+from infer_app.tables.queries.thresholds import read_thresholds
 
 NUM_RUNS = 30
 NUM_SHOWN = 16  # least confident images, and as many most confident ones
@@ -134,7 +136,7 @@ def gather(
 ) -> DayReport:
     """Read the data of one day's report from the database."""
     model, model_id = version
-    figures = open_figures(project.database, project.source, model, model_id)
+    figures = open_figures(project, model, model_id)
     facts = states.read_facts(day, model, model_id)
     counts, todays = facts.counts, facts.runs
     main = max(todays, key=lambda row: row["selected"], default=None)  # the newest of several with as many
@@ -143,7 +145,7 @@ def gather(
     runs = [run_figures(row) for row in figures.last_runs(model, day.date, NUM_RUNS)]
     labels = gather_labels(figures, day)
     moved = labels.drift_7 if labels else None
-    objects = gather_objects(figures, day) if isinstance(figures, ObjectFigures) else None
+    objects = gather_objects(project.database, model, figures, day)
     num_shown = NUM_SHOWN_WITH_BOXES if objects and not objects.taken else NUM_SHOWN
     gap = None if counts.eligible else find_gap(project.source, day)
     problems = project.rows.find_problems(day, model_id, counts)
@@ -195,26 +197,33 @@ def gather(
     )
 
 
-def gather_objects(figures: ObjectFigures, day: Day) -> ObjectReport:
-    counts, before = (figures.count_objects(days) for days in (day, days_before(day, 7)))
-    thresholds, manifest = figures.read_thresholds(), figures.manifest()
-    if isinstance(figures, CropFigures):
-        taken = gather_taken(figures, day, CropSpec.from_json(manifest["crop"]), counts.num_objects)
+def gather_objects(database: Database, model: str, figures: Figures, day: Day) -> ObjectReport | None:
+    """Return the objects of a detector or of a second network; None for any other model."""
+    results = figures.results
+    if not isinstance(results, ObjectResults | CropResults):
+        return None
+    counts, before = (results.count(days) for days in (day, days_before(day, 7)))
+    thresholds, manifest = read_thresholds(database, model), figures.manifest()
+    if isinstance(results, CropResults):
+        of_detector = read_thresholds(database, results.detector)
+        taken = gather_taken(figures, day, CropSpec.from_json(manifest["crop"]), of_detector, counts.num_objects)
         return ObjectReport(counts, before, thresholds, (), (), taken.min_score, taken)
     return ObjectReport(
         counts,
         before,
         thresholds,
-        tuple(figures.busiest(day, NUM_SHOWN_WITH_BOXES)),
-        tuple(figures.empty(day, NUM_SHOWN_WITH_BOXES)),
+        tuple(results.busiest(day, NUM_SHOWN_WITH_BOXES)),
+        tuple(results.empty(day, NUM_SHOWN_WITH_BOXES)),
         float((manifest["output"].get("detection") or {}).get("min_score", 0.0)),
     )
 
 
-def gather_taken(figures: CropFigures, day: Day, crop: CropSpec, num_objects: int) -> TakenObjects:
+def gather_taken(
+    figures: Figures, day: Day, crop: CropSpec, of_detector: dict[str, float], num_objects: int
+) -> TakenObjects:
     labelled = sum(figures.count_labels(day).values()) if figures.kind == "classification" else None
     num_unlabelled = None if labelled is None else num_objects - labelled
-    return TakenObjects(crop.of, crop.min_score, crop.labels, figures.read_detector_thresholds(), num_unlabelled)
+    return TakenObjects(crop.of, crop.min_score, crop.labels, of_detector, num_unlabelled)
 
 
 def gather_scores(figures: Figures, day: Day) -> Scores | None:

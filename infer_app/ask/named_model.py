@@ -16,7 +16,7 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.label_groups import read_groups
-from infer_app.tables.results.model_versions import read_manifests, read_versions
+from infer_app.tables.results.model_versions import detector_of, read_manifests, read_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class NamedModel:
             name,
             tuple(one["output"] for one in known.values() if "output" in one),
             {model_id: _labels(manifest) for model_id, manifest in known.items()},
-            next((one["crop"]["of"] for one in known.values() if one.get("crop")), None),
+            next(filter(None, map(detector_of, known.values())), None),
         )
 
     @property
@@ -98,7 +98,7 @@ class NamedModel:
 
 def _labels(manifest: Mapping[str, Any]) -> Sequence[str] | None:
     labels: Sequence[str] | None = manifest.get("labels")
-    if labels is not None and not labels and manifest.get("crop"):
+    if labels is not None and not labels and detector_of(manifest):
         return [str(number) for number in range(manifest["num_outputs"])]
     return labels
 

@@ -196,7 +196,7 @@ def _result(
     reports = [ran[day] for day in days if day in ran]
     late = [report for day, report in ran.items() if day not in days]
     last = reports[-1]
-    states = DayStates(project.database, project.source, group.loaded.run.max_rejected)
+    states = DayStates(project, group.loaded.run.max_rejected)
     facts = project.ask(states.read_facts, days[-1], last.model, last.model_id, last.day)
     tried = list(dict.fromkeys([*days, *ran]))  # those left out too
     was_stopped = any(report.stopped for report in ran.values())

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ParamSpec, TypeVar
 
@@ -21,6 +20,7 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.day_rows import DayRows
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingImages
 from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
@@ -31,12 +31,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class ProjectDatabase:
+class ProjectDatabase(ListedImages):
     """The database of results, the source of images, and what reads and writes them."""
-
-    database: Database
-    source: Source
 
     @cached_property
     def run_store(self) -> RunStore:
@@ -44,19 +40,19 @@ class ProjectDatabase:
 
     @cached_property
     def counts(self) -> Counts:
-        return Counts(self.database, self.source)
+        return Counts(self)
 
     @cached_property
     def versions(self) -> Versions:
-        return Versions(self.database, self.source)
+        return Versions(self)
 
     @cached_property
     def pending(self) -> PendingImages:
-        return PendingImages(self.database, self.source)
+        return PendingImages(self)
 
     @cached_property
     def rows(self) -> DayRows:
-        return DayRows(self.database, self.source)
+        return DayRows(self)
 
     def ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function that opens its own connections, again while the database is away for a moment."""

@@ -16,6 +16,7 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.day_rows import DayRows
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import change_thresholds
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunStore
@@ -168,7 +169,7 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     assert {ref.image_id for ref in refs} == set(ids)
     commit(results, [Prediction(ref, Output()) for ref in refs[::2]])
     assert list(source.select_new(DAY, ID)) == refs[1::2]
-    found = DayRows(results, source).read_predictions(DAY, ID)
+    found = DayRows(ListedImages(results, source)).read_predictions(DAY, ID)
     assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]
 
 

@@ -12,6 +12,7 @@ from infer_app.base.domain import DetectedObject
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.day_rows import DayRows
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, count_shown
 from infer_app.tables.results.forget_results import forget_results
 from infer_app.tables.results.runs import RunStore
@@ -96,7 +97,7 @@ def test_the_audit_counts_objects(database, register, execute):
     for model_id in (MODEL.model_id, "another"):
         pair = at("cat", 0.9, 0.0), at("cat", 0.8, 0.5)
         commit(database, [*(of_objects(image_id, *pair) for image_id in "123"), of_objects("4")], model_id=model_id)
-    problems = partial(DayRows(database, Source(database, SourceSettings())).find_problems, DAY)
+    problems = partial(DayRows(ListedImages(database, Source(database, SourceSettings()))).find_problems, DAY)
     without_run = "4 predictions of a run that is not in infer_runs"
     assert problems(MODEL.model_id) == [without_run]
     own = f"model_id = '{MODEL.model_id}'"

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
-from infer_app.ask.figures.disagreement import Disagreement, Overlap
+from infer_app.ask.compare.compare_versions import compare_labels
+from infer_app.ask.compare.paired_answers import Overlap, count_overlap, paired_images
+from infer_app.ask.figures.detections import Part, read_together
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.listing.source import Source, find_by_id, find_similar
+from infer_app.tables.queries.listed_images import ListedImages
 from tests.conftest import DAY
 from tests.support.results import commit, predicted
 
@@ -16,11 +19,13 @@ def test_labels_are_compared_by_bytes(database):
     ids = [ref.image_id for ref in source.select_new(DAY, "a")]
     commit(database, predicted(*ids[:4], label="Cat"), model_id="a")
     commit(database, (*predicted(*ids[:2], label="cat"), *predicted(*ids[2:4], label="Cat")), model_id="b")
-    sides = Disagreement(database, source, DAY, "a", "b")
-    assert sides.overlap() == Overlap(both=4, only_a=0, only_b=0, neither=1, agreeing=2)
-    assert sides.confusions(5) == [("Cat", "cat", 2)]
-    assert [(pair["label_a"], pair["label_b"]) for pair in sides.surest(5)] == [("Cat", "cat")] * 2
-    assert len(list(sides.pairs())) == 4
+    assert count_overlap(ListedImages(database, source), DAY, ("a", "b")) == Overlap(4, only_a=0, only_b=0, neither=1)
+    found = compare_labels(paired_images(read_together(database, source, DAY, ("a", "b"), Part.OUTPUT)), limit=5)
+    assert (found["agree"], found["confusions"]) == (2, [{"a": "Cat", "b": "cat", "images": 2}])
+    assert [(one["image_id"], one["label_a"], one["label_b"]) for one in found["images"]] == [
+        (ids[0], "Cat", "cat"),
+        (ids[1], "Cat", "cat"),
+    ]
 
 
 def test_an_image_is_found_by_its_id_and_by_what_looks_like_it(database):

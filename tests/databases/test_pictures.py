@@ -6,7 +6,8 @@ from threading import Thread
 import pytest
 from sqlalchemy import event, select, text
 
-from infer_app.ask.figures.object_figures import ObjectFigures
+from infer_app.ask.figures.figures import Figures
+from infer_app.ask.figures.object_figures import ObjectResults
 from infer_app.base.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.base.errors import UnusableIds
 from infer_app.base.read_limits import ReadLimits
@@ -111,7 +112,7 @@ def labels_of(database, settings, day=DAY, listing=None):
     found = {row["location"]: row["label"] for row in asked.rows.read_predictions(day, ID)}
     counts = asked.counts.count_day(day, ID)
     assert asked.rows.find_problems(day, ID) == []
-    figures = ObjectFigures(database, source, MODEL.name, ID)
+    figures = Figures(asked, ID, ObjectResults(asked, MODEL.name, ID))
     assert (counts.predicted, figures.count_predicted(day)) == (len(found), len(found))
     assert figures.count_labels(day) == ({"cat": len(found)} if found else {})
     assert count_shown(database, source, day, MODEL.name) == len(found)

@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 from sqlalchemy import event, insert, text
 
+from infer_app.ask.compare.paired_answers import Overlap, count_overlap
 from infer_app.ask.figures.detections import Part, read_predicted_images, read_together
-from infer_app.ask.figures.disagreement import Disagreement, Overlap
 from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.base.settings.sections import SourceSettings
@@ -22,6 +22,7 @@ from infer_app.tables.listing.former_pictures import check_ids
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.counts import Counts
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.stored_objects import read_detections
 from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.forget_results import forget_results
@@ -121,8 +122,8 @@ def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled, kind
 def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(filled):
     """These may sort the page."""
     source = CrossDatabaseSource(filled, SourceSettings(), filled)
-    asked, figures = ProjectDatabase(filled, source), Figures(filled, source, MODEL.model_id)
-    disagreement = Disagreement(filled, source, DAY, MODEL.model_id, "another")
+    asked, both = ProjectDatabase(filled, source), (MODEL.model_id, "another")
+    figures = Figures(asked, MODEL.model_id)
     statements = recorded(filled)
     assert len(list(asked.rows.read_predictions(DAY))) >= 5000
     assert len(list(asked.rows.read_predictions(DAY, MODEL.model_id))) == 5000
@@ -134,8 +135,8 @@ def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(fil
     assert figures.count_scores(DAY, [0.0, 0.5, 1.0]) == [0, 0]
     assert figures.extremes(DAY, 3, highest=True) == []
     assert len(figures.some_rejected(DAY, "corrupt", 3)) == 3
-    assert disagreement.overlap() == Overlap(both=0, only_a=5000, only_b=0, neither=5000, agreeing=0)
-    assert (disagreement.confusions(3), disagreement.surest(3), list(disagreement.pairs())) == ([], [], [])
+    assert count_overlap(asked, DAY, both) == Overlap(both=0, only_a=5000, only_b=0, neither=5000)
+    assert list(read_together(filled, source, DAY, both, Part.OUTPUT)) == []
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS - {objects.name} | {"a", "b"}
     assert [step for step in explained if step.reads_all] == []
@@ -149,9 +150,9 @@ def test_where_locations_are_compared_results_are_found_by_key(filled, own_numbe
     statements = recorded(filled)
     is_other = own_number is None  # no run has a number, so all are of this source
     assert len(next(source.select_pages(DAY, MODEL.model_id))) == 1000
-    assert Counts(filled, source).count_day(DAY, MODEL.model_id).predicted == (0 if is_other else 5000)
+    assert Counts(ListedImages(filled, source)).count_day(DAY, MODEL.model_id).predicted == (0 if is_other else 5000)
     assert count_shown(filled, source, DAY, "detector") == 0
-    assert Figures(filled, source, MODEL.model_id).count_predicted(DAY) == (0 if is_other else 5000)
+    assert Figures(ListedImages(filled, source), MODEL.model_id).count_predicted(DAY) == (0 if is_other else 5000)
     check_ids(filled, source, DAY, [MODEL.model_id])
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS - {objects.name}

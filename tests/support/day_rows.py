@@ -24,7 +24,7 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def figures(tables: ProjectDatabase) -> Figures:
-    return Figures(tables.database, tables.source, MODEL.model_id)
+    return Figures(tables, MODEL.model_id)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def make_report(add_model: Callable[..., None], tables: ProjectDatabase, output_
     add_model(MODEL.name, MODEL.model_id, datetime(2026, 11, 1), output_kind)
 
     def make() -> DayReport:
-        states = DayStates(tables.database, tables.source, "5%")
+        states = DayStates(tables, "5%")
         return gather(tables, states, DAY, (MODEL.name, MODEL.model_id))
 
     return make

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from infer_app.ask.compare.compare_versions import compare_labels
+from infer_app.ask.compare.paired_answers import count_overlap, paired_images
 from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
-from infer_app.ask.figures.disagreement import Disagreement
 from infer_app.ask.figures.figures import Figures
-from infer_app.ask.figures.object_figures import ObjectFigures
+from infer_app.ask.figures.object_figures import ObjectResults
 from infer_app.tables.listing.source import find_by_id, find_similar
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.arrivals import find_gap
@@ -19,9 +20,8 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
     """Functions that ask about DAY, by two models of labels and one of objects, which is named `animals`."""
     asked, source = tables, tables.source
     both = tables.database, source
-    figures = Figures(*both, model_id)
-    objects = ObjectFigures(*both, "animals", detector)
-    sides = Disagreement(*both, DAY, model_id, other)
+    figures, results = Figures(tables, model_id), ObjectResults(tables, "animals", detector)
+    objects, pair = Figures(tables, detector, results), (model_id, other)
     week = replace(DAY, start=DAY.before(6).start)
     return {
         "new": lambda: list(source.select_new(DAY, model_id)),
@@ -53,10 +53,10 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "scores": lambda: figures.count_scores(DAY, [0, 0.05, 0.1, 1]),
         "extremes": lambda: [figures.extremes(DAY, 6, highest) for highest in (True, False)],
         "some rejected": lambda: figures.some_rejected(DAY, "corrupt", 2),
-        "objects": lambda: objects.count_objects(DAY),
+        "objects": lambda: results.count(DAY),
         "labels of objects": lambda: list(objects.count_labels(DAY).items()),
         "scores of objects": lambda: [objects.score_range(DAY), objects.count_scores(DAY, [0, 0.75, 0.85, 1])],
-        "busiest": lambda: [objects.busiest(DAY, 8), objects.empty(DAY, 8)],
+        "busiest": lambda: [results.busiest(DAY, 8), results.empty(DAY, 8)],
         "extreme objects": lambda: [objects.extremes(DAY, 8, highest) for highest in (True, False)],
         "detections": lambda: list(read_predicted_images(*both, week, detector)),
         "outputs": lambda: [
@@ -65,12 +65,10 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         ],
         "together": lambda: list(read_together(*both, week, [model_id, other])),
         "rejected images": lambda: list(read_rejected_images(*both, week, model_id)),
-        "has predicted": lambda: [Figures(*both, one).has_predicted(week) for one in (model_id, "none")],
+        "has predicted": lambda: [Figures(tables, one).has_predicted(week) for one in (model_id, "none")],
         "shown": lambda: count_shown(*both, week, "animals"),
-        "overlap": lambda: sides.overlap(),
-        "confusions": lambda: sides.confusions(2),
-        "surest": lambda: sides.surest(5),
-        "pairs": lambda: sorted((row["image_id"], row["score_a"], row["location"]) for row in sides.pairs()),
+        "overlap": lambda: count_overlap(tables, DAY, pair),
+        "disagreement": lambda: compare_labels(paired_images(read_together(*both, DAY, pair, Part.OUTPUT)), 5),
         "by id": lambda: find_by_id(source, "107"),
         "by day": lambda: find_by_id(source, "107", DAY.before(1)),
         "similar": lambda: sorted(find_similar(source, "13")),

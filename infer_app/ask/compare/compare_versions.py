@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import heapq
 import shlex
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from infer_app.ask.compare.paired_crops import PairedCrops, compare_labels
+from infer_app.ask.compare.paired_answers import Overlap, Pair, PairedCrops, count_overlap, paired_images
 from infer_app.ask.figures.detections import Part, PredictedImage, read_together
-from infer_app.ask.figures.disagreement import Disagreement, Overlap
 from infer_app.ask.figures.figures import Figures
 from infer_app.ask.figures.similarity import cosine, mean_difference, numbers_of
 from infer_app.base.day import Day
-from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
-from infer_app.base.locations import as_location
 from infer_app.base.locations import shown as shown_location
-from infer_app.predict.detection.boxes import match_objects
+from infer_app.predict.detection.boxes import object_rows
+from infer_app.predict.verification.object_parity import compare_lists
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import read_thresholds
+from infer_app.tables.results.model_versions import detector_of, kind_of
 
 SUREST = "min(score of A, score of B), the highest first"
 MOST_APART = "objects that only A or only B has, the most first"
@@ -50,9 +49,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, object]:
         sides = {"a": asdict(self.a), "b": asdict(self.b)}
-        head = {"date": str(self.day), "kind": self.a.kind, **sides, **asdict(self.overlap)}
-        del head["agreeing"]  # of other kinds than classifications it says nothing
-        return head | self.details
+        return {"date": str(self.day), "kind": self.a.kind, **sides, **asdict(self.overlap), **self.details}
 
 
 def compare_versions(project: ProjectDatabase, day: Day, names: tuple[str, str], limit: int) -> Comparison:
@@ -74,54 +71,65 @@ def compare_versions(project: ProjectDatabase, day: Day, names: tuple[str, str],
     if a.of != b.of:
         takes = [f"{one.model} takes {f'objects of {one.of}' if one.of else 'whole pictures'}" for one in (a, b)]
         raise UsageError(f"{' and '.join(takes)}: they can't be compared", "compare two models that take the same")
-    sides = Disagreement(project.database, project.source, day, a.model_id, b.model_id)
-    overlap = sides.overlap()
-    if a.of:
-        together = read_together(project.database, project.source, day, (a.model_id, b.model_id), Part.CROPS)
-        crops = PairedCrops(together, MIN_IOU)
-        by_label = a.kind == "classification"
-        details = compare_labels(crops, limit) if by_label else _measures(crops, a, b, limit)
-        details |= {"objects": crops.to_json()} | ({"measure": SUREST} if by_label else {})
-    elif a.kind == "detection":
+    model_ids = (a.model_id, b.model_id)
+    overlap = count_overlap(project, day, model_ids)
+    part = Part.CROPS if a.of else Part.OBJECTS if a.kind == "detection" else Part.OUTPUT
+    together = read_together(project.database, project.source, day, model_ids, part)
+    if part is Part.OBJECTS:
         thresholds = (read_thresholds(project.database, a.model), read_thresholds(project.database, b.model))
-        pairs = read_together(project.database, project.source, day, (a.model_id, b.model_id))
-        details = compare_objects(pairs, thresholds, limit)
-    else:
-        details = (
-            _labels(sides, overlap, limit) if a.kind == "classification" else _measures(sides.pairs(), a, b, limit)
-        )
-    return Comparison(day, a, b, overlap, details)
+        return Comparison(day, a, b, overlap, compare_objects(together, thresholds, limit))
+    crops = PairedCrops(together, MIN_IOU) if a.of else None
+    pairs = paired_images(together) if crops is None else crops
+    details = compare_labels(pairs, limit) if a.kind == "classification" else compare_numbers(pairs, a, b, limit)
+    return Comparison(day, a, b, overlap, details if crops is None else details | {"objects": crops.to_json()})
 
 
 def _find_version(project: ProjectDatabase, day: Day, name: str) -> ComparedVersion:
     """Return the version that `name` names; of a NAME the first in the order of use that has predictions on the day."""
     for model, model_id in project.versions.models_in_use(name):
-        figures = Figures(project.database, project.source, model_id)
+        figures = Figures(project, model_id)
         if figures.has_predicted(day):
-            takes = figures.manifest().get("crop") or {}
-            return ComparedVersion(model, model_id, figures.kind or "classification", takes.get("of"))
+            manifest = figures.manifest()
+            return ComparedVersion(model, model_id, kind_of(manifest) or "classification", detector_of(manifest))
     raise UsageError(
         f"{name} has predicted no image of {day}",
         f"`infer run --date {day} --lookback 0 --model {shlex.quote(name)}` predicts them, `infer status` lists days",
     )
 
 
-def _labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[str, object]:
+def compare_labels(pairs: Iterable[Pair], limit: int) -> dict[str, Any]:
+    """Count the pairs with the same label and those of other labels, and list those of which both sides are surest."""
+    num_same, confusions, unit = 0, Counter[tuple[str, str]](), "images"
+
+    def differing() -> Iterator[Pair]:
+        nonlocal num_same, unit
+        for pair in pairs:
+            unit = pair.unit
+            if pair.a.label == pair.b.label:
+                num_same += 1
+            else:
+                confusions[str(pair.a.label), str(pair.b.label)] += 1
+                yield pair
+
+    surest = heapq.nsmallest(limit, differing(), key=lambda one: (-one.least_score, one.image_id, one.object or 0))
+    most = heapq.nsmallest(limit, confusions.items(), key=lambda item: (-item[1], item[0]))
     return {
-        "agree": overlap.agreeing,
-        "disagree": overlap.both - overlap.agreeing,
-        "confusions": [{"a": a, "b": b, "images": count} for a, b, count in sides.confusions(limit)],
+        "agree": num_same,
+        "disagree": confusions.total(),
+        "confusions": [{"a": a, "b": b, unit: count} for (a, b), count in most],
         "measure": SUREST,
-        "images": [one | {"location": shown_location(str(one["location"]))} for one in sides.surest(limit)],
+        "images": [
+            one.head()
+            | {"label_a": one.a.label, "score_a": one.a.score, "label_b": one.b.label, "score_b": one.b.score}
+            for one in surest
+        ],
     }
 
 
-def _measures(
-    pairs: Iterable[Mapping[str, Any]], a: ComparedVersion, b: ComparedVersion, limit: int
-) -> dict[str, object]:
-    """Return the mean and the worst difference of numbers or cosine of vectors, and the most different images.
+def compare_numbers(pairs: Iterable[Pair], a: ComparedVersion, b: ComparedVersion, limit: int) -> dict[str, Any]:
+    """Return the mean and the worst difference of numbers or cosine of vectors, and the pairs that are most apart.
 
-    Of second networks, which have an `object` in each pair, they are objects.
+    Raises UsageError if none can be compared, since their lengths differ.
     """
     by_numbers = a.kind == "regression"
     measure, sign = (_difference, 1) if by_numbers else (_cosine, -1)  # sign * measure grows with the distance
@@ -129,15 +137,13 @@ def _measures(
 
     def measured() -> Iterator[dict[str, Any]]:
         nonlocal count, incomparable, total
-        for row in pairs:
-            value = measure(row)
+        for pair in pairs:
+            value = measure(pair)
             if value is None:
                 incomparable += 1
                 continue
             count, total = count + 1, total + value
-            location = shown_location(as_location(row["location"]))
-            number = {"object": row["object"]} if "object" in row else {}
-            yield {"image_id": row["image_id"], "location": location, **number, "value": value}
+            yield pair.head() | {"value": value}
 
     furthest = heapq.nlargest(limit, measured(), key=lambda one: (sign * one["value"], one["image_id"]))
     images = sorted(furthest, key=lambda one: (-sign * one["value"], one["image_id"]))
@@ -156,15 +162,15 @@ def _measures(
     }
 
 
-def _difference(row: Mapping[str, Any]) -> float | None:
-    a, b = (numbers_of(row[f"score_{side}"], row[f"output_{side}"]) for side in "ab")
-    return mean_difference(a, b)
+def _difference(pair: Pair) -> float | None:
+    return mean_difference(*(numbers_of(one.score, one.output.details) for one in (pair.a, pair.b)))
 
 
-def _cosine(row: Mapping[str, Any]) -> float | None:
-    if row["vector_a"] is None or row["vector_b"] is None:
+def _cosine(pair: Pair) -> float | None:
+    a, b = pair.a.output, pair.b.output
+    if a.vector is None or b.vector is None:
         return None
-    return cosine(row["vector_a"], row["vector_dtype_a"], row["vector_b"], row["vector_dtype_b"])
+    return cosine(a.vector, a.vector_dtype or "", b.vector, b.vector_dtype or "")
 
 
 @dataclass(slots=True)
@@ -195,39 +201,33 @@ class ObjectTally:
 
 
 def compare_objects(
-    pairs: Iterable[tuple[PredictedImage, ...]],
+    images: Iterable[tuple[PredictedImage, ...]],
     thresholds: tuple[Mapping[str, float], Mapping[str, float]],
     limit: int,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Match the objects of each image that thresholds show, by label and box, and count them by label."""
     tallies = defaultdict[str, ObjectTally](ObjectTally)
 
     def differing() -> Iterator[dict[str, Any]]:
-        for image_a, image_b in pairs:
+        for image_a, image_b in images:
             a, b = image_a.shown(thresholds[0]), image_b.shown(thresholds[1])
-            matches = match_objects(a, b, MIN_IOU)
-            for one in matches:
+            found = compare_lists(*object_rows(a, b), min_score=0.0, min_iou=MIN_IOU)
+            for one in found.kept:
                 tallies[a[one.a].label] += ObjectTally(1, 0, 0, one.iou, b[one.b].score - a[one.a].score)
-            only_a = _without(a, {one.a for one in matches})
-            only_b = _without(b, {one.b for one in matches})
-            for found in only_a:
-                tallies[found.label].only_a += 1
-            for found in only_b:
-                tallies[found.label].only_b += 1
-            if only_a or only_b:
-                counts = {"matched": len(matches), "only_a": len(only_a), "only_b": len(only_b)}
+            for number in found.lost:
+                tallies[a[number].label].only_a += 1
+            for number in found.new:
+                tallies[b[number].label].only_b += 1
+            if found.lost or found.new:
+                counts = {"matched": len(found.kept), "only_a": len(found.lost), "only_b": len(found.new)}
                 yield {"image_id": image_a.image_id, "location": shown_location(image_a.location)} | counts
 
-    images = heapq.nlargest(limit, differing(), key=lambda one: one["only_a"] + one["only_b"])
+    most = heapq.nlargest(limit, differing(), key=lambda one: one["only_a"] + one["only_b"])
     labels = sorted(tallies.items(), key=lambda one: (-one[1].num_objects, one[0]))
     return {
         "min_iou": MIN_IOU,
         "objects": sum(tallies.values(), ObjectTally()).to_json(),
         "labels": [{"label": label} | tally.to_json() for label, tally in labels],
         "measure": MOST_APART,
-        "images": images,
+        "images": most,
     }
-
-
-def _without(objects: Sequence[DetectedObject], matched: set[int]) -> list[DetectedObject]:
-    return [one for index, one in enumerate(objects) if index not in matched]

@@ -12,7 +12,6 @@ from infer_app.base.domain import Broken, ImageRef, NewImage, Prediction, Stored
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.model_variants import BegunVariant, variant_of
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.predict.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.predict.execution_plan import ExecutionPlan, missing_or_broken, plan_run
 from infer_app.predict.executors import open_executor
 from infer_app.tables.project_database import read_limits
@@ -44,7 +43,7 @@ class PlanAgain:
             artifacts, plans = [self.detector, *artifacts], [_idle(self.plan, self.detector), *plans]
         new = (NewImage(ref, (len(plans) - 1,), objects.get(ref.image_id)) for ref in refs)
         with open_executor(self.settings, artifacts, plans, read_limits(self.settings)) as executor:
-            for chunk in executor.pool.run(cut_into_chunks(new, ChunkSize(2 * FEW_IMAGES))):
+            for chunk in executor.predict(new):
                 results |= {predicted.ref.image_id: predicted for predicted in chunk.predictions}
                 results |= {broken.ref.image_id: broken for broken in chunk.broken}
         return results

@@ -21,7 +21,6 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.listing.source import find_locations
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.image_history import ModelHistory, read_history
-from infer_app.tables.queries.source_queries import stream_keys
 
 ROWS_AT_ONCE = 5_000  # in memory, with their vectors and objects
 CONFIDENCE = 0.99  # that the sample would have had a wrong row
@@ -136,7 +135,7 @@ def audit_by_replay(
     Raises what opening an executor raises, except ModelError: that is told of the model's rows.
     """
     names = {model_id: name for name, model_id in versions}
-    keys, num_rows = choose(stream_keys(project.database, project.source, list(names), day), amount)
+    keys, num_rows = choose(project.stream_keys(list(names), day), amount)
     audit = ReplayAudit(num_rows, len(keys))
     locations = find_locations(project.source, list({image_id for image_id, _ in keys}))
     for first in range(0, len(keys), ROWS_AT_ONCE):

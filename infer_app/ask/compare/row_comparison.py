@@ -12,8 +12,9 @@ from infer_app.ask.compare.predict_again import PlanAgain
 from infer_app.ask.figures.similarity import mean_difference, numbers_of, vector_of
 from infer_app.base.domain import Broken, CropOutput, DetectedObject, FileFacts, Output, Prediction
 from infer_app.base.packages import recorded_packages
-from infer_app.predict.detection.boxes import match_objects
+from infer_app.predict.detection.boxes import match_objects, object_rows
 from infer_app.predict.verification.golden import golden_outputs
+from infer_app.predict.verification.object_parity import compare_lists, sure_score
 from infer_app.tables.queries.image_history import ModelHistory
 
 SAME_BOX = 0.9  # intersection over union of an object that was found again
@@ -93,19 +94,14 @@ class RowComparison:
         return None if apart <= most * length else f"the vectors are {apart / length:.3g} of their length apart"
 
     def _objects(self, then: Sequence[DetectedObject], now: Sequence[DetectedObject]) -> str | None:
-        """Compare the objects that are surely above the lowest score that is stored."""
+        """Compare the objects that are surely among those that are stored."""
         assert self._detection is not None
-        sure = self._detection.min_score + self._margin
-        matches = match_objects(then, now, SAME_BOX)
-        same = [match for match in matches if abs(then[match.a].score - now[match.b].score) <= self._margin]
-        sides = (
-            (then, {match.a for match in same}, "is not found any more"),
-            (now, {match.b for match in same}, "is not stored"),
-        )
-        for side, matched, how in sides:
-            for index, one in enumerate(side):
-                if one.score >= sure and index not in matched:
-                    return f"an object {one.label!r} with score {one.score:.3f} {how}, or with another box or score"
+        rows = object_rows(then, now)
+        sure = max(sure_score(some, self._detection, self._detection.min_score, self._margin) for some in rows)
+        found = compare_lists(*rows, sure, SAME_BOX, self._margin)
+        gone = [(then[number], "is not found any more") for number in found.lost[:1]]
+        for one, how in gone + [(now[number], "is not stored") for number in found.new[:1]]:
+            return f"an object {one.label!r} with score {one.score:.3f} {how}, or with another box or score"
         return None
 
     def _crops(self, row: Mapping[str, Any], now: Sequence[CropOutput]) -> str | None:

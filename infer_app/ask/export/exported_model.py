@@ -10,10 +10,16 @@ from typing import Any
 from infer_app.artifact.model_names import short_name
 from infer_app.ask.figures.figures import Figures
 from infer_app.base.day import Day
-from infer_app.base.domain import MULTI_LABEL, OutputKind
+from infer_app.base.domain import OutputKind
 from infer_app.base.errors import UsageError
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.results.model_versions import kind_of, read_manifests, read_versions
+from infer_app.tables.results.model_versions import (
+    detector_of,
+    gives_several_labels,
+    kind_of,
+    read_manifests,
+    read_versions,
+)
 
 DETECTION, CLASSIFICATION = OutputKind.DETECTION, OutputKind.CLASSIFICATION
 
@@ -39,7 +45,7 @@ class ModelVersions:
         """
         versions = project.versions.models_in_use(wanted)
         interval = replace(days[0], end=days[-1].end)
-        figures = {one: Figures(project.database, project.source, one[1]) for one in versions}
+        figures = {one: Figures(project, one[1]) for one in versions}
         predicted = [one for one in versions if figures[one].has_predicted(interval)] or versions
         names = sorted({name for name, _ in predicted})
         if not names:
@@ -63,7 +69,7 @@ class ModelVersions:
             for one in have_run
             if _kind_of(manifests[one.model_id]) == (kind, of)
         )
-        is_multi_label = any(manifests[one].get("output", {}).get("activation") in MULTI_LABEL for one in model_ids)
+        is_multi_label = any(gives_several_labels(manifests[one]) for one in model_ids)
         has_thresholds = kind == DETECTION or (kind == CLASSIFICATION and (is_multi_label or bool(of)))
         detector = cls._read_detector(project, of) if of else None
         return cls(name, tuple(model_ids), tuple(all_ids), kind, tuple(labels), has_thresholds, detector)
@@ -113,4 +119,4 @@ def _kind(name: str, model_ids: Sequence[str], manifests: Mapping[str, Mapping[s
 
 def _kind_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
     """Return the kind of a version's output and, of a second network, its detector's name."""
-    return kind_of(manifest) or CLASSIFICATION, (manifest.get("crop") or {}).get("of", "")
+    return kind_of(manifest) or CLASSIFICATION, detector_of(manifest) or ""

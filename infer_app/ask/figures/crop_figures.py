@@ -1,25 +1,25 @@
-"""Statistics of what a second network makes of a detector's objects, computed by the database.
+"""What a second network makes of a day's objects, counted and chosen by the database.
 
 They are of the objects that the detector's thresholds show; which labels count, the second network's own decide.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, ScalarSelect, Subquery, and_, func, select
 
-from infer_app.ask.figures.figures import Figures, ScoredImage
-from infer_app.ask.figures.object_figures import ObjectFigures
+from infer_app.ask.figures.figures import Figures, ScoredImage, of_version
+from infer_app.ask.figures.object_figures import ObjectCounts, ObjectResults, count_objects
 from infer_app.base.day import Day
-from infer_app.base.domain import MULTI_LABEL, DetectedObject
+from infer_app.base.domain import DetectedObject
 from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import AsText, Query
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import ALL_LABELS, SHOWN_CROPS, read_thresholds, threshold_of
 from infer_app.tables.results.conditions import KeyedJoin
 from infer_app.tables.results.label_groups import read_label_groups
+from infer_app.tables.results.model_versions import detector_of, gives_several_labels
 from infer_app.tables.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions
 
 _LABEL = AsText(object_predictions.c.label)  # by bytes: MariaDB would consider two labels equal, and refuse to compare
@@ -33,23 +33,31 @@ class ScoredCrop(ScoredImage):
     detected: DetectedObject
 
 
-class CropFigures(ObjectFigures):
-    """Statistics of a second network's results: labels and scores are those that it gave to objects. Only reads."""
+class CropResults:
+    """The labels and scores that one version of a second network gave to objects; only reads."""
 
-    def __init__(self, database: Database, source: Source, model: str, model_id: str, detector: str) -> None:
-        super().__init__(database, source, model, model_id)
-        self._detector = detector
-        self._is_shown = objects.c.score >= threshold_of(detector, objects.c.label)
-        own, manifest = read_thresholds(database, model).keys() - {ALL_LABELS}, self.manifest()
-        is_multi_label = manifest.get("output", {}).get("activation") in MULTI_LABEL
+    def __init__(self, images: ListedImages, model: str, model_id: str, manifest: Mapping[str, Any]) -> None:
+        self._images, self._model, self._model_id = images, model, model_id
+        self.detector: str = manifest["crop"]["of"]
+        self._is_shown = objects.c.score >= threshold_of(self.detector, objects.c.label)
+        own = read_thresholds(images.database, model).keys() - {ALL_LABELS}
         names = manifest.get("labels", ())
-        self._shows_best_alone = not (
-            own or is_multi_label or len(set(names)) < len(names) or read_label_groups(database, model)
-        )
+        has_several = gives_several_labels(manifest) or len(set(names)) < len(names)
+        self._shows_best_alone = not (own or has_several or read_label_groups(images.database, model))
         self._is_labelled = object_predictions.c.score >= threshold_of(model, _LABEL)
 
-    def read_detector_thresholds(self) -> dict[str, float]:
-        return read_thresholds(self._database, self._detector)
+    def labels(self, images: Subquery) -> Query:
+        if not self._shows_best_alone:
+            return self._shown_labels(images)
+        counted = select(_LABEL, func.count()).select_from(self._taken(images))
+        return counted.where(self._is_shown, _LABEL.is_not(None), self._is_labelled).group_by(_LABEL)
+
+    def scores(self, images: Subquery) -> Subquery:
+        scored = select(object_predictions.c.score).select_from(self._taken(images))
+        return scored.where(self._is_shown).subquery()
+
+    def count(self, day: Day) -> ObjectCounts:
+        return count_objects(self._images, day, self._model_id, self._of_image)
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredCrop]:
         """Return the objects with the lowest or the highest score of the second network."""
@@ -58,21 +66,15 @@ class CropFigures(ObjectFigures):
         def wanted(images: Subquery) -> Query:
             own = object_predictions.c
             of_image = (images.c[3], images.c[1], own.label, own.score, predictions.c.sha256, own.object)
-            rows = select(score * sign, *of_image, *OBJECT_COLUMNS).select_from(self._detected(images))
+            rows = select(score * sign, *of_image, *OBJECT_COLUMNS).select_from(self._taken(images))
             return rows.where(self._is_shown, score.is_not(None))
 
-        return [_scored_crop(row) for row in self._first(day, limit, wanted)]
+        return [_scored_crop(row) for row in self._images.select_first(day, limit, wanted)]
 
     def _of_image(self, images: Subquery, aggregate: ColumnElement[Any]) -> ScalarSelect[Any]:
         taken = select(aggregate).select_from(object_predictions.join(objects, _is_its_box()))
         of_image = object_predictions.c.image_id == images.c[3], object_predictions.c.model_id == self._model_id
         return taken.where(*of_image, self._is_shown).correlate(images, predictions).scalar_subquery()
-
-    def _labels(self, images: Subquery) -> Query:
-        if not self._shows_best_alone:
-            return self._shown_labels(images)
-        counted = select(_LABEL, func.count()).select_from(self._detected(images))
-        return counted.where(self._is_shown, _LABEL.is_not(None), self._is_labelled).group_by(_LABEL)
 
     def _shown_labels(self, images: Subquery) -> Query:
         """Return the labels and groups that the view shows, which takes longer than to count the best labels.
@@ -82,16 +84,13 @@ class CropFigures(ObjectFigures):
         label = SHOWN_CROPS.c.label
         own = [SHOWN_CROPS.c[name] == predictions.c[name] for name in ("image_id", "model_id")]
         on = and_(*own, SHOWN_CROPS.c.model == self._model)
-        counted = select(label, func.count()).select_from(KeyedJoin(self._predicted(images), SHOWN_CROPS, on, False))
-        return counted.where(label.is_not(None)).group_by(label)
+        shown = KeyedJoin(of_version(images, predictions, self._model_id), SHOWN_CROPS, on, False)
+        return select(label, func.count()).select_from(shown).where(label.is_not(None)).group_by(label)
 
-    def _scored(self, images: Subquery) -> Subquery:
-        scored = select(object_predictions.c.score).select_from(self._detected(images))
-        return scored.where(self._is_shown).subquery()
-
-    def _detected(self, images: Subquery) -> FromClause:
+    def _taken(self, images: Subquery) -> FromClause:
         key = [object_predictions.c[name] == predictions.c[name] for name in ("image_id", "model_id")]
-        taken = KeyedJoin(self._predicted(images), object_predictions, and_(*key), False)
+        predicted = of_version(images, predictions, self._model_id)
+        taken = KeyedJoin(predicted, object_predictions, and_(*key), False)
         return KeyedJoin(taken, objects, _is_its_box(), False)
 
 
@@ -109,9 +108,10 @@ def _scored_crop(row: Sequence[Any]) -> ScoredCrop:
     return ScoredCrop(image_id, as_location(location), label, score, sha256, number, DetectedObject(*detected))
 
 
-def open_figures(database: Database, source: Source, model: str, model_id: str) -> Figures:
-    """Return the statistics of a model by what it takes and the kind of its output."""
-    figures = Figures(database, source, model_id)
-    if crop := figures.manifest().get("crop"):
-        return CropFigures(database, source, model, model_id, crop["of"])
-    return ObjectFigures(database, source, model, model_id) if figures.kind == "detection" else figures
+def open_figures(images: ListedImages, model: str, model_id: str) -> Figures:
+    """Return the statistics of a version, whose results are what it takes and the kind of its output."""
+    figures = Figures(images, model_id)
+    manifest = figures.manifest()
+    if detector_of(manifest):
+        return Figures(images, model_id, CropResults(images, model, model_id, manifest))
+    return Figures(images, model_id, ObjectResults(images, model, model_id)) if figures.kind == "detection" else figures

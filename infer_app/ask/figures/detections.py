@@ -18,7 +18,7 @@ from infer_app.base.size import Size
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.source_queries import stream_rows
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import find_threshold
 from infer_app.tables.results.conditions import KeyedJoin, ListedPicture, has_prediction, is_preferred, join_results
 from infer_app.tables.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions, rejections
@@ -91,19 +91,17 @@ def read_predicted_images(
     Of several versions of a model the first one that has a result of an image counts.
     """
     for rows in _read_images(database, source, days, model_ids, part, one_alone=True):
-        found = _preferred(rows, model_ids)
-        is_output = part is Part.OUTPUT
-        yield _image(found[0], output=StoredOutput(*found[0][_FIRST:])) if is_output else _with_objects(found)
+        yield _of_part(_preferred(rows, model_ids), part)
 
 
 def read_together(
     database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part = Part.OBJECTS
 ) -> Iterator[tuple[PredictedImage, ...]]:
-    """Yield the predictions of each image that all models predicted, in order of (time, id); with objects or crops."""
+    """Yield the predictions of each image that all models predicted, in order of (time, id)."""
     for rows in _read_images(database, source, days, model_ids, part, one_alone=False):
         by_model = {model_id: list(own) for model_id, own in groupby(rows, key=itemgetter(2))}
         if len(by_model) == len(model_ids):
-            yield tuple(_with_objects(by_model[model_id]) for model_id in model_ids)
+            yield tuple(_of_part(by_model[model_id], part) for model_id in model_ids)
 
 
 def _read_images(
@@ -130,7 +128,7 @@ def _read_images(
         # Without statistics it could read all predictions of several models first.
         return database.backend.join_as_listed(wanted)
 
-    for _, of_image in groupby(stream_rows(database, source, days, rows_of), key=itemgetter(0)):
+    for _, of_image in groupby(ListedImages(database, source).stream(days, rows_of), key=itemgetter(0)):
         yield list(of_image)
 
 
@@ -146,7 +144,7 @@ def read_rejected_images(database: Database, source: Source, days: Day, *model_i
         its = (or_(rejections.c.model_id.not_in(ids), ~has_prediction(picture, one)) for one, ids in up_to)
         return wanted.where(*its).order_by(images.c[2], images.c[0])
 
-    for _, of_image in groupby(stream_rows(database, source, days, rows_of), key=itemgetter(0)):
+    for _, of_image in groupby(ListedImages(database, source).stream(days, rows_of), key=itemgetter(0)):
         image_id, location, _, *rejection = _preferred(list(of_image), model_ids)[0]
         yield RejectedImage(image_id, as_location(location), *rejection)
 
@@ -159,7 +157,9 @@ def _preferred(rows: list[Any], model_ids: Sequence[str]) -> list[Any]:
     return [row for row in rows if row[2] == chosen]
 
 
-def _with_objects(rows: list[Any]) -> PredictedImage:
+def _of_part(rows: list[Any], part: Part) -> PredictedImage:
+    if part is Part.OUTPUT:
+        return _image(rows[0], output=StoredOutput(*rows[0][_FIRST:]))
     is_empty = rows[0][_FIRST] is None
     found = () if is_empty else tuple([DetectedObject._make(row[_FIRST:_FIRST_OF_CROP]) for row in rows])
     has_crops = len(rows[0]) > _FIRST_OF_CROP and not is_empty

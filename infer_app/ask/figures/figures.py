@@ -3,29 +3,20 @@
 A `Day` may span several days here: any half-open interval of time.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, FromClause, Integer, Subquery, Table, and_, func, literal_column, or_, select
 
 from infer_app.base.day import Day
 from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.source_queries import opened_parts
-from infer_app.tables.results.conditions import (
-    ListedPicture,
-    added_up,
-    count_each,
-    count_rows,
-    has_prediction,
-    join_results,
-)
+from infer_app.tables.queries.listed_images import ListedImages
+from infer_app.tables.results.conditions import ListedPicture, added_up, count_each, has_prediction, join_results
 from infer_app.tables.results.model_versions import kind_of
 from infer_app.tables.results.schema import models, predictions, rejections, runs
 
@@ -54,95 +45,121 @@ class RejectedImage:
     sha256: str | None = None  # of the bytes that were rejected; None if they were not read, or not asked for
 
 
-class Figures:
-    """Statistics of one model's results; only reads."""
+class Results(Protocol):
+    """What of a version's results has the labels and scores that are counted: images, objects or crops of them."""
 
-    def __init__(self, database: Database, source: Source, model_id: str) -> None:
-        self._database = database
-        self._source = source
+    def labels(self, images: Subquery) -> Query:
+        """Return the labels, each with the number of its results."""
+
+    def scores(self, images: Subquery) -> Subquery:
+        """Return a relation with one column, `score`."""
+
+    def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
+        """Return those with the lowest or the highest scores."""
+
+
+class ImageResults:
+    """The predictions of images by one version."""
+
+    def __init__(self, images: ListedImages, model_id: str) -> None:
+        self._images = images
         self._model_id = model_id
 
+    def labels(self, images: Subquery) -> Query:
+        label = predictions.c.label
+        counted = select(label, func.count()).select_from(of_version(images, predictions, self._model_id))
+        return counted.where(label.is_not(None)).group_by(label)
+
+    def scores(self, images: Subquery) -> Subquery:
+        return select(predictions.c.score).select_from(of_version(images, predictions, self._model_id)).subquery()
+
+    def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
+        score, sign = predictions.c.score, -1 if highest else 1
+
+        def wanted(of_day: Subquery) -> Query:
+            columns = (score * sign, of_day.c[3], of_day.c[1], predictions.c.label, score, predictions.c.sha256)
+            rows = select(*columns).select_from(of_version(of_day, predictions, self._model_id))
+            return rows.where(score.is_not(None))
+
+        found = self._images.select_first(day, limit, wanted)
+        return [ScoredImage(row[1], as_location(row[2]), *row[3:]) for row in found]
+
+
+class Figures:
+    """Statistics of one version; labels and scores are those of its `results`. Only reads."""
+
+    def __init__(self, images: ListedImages, model_id: str, results: Results | None = None) -> None:
+        self._images = images
+        self._model_id = model_id
+        self.results = results or ImageResults(images, model_id)
+
     def count_labels(self, day: Day) -> dict[str, int]:
-        """Count predictions by label, the most frequent first; empty for a model without labels."""
-        return self._tally(day, self._labels)
+        """Count by label, the most frequent first; empty for a model without labels."""
+        return self._images.tally(day, self.results.labels)
 
     def has_predicted(self, days: Day) -> bool:
         """Return whether there are predictions, also such as no longer count."""
         one = select(literal_column("1", Integer)).limit(1)
-        with opened_parts(self._database, self._source, days) as parts:
-            joined = (
-                (connection, join_results(part, predictions, ListedPicture.of(part), self._model_id))
-                for connection, part in parts
-            )
-            return any(connection.scalar(one.select_from(rows)) for connection, rows in joined)
+
+        def rows_of(images: Subquery) -> Query:
+            return one.select_from(join_results(images, predictions, ListedPicture.of(images), self._model_id))
+
+        return any(True for _ in self._images.select(days, rows_of))
 
     def count_predicted(self, day: Day) -> int:
-        with opened_parts(self._database, self._source, day) as parts:
-            return sum(count_rows(connection, self._predicted(images)) for connection, images in parts)
+        count = select(func.count())
+        rows = self._images.select(
+            day, lambda images: count.select_from(of_version(images, predictions, self._model_id))
+        )
+        return sum(row[0] for row in rows)
 
     def count_reasons(self, day: Day) -> dict[str, int]:
         """Count rejected images by reason, the most frequent first."""
-        return self._tally(day, self._reasons)
+        reason = rejections.c.reason
+        return self._images.tally(day, lambda images: self._rejected(images, reason, func.count()).group_by(reason))
 
     def score_range(self, day: Day) -> tuple[float, float] | None:
         """Return the lowest and the highest score, or None without scores."""
-        found: list[float] = []
-        with opened_parts(self._database, self._source, day) as parts:
-            for connection, images in parts:
-                scored = self._scored(images)
-                both = select(func.min(scored.c.score), func.max(scored.c.score))
-                found += [value for value in connection.execute(both).one() if value is not None]
+
+        def rows_of(images: Subquery) -> Query:
+            score = self.results.scores(images).c.score
+            return select(func.min(score), func.max(score))
+
+        found = [value for row in self._images.select(day, rows_of) for value in row if value is not None]
         return (min(found), max(found)) if found else None
 
     def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
         """Count the scores in each [edges[i], edges[i + 1]); the first and last one include all scores beyond them."""
-        with opened_parts(self._database, self._source, day) as parts:
-            scored = ((connection, self._scored(images)) for connection, images in parts)
+        with self._images.parts(day) as parts:
+            scored = ((connection, self.results.scores(images)) for connection, images in parts)
             return added_up(count_each(*part, _between(part[1].c.score, edges)) for part in scored)
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
-        """Return the images with the lowest or the highest scores."""
-        score, sign = predictions.c.score, -1 if highest else 1
-
-        def wanted(images: Subquery) -> Query:
-            columns = (score * sign, images.c[3], images.c[1], predictions.c.label, score, predictions.c.sha256)
-            return select(*columns).select_from(self._predicted(images)).where(score.is_not(None))
-
-        return [ScoredImage(row[1], as_location(row[2]), *row[3:]) for row in self._first(day, limit, wanted)]
+        """Return the images, or the objects of a second network, with the lowest or the highest scores."""
+        return self.results.extremes(day, limit, highest)
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
         """Return the first images, by id, that were rejected for the reason."""
         columns = [rejections.c[name] for name in ("reason", "stage", "detail", "attempts", "sha256")]
 
-        def wanted(images: Subquery) -> Query:
-            chosen = select(rejections.c.reason, images.c[3], images.c[1], *columns).select_from(
-                self._with_results(images, rejections)
-            )
-            return chosen.where(self._has_no_prediction(images), rejections.c.reason == reason)
+        def rows_of(images: Subquery) -> Query:
+            wanted = self._rejected(images, rejections.c.reason, images.c[3], images.c[1], *columns)
+            return wanted.where(rejections.c.reason == reason)
 
-        return [RejectedImage(row[1], as_location(row[2]), *row[3:]) for row in self._first(day, limit, wanted)]
-
-    def _first(self, day: Day, limit: int, wanted: Callable[[Subquery], Query]) -> list[Any]:
-        """Return the first rows in the order of their first two columns, of which the second one is the image's id."""
-        found: list[object] = []
-        with opened_parts(self._database, self._source, day) as parts:
-            for connection, images in parts:
-                rows = wanted(images)
-                ordered = rows.order_by(*list(rows.selected_columns)[:2]).limit(limit)
-                found = sorted([*found, *connection.execute(ordered)], key=itemgetter(0, 1))[:limit]
-        return found
+        found = self._images.select_first(day, limit, rows_of)
+        return [RejectedImage(row[1], as_location(row[2]), *row[3:]) for row in found]
 
     def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, object]]:
         """Return runs of all versions of the model over days up to `until`, without those that found no new image."""
         did_something = or_(runs.c.selected > 0, runs.c.state != "done")
         wanted = select(runs).where(runs.c.model == model, runs.c.day <= until, did_something)
         newest = wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit)
-        with self._database.read() as connection:
+        with self._images.database.read() as connection:
             return [dict(row._mapping) for row in connection.execute(newest)]
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest as of the model's last run; empty if it never ran."""
-        with self._database.read() as connection:
+        with self._images.database.read() as connection:
             return connection.scalar(select(models.c.manifest).where(models.c.id == self._model_id).limit(1)) or {}
 
     @property
@@ -150,38 +167,15 @@ class Figures:
         """Return the kind of the model's output; empty if it never ran."""
         return kind_of(self.manifest())
 
-    def _labels(self, images: Subquery) -> Query:
-        label = predictions.c.label
-        counted = select(label, func.count()).select_from(self._predicted(images))
-        return counted.where(label.is_not(None)).group_by(label)
+    def _rejected(self, images: Subquery, *columns: ColumnElement[Any]) -> Query:
+        """Select from the rejected images; with both rows an image counts as predicted."""
+        wanted = select(*columns).select_from(of_version(images, rejections, self._model_id))
+        return wanted.where(~has_prediction(ListedPicture.of(images), self._model_id))
 
-    def _scored(self, images: Subquery) -> Subquery:
-        """Return the scores of the images as a relation with one column, `score`."""
-        return select(predictions.c.score).select_from(self._predicted(images)).subquery()
 
-    def _reasons(self, images: Subquery) -> Query:
-        reason = rejections.c.reason
-        counted = select(reason, func.count()).select_from(self._with_results(images, rejections))
-        return counted.where(self._has_no_prediction(images)).group_by(reason)
-
-    def _tally(self, day: Day, counted: Callable[[Subquery], Query]) -> dict[str, int]:
-        """Count by the name that `counted` selects, the highest number first."""
-        found: Counter[str] = Counter()
-        with opened_parts(self._database, self._source, day) as parts:
-            for connection, images in parts:
-                found.update({row[0]: row[1] for row in connection.execute(counted(images))})
-        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
-
-    def _predicted(self, images: Subquery) -> FromClause:
-        return self._with_results(images, predictions)
-
-    def _with_results(self, images: Subquery, table: Table) -> FromClause:
-        """Join the results that count; those of objects of another version of the detector are pending."""
-        return join_results(images, table, ListedPicture.of(images), self._model_id, counting=True)
-
-    def _has_no_prediction(self, images: Subquery) -> Any:
-        """Return the condition that an image has no prediction: with both rows it counts as predicted."""
-        return ~has_prediction(ListedPicture.of(images), self._model_id)
+def of_version(images: Subquery, table: Table, model_id: str) -> FromClause:
+    """Join the results that count; those of objects of another version of the detector are pending."""
+    return join_results(images, table, ListedPicture.of(images), model_id, counting=True)
 
 
 def _between(score: ColumnElement[float], edges: Sequence[float]) -> list[ColumnElement[bool]]:

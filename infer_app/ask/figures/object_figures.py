@@ -1,37 +1,26 @@
-"""Statistics of a day's detected objects, computed by the database: of those that the thresholds show."""
+"""A day's detected objects, counted and chosen by the database: those that the thresholds show."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    FromClause,
-    ScalarSelect,
-    Subquery,
-    case,
-    func,
-    literal,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, FromClause, ScalarSelect, Subquery, case, func, literal, select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
-from infer_app.ask.figures.figures import Figures, ScoredImage
+from infer_app.ask.figures.figures import ScoredImage, of_version
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.source_queries import opened_parts
-from infer_app.tables.queries.thresholds import read_thresholds, threshold_of
-from infer_app.tables.results.conditions import ListedPicture, added_up, join_results
+from infer_app.tables.queries.listed_images import ListedImages
+from infer_app.tables.queries.thresholds import threshold_of
+from infer_app.tables.results.conditions import ListedPicture, join_results
 from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
 
 MAX_OBJECTS = 20  # of one image, the best: more boxes would hide the picture
 
 Columns = ReadOnlyColumnCollection[str, Any]
+OfImage = Callable[[Subquery, ColumnElement[Any]], ScalarSelect[Any]]  # an aggregate of the shown objects of each image
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,43 +41,53 @@ class ImageObjects(ScoredImage):
     objects: tuple[DetectedObject, ...]  # the best MAX_OBJECTS
 
 
-class ObjectFigures(Figures):
-    """Statistics of a detection model's results: labels and scores are those of shown objects. Only reads."""
+def count_objects(images: ListedImages, day: Day, model_id: str, of_image: OfImage) -> ObjectCounts:
+    def rows_of(of_day: Subquery) -> Query:
+        image = select(
+            predictions.c.num_objects.label("num_stored"), of_image(of_day, func.count()).label("num_objects")
+        )
+        counted = image.select_from(of_version(of_day, predictions, model_id)).subquery().c
+        empty = func.sum(case((counted.num_objects == 0, 1), else_=0))
+        return select(func.sum(counted.num_objects), func.sum(counted.num_stored), func.count(), empty)
 
-    def __init__(self, database: Database, source: Source, model: str, model_id: str) -> None:
-        super().__init__(database, source, model_id)
-        self._model = model
+    parts = images.select(day, rows_of)
+    return ObjectCounts(*(sum(int(number or 0) for number in numbers) for numbers in zip(*parts, strict=True)))
+
+
+class ObjectResults:
+    """The objects that one version of a detector has found; only reads."""
+
+    def __init__(self, images: ListedImages, model: str, model_id: str) -> None:
+        self._images = images
+        self._model_id = model_id
         self._is_shown: ColumnElement[bool] = objects.c.score >= threshold_of(model, objects.c.label)
 
-    def read_thresholds(self) -> dict[str, float]:
-        return read_thresholds(self._database, self._model)
+    def labels(self, images: Subquery) -> Query:
+        counted = select(objects.c.label, func.count()).select_from(self._detected(images))
+        return counted.where(self._is_shown).group_by(objects.c.label)
 
-    def count_objects(self, day: Day) -> ObjectCounts:
-        with opened_parts(self._database, self._source, day) as parts:
-            return ObjectCounts(*added_up(self._count_part(*part) for part in parts))
+    def scores(self, images: Subquery) -> Subquery:
+        return select(objects.c.score).select_from(self._detected(images)).where(self._is_shown).subquery()
+
+    def count(self, day: Day) -> ObjectCounts:
+        return count_objects(self._images, day, self._model_id, self._of_image)
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
         """Return the images whose best shown object has the lowest or the highest score."""
         sign = -1 if highest else 1
-        return self._images(day, limit, lambda image: (image.num_objects > 0, image.score * sign))
+        return self._first(day, limit, lambda image: (image.num_objects > 0, image.score * sign))
 
     def busiest(self, day: Day, limit: int) -> Sequence[ImageObjects]:
         """Return the images with the most shown objects."""
-        return self._images(day, limit, lambda image: (image.num_objects > 0, -image.num_objects))
+        return self._first(day, limit, lambda image: (image.num_objects > 0, -image.num_objects))
 
     def empty(self, day: Day, limit: int) -> Sequence[ImageObjects]:
         """Return images without a shown object, first those with the best stored object."""
-        return self._images(
+        return self._first(
             day, limit, lambda image: (image.num_objects == 0, func.coalesce(-image.stored_score, literal(0.0)))
         )
 
-    def _count_part(self, connection: Connection, images: Subquery) -> list[int]:
-        image = self._counted(images).c
-        empty = func.sum(case((image.num_objects == 0, 1), else_=0))
-        sums = select(func.sum(image.num_objects), func.sum(image.num_stored), func.count(), empty)
-        return [int(number or 0) for number in connection.execute(sums).one()]  # MariaDB's sums are decimals
-
-    def _images(
+    def _first(
         self, day: Day, limit: int, choose: Callable[[Columns], tuple[ColumnElement[bool], ColumnElement[Any]]]
     ) -> Sequence[ImageObjects]:
         """Return the first images that meet a condition, in an order, those with the same place by id."""
@@ -99,8 +98,8 @@ class ObjectFigures(Figures):
             columns = (place.label("place"), image.id, image.location, image.stored_label, image.stored_score)
             return select(*columns, image.sha256).where(is_wanted)
 
-        found = self._first(day, limit, wanted)
-        with self._database.read() as connection:
+        found = self._images.select_first(day, limit, wanted)
+        with self._images.database.read() as connection:
             return [self._with_objects(connection, *row[1:]) for row in found]
 
     def _with_objects(
@@ -128,24 +127,16 @@ class ObjectFigures(Figures):
             "stored_label": predictions.c.label,
             "stored_score": predictions.c.score,
             "sha256": predictions.c.sha256,
-            "num_stored": predictions.c.num_objects,
             "num_objects": self._of_image(images, func.count()),
             "score": self._of_image(images, func.max(objects.c.score)),
         }
         named = [column.label(name) for name, column in columns.items()]
-        return select(*named).select_from(self._predicted(images)).subquery()
+        return select(*named).select_from(of_version(images, predictions, self._model_id)).subquery()
 
     def _of_image(self, images: Subquery, aggregate: ColumnElement[Any]) -> ScalarSelect[Any]:
         """Return an aggregate of the shown objects of each image, which are found by their key."""
         of_image = (objects.c.image_id == images.c[3], objects.c.model_id == self._model_id, self._is_shown)
         return select(aggregate).select_from(objects).where(*of_image).scalar_subquery()
-
-    def _labels(self, images: Subquery) -> Query:
-        counted = select(objects.c.label, func.count()).select_from(self._detected(images))
-        return counted.where(self._is_shown).group_by(objects.c.label)
-
-    def _scored(self, images: Subquery) -> Subquery:
-        return select(objects.c.score).select_from(self._detected(images)).where(self._is_shown).subquery()
 
     def _detected(self, images: Subquery) -> FromClause:
         return join_results(images, objects, ListedPicture.of(images), self._model_id)

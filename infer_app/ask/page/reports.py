@@ -67,7 +67,7 @@ def write_reports(request: ReportRequest, out: Path | None = None) -> list[Writt
             raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
         if request.models:
             usual = choose_models(project, day, [name for name, _ in chosen])
-        states = DayStates(project.database, project.source, loaded.run.max_rejected)
+        states = DayStates(project, loaded.run.max_rejected)
         gathered = [gather(project, states, day, version, timeline) for version in chosen]
     return [_write(loaded, one, out or _file_of(loaded, one, dict(usual))) for one in gathered]
 
@@ -78,7 +78,7 @@ def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
     with open_project_database(loaded, read_only=True) as project:
         dates = sorted({run_date for run_date, _, _ in project.versions.days_run(MAX_DAYS)})
         in_use = project.versions.ids_in_use()
-        states = DayStates(project.database, project.source, loaded.run.max_rejected)
+        states = DayStates(project, loaded.run.max_rejected)
         oldest_first = [row for run_date in dates for row in _index_rows(loaded, project, states, run_date, in_use)]
     rows = sorted(oldest_first, key=lambda row: (-row.date.toordinal(), row.model))
     rows = [row for row in rows if row.counts.eligible or row.state != "good"]

@@ -127,7 +127,7 @@ def read_last_days(
 ) -> tuple[list[DayRow], ChangedCounts, list[str]]:
     """Read the days up to today that have images or runs, the newest first, and what else needs attention."""
     in_use, used_next = project.versions.ids_in_use(), dict(next_run.models)
-    states = DayStates(project.database, project.source, max_rejected)
+    states = DayStates(project, max_rejected)
     rows = []
     for day in (today.before(n) for n in reversed(range(num_days))):
         for model, model_id in reversed(project.versions.models_of_day(day) or [NO_MODEL]):

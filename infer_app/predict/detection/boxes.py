@@ -32,7 +32,18 @@ def intersection_over_union(one: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 def match_objects(a: Sequence[DetectedObject], b: Sequence[DetectedObject], min_iou: float) -> list[Match]:
     """Match objects of one label, as `match_boxes` does."""
-    return match_boxes(corners(a), corners(b), [one.label for one in a], [one.label for one in b], min_iou)
+    return match_rows(*object_rows(a, b), min_iou)
+
+
+def object_rows(a: Sequence[DetectedObject], b: Sequence[DetectedObject]) -> tuple[np.ndarray, np.ndarray]:
+    """Return two lists of objects as `match_rows` takes them, with one number for each label; boxes are shares."""
+    labels = [one.label for one in (*a, *b)]
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    first, second = (
+        np.column_stack([corners(some), [one.score for one in some], [numbers[one.label] for one in some]])
+        for some in (a, b)
+    )
+    return first, second
 
 
 def match_rows(a: np.ndarray, b: np.ndarray, min_iou: float) -> list[Match]:

@@ -6,14 +6,11 @@ from sqlalchemy import ColumnElement, Subquery, and_, exists, or_, true
 
 from infer_app.base.day import Day
 from infer_app.base.run_report import DayCounts
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.source_queries import opened_parts
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import (
     ListedPicture,
     added_up,
     count_each,
-    count_rows,
     has_prediction,
     has_rejection,
     is_new_for_any,
@@ -24,16 +21,15 @@ from infer_app.tables.results.schema import predictions, rejections
 class Counts:
     """Counts the images of days."""
 
-    def __init__(self, database: Database, source: Source) -> None:
-        self._database = database
-        self._source = source
+    def __init__(self, images: ListedImages) -> None:
+        self._images = images
 
     def count_day(self, day: Day, model_id: str) -> DayCounts:
         """Count the day's rows. Pending is counted and not computed as a difference, so that an inconsistency shows.
 
         One statement counts all: on a server each sees what other programs have committed before it.
         """
-        with opened_parts(self._database, self._source, day) as parts:
+        with self._images.parts(day) as parts:
             return DayCounts(*added_up(count_each(*part, _counted(part[1], model_id)) for part in parts))
 
     def count_asked(self, day: Day, model_id: str) -> tuple[int, int]:
@@ -41,28 +37,20 @@ class Counts:
 
         A second network is given no image without an object, and none that its detector has rejected.
         """
-        with opened_parts(self._database, self._source, day) as parts:
+        with self._images.parts(day) as parts:
             counts = added_up(count_each(*part, _asked(part[1], model_id)) for part in parts)
         return counts[0], counts[1]
 
     def count_images(self, days: Day) -> int:
-        with opened_parts(self._database, self._source, days) as parts:
-            return sum(count_rows(*part) for part in parts)
+        return self._images.count(days)
 
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Count the images that a run of the day would select: those that are new for at least one of the models."""
-        with opened_parts(self._database, self._source, day) as parts:
-            return sum(
-                count_rows(connection, images, is_new_for_any(ListedPicture.of(images), model_ids))
-                for connection, images in parts
-            )
+        return self._images.count(day, lambda images: [is_new_for_any(ListedPicture.of(images), model_ids)])
 
     def count_pending(self, day: Day, *model_ids: str) -> int:
         """Count the images with a result of none of the models."""
-        with opened_parts(self._database, self._source, day) as parts:
-            return sum(
-                count_rows(connection, images, *without_results(images, model_ids)) for connection, images in parts
-            )
+        return self._images.count(day, lambda images: without_results(images, model_ids))
 
 
 def without_results(images: Subquery, model_ids: Sequence[str]) -> list[ColumnElement[bool]]:

@@ -15,12 +15,10 @@ from infer_app.base.domain import TRANSIENT_REASONS, FileFacts, Reason
 from infer_app.base.locations import as_location, mask_checksum
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import Query
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.audit import audit
 from infer_app.tables.queries.counts import Counts
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.scope import own_runs
-from infer_app.tables.queries.source_queries import opened_parts, stream_rows
 from infer_app.tables.results.conditions import ListedPicture, is_preferred, join_results
 from infer_app.tables.results.schema import predictions, rejections, runs
 
@@ -52,16 +50,15 @@ class StoredRejection:
 class DayRows:
     """Reads the rows of days."""
 
-    def __init__(self, database: Database, source: Source) -> None:
-        self._database = database
-        self._source = source
+    def __init__(self, images: ListedImages) -> None:
+        self._images, self._database, self._source = images, images.database, images.source
 
     def find_problems(self, day: Day, model_id: str, counts: DayCounts | None = None) -> list[str]:
         """Return a message for each problem with the day's rows; an empty list means that the counts add up.
 
         `counts` are those of the day if they are known already.
         """
-        counts = counts or Counts(self._database, self._source).count_day(day, model_id)
+        counts = counts or Counts(self._images).count_day(day, model_id)
         problems = [] if counts.balanced else [f"{counts} does not balance"]
         with self._database.read() as connection:
             return problems + list(audit(connection, self._source, day, model_id))
@@ -100,19 +97,18 @@ class DayRows:
     def runs_of(self, day: Day, model_id: str) -> set[str]:
         """Return the ids of the runs that predicted the day's images, as far as their rows are there."""
         run_id = select(predictions.c.run_id).distinct()
-        found = set[str]()
-        with opened_parts(self._database, self._source, day) as parts:
-            for connection, part in parts:
-                joined = join_results(part, predictions, ListedPicture.of(part), model_id)
-                found.update(connection.scalars(run_id.select_from(joined)))
-        return found
+
+        def rows_of(images: Subquery) -> Query:
+            return run_id.select_from(join_results(images, predictions, ListedPicture.of(images), model_id))
+
+        return {row[0] for row in self._images.select(day, rows_of)}
 
     def runs_of_day(self, day: date, model_id: str) -> list[Row]:
         """Return the day's runs of this version of the model, the newest first."""
         wanted = select(runs).where(runs.c.model_id == model_id, runs.c.day == day)
         newest = wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100)
         with self._database.read() as connection:
-            newest = newest.where(own_runs(connection, self._database, self._source))
+            newest = newest.where(own_runs(connection, self._images))
             return [dict(row._mapping) for row in connection.execute(newest)]
 
     def _read_joined(
@@ -131,6 +127,6 @@ class DayRows:
             wanted_rows = statement.where(*(is_preferred(table, picture, ids) for ids in names))
             return wanted_rows.order_by(images.c[2], images.c[0], table.c.model_id)
 
-        for row in stream_rows(self._database, self._source, day, rows_of):
+        for row in self._images.stream(day, rows_of):
             found = dict(row._mapping)
             yield found | {"location": found.pop("image_location")}

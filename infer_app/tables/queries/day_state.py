@@ -11,10 +11,9 @@ from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, UsageError, most_severe
 from infer_app.base.run_report import DayCounts, DayState
 from infer_app.base.settings.sections import rejection_budget
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.day_rows import DayRows
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingDays, PendingImages
 from infer_app.tables.results.runs import RunStore
 
@@ -87,11 +86,9 @@ def describe_few(facts: DayFacts, day: Day) -> str:
 class DayStates:
     """Reads the states of days; what several days share is counted once. Ask for the oldest day first."""
 
-    def __init__(self, database: Database, source: Source, max_rejected: str) -> None:
-        self._counts = Counts(database, source)
-        self._pending = PendingImages(database, source)
-        self._rows = DayRows(database, source)
-        self._run_store = RunStore(database)
+    def __init__(self, images: ListedImages, max_rejected: str) -> None:
+        self._counts, self._pending, self._rows = Counts(images), PendingImages(images), DayRows(images)
+        self._run_store = RunStore(images.database)
         self._max_rejected = max_rejected
         self._living: Collection[str] | None = None
         self._num_images: dict[date, int] = {}

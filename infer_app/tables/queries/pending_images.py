@@ -10,12 +10,11 @@ from sqlalchemy import ColumnElement, Connection, Subquery, func, literal_column
 from infer_app.base.day import Day, find_zone
 from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import PAGE_SIZE, Source
+from infer_app.tables.listing.source import PAGE_SIZE
 from infer_app.tables.listing.time_column import read_time
 from infer_app.tables.queries.counts import without_results
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.scope import Versions
-from infer_app.tables.queries.source_queries import opened_parts, stream_rows
 from infer_app.tables.results.conditions import (
     ListedPicture,
     has_rejection,
@@ -62,10 +61,9 @@ class PendingDays:
 class PendingImages:
     """Finds pending images; those of older days have no result of any of `Versions.versions_of` either."""
 
-    def __init__(self, database: Database, source: Source) -> None:
-        self._database = database
-        self._source = source
-        self._versions = Versions(database, source)
+    def __init__(self, images: ListedImages) -> None:
+        self._images, self._database, self._source = images, images.database, images.source
+        self._versions = Versions(images)
 
     def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
         """Return the pending images among the last EXAMINED images of earlier days: their number, first and last day.
@@ -85,12 +83,12 @@ class PendingImages:
     def find_pending_between(self, days: Day, model_id: str) -> PendingDays | None:
         """Return what `find_older_pending` returns, of all images of an interval of days."""
         versions = self._versions.versions_of(model_id)
-        with opened_parts(self._database, self._source, days) as parts:
+        with self._images.parts(days) as parts:
             return self._add_up_pending(parts, days, versions)
 
     def read_pending_days(self, days: Day, model_id: str) -> Iterator[PendingDays]:
         """Yield each date of an interval of days on which a run would select images, in order."""
-        with opened_parts(self._database, self._source, days) as parts:
+        with self._images.parts(days) as parts:
             yield from self._count_by_date(parts, days, model_id)
 
     def read_older_pending_days(self, day: Day, model_id: str) -> Iterator[PendingDays]:
@@ -115,7 +113,7 @@ class PendingImages:
             statement = select(images.c[3], images.c[1], images.c[2], former, *stored).select_from(joined)
             return statement.order_by(images.c[2], images.c[0])
 
-        for row in stream_rows(self._database, self._source, day, rows_of):
+        for row in self._images.stream(day, rows_of):
             image_id, location, time, former, *stored = row
             failure = None if former or stored[0] is None else StoredFailure(*stored)
             yield PendingImage(image_id, as_location(location), read_time(time, self._source.zone), failure, former)

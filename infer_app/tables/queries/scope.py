@@ -7,10 +7,9 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 from infer_app.artifact.model_names import Version, plain_name, short_name, versions_named
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError
-from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.recorded_sources import SourceIdentity, own_numbers
-from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.counts import Counts
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.model_versions import RecordedVersion, read_versions
 from infer_app.tables.results.schema import runs
 
@@ -21,9 +20,8 @@ class Versions:
     UsageError is raised if no model that is wanted has run.
     """
 
-    def __init__(self, database: Database, source: Source) -> None:
-        self._database = database
-        self._source = source
+    def __init__(self, images: ListedImages) -> None:
+        self._images, self._database, self._source = images, images.database, images.source
 
     def models_of(self, wanted: str | None = None) -> list[Version]:
         """Return the recorded versions: of each name first the one in use, then those used before it."""
@@ -45,7 +43,7 @@ class Versions:
         """
         started = select(runs.c.model_id, func.max(runs.c.started_at))
         with self._database.read() as connection:
-            started = started.where(runs.c.day == day.date, own_runs(connection, self._database, self._source))
+            started = started.where(runs.c.day == day.date, own_runs(connection, self._images))
             ran = {row[0]: row[1] for row in connection.execute(started.group_by(runs.c.model_id))}
         by_name: dict[str, list[RecordedVersion]] = {}
         for version in self._counting(wanted):
@@ -65,7 +63,7 @@ class Versions:
         found = found if day is None else found.where(runs.c.day == day)
         newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)
         with self._database.read() as connection:
-            newest = newest.where(own_runs(connection, self._database, self._source))
+            newest = newest.where(own_runs(connection, self._images))
             return [(row[0], row[1], row[2]) for row in connection.execute(newest)]
 
     def versions_of(self, model_id: str) -> list[str]:
@@ -90,7 +88,7 @@ class Versions:
 
     def _did_day(self, day: Day, version: RecordedVersion, started_at: datetime) -> bool:
         was_in_use = version.in_use_since is not None and started_at >= version.in_use_since
-        return was_in_use or not Counts(self._database, self._source).count_pending(day, version.model_id)
+        return was_in_use or not Counts(self._images).count_pending(day, version.model_id)
 
     def _counting(self, wanted: str | None) -> list[RecordedVersion]:
         found = self._recorded(wanted)
@@ -108,7 +106,7 @@ class Versions:
         if self._source.own_number is None:
             return set()
         ran = select(runs.c.model).distinct()
-        own = own_runs(connection, self._database, self._source)
+        own = own_runs(connection, self._images)
         others = {*connection.scalars(ran)} - {*connection.scalars(ran.where(own))}
         return others - self._source.model_names
 
@@ -132,9 +130,9 @@ def _named(versions: list[RecordedVersion]) -> list[Version]:
     return [(one.name, one.model_id) for one in versions]
 
 
-def own_runs(connection: Connection, database: Database, source: Source) -> ColumnElement[bool]:
+def own_runs(connection: Connection, images: ListedImages) -> ColumnElement[bool]:
     """Return the condition that a run is not one of another project over this database."""
-    if source.own_number is None:
+    if images.source.own_number is None:
         return true()
-    own = own_numbers(connection, SourceIdentity.of(source, database))
+    own = own_numbers(connection, SourceIdentity.of(images.source, images.database))
     return or_(runs.c.source_id.is_(None), runs.c.source_id.in_(own))

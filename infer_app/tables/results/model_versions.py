@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select, update
 
+from infer_app.base.domain import MULTI_LABEL
 from infer_app.tables.engine.column_types import Microseconds, UtcNow
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.schema import models, predictions, runs
@@ -68,12 +69,23 @@ def read_manifests(connection: Connection, name: str) -> dict[str, dict[str, Any
 def second_networks_of(connection: Connection, detectors: Collection[str]) -> list[str]:
     """Return the names of the recorded models that take the objects of detectors of these names."""
     rows = connection.execute(select(models.c.name, models.c.manifest))
-    return sorted({name for name, manifest in rows if (manifest.get("crop") or {}).get("of") in detectors})
+    return sorted({name for name, manifest in rows if detector_of(manifest) in detectors})
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:
     """Return the kind of a model's output by its stored manifest; empty if it never ran."""
     return str(manifest.get("output", {}).get("kind", ""))
+
+
+def detector_of(manifest: Mapping[str, Any]) -> str | None:
+    """Return the name of the detector whose objects a second network takes, by its manifest; None of any other."""
+    name: str | None = (manifest.get("crop") or {}).get("of")
+    return name
+
+
+def gives_several_labels(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a model may give a picture several labels, by its manifest."""
+    return manifest.get("output", {}).get("activation") in MULTI_LABEL
 
 
 def version_in_use(versions: Iterable[RecordedVersion], name: str) -> RecordedVersion | None:

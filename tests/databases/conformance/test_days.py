@@ -20,6 +20,7 @@ from infer_app.tables.listing.propose_mapping import propose
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.queries.counts import Counts
+from infer_app.tables.queries.listed_images import ListedImages
 from tests.conftest import DAY, MODEL
 from tests.support.listings import LISTINGS, open_source, select_new
 from tests.support.results import broken, commit, predicted
@@ -35,7 +36,7 @@ def test_a_day_begins_and_ends_to_the_microsecond(database, register, zone):
     for number, moment in enumerate(moments):
         register(f"/{number}.jpg", at=moment.replace(tzinfo=None))
     assert [ref.location for ref in select_new(database, day=day)] == ["/1.jpg", "/2.jpg"]
-    assert Counts(database, Source(database, SourceSettings())).count_day(day, ID).eligible == 2
+    assert Counts(ListedImages(database, Source(database, SourceSettings()))).count_day(day, ID).eligible == 2
     assert [ref.location for ref in select_new(database, day=day.before(1))] == ["/0.jpg"]
     assert [ref.location for ref in select_new(database, day=day.before(-1))] == ["/3.jpg"]
 

@@ -22,6 +22,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.counts import Counts
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingDays
 from infer_app.tables.results import runs as run_rows
 from infer_app.tables.results.forget_results import forget_rejections, forget_results
@@ -103,7 +104,7 @@ def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, d
 
     with Database(url) as reader:
         event.listen(reader._engine, "after_cursor_execute", arrive)
-        counts = Counts(reader, Source(reader, SourceSettings())).count_day(DAY, ID)
+        counts = Counts(ListedImages(reader, Source(reader, SourceSettings()))).count_day(DAY, ID)
     assert counts.balanced
     assert counts.predicted > 0
 

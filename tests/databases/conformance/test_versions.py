@@ -10,6 +10,7 @@ from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import switch_version
@@ -108,4 +109,4 @@ def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database):
         commit(database, predicted("1"), model_id=version * 16)
     with database.read() as connection:
         (current,) = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars()
-    assert Versions(database, Source(database, SourceSettings())).models_of()[0] == (MODEL.name, current)
+    assert Versions(ListedImages(database, Source(database, SourceSettings()))).models_of()[0] == (MODEL.name, current)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from infer_app.artifact.specs import DetectionSpec
 from infer_app.ask.compare.replay_audit import Amount, ReplayAudit, choose
 from infer_app.ask.compare.row_comparison import RowComparison
 from infer_app.base.domain import Broken, CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
@@ -76,7 +77,7 @@ def columns(output):
 def comparison():
     golden = io.BytesIO()
     np.save(golden, np.array([[-50.0, 100.0]]))
-    output = SimpleNamespace(detection=SimpleNamespace(min_score=0.1))
+    output = SimpleNamespace(detection=DetectionSpec(min_score=0.1))
     tolerance = SimpleNamespace(relative=0.001, cosine=0.9999)
     manifest = SimpleNamespace(
         output=output, tolerance_of=lambda variant: tolerance, variant_sha256=lambda variant: "files"

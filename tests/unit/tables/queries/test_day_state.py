@@ -108,13 +108,13 @@ def test_pending_images_of_earlier_days_are_counted_once_whichever_version_of_th
     register("/a.jpg", "/b.jpg", at=datetime(2026, 11, 1))
     register("/c.jpg", at=datetime(2026, 11, 18))
     tables.run_store.open_run(DAY, MODEL)
-    one_by_one = DayStates(tables.database, tables.source, "5%")
+    one_by_one = DayStates(tables, "5%")
     found = [
         one_by_one.find_older_pending(day, MODEL.name, MODEL.model_id)
         for day in (DAY.before(9), DAY.before(2), DAY.before(1), DAY)
     ]
     first, last = date(2026, 11, 1), date(2026, 11, 18)
     assert found == [*2 * [PendingDays(first, first, 2)], *2 * [PendingDays(first, last, 3)]]
-    newest_first = DayStates(tables.database, tables.source, "5%")
+    newest_first = DayStates(tables, "5%")
     assert newest_first.find_older_pending(DAY, MODEL.name, MODEL.model_id).num_images == 3
     assert newest_first.find_older_pending(DAY.before(9), MODEL.name, MODEL.model_id).num_images == 2

@@ -5,15 +5,15 @@ from contextlib import closing
 
 import pytest
 
-from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images
-from infer_app.ask.figures.disagreement import Disagreement
+from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
 from infer_app.base.domain import DetectedObject
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries import source_queries
+from infer_app.tables.queries import listed_images
 from infer_app.tables.queries.day_rows import DayRows
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingImages
 from infer_app.tables.results.migrate import upgrade
 from tests.conftest import DAY, make_users_file
@@ -24,10 +24,10 @@ READERS = {
     "objects": lambda database, source: read_predicted_images(database, source, DAY, "a"),
     "outputs": lambda database, source: read_predicted_images(database, source, DAY, "a", part=Part.OUTPUT),
     "rejected": lambda database, source: read_rejected_images(database, source, DAY, "a"),
-    "predictions": lambda database, source: DayRows(database, source).read_predictions(DAY, "a"),
-    "rejections": lambda database, source: DayRows(database, source).read_rejections(DAY, "a"),
-    "pending": lambda database, source: PendingImages(database, source).read_pending(DAY, "b"),
-    "pairs": lambda database, source: Disagreement(database, source, DAY, "a", "c").pairs(),
+    "predictions": lambda database, source: DayRows(ListedImages(database, source)).read_predictions(DAY, "a"),
+    "rejections": lambda database, source: DayRows(ListedImages(database, source)).read_rejections(DAY, "a"),
+    "pending": lambda database, source: PendingImages(ListedImages(database, source)).read_pending(DAY, "b"),
+    "pairs": lambda database, source: read_together(database, source, DAY, ["a", "c"]),
 }
 
 
@@ -69,8 +69,8 @@ def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, writ
 def test_images_of_several_pages_are_read_once_and_in_order_with_all_their_objects(
     database, register, write, monkeypatch
 ):
-    monkeypatch.setattr(source_queries, "PAGE_SIZE", 3)
-    monkeypatch.setattr(source_queries, "IMAGES_AT_ONCE", 2)
+    monkeypatch.setattr(listed_images, "PAGE_SIZE", 3)
+    monkeypatch.setattr(listed_images, "IMAGES_AT_ONCE", 2)
     register(*(f"/{number}.jpg" for number in range(1, 9)))
     for image_id in "12345":
         write(image_id)

@@ -1,0 +1,106 @@
+"""Queries over the images of a source, part by part or row by row: memory does not grow with their number."""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Subquery, select
+
+from infer_app.base.day import Day
+from infer_app.tables.engine.column_types import Query
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.cross_database_source import as_relation
+from infer_app.tables.listing.source import PAGE_SIZE, Source
+from infer_app.tables.results.conditions import ListedPicture, count_rows, join_results
+from infer_app.tables.results.schema import predictions
+
+IMAGES_AT_ONCE = 250  # whose rows are in memory, perhaps 300 objects of each
+
+RowsOf = Callable[[Subquery], Query]  # what to select, for a relation of images as `Source.parts` yields them
+
+
+@dataclass(frozen=True)
+class ListedImages:
+    """The images that a source lists, and the database with the results of them."""
+
+    database: Database
+    source: Source
+
+    @contextmanager
+    def parts(self, days: Day) -> Iterator[Iterator[tuple[Connection, Subquery]]]:
+        """Open a transaction for the images of an interval of days, in parts as `Source.parts` yields them.
+
+        What is asked within the `with` block fails as the database's own errors do, which can be tried again.
+        """
+        with self.database.read() as connection:
+            yield ((connection, images) for images in self.source.parts(connection, days))
+
+    def count(
+        self, days: Day, conditions: Callable[[Subquery], Sequence[ColumnElement[bool]]] = lambda images: ()
+    ) -> int:
+        """Count the images that meet all conditions."""
+        with self.parts(days) as parts:
+            return sum(count_rows(connection, images, *conditions(images)) for connection, images in parts)
+
+    def select(self, days: Day, rows_of: RowsOf) -> Iterator[Any]:
+        """Yield the rows that `rows_of` selects, of all parts in one transaction."""
+        with self.parts(days) as parts:
+            for connection, images in parts:
+                yield from connection.execute(rows_of(images))
+
+    def select_first(self, days: Day, limit: int, rows_of: RowsOf) -> list[Any]:
+        """Return the first rows in the order of their first two columns, of which the second one is the image's id."""
+
+        def first_of(images: Subquery) -> Query:
+            rows = rows_of(images)
+            return rows.order_by(*list(rows.selected_columns)[:2]).limit(limit)
+
+        return heapq.nsmallest(limit, self.select(days, first_of), key=itemgetter(0, 1))
+
+    def tally(self, days: Day, rows_of: RowsOf) -> dict[str, int]:
+        """Add up the numbers by the name that `rows_of` selects before each, the highest number first."""
+        found = Counter[str]()
+        for name, number in self.select(days, rows_of):
+            found[name] += number
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    def stream(self, days: Day, rows_of: RowsOf) -> Iterator[Any]:
+        """Yield the rows that `rows_of` selects, in their order.
+
+        A caller may take its time, as when it writes to a full pipe; a transaction is open meanwhile. Where that would
+        block a run's commits, the rows of a few images at a time are read in a transaction of their own, which ends
+        before they are yielded: a prediction is seen whole or not at all, but the day is no consistent snapshot.
+        """
+        if self.database.readers_block_commits:
+            for page in self.source.list_pages(days, PAGE_SIZE):
+                for first in range(0, len(page), IMAGES_AT_ONCE):
+                    images = as_relation(
+                        page[first : first + IMAGES_AT_ONCE], self.database.backend, self.source.picture
+                    )
+                    with self.database.read() as connection:
+                        rows = connection.execute(rows_of(images)).all()
+                    yield from rows
+            return
+        with self.database.read() as connection:
+            streaming = connection.execution_options(yield_per=PAGE_SIZE)
+            for images in self.source.parts(connection, days):
+                yield from streaming.execute(rows_of(images))
+
+    def stream_keys(self, model_ids: Sequence[str], day: Day | None) -> Iterator[tuple[str, str]]:
+        """Yield (image id, model id) of the predictions of some models: those of a day, or all."""
+        keys = select(predictions.c.image_id, predictions.c.model_id)
+        of_models = predictions.c.model_id.in_(model_ids)
+        if day is not None:
+
+            def rows_of(images: Subquery) -> Query:
+                return keys.select_from(join_results(images, predictions, ListedPicture.of(images))).where(of_models)
+
+            yield from ((image_id, model_id) for image_id, model_id in self.stream(day, rows_of))
+            return
+        with self.database.read() as connection:
+            found = connection.execution_options(yield_per=PAGE_SIZE).execute(keys.where(of_models))
+            yield from ((image_id, model_id) for image_id, model_id in found)
