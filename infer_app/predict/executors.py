@@ -25,14 +25,8 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
 from infer_app.predict.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.predict.execution_plan import ExecutionPlan
-from infer_app.predict.handlers.handler_spec import (
-    HandlerSpec,
-    ModelSpec,
-    OneOf,
-    open_cpu_handler,
-    open_load_handler,
-    open_predict_handler,
-)
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec, OneOf
+from infer_app.predict.handlers.open_handler import open_cpu_handler, open_load_handler, open_predict_handler
 from infer_app.predict.workers.pool import Stage, WorkerPool, slots_for
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import DatabaseUnavailable
-from infer_app.run.preflight.database_checks import check_rights
+from infer_app.run.database_checks import check_rights
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.results.runs import RunStore

@@ -50,7 +50,6 @@ ORDER = [
     "run.files",
     "run.flow",
     "run",
-    "run.preflight",
     "build.sources",
     "build.network",
     "build.variants",

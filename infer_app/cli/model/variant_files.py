@@ -18,7 +18,8 @@ from infer_app.base.printing import counted, one_line
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.model.model import find_model, has_project, print_progress
-from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec, open_cpu_handler
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.handlers.open_handler import open_cpu_handler
 from infer_app.predict.runtimes.gpu_probe import runnable
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.project_database import open_project_database, open_results_database

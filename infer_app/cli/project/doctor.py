@@ -11,8 +11,8 @@ from infer_app.base.errors import InferError, most_severe
 from infer_app.base.printing import one_line, with_config
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.model.model import known_in_use
-from infer_app.run.preflight import machine_checks
-from infer_app.run.preflight.database_checks import Finding, check_database, check_watched
+from infer_app.run import machine_checks
+from infer_app.run.database_checks import Finding, check_database, check_watched
 
 Check = Callable[[LoadedSettings], Iterator[Finding]]
 

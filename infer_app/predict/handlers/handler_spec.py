@@ -1,25 +1,15 @@
-"""Specifications from which worker processes open their handlers: the coordinator makes them without loading torch.
-
-The functions that open a handler can be pickled, and load no libraries before they are called. Each raises ModelError
-unless the handler gives the expected outputs for the golden images.
-"""
+"""Specifications from which worker processes open their handlers: the coordinator makes them without loading torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from infer_app.artifact.artifact import Artifact, open_artifact
 from infer_app.base.errors import ModelChanged
 from infer_app.base.read_limits import ReadLimits
-
-if TYPE_CHECKING:
-    from infer_app.predict.handlers.cpu_handler import CpuHandler
-    from infer_app.predict.handlers.gpu_handlers import PredictHandler
-    from infer_app.predict.handlers.loader import LoadHandler
-    from infer_app.predict.workers.shared_ring import Ring
 
 
 class OneOf(NamedTuple):
@@ -89,24 +79,3 @@ class HandlerSpec:
     detector: int | None = None  # index of the model whose objects second networks take
     seconds: frozenset[int] = frozenset()  # indices of second networks; others take whole pictures
     idle: frozenset[int] = frozenset()  # indices of models that are not opened: no chunk is for them
-
-
-def open_cpu_handler(spec: HandlerSpec, worker: OneOf = ALONE) -> CpuHandler:
-    """Open what takes images from bytes to rows."""
-    from infer_app.predict.handlers.cpu_handler import CpuHandler
-
-    return CpuHandler.open(spec, worker)
-
-
-def open_load_handler(spec: HandlerSpec, ring: Ring) -> LoadHandler:
-    """Open what decodes into slots of the ring."""
-    from infer_app.predict.handlers.loader import LoadHandler
-
-    return LoadHandler.open(spec, ring)
-
-
-def open_predict_handler(spec: HandlerSpec, ring: Ring, device: str) -> PredictHandler:
-    """Open what predicts out of slots of the ring; `device` is torch's name for it."""
-    from infer_app.predict.handlers.gpu_handlers import PredictHandler
-
-    return PredictHandler.open(spec, ring, device)

@@ -19,7 +19,8 @@ from infer_app.base.model_variants import TORCHSCRIPT
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.cpu_handler import CpuHandler
-from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec, open_cpu_handler
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.handlers.open_handler import open_cpu_handler
 from infer_app.predict.handlers.predictor import LoadedModel
 from infer_app.predict.runtimes.torchscript import BATCH_SIZE
 from infer_app.predict.workers.heartbeat import SIZE as MARK_SIZE

@@ -25,11 +25,12 @@ from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.execution_plan import broken_tensorrt, plan_run
-from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec, open_cpu_handler
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.handlers.open_handler import open_cpu_handler
 from infer_app.predict.images.decode.decoder import decoder_name, has_turbo
 from infer_app.predict.runtimes.gpu_probe import Host, describe_host
+from infer_app.run.database_checks import Finding, some_images
 from infer_app.run.group_run import check_nodes
-from infer_app.run.preflight.database_checks import Finding, some_images
 from infer_app.tables.choose_models import choose_artifacts, choose_names, with_detectors
 from infer_app.tables.project_database import open_project_database, read_limits
 

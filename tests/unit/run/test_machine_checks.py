@@ -6,7 +6,7 @@ from infer_app.base.errors import NO_TORCH, ModelError, install
 from infer_app.base.model_variants import CUDA_FP16
 from infer_app.base.packages import Mismatch
 from infer_app.predict.runtimes.gpu_probe import Gpu, Host, missing_here
-from infer_app.run.preflight import machine_checks
+from infer_app.run import machine_checks
 
 TORCH = Mismatch("torch", "2.15.0", "torch<2.14,>=2.11")
 OPENVINO = Mismatch("openvino", None, "openvino>=2026.0")
