@@ -1,4 +1,8 @@
-"""Which label of a second network is shown for an object: the rule of the view infer_shown_crops."""
+"""Which label of a second network is shown for an object: the rule of the view infer_shown_crops.
+
+An export applies it here: where groups decide, asking the view's SQL took it twice as long, and databases add up the
+scores of a group in orders of their own, which changes the last digit.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
