@@ -3,15 +3,13 @@
 TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead of private ones, by a role that may create databases.
 """
 
-import fcntl
-import logging
 import os
 import random
 import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from datetime import date, datetime
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from sqlalchemy import insert
 
 from infer_app.base.day import Day
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.base.telemetry.log import StderrHandler, unbind_all
+from infer_app.base.telemetry.log import unbind_all
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
@@ -29,14 +27,17 @@ from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunModel
 from infer_app.tables.results.schema import images
 from tests.databases import servers
+from tests.support.alone import pytest_runtest_protocol  # noqa: F401
+from tests.support.box import box  # noqa: F401
+from tests.support.installed import installed  # noqa: F401
 from tests.support.listeners import Recorder
 from tests.support.s3_server import S3Server
 from tests.support.s3_server import s3_server as run_s3_server
 from tests.support.skips import need, pytest_terminal_summary  # noqa: F401
+from tests.support.surroundings import logging_as_it_was, name_server, no_space, shared_folder  # noqa: F401
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
-TESTS = Path(__file__).parent
 # The same examples each time, on a machine however slow.
 settings.register_profile("any machine", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -75,30 +76,6 @@ def _repeats_on_a_server(item: pytest.Item) -> bool:
     return item.path.parent.name == "databases" and kind in DATABASES[1:]
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Tests run beside each other, by pytest-xdist; one marked `alone`, which measures, has the machine to itself.
-
-    One lock with many readers and a writer, behind a turnstile, without which the readers would keep the writer out.
-    Two folders are what is locked: nothing is left to be removed.
-    """
-    with _folder(TESTS) as turnstile, _folder(TESTS / "unit") as lock:
-        fcntl.flock(turnstile, fcntl.LOCK_EX)
-        fcntl.flock(lock, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
-        fcntl.flock(turnstile, fcntl.LOCK_UN)
-        return (yield)
-
-
-@contextmanager
-def _folder(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process that was forked meanwhile would keep it
-        os.close(descriptor)
-
-
 @pytest.fixture(autouse=True)
 def no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("INFER_")]:
@@ -122,17 +99,6 @@ def one_torch_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def logging_as_it_was() -> Iterator[None]:
-    """Around what calls `log_to_stderr` in this process."""
-    level = logging.getLogger("infer_app").level
-    yield
-    root = logging.getLogger()
-    root.handlers = [handler for handler in root.handlers if not isinstance(handler, StderrHandler)]
-    logging.getLogger("infer_app").setLevel(level)
-    logging.captureWarnings(False)
 
 
 @pytest.fixture

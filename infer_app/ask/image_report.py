@@ -76,7 +76,7 @@ def explain(
     if place is None and all(one.state == "pending" for one in histories):
         raise _unknown(project, image_id)
     location, time, its_day = place or (None, None, None)
-    file = None if location is None else _look(loaded, location)
+    file = None if location is None else look_at(location, read_limits(loaded), loaded.images.timeout_s + START_UP_S)
     is_forgotten = project.source.has_forgotten(time)
     found = Explanation(image_id, location, time, its_day, file, histories, [], is_forgotten=is_forgotten)
     no_model = f"{next_run.error.message}: {next_run.error.hint}" if next_run.error and not histories else None
@@ -190,11 +190,10 @@ def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
     return (now.size, now.modified) == (stored["size"], stored["modified"])
 
 
-def _look(loaded: LoadedSettings, location: str) -> FileNow:
+def look_at(location: str, limits: ReadLimits, timeout_s: float) -> FileNow:
     """Read the file in a separate process, since reading can hang."""
-    timeout_s = loaded.images.timeout_s + START_UP_S
     try:
-        return run_in_process(file_now, location, read_limits(loaded), timeout_s=timeout_s)
+        return run_in_process(file_now, location, limits, timeout_s=timeout_s)
     except InferError as error:
         return FileNow(FileFacts(), Reason.READ_TIMEOUT, error.message)
 

@@ -63,8 +63,8 @@ def kept_within_memory(limit: int | None) -> Iterator[None]:
         yield
         return
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limits = [limit, before, hard]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(one for one in limits if one != resource.RLIM_INFINITY), hard))
+    least = limit if before == resource.RLIM_INFINITY else min(limit, before)
+    resource.setrlimit(resource.RLIMIT_DATA, (least, hard))
     try:
         yield
     finally:

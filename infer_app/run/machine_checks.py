@@ -72,8 +72,11 @@ def check_decoder(_: LoadedSettings) -> Iterator[Finding]:
 
 
 def check_gpu(_: LoadedSettings) -> Iterator[Finding]:
+    return check_host(describe_host())
+
+
+def check_host(host: Host) -> Iterator[Finding]:
     """Check that torch can use the GPU, if the machine has one."""
-    host = describe_host()
     if host.gpu is None:
         yield Finding("gpu", "none is found: models run on the CPU")
     elif host.torch is None:

@@ -133,7 +133,14 @@ def dry_run_days(
     return measured
 
 
-def run_group(group: GroupRun, days: Sequence[Day], limits: RunLimits, *, with_late: bool) -> list[ModelResult]:
+def run_group(
+    group: GroupRun,
+    days: Sequence[Day],
+    limits: RunLimits,
+    *,
+    with_late: bool,
+    run: Callable[[GroupRun, Day, int | None], list[RunReport]] = run_day,
+) -> list[ModelResult]:
     """Run the days and return how each model ended. Raises the error of the last day, once the late days were run.
 
     Raises Interrupted in its place if a signal came meanwhile.
@@ -150,7 +157,7 @@ def run_group(group: GroupRun, days: Sequence[Day], limits: RunLimits, *, with_l
 
     for day in chain(days, _late_days(group, days, is_over) if with_late else ()):
         try:
-            ran[day] = run_day(group, day, images_left())
+            ran[day] = run(group, day, images_left())
         except OF_ONE_DAY as error:
             if isinstance(error, PrecisionUnavailable) and group.may_split:
                 raise  # the models are run one by one then

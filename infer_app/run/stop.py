@@ -20,11 +20,12 @@ RECORD_S = 3  # then, to record the end of the run in a database that may not an
 class Stop:
     """Ends an iterable between two items once a signal came or the deadline passed.
 
-    Within `with`, Interrupted is raised wherever the program is at a second signal, or GRACE_S seconds after the first:
-    chunks in flight are then lost and their images stay pending. RECORD_S seconds later it is raised once more.
+    Within `with`, Interrupted is raised wherever the program is at a second signal, or `grace_s` after the first:
+    chunks in flight are then lost and their images stay pending. `record_s` later it is raised once more.
     """
 
-    def __init__(self, deadline_s: float | None = None) -> None:
+    def __init__(self, deadline_s: float | None = None, *, grace_s: int = GRACE_S, record_s: int = RECORD_S) -> None:
+        self._grace_s, self._record_s = grace_s, record_s
         self._deadline = None if deadline_s is None else time.monotonic() + deadline_s
         self._signal: int | None = None
         self._cut_short = False
@@ -70,11 +71,11 @@ class Stop:
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self._signal is not None:
-            signal.alarm(0 if self._interrupted else RECORD_S)
+            signal.alarm(0 if self._interrupted else self._record_s)
             self._interrupted = True
             raise Interrupted(self._signal)
         self._signal = number
-        signal.alarm(GRACE_S)
+        signal.alarm(self._grace_s)
 
 
 def seconds_until(clock: str, now: datetime | None = None) -> float:

@@ -96,12 +96,14 @@ class ForgettableCounts:
         return found
 
 
-def of_versions(database: Database, source: Source, model_ids: Iterable[str]) -> Iterator[Forgettable]:
+def of_versions(
+    database: Database, source: Source, model_ids: Iterable[str], at_once: int = AT_ONCE
+) -> Iterator[Forgettable]:
     """Yield the source's results of versions, and before those of a detector what is made of its objects."""
     is_own = _is_own(database, source)
     for model_id in sorted(model_ids):
-        yield from _every_result(database, "detector_id", model_id, is_own)
-        yield from _every_result(database, "model_id", model_id, is_own)
+        yield from _every_result(database, "detector_id", model_id, is_own, at_once=at_once)
+        yield from _every_result(database, "model_id", model_id, is_own, at_once=at_once)
 
 
 def of_missing(
@@ -143,9 +145,9 @@ def _missing_files(source: Source, are_gone: Callable[[Sequence[str]], Sequence[
         yield Forgettable(results, gone)  # with no read open: beside one, a file with a rollback journal is not written
 
 
-def of_days_before(database: Database, source: Source, day: Day) -> Iterator[Forgettable]:
+def of_days_before(database: Database, source: Source, day: Day, at_once: int = AT_ONCE) -> Iterator[Forgettable]:
     """Yield the results of the images that the source lists before a day."""
-    for page in source.list_pages_before(day, AT_ONCE):
+    for page in source.list_pages_before(day, at_once):
         with database.read() as connection:
             backend_of(connection).plan_for_pages(connection)
             results = _of_images(connection, as_relation(page, backend_of(connection), source.picture))
@@ -253,7 +255,7 @@ def _without_returned(connection: Connection, part: Forgettable) -> Forgettable:
 
 
 def _every_result(
-    database: Database, column: str, model_id: str, *conditions: ColumnElement[bool]
+    database: Database, column: str, model_id: str, *conditions: ColumnElement[bool], at_once: int = AT_ONCE
 ) -> Iterator[Forgettable]:
     """Yield pages of the results that name a version in a column; the conditions are on runs, which are joined."""
     for table in (predictions, rejections):
@@ -262,7 +264,7 @@ def _every_result(
         last = StoredResult("", "", None)
         while True:
             is_later = key[0] >= last.image_id, or_(key[0] > last.image_id, key[1] > last.model_id)
-            page = wanted.where(*is_later).order_by(*key).limit(AT_ONCE)
+            page = wanted.where(*is_later).order_by(*key).limit(at_once)
             with database.read() as connection:
                 backend_of(connection).plan_for_pages(connection)
                 results = _read(connection, page)

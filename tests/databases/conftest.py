@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from sqlalchemy import NullPool, create_engine, make_url
+from sqlalchemy import NullPool, create_engine, make_url, text
 
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import upgrade
 from tests.faults.conftest import Hit, a_day, models, seeded, uninterrupted  # noqa: F401
 from tests.integration.conftest import built_models  # noqa: F401
+from tests.support.forgetting import listing, loaded  # noqa: F401
+from tests.support.second_networks import DETECTOR, SECOND, D, StoredModel
+from tests.support.shots import fill, run  # noqa: F401
 
 
 class ServerProject(Hit):
@@ -48,7 +51,6 @@ def execute(database):
     """execute("CREATE …", …): each statement in one transaction; :name parameters come as (statement, rows)."""
 
     def execute_statements(*statements):
-        from sqlalchemy import text
 
         with database.write() as connection:
             for statement in statements:
@@ -125,3 +127,13 @@ def new_url(new_database):
     """new_url("postgres") is that of a new, empty database."""
     with ExitStack() as stack:
         yield lambda kind: stack.enter_context(new_database(kind))
+
+
+@pytest.fixture
+def detector(database):
+    return StoredModel(database, DETECTOR)
+
+
+@pytest.fixture
+def species(detector, database):
+    return StoredModel(database, SECOND, D)

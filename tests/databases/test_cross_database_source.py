@@ -10,8 +10,7 @@ from infer_app.base.domain import DetectedObject, Output, Prediction, Reason
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing import cross_database_source
-from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
+from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.project_database import ProjectDatabase
@@ -83,9 +82,9 @@ def open_source(source_url, results):
     """open_source(table="shots") reads the source's database as a run does: by a connection that may only read."""
     with ExitStack() as stack:
 
-        def open_foreign(**settings):
+        def open_foreign(page_size=PAGE_SIZE, **settings):
             listing = stack.enter_context(Database(source_url, read_only=True))
-            return CrossDatabaseSource(listing, SourceSettings(time_zone="UTC", **settings), results)
+            return CrossDatabaseSource(listing, SourceSettings(time_zone="UTC", **settings), results, page_size)
 
         yield open_foreign
 
@@ -129,10 +128,9 @@ def answers(tables):
 
 
 @pytest.mark.parametrize(
-    "size", [7, *(pytest.param(size, marks=pytest.mark.slow) for size in (40, cross_database_source.PAGE_SIZE))]
+    "size", [7, *(pytest.param(size, marks=pytest.mark.slow) for size in (40, PAGE_SIZE))]
 )  # 40: a day that fills its page
-def test_every_question_has_the_answer_that_one_database_gives(fill, open_source, results, tmp_path, monkeypatch, size):
-    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", size)
+def test_every_question_has_the_answer_that_one_database_gives(fill, open_source, results, tmp_path, size):
     rows = [*A_NIGHT, *EARLIER, ("500", "/no-time.jpg", None)]
     fill("shots", rows)
     with Database(f"sqlite:///{tmp_path / 'one.db'}") as one:
@@ -146,7 +144,7 @@ def test_every_question_has_the_answer_that_one_database_gives(fill, open_source
         write_a_night(results)
         settings = SourceSettings(table="shots", time_zone="UTC")
         expected = answers(tables_of(one, Source(one, settings)))
-    found = answers(tables_of(results, open_source(table="shots")))
+    found = answers(tables_of(results, open_source(size, table="shots")))
     assert len(expected["problems"]) >= 5
     for question, answer in expected.items():
         assert found[question] == answer, question
@@ -158,11 +156,10 @@ def test_a_day_without_images_has_books(fill, open_source, results):
     assert (found["new"], found["images"], found["problems"]) == ([], 0, [])
 
 
-def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fill, open_source, results, monkeypatch):
-    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", 4)
+def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fill, open_source, results):
     ids = [*ODD_TEXTS, "x" * 300, "😀" * 300]
     fill("shots", [(i, f"/{n}/{i}\\ '%s' \t😀.jpg", NOON) for n, i in enumerate(ids)])
-    source = open_source(table="shots")
+    source = open_source(4, table="shots")
     check_source(source)
     assert source.find_left_out(DAY).text == ""
     refs = list(source.select_new(DAY, ID))

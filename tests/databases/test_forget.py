@@ -1,126 +1,40 @@
 """`infer forget` deletes results for good, all that belongs to them and nothing else, and none becomes pending."""
 
-import io
 import json
-import sys
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import pytest
-import typer
-from sqlalchemy import func, select, update
+from sqlalchemy import update
 
 from infer_app.ask.image_report import find_place
-from infer_app.base.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
-from infer_app.base.errors import DayHeld, StorageUnavailable, UsageError
+from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.load import load_settings
-from infer_app.cli.commands.maintain_commands import ForgetOptions
-from infer_app.cli.project.forget import forget_chosen
-from infer_app.cli.project.project import upgrade, write_config
-from infer_app.tables import forgettable_results
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.forgettable_results import ForgettableCounts
-from infer_app.tables.listing.image_registry import add_images, register
+from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.listing.source import find_similar
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.project_database import open_project_database
 from infer_app.tables.queries.late_days import find_late_days
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import images, objects, predictions, rejections
-from infer_app.tables.row_audit import audit_rows
 from tests.conftest import DAY, MODEL
-from tests.support.results import run_day
-
-ID, OTHER = MODEL.model_id, "f" * 16
-DAYS = [DAY.before(2), DAY.before(1), DAY]
-TABLE = '[source]\ntable = "shots"\nlocation = "path"\ntime = "taken"\ntime_zone = "UTC"\n'
-NOTHING = {"predictions": 0, "objects": 0, "rejections": 0, "images": 0, "of_second_networks": 0, "pages": 0}
-
-
-@pytest.fixture(params=["our table", "a table", "another database"])
-def listing(request):
-    return request.param
-
-
-@pytest.fixture
-def loaded(tmp_path, database, url, monkeypatch, listing, execute, kind):
-    """Each day has three images; the file of the third is broken."""
-    monkeypatch.setenv("INFER_DATABASE__URL", url)
-    photos = tmp_path / "photos"
-    photos.mkdir()
-    config = write_config(tmp_path)
-    rows = []
-    for day in DAYS:
-        paths = [photos / f"{day.date:%d}-{number}.jpg" for number in range(3)]
-        for path in paths:
-            path.write_bytes(b"a photo")
-        rows += [{"id": path.stem, "path": str(path), "at": f"{day} 12:00:00"} for path in paths]
-        if listing == "our table":
-            add_images(database, paths, day.start.replace(tzinfo=None) + timedelta(hours=12))
-    if listing == "our table":
-        config.write_text(config.read_text().replace('# watch = ["photos"]', 'watch = ["photos"]'))
-    else:
-        at_end = "" if listing == "a table" else f'database_url = "sqlite:///{tmp_path / "other.db"}"\n'
-        config.write_text(config.read_text().replace("[source]\n", TABLE + at_end, 1))
-        at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
-        create = "CREATE TABLE shots (id VARCHAR(20), path VARCHAR(400), taken {})"
-        insert = "INSERT INTO shots VALUES (:id, :path, :at)"
-        if listing == "a table":
-            execute(create.format(at), (insert, rows))
-        else:
-            with Database(f"sqlite:///{tmp_path / 'other.db'}") as listed, listed.write() as connection:
-                connection.exec_driver_sql(create.format("TEXT"))
-                for row in rows:
-                    connection.exec_driver_sql(insert, row)
-    upgrade(config)
-    loaded = load_settings(config)
-    for day in DAYS:
-        run(loaded, day)
-    return loaded
-
-
-def forget(loaded, yes=True, as_json=True, **chosen):
-    forget_chosen(ForgetOptions(yes=yes, as_json=as_json, config=loaded.path, **chosen))
-
-
-def run(loaded, day, model_id=ID):
-    """What a run does; returns the ids that it selected."""
-    with open_project_database(loaded) as project:
-        model = replace(MODEL, model_id=model_id, may_be_put_in_use=True)
-        return [ref.image_id for ref in run_day(project.database, project.source, day, found_in, model)]
-
-
-def found_in(ref):
-    facts = FileFacts(7, 1.0, "ab" * 32)
-    if ref.location.endswith("2.jpg"):
-        return Broken(ref, Reason.CORRUPT, "", "decode", facts)
-    return Prediction(ref, Output("cat", 0.9, objects=(DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)), facts)
-
-
-def counts(loaded, model_id=ID):
-    with open_project_database(loaded) as project:
-        assert list(audit_rows(project.database)) == []
-        return [project.counts.count_day(day, model_id) for day in DAYS]
-
-
-def stored(loaded, *tables):
-    with open_project_database(loaded) as project, project.database.read() as connection:
-        return tuple(connection.scalar(select(func.count()).select_from(table)) for table in tables)
-
-
-def ids_of(database, *paths):
-    with database.read() as connection:
-        return list(connection.scalars(select(images.c.id).where(images.c.location.in_(map(str, paths)))))
-
-
-def answer(capsys):
-    return json.loads(capsys.readouterr().out)
-
-
-WHOLE, NONE = DayCounts(3, 2, 1, 0), DayCounts(0, 0, 0, 0)
+from tests.support.forgetting import (
+    DAYS,
+    ID,
+    NONE,
+    NOTHING,
+    OTHER,
+    TABLE,
+    WHOLE,
+    answer,
+    counts,
+    forget,
+    ids_of,
+    run,
+    stored,
+)
 
 
 def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded, listing, capsys):
@@ -223,21 +137,6 @@ def test_no_picture_is_forgotten_whose_folder_is_empty_and_may_not_be_mounted(lo
     assert answer(capsys) == NOTHING | {"images": 1}
 
 
-@pytest.mark.parametrize("listing", ["our table"], indirect=True)
-def test_a_photo_that_comes_back_before_it_is_deleted_keeps_its_results(loaded, tmp_path):
-    """It lies in its folder again, and a walk has found it."""
-    first, second, *_ = sorted(tmp_path.glob("photos/*.jpg"))
-    with open_project_database(loaded) as project:
-        database = project.database
-        mark_missing(database, ids_of(database, first, second))
-        found = list(forgettable_results.of_missing(database, project.source, lambda paths: [True] * len(paths)))
-        assert [len(part.results) for part in found] == [2]
-        list(register(database, [ImageFile(str(second))], lambda new: []))
-        deleted = forgettable_results.forget(database, found, ForgettableCounts.of(found))
-    assert deleted == ForgettableCounts(predictions=1, objects=1, images=1)
-    assert counts(loaded) == [DayCounts(2, 1, 1, 0), WHOLE, WHOLE]
-
-
 @pytest.mark.parametrize("listing", ["a table"], indirect=True)
 def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_gone(loaded, capsys, tmp_path):
     settings = loaded.path.read_text()
@@ -282,62 +181,3 @@ def test_a_former_version_is_forgotten_and_counts_on_no_day(loaded, capsys):
     assert counts(loaded, OTHER) == [DayCounts(3, 0, 0, 3), DayCounts(3, 0, 0, 3), WHOLE]
     with open_project_database(loaded) as project:
         assert project.versions.models_of_day(DAYS[0]) == [(MODEL.name, OTHER)]
-
-
-@pytest.mark.parametrize("listing", ["our table"], indirect=True)
-def test_what_was_interrupted_is_done_by_repeating_it(loaded, monkeypatch, capsys):
-    monkeypatch.setattr(forgettable_results, "AT_ONCE", 2)
-    delete, deleted = forgettable_results._delete, []
-
-    def delete_one(connection, part):
-        deleted.append(delete(connection, part))
-        if len(deleted) == 2:
-            raise KeyboardInterrupt  # before the second part is committed
-        return deleted[-1]
-
-    monkeypatch.setattr(forgettable_results, "_delete", delete_one)
-    with pytest.raises(KeyboardInterrupt):
-        forget(loaded, before=str(DAY), even_most=True)
-    capsys.readouterr()
-    assert counts(loaded) == [NONE, NONE, WHOLE]
-    assert stored(loaded, predictions, objects) == (4, 4)
-    forget(loaded, before=str(DAY), even_most=True)
-    assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 2}
-    assert stored(loaded, predictions, objects, rejections) == (2, 2, 1)
-
-
-@pytest.mark.parametrize("listing", ["our table"], indirect=True)
-def test_nothing_is_deleted_during_a_run_without_consent_or_without_a_terminal(loaded, monkeypatch, capsys):
-    asked = ({"missing": True}, {"before": str(DAY), "even_most": True}, {"model": OTHER})
-    with open_project_database(loaded) as project:
-        switch_version(project.database, "other", OTHER, {})
-        with project.database.write() as connection:
-            connection.exec_driver_sql("UPDATE infer_models SET in_use_since = NULL WHERE name = 'other'")
-        run_id = project.run_store.open_run(DAY, MODEL)
-        for chosen in asked:
-            with pytest.raises(DayHeld, match=f"run {run_id} of {DAY} is active"):
-                forget(loaded, **chosen)
-        project.run_store.fail_run(run_id, 1, "")
-    with pytest.raises(UsageError, match="9000-01-01 is in the future"):
-        forget(loaded, as_json=False, before="9000-01-01")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-    for chosen in asked:
-        with pytest.raises(UsageError, match="no terminal to ask on"):
-            forget(loaded, yes=False, **chosen)
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    capsys.readouterr()
-    forget(loaded, yes=False, as_json=False, before=str(DAY), even_most=True)
-    said = capsys.readouterr().out
-    what = "4 predictions with 4 objects, 2 rejections of the source 'infer_images'"
-    assert f"days before {DAY}: {what} to be deleted for good" in said
-    assert "nothing was deleted" in said
-    assert counts(loaded) == [WHOLE, WHOLE, WHOLE]
-    with open_project_database(loaded) as project:
-        begin = partial(project.run_store.open_run, DAY, replace(MODEL, may_be_put_in_use=False))
-        monkeypatch.setattr(typer, "confirm", lambda *_, **__: bool(begin()))  # a run begins before the answer
-        for chosen in asked[1:]:
-            with pytest.raises(DayHeld):
-                forget(loaded, yes=False, **chosen)
-            for run_id in project.run_store.living_runs():
-                project.run_store.fail_run(run_id, 1, "")
-    assert counts(loaded) == [WHOLE, WHOLE, WHOLE]

@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import text
 
 from infer_app.base.errors import Interrupted
-from infer_app.run import stop as stop_module
 from infer_app.run.stop import Stop
 from infer_app.tables.engine import reconnect
 from infer_app.tables.engine.connect import Database
@@ -18,12 +17,17 @@ from infer_app.tables.engine.reconnect import ConnectionLost
 
 
 @pytest.fixture
-def impatient(url, kind, server, monkeypatch):
+def patient(url, kind, server):
     if kind != "postgres" or server is None:
         pytest.skip("of PostgreSQL's connections, with a server of one's own")
-    monkeypatch.setattr(reconnect, "SILENCE_S", 0.5)
     with Database(f"{url}&connect_timeout=2") as database:
         yield database
+
+
+@pytest.fixture
+def impatient(patient, monkeypatch):
+    monkeypatch.setattr(reconnect, "SILENCE_S", 0.5)
+    return patient
 
 
 def test_a_statement_that_takes_long_is_no_frozen_server(impatient):
@@ -57,10 +61,8 @@ def frozen(server):
             process.resume()
 
 
-def test_a_signal_ends_a_transaction_of_a_frozen_server(impatient, server, monkeypatch):
+def test_a_signal_ends_a_transaction_of_a_frozen_server(patient, server):
     """Its rollback is not waited for, nor is the transaction begun again."""
-    monkeypatch.setattr(reconnect, "SILENCE_S", 30)
-    monkeypatch.setattr(stop_module, "GRACE_S", 1)
 
     def freeze_and_ask(connection):
         connection.execute(text("SELECT 1"))
@@ -69,8 +71,8 @@ def test_a_signal_ends_a_transaction_of_a_frozen_server(impatient, server, monke
             connection.execute(text("SELECT 1"))
 
     began = time.monotonic()
-    with Stop(), pytest.raises(Interrupted):
-        impatient.transact(freeze_and_ask)
+    with Stop(grace_s=1), pytest.raises(Interrupted):
+        patient.transact(freeze_and_ask)
     assert time.monotonic() - began < reconnect.SILENCE_S
-    with impatient.read() as connection:
+    with patient.read() as connection:
         assert connection.scalar(text("SELECT 7")) == 7

@@ -1,87 +1,21 @@
 """A result is that of one picture: an id that comes back, or that another source has too, brings no other labels."""
 
-from datetime import UTC, datetime, timedelta
-from threading import Thread
-
 import pytest
-from sqlalchemy import event, select, text
+from sqlalchemy import text
 
-from infer_app.ask.figures.figures import Figures
-from infer_app.ask.figures.object_figures import ObjectResults
-from infer_app.base.domain import Broken, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.base.errors import UnusableIds
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.former_pictures import check_ids, check_ids_again
-from infer_app.tables.listing.image_registry import DatedImage, register
-from infer_app.tables.listing.recorded_sources import (
-    SourceIdentity,
-    forget_before,
-    number_among_others,
-    read_forgotten_before,
-    read_sources,
-    record_source,
-)
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
-from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.image_history import read_history
-from infer_app.tables.queries.late_days import find_late_days
-from infer_app.tables.queries.thresholds import count_shown
-from infer_app.tables.results.schema import images, objects, predictions, rejections
-from tests.conftest import DAY, MODEL
-from tests.support.results import run_day
-
-ID = MODEL.model_id
-MONDAY, TUESDAY = DAY.before(4), DAY.before(3)
-SHOTS = SourceSettings(table="shots", location="path", time="taken", time_zone="UTC")
-SCANS = SHOTS.model_copy(update={"table": "scans"})
-QUERY = SourceSettings(query="SELECT id, path, taken FROM shots", location="path", time="taken", time_zone="UTC")
-FOUND = (DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)
-
-
-@pytest.fixture
-def fill(execute, kind):
-    """fill("shots", (id, path, day), …) makes a table of text in its own collations, and adds rows to it."""
-    made = set()
-
-    def add(table, *rows):
-        at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
-        if table not in made:
-            utf8 = " CHARACTER SET utf8mb4" if kind == "mariadb" else ""
-            execute(f"CREATE TABLE {table} (id VARCHAR(20), path VARCHAR(200){utf8}, taken {at})")
-            made.add(table)
-        given = [{"id": i, "path": path, "at": str(noon_of(day))[:19]} for i, path, day in rows]
-        execute((f"INSERT INTO {table} VALUES (:id, :path, :at)", given))
-
-    return add
-
-
-def noon_of(day):
-    return day.start.replace(tzinfo=None) + timedelta(hours=12)
-
-
-@pytest.fixture
-def run(database):
-    """run(settings, day) does what a run does, with labels that are the locations; locations in `bad` are rejected."""
-
-    def run_settings(settings, day=DAY, bad=(), listing=None, base=None):
-        source = opened(database, settings, listing)
-        source.base = base
-        check_ids(database, source, day, [ID])
-
-        def answer(ref):
-            if ref.location in bad:
-                return Broken(ref, Reason.CORRUPT, "", "decode", FileFacts(1, 1.0, "ab"))
-            return Prediction(ref, Output(ref.location, 0.9, objects=FOUND))
-
-        return [ref.location for ref in run_day(database, source, day, answer, base=base)]
-
-    return run_settings
+from infer_app.tables.results.schema import images
+from tests.conftest import DAY
+from tests.support.shots import ID, MONDAY, QUERY, SCANS, SHOTS, TUESDAY, labels_of, noon_of, opened, snapshot
 
 
 @pytest.mark.parametrize(
@@ -97,33 +31,6 @@ def test_one_relative_location_below_two_bases_is_two_pictures(database, fill, r
         run(settings, base="/lab/shots")
     assert run(settings, base="/lab/scans") == []
     assert run(others, base="/moved/scans") == []
-
-
-def opened(database, settings, listing=None):
-    source = CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
-    source.own_number = number_among_others(database, SourceIdentity.of(source, database))
-    return source
-
-
-def labels_of(database, settings, day=DAY, listing=None):
-    """Labels by location, and the counts of the day, which must agree with what the audit and the figures find."""
-    source = opened(database, settings, listing)
-    asked = ProjectDatabase(database, source)
-    found = {row["location"]: row["label"] for row in asked.rows.read_predictions(day, ID)}
-    counts = asked.counts.count_day(day, ID)
-    assert asked.rows.find_problems(day, ID) == []
-    figures = Figures(asked, ID, ObjectResults(asked, MODEL.name, ID))
-    assert (counts.predicted, figures.count_predicted(day)) == (len(found), len(found))
-    assert figures.count_labels(day) == ({"cat": len(found)} if found else {})
-    assert count_shown(database, source, day, MODEL.name) == len(found)
-    assert len(list(asked.pending.read_pending(day, ID))) == asked.counts.count_new(day, ID)
-    return found, counts
-
-
-def snapshot(database):
-    with database.read() as connection:
-        tables = (predictions, objects, rejections)
-        return [sorted(map(str, connection.execute(select(table)).all())) for table in tables]
 
 
 @pytest.mark.parametrize("second", [SCANS, SourceSettings()])
@@ -194,87 +101,6 @@ def test_an_id_that_was_used_again_is_that_of_the_new_picture(database, fill, ru
     assert number == [len(found), len(found), 1 - len(found)]
 
 
-def test_an_edited_query_goes_on(database, fill, run, execute):
-    fill("shots", ("1", "/1.jpg", DAY), ("2", "/2.jpg", DAY))
-    assert run(QUERY) == ["/1.jpg", "/2.jpg"]
-    fill("shots", ("3", "/3.jpg", DAY))
-    edited = QUERY.model_copy(update={"query": "SELECT id, path, taken FROM shots WHERE id <> '2'"})
-    assert run(edited) == ["/3.jpg"]
-    execute("DELETE FROM shots WHERE id = '1'")
-    fill("shots", ("1", "/new.jpg", DAY))  # the former query does not list the former picture either
-    assert run(edited) == ["/new.jpg"]
-    assert labels_of(database, edited)[0] == {"/3.jpg": "/3.jpg", "/new.jpg": "/new.jpg"}
-
-
-@pytest.mark.parametrize("renamed", ["a column", "the table"])
-def test_an_edited_query_goes_on_where_the_former_one_can_run_no_more(database, fill, run, execute, renamed):
-    fill("shots", ("1", "/old/1.jpg", DAY), ("2", "/old/2.jpg", DAY))
-    assert len(run(QUERY)) == 2
-    new = {"a column": ("file", "shots"), "the table": ("path", "scans")}[renamed]
-    edited = QUERY.model_copy(update={"query": "SELECT id, {} AS path, taken FROM {}".format(*new)})
-    execute(
-        "ALTER TABLE shots RENAME COLUMN path TO file" if renamed == "a column" else "ALTER TABLE shots RENAME TO scans"
-    )
-    execute("UPDATE {1} SET {0} = replace({0}, '/old/', '/new/')".format(*new))
-    assert run(edited) == ["/new/1.jpg", "/new/2.jpg"]
-    assert len(labels_of(database, edited)[0]) == 2
-    again = "INSERT INTO {1} SELECT id, '/again.jpg', taken FROM {1} WHERE id = '1'"
-    execute(again.format(*new))  # the id of the former query is used twice now
-    with pytest.raises(UnusableIds):
-        run(edited)
-
-
-@pytest.mark.parametrize("relation", [{"table": "shots"}, {"query": "SELECT * FROM shots"}], ids=["table", "query"])
-def test_columns_may_be_named_as_those_of_the_results(database, execute, run, kind, relation):
-    """By default the location's is."""
-    at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
-    execute(f"CREATE TABLE shots (image_id VARCHAR(20), location VARCHAR(200), created_at {at})")
-
-    def put(*pictures):
-        rows = [{"id": i, "location": location, "at": str(noon_of(day))[:19]} for i, location, day in pictures]
-        execute("DELETE FROM shots", ("INSERT INTO shots VALUES (:id, :location, :at)", rows))
-
-    settings = SourceSettings(id="image_id", time="created_at", time_zone="UTC", **relation)
-    put(("1", "/1.jpg", MONDAY), ("2", "/2.jpg", MONDAY))
-    assert run(settings, MONDAY, bad=["/2.jpg"]) == ["/1.jpg", "/2.jpg"]
-    put(("1", "/new/1.jpg", DAY), ("2", "/new/2.jpg", DAY), ("3", "/3.jpg", DAY))
-    assert run(settings) == ["/new/1.jpg", "/new/2.jpg", "/3.jpg"]
-    assert run(settings) == []
-    assert len(labels_of(database, settings)[0]) == 3
-
-
-def test_images_of_ours_that_are_registered_late_are_found_beside_another_source(database, fill, run):
-    """Though it has results under their ids."""
-    fill("shots", *((str(i), f"/shots/{i}.jpg", DAY) for i in range(1, 4)))
-    run(SHOTS)
-    late, now = DAY.before(60), datetime.now(UTC).replace(tzinfo=None)
-    dated = [DatedImage(ImageFile(f"/own/{i}.jpg"), noon_of(late), now) for i in range(1, 4)]
-    list(register(database, [one.file for one in dated], lambda _: dated))
-    ours = opened(database, SourceSettings())
-    assert find_late_days(database, ours, DAY, [ID]) == [late]
-    assert find_late_days(database, opened(database, SHOTS), DAY, [ID]) == []
-
-
-def test_what_was_forgotten_stays_so_when_the_query_is_edited(database, fill, run):
-    """But not of another table, of a query by another id, or of our own images."""
-    fill("shots", ("1", "/1.jpg", MONDAY))
-    fill("scans", ("2", "/2.jpg", MONDAY))
-
-    def forgotten_before(settings):
-        return read_forgotten_before(database, SourceIdentity.of(Source(database, settings), database))
-
-    for settings, day in ((QUERY, TUESDAY), (SHOTS, MONDAY)):
-        forget_before(database, SourceIdentity.of(Source(database, settings), database), day.start)
-    changes = (
-        {"query": "SELECT * FROM shots WHERE id <> '9'"},
-        {"query": "SELECT * FROM shots", "id": "path"},
-        {"query": None, "table": "scans"},
-    )
-    edited, by_path, other = (QUERY.model_copy(update=change) for change in changes)
-    assert [forgotten_before(one) for one in (QUERY, edited, SHOTS)] == [TUESDAY.start, TUESDAY.start, MONDAY.start]
-    assert [forgotten_before(one) for one in (by_path, other, SourceSettings())] == [None, None, None]
-
-
 @pytest.mark.parametrize("second", [SHOTS, SourceSettings()], ids=["a table", "ours"])
 def test_a_run_that_waited_for_its_day_checks_the_ids_again(database, fill, register, run, second):
     """Both are the first of their source, and have found no results."""
@@ -286,28 +112,6 @@ def test_a_run_that_waited_for_its_day_checks_the_ids_again(database, fill, regi
     run(SCANS)
     with pytest.raises(UnusableIds, match=r"its result for '/scans/1.jpg' of another source, 'scans'"):
         check_ids_again(database, waiting, DAY, [ID])
-
-
-def test_a_source_that_two_runs_record_at_once_has_one_number(database, url):
-    """The second begins when the first has found that it is new."""
-    identity, threads, numbers = SourceIdentity(None, "shots", "id", "path"), [], []
-
-    def begin(connection, cursor, sql, *_):
-        if sql.startswith("INSERT INTO infer_sources") and not threads:
-            threads.append(Thread(target=record))
-            threads[0].start()
-            threads[0].join(0.5)
-
-    def record():
-        with Database(url) as other:
-            numbers.append(record_source(other, identity))
-
-    event.listen(database._engine, "before_cursor_execute", begin)
-    numbers.append(record_source(database, identity))
-    threads[0].join()
-    assert numbers == [1, 1]
-    with database.read() as connection:
-        assert read_sources(connection) == {1: identity}
 
 
 def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, run, kind):

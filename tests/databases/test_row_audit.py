@@ -106,10 +106,7 @@ OBJECTS_MISCOUNTED = "prediction with another number of objects than it counts"
             "DELETE FROM infer_predictions WHERE image_id = '1' AND run_id = 'detector'",
             "2 objects without a prediction of its image: image 1, …",
         ),
-        (
-            of("objects", "object = 5", "object = 1"),
-            "1 object beyond the number that its prediction counts: image 1",
-        ),
+        (of("objects", "object = 5", "object = 1"), "1 object beyond the number that its prediction counts: image 1"),
         (
             change("detector", "label = 'cat'"),
             "1 object that is the best, but not by its prediction's label and score: image 1",

@@ -10,54 +10,17 @@ from infer_app.base.domain import Broken, CropOutput, DetectedObject, FileFacts,
 from infer_app.base.errors import DayHeld
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables import forgettable_results
-from infer_app.tables.forgettable_results import ForgettableCounts, count_only_these, forget, of_versions
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.stored_objects import read_detections
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.tables.results.forget_results import delete_results, forget_rejections
 from infer_app.tables.results.label_groups import read_groups, read_label_groups, replace_label_groups
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
-from infer_app.tables.row_audit import audit_rows
 from tests.conftest import DAY
 from tests.support.results import ODD_TEXTS
-from tests.support.second_networks import DETECTOR, SECOND, VECTORS, StoredModel
-
-D, S = DETECTOR.model_id, SECOND.model_id
-OTHER = replace(SECOND, name="sexes", model_id="6" * 16)
-LION, DOG = [("lion", 0.75), ("tiger", 0.25)], [("dog", 0.5), ("lion", 0.25)]
-
-
-@pytest.fixture
-def detector(database):
-    return StoredModel(database, DETECTOR)
-
-
-@pytest.fixture
-def species(detector, database):
-    return StoredModel(database, SECOND, D)
-
-
-def keys(database, *tables):
-    """The keys of all rows of tables, sorted."""
-    with database.read() as connection:
-        return [
-            sorted(tuple(row) for row in connection.execute(select(*table.primary_key.columns))) for table in tables
-        ]
-
-
-def made(database):
-    """The keys of what second networks have written."""
-    is_made = (table.c.detector_id.is_not(None) for table in (predictions, rejections))
-    with database.read() as connection:
-        rows = [
-            sorted(tuple(row) for row in connection.execute(select(table.c.image_id, table.c.model_id).where(is_so)))
-            for table, is_so in zip((predictions, rejections), is_made, strict=True)
-        ]
-    return [*rows, *keys(database, object_predictions)]
+from tests.support.second_networks import DETECTOR, DOG, LION, OTHER, SECOND, D, S, StoredModel, keys, made
 
 
 def test_each_object_is_kept_to_the_last_bit_and_replaced_whole(database, species):
@@ -165,51 +128,6 @@ def test_stored_objects_are_read_of_the_images_that_the_version_has_predicted(da
     assert rejected == {"3": Broken(ImageRef("3", "/3.jpg"), Reason.CORRUPT, "no JPEG", "decode", facts, "jpg 9")}
 
 
-@pytest.fixture
-def two_networks(database, detector, species):
-    """Two second networks of one detector, each with results of images 1 to 3, whose runs have ended."""
-    sexes = StoredModel(database, OTHER, D)
-    for image_id in ("1", "2"):
-        detector.detect(image_id, 0.9, 0.8)
-        species.classify(image_id, {0: LION, 1: DOG})
-        sexes.classify(image_id, {1: LION})
-    for model in (detector, species, sexes):
-        model.reject("3")
-        model.end_run()
-
-
-def test_one_of_two_networks_is_forgotten_and_the_other_is_left_whole(database, tables, two_networks, monkeypatch):
-    monkeypatch.setattr(forgettable_results, "AT_ONCE", 1)  # result of a page
-    found = ForgettableCounts.of(of_versions(database, tables.source, [S]))
-    deleted = forget(database, of_versions(database, tables.source, [S]), found)
-    assert deleted == ForgettableCounts(predictions=2, rejections=1, of_second_networks=3)
-    other = OTHER.model_id
-    assert made(database) == [[("1", other), ("2", other)], [("3", other)], [("1", other, 1), ("2", other, 1)]]
-    assert keys(database, predictions)[0] == [("1", other), ("1", D), ("2", other), ("2", D)]
-
-
-def test_what_was_made_of_the_objects_of_a_forgotten_version_is_deleted_and_counted(
-    database, tables, two_networks, monkeypatch
-):
-    monkeypatch.setattr(forgettable_results, "AT_ONCE", 1)
-    switch_version(database, "animals", "e" * 16, {})
-    assert count_only_these(database, tables.source, [D], [S, "e" * 16]) == 3  # those of S count no more
-    found = ForgettableCounts.of(of_versions(database, tables.source, [D]))
-    assert found == ForgettableCounts(predictions=6, objects=4, rejections=3, of_second_networks=6)
-    assert forget(database, of_versions(database, tables.source, [D]), found) == found
-    assert keys(database, predictions, rejections, objects, object_predictions) == [[], [], [], []]
-
-
-@pytest.mark.parametrize("delete", [delete_results, lambda connection, ids, model_id: None], ids=["all", "rejections"])
-def test_an_image_that_is_retried_is_pending_for_the_second_networks_too(database, two_networks, delete):
-    with database.write() as connection:
-        delete(connection, ["1", "3"], D)
-    forget_rejections(database, ["1", "3"], D)
-    kept = ["2"] if delete is delete_results else ["1", "2"]
-    results, rejected, _ = made(database)
-    assert (sorted({image_id for image_id, _ in results}), rejected) == (kept, [])
-
-
 def shown(database, columns="image_id, object, detected_score, label, score", model="species"):
     with database.read() as connection:
         statement = f"SELECT {columns} FROM infer_shown_crops WHERE model = :model ORDER BY image_id, object"
@@ -282,55 +200,6 @@ def test_numbers_and_vectors_of_objects_are_shown_without_labels(database, detec
     outputs = (Output(score=7.5), Output(details='{"values": [1, 2]}'))
     size.predict("1", Output(crops=tuple(map(CropOutput, (0, 1), outputs))))
     assert shown(database, model="size") == [("1", 0, 0.9, None, 7.5), ("1", 1, 0.5, None, None)]
-
-
-MISCOUNTED = "with another number of objects than it counts"
-LOST = "without a prediction of its image"
-OF_1 = f"image_id = '1' AND model_id = '{S}'"
-NO_OBJECT = "of an object that its detector has not found"
-NO_RESULT = "of a detector that has no result of the image"
-WRONG_VERSION = "without the version of its detector, or with one it has not"
-REVERSE = "with a label or score but no object, or the reverse"
-
-
-@pytest.mark.parametrize(
-    ("statement", "faults", "of_day"),
-    [
-        (f"DELETE FROM infer_object_predictions WHERE {OF_1} AND object = 1", [MISCOUNTED], [MISCOUNTED]),
-        (f"DELETE FROM infer_predictions WHERE {OF_1}", [LOST], [LOST, NO_OBJECT]),
-        (f"DELETE FROM infer_objects WHERE model_id = '{D}' AND object = 1", [MISCOUNTED, NO_OBJECT], [NO_OBJECT]),
-        (f"DELETE FROM infer_predictions WHERE image_id = '2' AND model_id = '{D}'", [NO_RESULT], []),
-        (f"DELETE FROM infer_rejections WHERE model_id = '{D}'", [NO_RESULT], []),
-        (f"UPDATE infer_predictions SET detector_id = NULL WHERE {OF_1}", [WRONG_VERSION], []),
-        (f"UPDATE infer_predictions SET detector_id = 'x' WHERE model_id = '{D}'", [WRONG_VERSION], []),
-        ("UPDATE infer_object_predictions SET label = 'Lion'", ["with a label that its model has not"], []),
-        ("UPDATE infer_object_predictions SET score = 1.5", ["with a score outside 0 to 1"], []),
-        ("UPDATE infer_object_predictions SET label = NULL", ["without a label or score"], []),
-        (f"UPDATE infer_predictions SET label = NULL WHERE {OF_1}", [REVERSE], []),
-        (f"UPDATE infer_predictions SET size = NULL WHERE {OF_1}", ["without the location or size"], []),
-        (f"UPDATE infer_predictions SET size = NULL WHERE image_id = '2' AND detector_id = '{D}'", [], []),
-    ],
-)
-def test_a_row_that_no_run_writes_is_named(database, detector, species, execute, tmp_path, statement, faults, of_day):
-    add_images(database, [tmp_path / f"{number}.jpg" for number in range(3)], DAY.start.replace(tzinfo=None))
-    for image_id, scores in (("1", (0.9, 0.5)), ("2", ())):
-        detector.detect(image_id, *scores)
-        species.classify(image_id, dict(enumerate([LION, DOG][: len(scores)])))
-    for model in (detector, species):
-        model.reject("3")
-    vectors = replace(SECOND, name="sizes", model_id="9" * 16, manifest=VECTORS)
-    StoredModel(database, vectors, D).predict("2", Output(crops=()))
-    queries = ProjectDatabase(database, Source(database, SourceSettings()))
-
-    def found():
-        return list(audit_rows(database)), queries.rows.find_problems(DAY, S)
-
-    assert found() == ([], [])
-    execute(statement)
-    of_rows, problems = found()
-    assert faults or (of_rows, problems) == ([], [])
-    assert [fault for fault in faults if not any(fault in problem for problem in of_rows)] == []
-    assert [fault for fault in of_day if not any(fault in problem for problem in problems)] == []
 
 
 def test_groups_of_labels_that_look_alike_are_kept_apart_and_replaced_whole(database):

@@ -90,10 +90,7 @@ def test_names_of_models_are_compared_by_bytes(database):
     change_thresholds(database, "m", {"cat": 0.5})
     change_thresholds(database, "M", {"cat": 0.7})
     change_thresholds(database, "M", {ALL_LABELS: 0.1})
-    assert (read_thresholds(database, "m"), read_thresholds(database, "M")) == (
-        {"cat": 0.5},
-        {"": 0.1, "cat": 0.7},
-    )
+    assert (read_thresholds(database, "m"), read_thresholds(database, "M")) == ({"cat": 0.5}, {"": 0.1, "cat": 0.7})
     used(database, "m")
     commit(database, [of_objects("1", detected("cat", 0.6), detected("dog", 0.05)), of_labels("2", ("cat", 0.4))])
     assert shown(database) == [("m", "1", "cat", 0.6), ("m", "1", "dog", 0.05)]

@@ -20,7 +20,7 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, partialmethod
 from itertools import count
 
 POINTS = ("before write", "before commit", "after commit")
@@ -119,7 +119,7 @@ def _live_elsewhere(host: str, lease_s: float) -> None:
 
     _replace(socket, "gethostname", lambda: host)
     _replace(runs, "LEASE_S", lease_s)
-    _replace(runs, "RENEW_EVERY_S", lease_s / 2)
+    _replace(runs.RunStore, "lease_renewal", partialmethod(runs.RunStore.lease_renewal, every_s=lease_s / 2))
 
 
 def _limit_pages(number: int) -> None:

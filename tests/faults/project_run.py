@@ -150,10 +150,7 @@ class ProjectRun:
         return sorted([*((*row[:5], bytes(row[5]), *row[6:]) for row in predicted), *rejected], key=repr)
 
     def expected(self, date: str = DATE) -> list[tuple]:
-        """Return the results of an undisturbed run, from the files themselves.
-
-        The variant is the one that all runs were planned with.
-        """
+        """Return the results of an undisturbed run, from the files themselves, in the variant that all runs had."""
         ((variant,),) = self.rows("SELECT DISTINCT variant FROM infer_runs")
         rows = []
         for number, location in self.images(date):
@@ -188,12 +185,8 @@ class ProjectRun:
         )
         assert len({*predicted, *rejected}) == len(predicted) + len(rejected), "I2"
         day = {str(number) for number, _ in self.images(date)}
-        counts = {
-            "eligible": len(day),
-            "predicted": len(day & {*predicted}),
-            "rejected": len(day & {*rejected}),
-            "pending": len(day - {*predicted} - {*rejected}),
-        }
+        counts = {"eligible": len(day), "predicted": len(day & {*predicted}), "rejected": len(day & {*rejected})}
+        counts["pending"] = len(day - {*predicted} - {*rejected})
         self._check_rejections()
         was_killed = ended is not None and ended.exit_code == -signal.SIGKILL
         self._check_nothing_left(was_killed)

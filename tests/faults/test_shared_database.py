@@ -8,51 +8,21 @@ by the bytes of its picture alone.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-import os
-import shutil
-import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image, PngImagePlugin
-from sqlalchemy import create_engine, text
-from sqlalchemy.pool import NullPool
+from sqlalchemy import text
 
-from infer_app.tables.engine.connect import Database
 from tests.faults.conftest import on
 from tests.faults.launch import POINTS
-from tests.support.patches import COLORS, DETECTOR, PLAIN, SPECIES, build, draw, is_species, write_sources
-from tests.support.projects import DATE, INFER
+from tests.faults.shared_folders import OWNERS, TONES, SharedFolders
+from tests.support.patches import DETECTOR, SPECIES, build, is_species, write_sources
+from tests.support.projects import DATE
 
-NOON = 1_795_176_000  # of DATE
 STEPS, STEPS_FULL = 15, 500
-TONES = ("colors.ts", "--name", "tones", "--labels", "colors.txt", *PLAIN)
-OWNERS = {"cells": "folder", "species": "folder", "tones": "table"}
-CONFIG = """
-[database]
-url = "{url}"
-[run]
-lookback = 0
-workers = 2
-chunk_size = 3
-max_rejected = "100%"
-"""
-FOLDER = '[images]\nwatch = ["photos"]\n'
-TABLE = """
-[source]
-table = "shots"
-location = "path"
-base = "pictures"
-time = "taken"
-time_zone = "UTC"
-"""
 ROWS = (
     "SELECT m.name, r.image_id, r.model_id, '{table}' AS kind, {columns} FROM infer_{table} r"
     " JOIN infer_models m ON m.id = r.model_id"
@@ -73,146 +43,8 @@ def three_models(tmp_path_factory):
     return folder / "models"
 
 
-class History:
-    """Two projects and a stranger, and what their files have ever held."""
-
-    def __init__(self, folder, url, source_url, models, rng):
-        self.folder, self.rng, self.source_url = folder, rng, source_url or url
-        self.engine = create_engine(Database(url).url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        self.source = create_engine(Database(self.source_url).url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        self.is_file = url.startswith("sqlite")
-        table = TABLE + (f'database_url = "{source_url}"\n' if source_url else "")
-        configs = {"folder": FOLDER, "table": table, "stranger": table.replace('"shots"', '"others"')}
-        for name, own in configs.items():
-            project = folder / name
-            (project / ("photos" if name == "folder" else "pictures")).mkdir(parents=True)
-            (project / "infer.toml").write_text(CONFIG.format(url=url) + own)
-            (project / "own.py").write_text((models.parent / "own.py").read_text())
-            for model, owner in OWNERS.items():
-                if owner == name or (owner, name) == ("table", "stranger"):
-                    shutil.copytree(models / model, project / "models" / model)
-        self.photos, self.shots = folder / "folder" / "photos", folder / "table" / "pictures"
-        self.contents = {}  # by sha256: the patches, or None of a broken file
-        self.held = defaultdict(set)  # by file name: the checksums of what it ever held
-        self.serial, self.is_away, self.log = 0, False, []
-        self.infer("folder", "db", "upgrade")
-        for project in ("table", "stranger"):
-            self.infer(project, "db", "upgrade")
-        with self.source.connect() as connection:
-            for table in ("shots", "others"):  # the stranger's: the same ids and names, of other files
-                columns = "id INTEGER PRIMARY KEY, path VARCHAR(99), taken TIMESTAMP"
-                connection.execute(text(f"CREATE TABLE {table} ({columns})"))
-        for _ in range(6):
-            self.add_photo()
-            self.add_shot()
-
-    # What may happen to files and to the table
-
-    def content(self):
-        """Return a picture of its own, or in one of eight cases a broken one."""
-        self.serial += 1
-        if self.rng.random() < 0.12:
-            data = b"" if self.rng.random() < 0.5 else f"no photo {self.serial}".encode()
-            self.contents[hashlib.sha256(data).hexdigest()] = None
-            return data
-        colors = self.rng.choices(list(COLORS), k=self.rng.randrange(4))
-        patches = draw(self.folder / "drawn.png", colors)
-        text_chunk, buffer = PngImagePlugin.PngInfo(), io.BytesIO()
-        text_chunk.add_text("Comment", str(self.serial))
-        with Image.open(self.folder / "drawn.png") as picture:
-            picture.save(buffer, "PNG", pnginfo=text_chunk)
-            means = np.asarray(picture.convert("RGB").resize((16, 16), Image.Resampling.BILINEAR)).mean((0, 1))
-        self.contents[hashlib.sha256(buffer.getvalue()).hexdigest()] = (
-            patches,
-            [color for color, mean in zip(COLORS, means, strict=True) if mean > means.max() - 2],
-        )
-        return buffer.getvalue()
-
-    def write(self, path):
-        data = self.content()
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(data)
-        self.serial += 1
-        os.utime(path, (NOON + self.serial, NOON + self.serial))
-        self.held[path.name].add(hashlib.sha256(data).hexdigest())
-
-    def files(self, folder):
-        return sorted(path for path in folder.rglob("*.png"))
-
-    def add_photo(self):
-        if not self.is_away:
-            self.write(self.photos / f"cam{self.rng.randrange(3)}" / f"{self.serial:04}.png")
-
-    def replace_a_file(self):
-        if found := self.files(self.photos) * (not self.is_away) + self.files(self.shots):
-            self.write(self.rng.choice(found))
-
-    def remove_a_photo(self):
-        if len(found := self.files(self.photos)) > 6 and not self.is_away:
-            self.rng.choice(found).unlink()
-
-    def move_the_folder(self):
-        if not self.is_away:
-            moved = self.photos.with_name(f"photos{self.serial}")
-            self.photos = self.photos.rename(moved)
-            config = self.folder / "folder" / "infer.toml"
-            config.write_text(CONFIG.format(url=self.url_of(config)) + FOLDER.replace("photos", moved.name))
-
-    def url_of(self, config):
-        return config.read_text().split('url = "')[1].split('"')[0]
-
-    def take_storage_away(self):
-        if not self.is_away:
-            self.photos.rename(self.folder / "away")
-            self.photos.mkdir()
-            mark = self.rng.choice([None, "README.txt", ".not-mounted", "lost+found/", "cam0/"])
-            if mark:
-                there = self.photos / mark
-                there.mkdir() if mark.endswith("/") else there.write_text("not mounted")
-            self.is_away = True
-
-    def bring_storage_back(self):
-        if self.is_away:
-            shutil.rmtree(self.photos)
-            (self.folder / "away").rename(self.photos)
-            self.is_away = False
-
-    def add_shot(self):
-        path = self.shots / f"{self.serial:04}.png"
-        self.write(path)
-        (self.folder / "stranger" / "pictures" / path.name).write_bytes(self.content())
-        with self.source.connect() as connection:
-            number = connection.scalar(text("SELECT coalesce(max(id), 0) + 1 FROM shots"))
-            values = {"id": number, "path": path.name, "at": f"{DATE} 12:00:00"}
-            for table in ("shots", "others"):
-                connection.execute(text(f"INSERT INTO {table} VALUES (:id, :path, :at)"), values)
-
-    def remove_a_shot(self):
-        with self.source.connect() as connection:
-            if connection.scalar(text("SELECT count(*) FROM shots")) > 6:
-                for table in ("shots", "others"):
-                    connection.execute(text(f"DELETE FROM {table} WHERE id = (SELECT min(id) FROM {table})"))
-
-    # Commands
-
-    def start(self, project, *arguments, faults=None, **environ):
-        command = [INFER] if faults is None else [sys.executable, "-m", "tests.faults.launch", json.dumps(faults)]
-        self.log.append(f"{project}: infer {' '.join(arguments)} {faults or ''}")
-        return subprocess.Popen(
-            [*command, *arguments], cwd=self.folder / project, text=True, start_new_session=True,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | environ,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    def end(self, running):
-        out, errors = running.communicate(timeout=200)
-        self.log[-1] += f" -> {running.returncode}"
-        assert "Traceback" not in errors, errors
-        assert running.returncode != 1 or "verify" in running.args, out + errors
-        return running.returncode, out + errors
-
-    def infer(self, project, *arguments, **more):
-        return self.end(self.start(project, *arguments, **more))
+class History(SharedFolders):
+    """Commands that both projects run in any order; what must follow is told by what their files have ever held."""
 
     def run(self, project):
         self.infer(project, "run", "--date", DATE)

@@ -1,12 +1,10 @@
 """docker/: the compose file by the specification's parser, what it sets by `infer`; the image itself is for try.sh."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 import yaml
@@ -56,11 +54,12 @@ def test_every_variable_is_explained_and_the_needed_ones_are_asked_for():
     assert needed == {"POSTGRES_PASSWORD", "PROJECT", "PHOTOS"}
 
 
-def test_what_compose_sets_are_settings(services, tmp_path):
+def test_what_compose_sets_are_settings(services, tmp_path, monkeypatch):
     (tmp_path / "infer.toml").touch()
     for service in services.values():
-        environ = {name: value for name, value in service["environment"].items() if name.startswith("INFER_")}
-        with patch.dict(os.environ, environ, clear=True):
+        with monkeypatch.context() as variables:
+            for name in service["environment"].keys() - {"PGPASSWORD"}:
+                variables.setenv(name, service["environment"][name])
             loaded = load_settings(tmp_path / "infer.toml")
         assert loaded.path_map.to_local("/srv/photos/a.jpg") == "/photos/a.jpg"
         assert loaded.shown_url == "postgresql://infer@database/infer"

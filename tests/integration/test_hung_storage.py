@@ -8,7 +8,6 @@ from infer_app.base.errors import ModelError
 from infer_app.base.locations import NO_MAPPING
 from infer_app.cli.project.project import init
 from infer_app.predict.images.read.local_files import stat_all
-from infer_app.predict.workers import fork_server
 from infer_app.predict.workers.isolated_call import iterate_in_process
 from tests.support.projects import DATE, Project
 from tests.support.stalled_folder import stalled
@@ -16,8 +15,7 @@ from tests.support.stalled_folder import stalled
 pytestmark = pytest.mark.slow
 
 
-def test_a_process_that_no_signal_ends_is_left_behind(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(fork_server, "KILL_LIMIT_S", 0.5)
+def test_a_process_that_no_signal_ends_is_left_behind(tmp_path, caplog):
     with stalled(tmp_path), pytest.raises(ModelError, match="no answer within 1 s"):
         list(iterate_in_process(stat_all, [str(tmp_path / "a.jpg")], NO_MAPPING, timeout_s=1.0, check=lambda: None))
     assert "left running" in caplog.text

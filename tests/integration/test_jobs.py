@@ -115,8 +115,7 @@ def test_a_stopped_run_is_waited_for(stub_infer):
 
 
 @pytest.mark.parametrize(
-    ("project", "complaint"),
-    [("/nowhere", "there is no project folder /nowhere"), ("/", "infer is not installed in")],
+    ("project", "complaint"), [("/nowhere", "there is no project folder /nowhere"), ("/", "infer is not installed in")]
 )
 def test_a_wrong_crontab_line_says_so(tmp_path, project, complaint):
     alone = tmp_path / "jobs" / "daily.sh"  # without this repository's .venv beside it

@@ -12,11 +12,11 @@ from PIL import Image
 
 from infer_app.base.machine import process_identity
 from infer_app.cli.project.project import init
-from tests.integration.test_watch import DAILY
 from tests.support.clock import Clock, needs_faketime
 from tests.support.listeners import Recorder
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import INFER, Project, build_model
+from tests.support.watched import DAILY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # of a month of nights, on a machine however slow
 
@@ -112,20 +112,15 @@ class Month:
         self.day += timedelta(days=1)
         self.clock.set(datetime(self.day.year, self.day.month, self.day.day, 2, 30, tzinfo=UTC))
         environ = {"PATH": "/usr/bin:/bin", "DAILY_COMMAND": str(INFER), **self.clock.environ}
-        command = [str(DAILY), str(self.project.folder)]
-        job = subprocess.run(
-            command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True
-        )
+        given = {"env": environ, "stdin": subprocess.DEVNULL, "start_new_session": True}
+        job = subprocess.run([str(DAILY), str(self.project.folder)], capture_output=True, text=True, **given)
         assert job.stderr == ""
         return job.returncode, job.stdout.splitlines()[1:]  # without what was run where
 
     def unpredicted(self) -> list[str]:
         """Photos without a prediction that was made from their bytes; none is registered twice."""
-        rows = self.project.rows(f"SELECT i.location, p.sha256 FROM {RESULTS}")
-        assert len(self.project.rows("SELECT 1 FROM infer_images")) == len(
-            self.project.rows("SELECT DISTINCT location FROM infer_images")
-        )
-        known = set(rows)
+        known = set(self.project.rows(f"SELECT i.location, p.sha256 FROM {RESULTS}"))
+        assert self.project.rows("SELECT count(*) = count(DISTINCT location) FROM infer_images") == [(1,)]
         files = [file for file in self.project.photos.rglob("*.png") if file.is_file()]
         digests = ((str(file), hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)
         return sorted(location for location, sha256 in digests if (location, sha256) not in known)

@@ -64,8 +64,7 @@ def test_it_gives_the_rows_of_the_cpu_executor_and_leaves_nothing(make_project, 
 
 
 @pytest.mark.parametrize(
-    "to_all",
-    [pytest.param(False, id="SIGTERM", marks=pytest.mark.full), pytest.param(True, id="SIGTERM to all")],
+    "to_all", [pytest.param(False, id="SIGTERM", marks=pytest.mark.full), pytest.param(True, id="SIGTERM to all")]
 )
 def test_a_signal_ends_it_after_what_is_in_flight(project, temporary, to_all):
     project.add_photos(400)

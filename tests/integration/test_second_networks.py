@@ -8,23 +8,10 @@ import pytest
 from infer_app.base.day import Day
 from infer_app.base.settings.load import load_settings
 from infer_app.tables.project_database import open_project_database, read_in_use
+from tests.support import patches
 from tests.support.networks import NotANumberForWhite, save
 from tests.support.pasted_photos import save_detector
-from tests.support.patches import (
-    DETECTOR,
-    GATE,
-    NAMES,
-    SPECIES,
-    VECTORS,
-    add_pictures,
-    build,
-    build_all,
-    count_detected,
-    draw,
-    is_species,
-    rows_of,
-    taken,
-)
+from tests.support.patches import DETECTOR, SPECIES, VECTORS, add_pictures, draw, is_species, rows_of, taken
 from tests.support.projects import DATE, Project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -38,7 +25,7 @@ CROPS = """
 def sources(tmp_path_factory):
     """A folder with the models `cells`, `species` and `vectors`, and what they were built from."""
     folder = tmp_path_factory.mktemp("second-networks")
-    build_all(folder)
+    patches.build_all(folder)
     return folder
 
 
@@ -61,7 +48,7 @@ def run(project, *names, exit_code=0):
 
 
 def num_detected(project):
-    return count_detected(project.folder / "detected")
+    return patches.count_detected(project.folder / "detected")
 
 
 def build_version(project, arguments, *more):
@@ -82,8 +69,8 @@ def test_the_detector_sees_each_image_once_and_files_without_an_object_to_take_a
     pictures = add_pictures(project, 10)
     run(project, "cells")
     assert num_detected(project) == 10
-    for image_id, patches in pictures.items():
-        if not any(map(is_species, patches)):
+    for image_id, drawn in pictures.items():
+        if not any(map(is_species, drawn)):
             (project.photos / f"{int(image_id) - 1:03}.png").unlink()
     assert run(project, "species")["species"]["predicted"] == 10
     assert project.rows(CROPS.format("species")) == taken(pictures, is_species)
@@ -103,7 +90,9 @@ def test_each_second_network_has_the_objects_of_its_own_gate_and_one_that_is_for
     run(project)
     assert project.rows(CROPS.format("species")) == taken(pictures, is_species)
     assert [row[:2] for row in project.rows(CROPS.format("vectors"))] == [row[:2] for row in taken(pictures)]
-    by_labels = {(patch.place.label, patch.place.score >= GATE) for patches in pictures.values() for patch in patches}
+    by_labels = {
+        (patch.place.label, patch.place.score >= patches.GATE) for drawn in pictures.values() for patch in drawn
+    }
     assert len(by_labels) == 4
     before = rows_of(project)
     ((forgotten,),) = project.rows("SELECT id FROM infer_models WHERE name = 'species'")
@@ -118,12 +107,12 @@ def test_what_is_pending_is_exactly_what_changed_and_a_run_makes_it_as_if_nothin
     run(project)
     undisturbed = rows_of(project)
     nothing, all_of_seconds = ({"cells": set(), "species": some, "vectors": some} for some in (set(), everything))
-    assert pending(project, *NAMES) == nothing
+    assert pending(project, *patches.NAMES) == nothing
 
     project.infer("retry", "--image", "3", "--model", "species")
-    assert pending(project, *NAMES) == nothing | {"species": {"3"}}
+    assert pending(project, *patches.NAMES) == nothing | {"species": {"3"}}
     project.infer("retry", "--image", "4", "--model", "cells")
-    assert pending(project, *NAMES) == {"cells": {"4"}, "species": {"3", "4"}, "vectors": {"4"}}
+    assert pending(project, *patches.NAMES) == {"cells": {"4"}, "species": {"3", "4"}, "vectors": {"4"}}
     before = num_detected(project)
     assert {name: one["predicted"] for name, one in run(project).items()} == {"cells": 1, "species": 2, "vectors": 1}
     assert num_detected(project) == before + 1
@@ -131,16 +120,16 @@ def test_what_is_pending_is_exactly_what_changed_and_a_run_makes_it_as_if_nothin
 
     save_detector(project.folder, factor=0.95)
     first, second = detector_id(project), build_version(project, DETECTOR)
-    assert pending(project, *NAMES) == dict.fromkeys(NAMES, everything)
+    assert pending(project, *patches.NAMES) == dict.fromkeys(patches.NAMES, everything)
     project.infer("model", "use", f"cells@{first}")
-    assert pending(project, *NAMES) == nothing
+    assert pending(project, *patches.NAMES) == nothing
     assert rows_of(project) == undisturbed
     project.infer("model", "use", f"cells@{second}")
     run(project)
     assert {row[8] for row in rows_of(project)["infer_predictions"]} == {None, second}
     before = num_detected(project)
     project.infer("model", "use", f"cells@{first}")
-    assert pending(project, *NAMES) == all_of_seconds
+    assert pending(project, *patches.NAMES) == all_of_seconds
     run(project)
     assert num_detected(project) == before
     assert {table: [row for row in rows if row[1] != second] for table, rows in rows_of(project).items()} == undisturbed
@@ -161,7 +150,7 @@ def test_of_a_file_that_was_replaced_meanwhile_no_object_is_classified_by_the_fo
     rejected = project.rows("SELECT image_id, reason, detail FROM infer_rejections ORDER BY 1, 2")
     assert [row[:2] for row in rejected] == [("3", "other_file")] * 2 + [("4", "not_found")] * 2
     assert rows_of(project)["infer_objects"] == former
-    left = {image_id: patches for image_id, patches in pictures.items() if image_id not in ("3", "4")}
+    left = {image_id: drawn for image_id, drawn in pictures.items() if image_id not in ("3", "4")}
     assert project.rows(CROPS.format("species")) == taken(left, is_species)
     alone = {"INFER_RUN__MODELS": "species"}
     explained = project.infer_json("explain", "--image", "3", **alone)["models"]
@@ -185,7 +174,7 @@ def test_what_fails_on_one_object_rejects_its_image_alone_and_for_that_network_a
     broken.write_bytes(broken.read_bytes()[:200])
     save(NotANumberForWhite(), project.folder / "white.ts")
     fails_for_white = [{"colors.ts": "white.ts", "vectors": "white"}.get(word, word) for word in VECTORS]
-    build(project.folder, fails_for_white)
+    patches.build(project.folder, fails_for_white)
     run(project)
     rejected = project.rows(
         "SELECT name, image_id, reason, detail FROM infer_rejections JOIN infer_models ON id = model_id ORDER BY 1, 2"
@@ -202,7 +191,7 @@ def test_what_fails_on_one_object_rejects_its_image_alone_and_for_that_network_a
     ]
     del pictures["9"]
     for name, bad, takes in (("species", "5", is_species), ("vectors", None, bool), ("white", "4", bool)):
-        good = {image_id: patches for image_id, patches in pictures.items() if image_id != bad}
+        good = {image_id: drawn for image_id, drawn in pictures.items() if image_id != bad}
         assert [row[:2] for row in project.rows(CROPS.format(name))] == [row[:2] for row in taken(good, takes)]
 
 

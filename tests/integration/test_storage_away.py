@@ -9,8 +9,8 @@ import pytest
 
 from infer_app.cli.project.project import init
 from tests.conftest import make_users_file
-from tests.integration.test_watch import YESTERDAY, daily, put, replace_photo
 from tests.support.projects import Project
+from tests.support.watched import YESTERDAY, daily, put, replace_photo
 
 pytestmark = pytest.mark.slow
 ON_PURPOSE = ("forget", "--missing", "--yes", "--even-most")

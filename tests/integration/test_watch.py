@@ -1,9 +1,7 @@
 """`[images] watch`: a folder that gains photos is predicted by the daily job alone."""
 
-import json
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 from datetime import UTC, date, datetime, timedelta
@@ -13,13 +11,8 @@ import pytest
 from PIL import ExifTags, Image
 
 from infer_app.cli.project.project import init
-from tests.support.projects import INFER, Project
-from tests.support.waiting import wait_until
-
-DAILY = Path(__file__).parents[2] / "jobs" / "daily.sh"
-TODAY = datetime.now(UTC).date()
-YESTERDAY = TODAY - timedelta(days=1)
-OLD = TODAY - timedelta(days=40)
+from tests.support.projects import Project
+from tests.support.watched import OLD, TODAY, YESTERDAY, daily, put
 
 pytestmark = pytest.mark.slow
 
@@ -31,25 +24,6 @@ def project(tmp_path, built_models):
     init(project.folder)
     project.use_models(built_models)
     return project
-
-
-def put(project: Project, name: str, day: date, hour: int = 12, **options: object) -> Path:
-    """Save a photo whose file is of this day."""
-    file = project.photos / name
-    file.parent.mkdir(exist_ok=True)
-    Image.new("RGB", (40, 30), (200, 30, 30)).save(file, **options)
-    at = datetime(day.year, day.month, day.day, hour, tzinfo=UTC).timestamp()
-    os.utime(file, (at, at))
-    return file
-
-
-def daily(project: Project, day: date) -> tuple[int, str]:
-    """The daily job as on the morning after `day`."""
-    command = [str(DAILY), str(project.folder), "--date", str(day), "--workers", "1"]
-    environ = {"PATH": "/usr/bin:/bin", "DAILY_COMMAND": str(INFER)}
-    job = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100)
-    assert job.stderr == ""
-    return job.returncode, job.stdout
 
 
 def test_a_folder_that_gains_photos_for_five_days_is_predicted_by_the_daily_job_alone(project):
@@ -194,13 +168,6 @@ def test_files_of_times_that_no_calendar_has_stop_no_command(project):
             project.infer(*words)
 
 
-def replace_photo(file: Path, color: tuple[int, int, int], seconds: float = 60.0) -> None:
-    """Another picture in the same file; its time is `seconds` later, but long ago for a run."""
-    at = file.stat().st_mtime + seconds
-    Image.new("RGB", (50, 30), color).save(file)
-    os.utime(file, (at, at))
-
-
 def test_a_folder_that_can_not_be_read_is_mailed_once(project):
     """Its path is too long here, which keeps out root too."""
     put(project, "a.jpg", YESTERDAY)
@@ -214,174 +181,6 @@ def test_a_folder_that_can_not_be_read_is_mailed_once(project):
     assert (code, text.count("not registered, since it can't be read")) == (0, 1)
     assert daily(project, YESTERDAY) == (0, "")
     assert "not registered, since it can't be read" in project.infer("run")
-
-
-def changed(project: Project) -> list[tuple[str, str]]:
-    listed = project.infer_json("images", "changed")["images"]
-    return [(Path(one["location"]).name, one["state"]) for one in listed]
-
-
-def test_a_replaced_file_is_mailed_once_and_told_until_it_is_predicted_again(project):
-    """Also if the run that has noticed it is killed."""
-    day = YESTERDAY
-    files = [put(project, f"{name}.jpg", day) for name in "abc"]
-    assert daily(project, day) == (0, "")
-    for file in files[:2]:
-        replace_photo(file, (30, 30, 200))
-    os.utime(files[2], (1.5e9, 1.5e9))  # a touch is no replacement
-    with project.start("run") as run:
-        wait_until(lambda: project.rows("SELECT count(*) FROM infer_images WHERE sha256 IS NOT NULL") == [(3,)])
-        run.kill()
-    told = "attention: 2 images were replaced since they were predicted: `infer images changed` lists them"
-    code, text = daily(project, day)
-    assert (code, told in text) == (0, True)
-    assert daily(project, day) == (0, "")  # mailed once
-    assert told in project.infer("run")
-    assert told in project.infer("status")
-    assert changed(project) == [("a.jpg", "replaced"), ("b.jpg", "replaced")]
-    (report,) = project.infer_json("report")["reports"]
-    page = json.loads(Path(report["data"]).read_text())
-    assert [one["image_id"] for one in page["some_changed"]] == ["1", "2"]
-    assert "Replaced or missing" in Path(report["file"]).read_text()
-    assert "2 results of 2 images removed; `infer run` predicts again" in project.infer("retry", "--replaced")
-    assert changed(project) == []
-    assert project.infer_json("run")["predicted"] == 2
-    assert project.rows("SELECT label FROM infer_predictions ORDER BY image_id") == [("blue",), ("blue",), ("red",)]
-    assert daily(project, day) == (0, "")
-    assert changed(project) == []
-
-
-def test_a_run_whose_time_is_over_reads_no_more_files(project):
-    """As after `cp -r`, which gives all files other times."""
-    file = put(project, "a.jpg", YESTERDAY)
-    project.infer("run")
-    os.utime(file, (1.5e9, 1.5e9))
-    error = project.infer_json("run", "--max-duration", "0", exit_code=75)
-    assert "what was registered stays, the next run goes on" in error["hint"]
-    assert project.rows("SELECT count(sha256) FROM infer_images") == [(0,)]
-    assert project.infer_json("run")["registered"]["num_changed"] == 1
-
-
-def test_a_photo_of_an_old_day_that_was_replaced_is_predicted_by_the_next_run(project):
-    file = put(project, "a.jpg", OLD)
-    project.infer("run")
-    replace_photo(file, (30, 30, 200))
-    project.infer("run")
-    assert project.infer_json("retry", "--replaced")["commands"] == ["infer run"]
-    assert [report["predicted"] for report in project.infer_json("run")["late"]] == [1]
-    assert project.rows("SELECT label FROM infer_predictions") == [("blue",)]
-
-
-def test_a_photo_that_was_added_by_hand_and_changed_twice_is_not_replaced_for_ever(project):
-    """No run walks over it."""
-    file = put(project, "../by hand/a.jpg", YESTERDAY)
-    add = ("images", "add", str(file.parent), "--date", "yesterday")
-    project.infer(*add)
-    project.infer("run")
-    replace_photo(file, (30, 30, 200))
-    project.infer(*add)
-    replace_photo(file, (30, 200, 30))
-    assert changed(project) == [("a.jpg", "replaced")]
-    assert project.infer_json("retry", "--replaced")["retried"] == 1
-    assert project.infer_json("run")["predicted"] == 1
-    assert changed(project) == []
-
-
-def test_a_photo_is_missing_while_its_file_is_gone(project):
-    files = [put(project, f"{name}.jpg", YESTERDAY) for name in "abc"]
-    project.infer("run")
-    kept = files[0].rename(project.folder / "kept.jpg")
-    assert project.infer_json("run")["registered"]["num_missing"] == 1
-    assert changed(project) == [("a.jpg", "missing")]
-    assert "attention: 1 registered image is missing: `infer images changed` lists them" in project.infer("status")
-    away = project.photos.rename(project.folder / "unmounted")
-    project.photos.mkdir()
-    assert project.infer_json("run", exit_code=14)
-    project.photos.rmdir()
-    away.rename(project.photos)
-    assert changed(project) == [("a.jpg", "missing")]
-    kept.rename(files[0])
-    assert project.infer_json("run")["registered"]["num_missing"] == 0
-    assert changed(project) == []
-    later = f"{TODAY + timedelta(days=40)} 02:30:00.000000"  # of one run whose clock was ahead
-    project.write("UPDATE infer_runs SET ended_at = ? WHERE id = (SELECT min(id) FROM infer_runs)", later)
-    files[0].unlink()
-    assert "1 of 3 images registered in" in project.infer("run", "--quiet")
-    project.write("UPDATE infer_images SET missing_since = ? WHERE missing_since IS NOT NULL", later)
-    assert project.infer("run", "--quiet") == ""
-
-
-SIX_DAYS = [TODAY - timedelta(days=n) for n in range(6, 0, -1)]
-
-
-def fill_six_days(project: Project) -> None:
-    for number in range(300):
-        put(project, f"{SIX_DAYS[number % 6]}/{number}.jpg", SIX_DAYS[number % 6])
-
-
-def known(project: Project) -> list[tuple[object, ...]]:
-    """What must stay one: rows of images and of predictions, and what the runs have counted."""
-    counts = project.rows("SELECT count(*), count(DISTINCT location) FROM infer_images")
-    counts += project.rows("SELECT count(*) FROM infer_predictions")
-    return counts + project.rows("SELECT sum(predicted) FROM infer_runs")
-
-
-@pytest.mark.parametrize(("how", "is_mapped"), [("mv", True), ("cp -a", False), ("mounted elsewhere", True)])
-def test_a_project_that_was_moved_or_copied_is_the_same_project(project, tmp_path, how, is_mapped):
-    if is_mapped:
-        project.set("images", map={"/srv/photos": str(project.photos)})
-    fill_six_days(project)
-    assert daily(project, SIX_DAYS[-1]) == (0, "")
-    assert known(project) == [(300, 300), (300,), (300,)]
-    project.write("UPDATE infer_images SET modified = NULL WHERE id % 2")  # as rows of early releases
-    before = project.results()
-    if how == "mounted elsewhere":
-        project.photos = project.photos.rename(tmp_path / "media")
-        project.set("images", watch=[str(project.photos)])
-    else:
-        subprocess.run([*how.split(), str(project.folder), str(tmp_path / "elsewhere")], check=True)
-        project.folder, project.photos = tmp_path / "elsewhere", tmp_path / "elsewhere/photos"
-    put(project, "new.jpg", SIX_DAYS[-1])
-    refused = project.infer_json("run", "--dry-run", exit_code=2)
-    assert (f"below {project.photos}/" in refused["error"], "`infer run`" in refused["hint"]) == (True, True)
-    assert is_mapped or refused["hint"] in project.infer("doctor")
-    code, told = daily(project, SIX_DAYS[-1])
-    former = "/srv/photos" if is_mapped else str(tmp_path / "project/photos")
-    assert (code, f"attention: 300 images known below {former}/ are now below {project.photos}/" in told) == (0, True)
-    assert daily(project, SIX_DAYS[-1]) == (0, "")
-    assert known(project) == [(301, 301), (301,), (301,)]
-    assert [row for row in project.results() if row[0] != "301"] == before
-    below = f"substr(location, 1, {len(str(project.photos)) + 1}) = '{project.photos}/'"
-    assert project.rows(f"SELECT count(*) FROM infer_images WHERE {below}") == [(301,)]
-    assert changed(project) == []
-    project.infer("verify", "--date", str(SIX_DAYS[-1]))
-
-
-def test_photos_of_a_moved_project_that_are_added_by_hand_are_known(project, tmp_path):
-    fill_six_days(project)
-    assert daily(project, SIX_DAYS[-1]) == (0, "")
-    moved = project.folder.rename(tmp_path / "elsewhere")
-    project.folder, project.photos = moved, moved / "photos"
-    told = project.infer("images", "add", str(project.photos))
-    assert f"300 images known below {tmp_path}/project/photos/ are now below {project.photos}/" in told
-    assert "0 images added for today, 300 known already" in told
-    assert daily(project, SIX_DAYS[-1]) == (0, "")
-    assert known(project) == [(300, 300), (300,), (300,)]
-
-
-@pytest.mark.parametrize("state", ["missing", "emptied", "emptied and mapped"])
-def test_a_watched_folder_that_is_not_there_ends_the_run_with_14(project, state):
-    if state == "emptied and mapped":
-        project.set("images", map={"/srv/photos": str(project.photos)})
-    put(project, "a.jpg", YESTERDAY)
-    project.infer("run")
-    (project.photos / "a.jpg").unlink()
-    if state == "missing":
-        project.photos.rmdir()
-    error = project.infer_json("run", exit_code=14)
-    assert str(project.photos) in error["error"]
-    assert "[images] watch" in error["hint"]
-    assert project.infer_json("doctor", exit_code=14)["exit_code"] == 14
 
 
 def test_a_database_whose_first_run_was_killed_before_it_had_tables_gets_them(project):

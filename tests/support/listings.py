@@ -11,9 +11,9 @@ from tests.conftest import DAY, MODEL
 LISTINGS = pytest.mark.parametrize("listing", [Source, CrossDatabaseSource])
 
 
-def open_source(listing, database, settings):
+def open_source(listing, database, settings, page_size=1000):
     """A source of the database, or one of another database, which here is the same."""
-    return listing(database, settings, *([database] if listing is CrossDatabaseSource else []))
+    return listing(database, settings, *([database] if listing is CrossDatabaseSource else []), page_size)
 
 
 def select_new(database, settings=None, day=DAY, model_id=MODEL.model_id):

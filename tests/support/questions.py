@@ -27,10 +27,7 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "new": lambda: list(source.select_new(DAY, model_id)),
         "new for either": lambda: [new for page in source.select_pages(DAY, model_id, other) for new in page],
         "counts of days": lambda: [asked.counts.count_day(DAY.before(n), model_id) for n in range(6)],
-        "count_new": lambda: [
-            asked.counts.count_new(DAY, model_id),
-            asked.counts.count_new(DAY, model_id, other),
-        ],
+        "count_new": lambda: [asked.counts.count_new(DAY, model_id), asked.counts.count_new(DAY, model_id, other)],
         "count_pending": lambda: asked.counts.count_pending(DAY, model_id),
         "pending between": lambda: asked.pending.find_pending_between(DAY, model_id),
         "older": lambda: asked.pending.find_older_pending(DAY, model_id),

@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+from sqlalchemy import select
 
 from infer_app.base.domain import (
     Broken,
@@ -18,6 +21,7 @@ from infer_app.base.domain import (
 from infer_app.base.size import Size
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.schema import object_predictions, predictions, rejections
 from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY
 
@@ -31,6 +35,9 @@ SPECIES = {
 VECTORS = {"output": {"kind": "embedding"}, "labels": [], "num_outputs": 2, "crop": SPECIES["crop"]}
 DETECTOR = RunModel("animals", "d" * 16, "cpu-openvino", DETECTION)
 SECOND = RunModel("species", "5" * 16, "cpu-openvino", SPECIES)
+OTHER = replace(SECOND, name="sexes", model_id="6" * 16)
+D, S = DETECTOR.model_id, SECOND.model_id
+LION, DOG = [("lion", 0.75), ("tiger", 0.25)], [("dog", 0.5), ("lion", 0.25)]
 
 
 class StoredModel:
@@ -73,3 +80,22 @@ def classified(*best: tuple[str, float], key: str = "top", **output: Any) -> Out
     """Return the output of a classifier, as verification/outputs.py makes it."""
     entries = [{"label": label, "index": index, "score": score} for index, (label, score) in enumerate(best)]
     return Output(*best[0], details=json.dumps({key: entries}), **output)
+
+
+def keys(database, *tables):
+    """The keys of all rows of tables, sorted."""
+    with database.read() as connection:
+        return [
+            sorted(tuple(row) for row in connection.execute(select(*table.primary_key.columns))) for table in tables
+        ]
+
+
+def made(database):
+    """The keys of what second networks have written."""
+    is_made = (table.c.detector_id.is_not(None) for table in (predictions, rejections))
+    with database.read() as connection:
+        rows = [
+            sorted(tuple(row) for row in connection.execute(select(table.c.image_id, table.c.model_id).where(is_so)))
+            for table, is_so in zip((predictions, rejections), is_made, strict=True)
+        ]
+    return [*rows, *keys(database, object_predictions)]

@@ -109,19 +109,31 @@ OWNERS = {
 }
 
 
+# Of `run`, `predict` and `tables`: modules that only tests of other names run, and those tests.
+TESTED_BY = {
+    "predict.cluster.actor_pool": "integration/test_ray.py",
+    "predict.images.decode.tiff": "unit/predict/images/decode/test_pictures_page.py",
+    "predict.runtimes.graph_input": "process/build/test_graph_sources.py",
+    **{f"predict.workers.{one}": "process/predict/workers/test_fork_server.py" for one in ("parent_death", "preload")},
+    **{f"tables.engine.{one}": "databases" for one in ("backend", "bulk", "mysql_connection", "postgresql")},
+    "tables.engine.postgres_connection": "databases/test_frozen.py",
+    "tables.results.object_rows": "databases/test_second_networks.py",
+}
+
+
 @cache
 def imports() -> list[tuple[str, str]]:
     """(file, imported module), imports inside functions too."""
-    return list(read_imports())
+    return list(read_imports(PACKAGE))
 
 
-def read_imports() -> Iterator[tuple[str, str]]:
-    for path in PACKAGE.rglob("*.py"):
+def read_imports(folder: Path) -> Iterator[tuple[str, str]]:
+    for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             names = [f"{name}.{alias.name}" for name in names for alias in node.names] or names
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            yield from ((str(path.relative_to(PACKAGE)), name) for name in names)
+            yield from ((str(path.relative_to(folder)), name) for name in names)
 
 
 def package_of(module: str) -> str:
@@ -181,6 +193,22 @@ def test_no_file_and_no_class_has_the_name_of_another():
     nodes = (node for path in PACKAGE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
     classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     assert [name for name, count in Counter([*files, *classes]).items() if count > 1] == []
+
+
+def test_each_module_of_run_predict_and_tables_has_a_test_of_its_name_or_one_that_imports_it():
+    tests = PACKAGE.parent / "tests"
+    of_name = {path.stem.removeprefix("test_") for path in tests.rglob("test_*.py")}
+    named = {name for _, name in read_imports(tests)}
+    modules = [path for part in ("run", "predict", "tables") for path in PACKAGE.joinpath(part).rglob("[a-z]*.py")]
+    untested = {
+        module
+        for path in modules
+        if path.stem not in of_name and "migrations" not in path.parts
+        if f"infer_app.{(module := '.'.join(path.relative_to(PACKAGE).with_suffix('').parts))}" not in named
+        and not any(name.startswith(f"infer_app.{module}.") for name in named)
+    }
+    assert untested == TESTED_BY.keys()
+    assert [test for test in TESTED_BY.values() if not (tests / test).exists()] == []
 
 
 def test_what_differs_between_databases_is_asked_of_their_backends():

@@ -23,13 +23,13 @@ GROUP_ROWS = 1 << 15  # in memory at a time, and a row group of the file
 _GROUP_NUMBERS = 1 << 22  # of vectors in a row group, at most
 
 
-def write_parquet(path: Path, export: Export) -> None:
+def write_parquet(path: Path, export: Export, group_rows: int = GROUP_ROWS) -> None:
     """Write the table. Raises UsageError without pyarrow, or if vectors differ in their lengths."""
     pa, pq = _load_pyarrow()
     with new_content(path) as file:
         dim = _dim(export)
         schema = pa.schema([(name, _type(pa, name, dim)) for name in columns_of(export)])
-        group_rows = min(GROUP_ROWS, max(_GROUP_NUMBERS // dim, 1)) if dim else GROUP_ROWS
+        group_rows = min(group_rows, max(_GROUP_NUMBERS // dim, 1)) if dim else group_rows
         with pq.ParquetWriter(file, schema) as writer:
             for group in _groups(read_rows(export), group_rows):
                 columns = zip(*group, strict=True)

@@ -64,18 +64,18 @@ class BackgroundTask:
 class Ping:
     """The two pings of a run: `url`/start on construction, then `url` for exit code 0 and `url`/EXIT-CODE for others.
 
-    The start ping is sent in the background, while the run goes on.
+    The start ping is sent in the background, while the run goes on; the end ping waits for it up to `start_s`.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, start_s: float = START_S) -> None:
+        self._url, self._start_s = url, start_s
         self._start = BackgroundTask("start ping", lambda: post(event_url(url, "start"), b"", PLAIN))
 
     def end(self, exit_code: int, line: str) -> BackgroundTask:
         """Send the end ping with `line` as its body, after the start ping unless that one takes too long."""
 
         def send() -> None:
-            self._start.wait(self._start.started_at + START_S)
+            self._start.wait(self._start.started_at + self._start_s)
             post(event_url(self._url, str(exit_code) if exit_code else ""), line.encode(), PLAIN)
 
         return BackgroundTask("ping", send)
@@ -90,14 +90,14 @@ def wait_for(tasks: Sequence[BackgroundTask], until: float, is_over: Callable[[]
         pending[0].wait(min(until, time.monotonic() + POLL_EVERY_S))
 
 
-def post(url: str, body: bytes, content_type: str) -> None:
+def post(url: str, body: bytes, content_type: str, step_s: float = STEP_S) -> None:
     """Send a POST request and return once the server has answered 2xx; the body of the answer is not read.
 
     Uses the proxy that http_proxy, https_proxy and no_proxy name, as urllib does, and checks certificates. Follows no
     redirect: that would send the address's secret, and the body, to another server. Raises Undelivered.
     """
     try:
-        with build_opener(_NoRedirect).open(_request(url, body, content_type), timeout=STEP_S):
+        with build_opener(_NoRedirect).open(_request(url, body, content_type), timeout=step_s):
             return
     except (OSError, HTTPException, ValueError) as error:
         raise Undelivered(_describe(error)) from None

@@ -6,7 +6,7 @@ A probe, of another variant or of scaled decoding, keeps nothing.
 import logging
 import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -180,7 +180,12 @@ def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alter
     return [Alternative(what, ("decode", "transform"), costs["scaled"], costs["exact"])]
 
 
-def probe_variants(artifact: Artifact, handler: HandlerSpec, locations: Sequence[str]) -> list[Alternative]:
+def probe_variants(
+    artifact: Artifact,
+    handler: HandlerSpec,
+    locations: Sequence[str],
+    run: Callable[..., dict[str, Trial]] = run_in_process,
+) -> list[Alternative]:
     """Measure the variants that round and can run here beside the present one, on these images, in some seconds."""
     spec, manifest = handler.models[0], artifact.manifest
     others = _others(manifest, spec.variant)
@@ -189,7 +194,7 @@ def probe_variants(artifact: Artifact, handler: HandlerSpec, locations: Sequence
     sizes = dict.fromkeys((spec.variant, *others), spec.batch_size)
     given = (artifact.folder, sizes, handler.read, locations, TRIAL_S)
     try:
-        trials = run_in_process(try_variants, *given, timeout_s=TIMEOUT_S)
+        trials = run(try_variants, *given, timeout_s=TIMEOUT_S)
     except ModelError as error:
         log.info("other variants were not measured: %s (%s)", error, error.hint)
         return []

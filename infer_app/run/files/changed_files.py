@@ -32,7 +32,9 @@ AskStorage = Callable[..., Iterator[Any]]  # what a function yields, in another 
 _ask: AskStorage = partial(iterate_in_process, timeout_s=STORAGE_TIMEOUT_S, check=lambda: None)
 
 
-def reset_changed_rejections(project: ProjectDatabase, path_map: PathMapping, day: Day, model_id: str) -> int:
+def reset_changed_rejections(
+    project: ProjectDatabase, path_map: PathMapping, day: Day, model_id: str, ask: AskStorage = _ask
+) -> int:
     """Delete the final rejections whose file or address has changed since; return their number.
 
     Another process checks the files: a process that waits for storage that does not answer can't be ended.
@@ -43,7 +45,7 @@ def reset_changed_rejections(project: ProjectDatabase, path_map: PathMapping, da
             while some := list(islice(stored, FILES_AT_ONCE)):
                 changed += [rejected.image_id for rejected in some if rejected.has_other_address]
                 local = [rejected for rejected in some if is_local(rejected.location)]
-                files = _ask(stat_all, [rejected.location for rejected in local], path_map)
+                files = ask(stat_all, [rejected.location for rejected in local], path_map)
                 changed += [
                     rejected.image_id
                     for rejected, now in zip(local, files, strict=True)

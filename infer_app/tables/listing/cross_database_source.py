@@ -40,13 +40,15 @@ PAGE_SIZE = 5000  # ids in one query of the database of results
 class CrossDatabaseSource(Source):
     """A source whose images are listed in `database`, which is only read; `results` holds our tables."""
 
-    def __init__(self, database: Database, settings: SourceSettings, results: Database) -> None:
-        super().__init__(database, settings)
+    def __init__(
+        self, database: Database, settings: SourceSettings, results: Database, page_size: int = PAGE_SIZE
+    ) -> None:
+        super().__init__(database, settings, page_size)
         self._results = results
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
         left_out = self.find_left_out(day)
-        for page in self.list_pages(day, PAGE_SIZE):
+        for page in self.list_pages(day, self.page_size):
             usable = [row for row in page if not left_out.has(row[3])]
             yield self._results.ask(partial(self._new_among, page=usable, model_ids=model_ids))
 
@@ -64,7 +66,7 @@ class CrossDatabaseSource(Source):
 
     def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
         backend_of(connection).plan_for_pages(connection)
-        for page in self._every_page(bounds, PAGE_SIZE):
+        for page in self._every_page(bounds, self.page_size):
             yield as_relation(page, self._results.backend, self.picture)
 
     @property

@@ -49,9 +49,10 @@ T = TypeVar("T")
 class Source:
     """Lists the images of a day in keyset pages over (time, id). Memory and cost per page don't grow with the table."""
 
-    def __init__(self, database: Database, settings: SourceSettings) -> None:
+    def __init__(self, database: Database, settings: SourceSettings, page_size: int = PAGE_SIZE) -> None:
         self.database = database
         self.settings = settings
+        self.page_size = page_size
         self.is_ours = settings.query is None and settings.table == images.name
         self._has_key = self.is_ours and settings.id == images.c.id.name  # a primary key of integers
         self.zone = "UTC" if self.is_ours else settings.time_zone
@@ -104,7 +105,7 @@ class Source:
         """
         left_out = self.find_left_out(day)
         new = new_among(self.with_id(), self.picture, model_ids)
-        for page in self._read_pages(new, self.database.ask(partial(self._bounds, day=day)), PAGE_SIZE):
+        for page in self._read_pages(new, self.database.ask(partial(self._bounds, day=day)), self.page_size):
             yield [new_image(row) for row in page if not left_out.has(row[3])]
 
     def find_left_out(self, day: Day) -> LeftOut:
@@ -323,11 +324,11 @@ def find_by_id(source: Source, image_id: str, day: Day | None = None) -> list[tu
 def find_locations(source: Source, image_ids: Sequence[str]) -> dict[str, list[str]]:
     """Return the locations of the images with these ids; the whole source is read, once."""
     found, listed, wanted = defaultdict[str, list[str]](list), source.listed(), set(image_ids)
-    if len(wanted) <= PAGE_SIZE:
+    if len(wanted) <= source.page_size:
         listed = listed.where(source.id_text.in_(wanted))
     with (
         source.database.read() as connection,
-        connection.execution_options(yield_per=PAGE_SIZE).execute(listed) as rows,
+        connection.execution_options(yield_per=source.page_size).execute(listed) as rows,
     ):
         for row in rows:
             if row[3] in wanted:

@@ -14,7 +14,7 @@ from infer_app.base.day import Day
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import as_relation
-from infer_app.tables.listing.source import PAGE_SIZE, Source
+from infer_app.tables.listing.source import Source
 from infer_app.tables.results.conditions import ListedPicture, count_rows, join_results
 from infer_app.tables.results.schema import predictions
 
@@ -76,7 +76,7 @@ class ListedImages:
         before they are yielded: a prediction is seen whole or not at all, but the day is no consistent snapshot.
         """
         if self.database.readers_block_commits:
-            for page in self.source.list_pages(days, PAGE_SIZE):
+            for page in self.source.list_pages(days, self.source.page_size):
                 for first in range(0, len(page), IMAGES_AT_ONCE):
                     images = as_relation(
                         page[first : first + IMAGES_AT_ONCE], self.database.backend, self.source.picture
@@ -86,7 +86,7 @@ class ListedImages:
                     yield from rows
             return
         with self.database.read() as connection:
-            streaming = connection.execution_options(yield_per=PAGE_SIZE)
+            streaming = connection.execution_options(yield_per=self.source.page_size)
             for images in self.source.parts(connection, days):
                 yield from streaming.execute(rows_of(images))
 
@@ -102,5 +102,5 @@ class ListedImages:
             yield from ((image_id, model_id) for image_id, model_id in self.stream(day, rows_of))
             return
         with self.database.read() as connection:
-            found = connection.execution_options(yield_per=PAGE_SIZE).execute(keys.where(of_models))
+            found = connection.execution_options(yield_per=self.source.page_size).execute(keys.where(of_models))
             yield from ((image_id, model_id) for image_id, model_id in found)

@@ -65,14 +65,14 @@ class PendingImages:
         self._images, self._database, self._source = images, images.database, images.source
         self._versions = Versions(images)
 
-    def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
-        """Return the pending images among the last EXAMINED images of earlier days: their number, first and last day.
+    def find_older_pending(self, day: Day, model_id: str, examined: int = EXAMINED) -> PendingDays | None:
+        """Return the pending images among the last `examined` ones of earlier days: their number, first and last day.
 
         None if there are none.
         """
         versions = self._versions.versions_of(model_id)
         with self._database.read() as connection:
-            older = self._source.older_parts(connection, day, EXAMINED)
+            older = self._source.older_parts(connection, day, examined)
             return self._add_up_pending(((connection, images) for images in older), day.before(1), versions)
 
     def count_older_pending(self, day: Day, model_id: str) -> int:

@@ -125,10 +125,10 @@ class RunStore:
             connection.execute(update(runs).where(runs.c.id == run_id).values(row))
 
     @contextmanager
-    def lease_renewal(self, run_ids: Sequence[str]) -> Iterator[None]:
-        """Renew the leases of these runs every RENEW_EVERY_S seconds until the `with` block ends."""
+    def lease_renewal(self, run_ids: Sequence[str], every_s: float = RENEW_EVERY_S) -> Iterator[None]:
+        """Renew the leases of these runs every `every_s` seconds until the `with` block ends."""
         ended, url = Event(), self._database.url
-        Thread(target=_renew_leases, args=(url, run_ids, ended), name="heartbeat", daemon=True).start()
+        Thread(target=_renew_leases, args=(url, run_ids, ended, every_s), name="heartbeat", daemon=True).start()
         try:
             yield
         finally:
@@ -316,7 +316,7 @@ def _take_over(connection: Connection, day: date, name: str, model_id: str, now:
             )
 
 
-def _renew_leases(url: str, run_ids: Sequence[str], ended: Event) -> None:
+def _renew_leases(url: str, run_ids: Sequence[str], ended: Event, every_s: float) -> None:
     """Renew leases until `ended` is set, by a connection of its own, as a thread needs with SQLite.
 
     A renewal that fails is skipped. While the database is unavailable no other run can acquire the day. Any other error
@@ -324,7 +324,7 @@ def _renew_leases(url: str, run_ids: Sequence[str], ended: Event) -> None:
     """
     own, is_logged = (runs.c.id.in_(run_ids), runs.c.state == "running"), False
     with Database(url) as database:
-        while not ended.wait(RENEW_EVERY_S):
+        while not ended.wait(every_s):
             try:
                 with database.write(wait_limit_s=0) as connection:
                     connection.execute(update(runs).where(*own).values(heartbeat_at=UtcNow()))

@@ -7,15 +7,11 @@ import pytest
 from sqlalchemy import make_url
 
 from infer_app.base.day import Day
-from infer_app.base.domain import (
-    ImageRef,
-)
+from infer_app.base.domain import ImageRef
 from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.cli.project.proposal import init_from
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing import cross_database_source
-from infer_app.tables.listing import source as source_module
 from infer_app.tables.listing.propose_mapping import propose
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
@@ -208,14 +204,12 @@ def test_a_table_with_types_of_its_own_is_proposed(database, execute, kind):
 
 @pytest.mark.parametrize("size", [1, 3, 7])
 @LISTINGS
-def test_pages_of_any_size_give_each_image_once(database, register, monkeypatch, size, listing):
+def test_pages_of_any_size_give_each_image_once(database, register, size, listing):
     """Though results are written meanwhile."""
-    monkeypatch.setattr(source_module, "PAGE_SIZE", size)
-    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", size)
     for minute in (1, 0, 2):
         register(*[f"/{minute}-{number}.jpg" for number in range(7)], at=datetime(2026, 11, 20, 12, minute))
     found = []
-    for ref in open_source(listing, database, SourceSettings()).select_new(DAY, ID):
+    for ref in open_source(listing, database, SourceSettings(), size).select_new(DAY, ID):
         commit(database, predicted(ref.image_id))
         found.append(ref.location)
     assert found == [f"/{minute}-{number}.jpg" for minute in (0, 1, 2) for number in range(7)]

@@ -8,20 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from infer_app.base.domain import (
-    Broken,
-    ImageFile,
-    Output,
-    Prediction,
-    Reason,
-)
+from infer_app.base.domain import Broken, ImageFile, Output, Prediction, Reason
 from infer_app.base.errors import UsageError
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing import cross_database_source, image_registry, left_out
-from infer_app.tables.listing import source as source_module
 from infer_app.tables.listing.image_registry import (
+    ROWS_PER_INSERT,
     DatedImage,
     add_images,
     count_images,
@@ -29,18 +22,12 @@ from infer_app.tables.listing.image_registry import (
     read_late_times,
 )
 from infer_app.tables.listing.image_registry import register as register_files
+from infer_app.tables.listing.left_out import MAX_SHARED
 from infer_app.tables.listing.source import Source
-from infer_app.tables.listing.watched_images import (
-    has_images_in,
-)
+from infer_app.tables.listing.watched_images import has_images_in
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
-from infer_app.tables.results.schema import (
-    MAX_ID,
-    images,
-    predictions,
-    rejections,
-)
+from infer_app.tables.results.schema import MAX_ID, images, predictions, rejections
 from tests.conftest import DAY, MODEL
 from tests.support.listings import LISTINGS, at, open_source, select_new
 from tests.support.results import ODD_TEXTS, broken, commit, predicted, stored
@@ -68,21 +55,15 @@ def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     assert len(stored(database, predictions)) + len(stored(database, rejections)) == len(ids)
 
 
-@pytest.fixture
-def pages_of_two_rows(monkeypatch):
-    for module in (source_module, cross_database_source):
-        monkeypatch.setattr(module, "PAGE_SIZE", 2)
-
-
 @LISTINGS
-def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execute, kind, pages_of_two_rows, listing):
+def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execute, kind, listing):
     """Of images of one moment: pages go on after an id, which three rows on two pages have."""
     exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if kind == "mariadb" else ""
     execute(f"CREATE TABLE shots (id VARCHAR(600){exact}, location VARCHAR(80), added_at DATE)")
     ids = [None, None, None, None, "x" * (MAX_ID + 1), "twice", "twice", "twice", "TWICE", "3", "4", "5"]
     rows = [{"id": i, "location": f"/{n}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
     execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
-    source = open_source(listing, database, SourceSettings(table="shots"))
+    source = open_source(listing, database, SourceSettings(table="shots"), page_size=2)
     found = source.find_left_out(DAY).text
     assert "of 12 images of 2026-11-20 some are left out: 4 without an id ('/0.jpg', '/1.jpg', '/2.jpg'); " in found
     assert "3 with an id that several have ('/5.jpg', '/6.jpg', '/7.jpg')" in found
@@ -98,36 +79,35 @@ def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execut
     assert sorted(pending) == sorted({f"/{n}.jpg" for n in range(len(ids))} - usable)
 
 
-def test_a_column_whose_values_are_mostly_shared_is_refused(database, execute, monkeypatch):
-    monkeypatch.setattr(left_out, "MAX_SHARED", 1)
+def test_a_column_whose_values_are_mostly_shared_is_refused(database, execute):
     execute("CREATE TABLE shots (id INTEGER, location TEXT, added_at DATE)")
-    execute("INSERT INTO shots SELECT id % 2, '/a.jpg', '2026-11-20' FROM (" + " UNION ALL ".join(
-        f"SELECT {n} AS id" for n in range(6)) + ") AS numbers")  # fmt: skip
-    with pytest.raises(UsageError, match="of 6 images of 2026-11-20 4 have the id of another"):
+    ids = [{"id": number % (MAX_SHARED + 1)} for number in range(3 * (MAX_SHARED + 1))]
+    execute(("INSERT INTO shots VALUES (:id, '/a.jpg', '2026-11-20')", ids))
+    with pytest.raises(UsageError, match="of 3,003 images of 2026-11-20 2,002 have the id of another"):
         Source(database, SourceSettings(table="shots")).find_left_out(DAY)
 
 
 @pytest.mark.parametrize("type_name", ["SMALLINT", "BIGINT", "UUID", "CHAR(36)", "VARCHAR(40)", "NUMERIC(20, 0)"])
 @LISTINGS
-def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_name, pages_of_two_rows, listing):
+def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_name, listing):
     execute(f"CREATE TABLE shots (id {type_name} PRIMARY KEY, location TEXT, added_at TIMESTAMP)")
     textual = type_name in ("UUID", "CHAR(36)", "VARCHAR(40)")
     first = 0 if type_name == "SMALLINT" else 10**10
     ids = [f"123e4567-e89b-12d3-a456-42661417400{n}" if textual else str(first + n) for n in range(7)]
     rows = [{"id": i if textual else int(i), "at": datetime(2026, 11, 20, 12, int(i[-1]) // 3)} for i in ids]
     execute(("INSERT INTO shots VALUES (:id, '/a.jpg', :at)", rows))
-    source = open_source(listing, database, SourceSettings(table="shots", time_zone="UTC"))
+    source = open_source(listing, database, SourceSettings(table="shots", time_zone="UTC"), page_size=2)
     refs = list(source.select_new(DAY, ID))
     assert [ref.image_id for ref in refs] == ids
     commit(database, [Prediction(ref, Output()) for ref in refs[:4]])
     assert list(source.select_new(DAY, ID)) == refs[4:]
 
 
-def test_files_are_registered_once_whatever_their_names(database, monkeypatch):
+def test_files_are_registered_once_whatever_their_names(database):
     """Also several times in one call, and of more than one statement takes."""
-    monkeypatch.setattr(image_registry, "ROWS_PER_INSERT", 3)
     long = "/".join(["", *["d" * 200] * 20])  # 4,000 characters that begin alike
     names = [*(f"/{name}.jpg" for name in ODD_TEXTS), "/a.jpg", "/a.jpg ", f"{long}/1", f"{long}/2"]
+    names += [f"/many/{number}.jpg" for number in range(2 * ROWS_PER_INSERT)]
     noon = datetime(2026, 11, 20, 12)
     assert add_images(database, [Path(name) for name in [*names, *names[::3]]], noon) == len(names)
     assert add_images(database, [Path(name) for name in [*names, "/new.jpg"]], datetime(2026, 11, 21)) == 1
@@ -146,13 +126,12 @@ def test_several_may_register_the_same_files_at_once(url, database):
     assert count_images(database) == 700
 
 
-def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(database, monkeypatch):
+def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(database, url):
     times = [datetime(2026, 11, 20, 23, 59, 59, 999999), datetime(2026, 11, 3)]
     files = [ImageFile("/ä0.jpg", 7, 1.7e9), ImageFile("/ä1.jpg", 7, 1.6e9), ImageFile("/ä2.jpg", 7, None)]
 
-    def add(*found, dry_run=False):
-        batches = register_files(database, found, lambda new: [dated[file] for file in new], dry_run=dry_run)
-        done = list(batches)
+    def add(*found, dry_run=False, into=database):
+        done = list(register_files(into, found, lambda new: [dated[file] for file in new], dry_run=dry_run))
         return sum(len(one.new) for one in done), sum(one.num_changed for one in done)
 
     dated = {file: DatedImage(file, time) for file, time in zip(files, [*times, times[1]], strict=True)}
@@ -165,8 +144,8 @@ def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(da
     with database.read() as connection:
         rows = [tuple(row) for row in connection.execute(columns)]
     assert rows == [(times[0], 8, 1.7e9), (times[1], 7, 1e9), (times[1], 7, None)]
-    monkeypatch.setattr(database, "write", None)  # looking at known files writes nothing
-    assert [add(*replaced), add()] == [(0, 0), (0, 0)]
+    with Database(url, read_only=True) as unwritable:  # looking at known files writes nothing
+        assert [add(*replaced, into=unwritable), add(into=unwritable)] == [(0, 0), (0, 0)]
     assert has_images_in(database, ["/"])
     assert not has_images_in(database, ["/ä/"])
 

@@ -10,10 +10,7 @@ import pytest
 from sqlalchemy import event, insert, select, update
 
 from infer_app.base.day import Day
-from infer_app.base.domain import (
-    DetectedObject,
-    Reason,
-)
+from infer_app.base.domain import DetectedObject, Reason
 from infer_app.base.errors import DayHeld
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
@@ -24,15 +21,9 @@ from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingDays
-from infer_app.tables.results import runs as run_rows
 from infer_app.tables.results.forget_results import forget_rejections, forget_results
 from infer_app.tables.results.runs import LEASE_S, RunStore
-from infer_app.tables.results.schema import (
-    objects,
-    predictions,
-    rejections,
-    runs,
-)
+from infer_app.tables.results.schema import objects, predictions, rejections, runs
 from infer_app.tables.results.views import VIEWS
 from tests.conftest import DAY, MODEL
 from tests.support.listings import select_new
@@ -53,10 +44,7 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     assert asked.counts.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
     assert asked.counts.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
     assert asked.counts.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
-    assert (asked.counts.count_new(DAY, ID), asked.pending.count_older_pending(DAY.before(-1), ID)) == (
-        6,
-        5,
-    )
+    assert (asked.counts.count_new(DAY, ID), asked.pending.count_older_pending(DAY.before(-1), ID)) == (6, 5)
     pending = list(asked.pending.read_pending(DAY, ID))
     assert [(one.image_id, one.failure and one.failure.reason) for one in pending] == [
         (ids[4], "read_error"),
@@ -127,18 +115,17 @@ def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, dat
 
 @pytest.mark.parametrize("is_registered", [True, False], ids=["known model", "new model"])
 @pytest.mark.parametrize("names", [("stub", "stub"), ("stub", "other")], ids=["one name", "two names"])
-def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, monkeypatch, names, is_registered):
+def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, names, is_registered):
     """By whichever names of the model: predictions are kept by its id."""
     starts = [replace(MODEL, name=name) for name in names]
     both_looked = threading.Barrier(2)
     if is_registered:
         for model in starts:
             RunStore(database).fail_run(RunStore(database).open_run(DAY, model), 1, "")
-        monkeypatch.setattr(RunStore, "_register_model", lambda *_: None)  # what it locks is not what is relied on
-    look_together(monkeypatch, both_looked)
 
     def start(model):
         with Database(url) as own:
+            look_together(own, both_looked)
             try:
                 return own.with_reconnect(lambda: RunStore(own).open_run(DAY, model))
             except DayHeld as held:
@@ -153,28 +140,26 @@ def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, m
     assert sum(f"is held by run {run_id}" in outcome for outcome in outcomes) == 1
 
 
-def look_together(monkeypatch, both_looked):
-    """Let a transaction that has looked for a run of the day wait for another one that looks."""
-    take_over = run_rows._take_over
+def look_together(own, both_looked):
+    """Let a transaction that has looked at the runs, first of all under its lock, wait for another one that looks."""
 
-    def look(*given):
-        take_over(*given)
-        with suppress(threading.BrokenBarrierError):
-            both_looked.wait(2)
+    def wait(_connection, _cursor, statement, *_):
+        if "FROM infer_runs" in statement:
+            with suppress(threading.BrokenBarrierError):
+                both_looked.wait(2)
 
-    monkeypatch.setattr(run_rows, "_take_over", look)
+    event.listen(own._engine, "after_cursor_execute", wait)
 
 
-def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database, monkeypatch):
+def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database):
     """The run would select the image after the look of the retry, and write objects amid its deletions."""
     RunStore(database).fail_run(RunStore(database).open_run(DAY, MODEL), 1, "")
     commit(database, predicted("1"))
-    monkeypatch.setattr(RunStore, "_register_model", lambda *_: None)  # what it locks is not what is relied on
     both_looked = threading.Barrier(2)
-    look_together(monkeypatch, both_looked)
 
     def attempt(work):
         with Database(url) as own, suppress(DayHeld):
+            look_together(own, both_looked)
             return own.with_reconnect(lambda: work(own))
 
     with ThreadPoolExecutor(2) as threads:
@@ -230,10 +215,17 @@ def test_a_lease_runs_out_by_the_databases_clock_and_its_late_owner_writes_nothi
     assert stored(database, predictions) == {}
 
 
-def test_a_commit_whose_answer_was_lost_is_counted_once(database, monkeypatch):
+class Repeating(Database):
+    """A database to which the answer of each commit is lost, so that it is done again."""
+
+    def transact(self, work):
+        super().transact(work)
+        return super().transact(work)
+
+
+def test_a_commit_whose_answer_was_lost_is_counted_once(database, url):
     run_id = RunStore(database).open_run(DAY, MODEL)
-    once = database.transact
-    monkeypatch.setattr(database, "transact", lambda work: (once(work), once(work)))
-    commit(database, predicted("1", "2"), broken("3"), run_id)
+    with Repeating(url) as repeating:
+        commit(repeating, predicted("1", "2"), broken("3"), run_id)
     with database.read() as connection:
-        assert connection.execute(select(run_rows.runs.c.selected)).scalars().all() == [3]
+        assert connection.execute(select(runs.c.selected)).scalars().all() == [3]

@@ -15,12 +15,7 @@ from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import (
-    VERSION,
-    VERSION_TABLE,
-    metadata,
-    models,
-)
+from infer_app.tables.results.schema import VERSION, VERSION_TABLE, metadata, models
 from infer_app.tables.results.views import VIEWS
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit, predicted, relations

@@ -4,10 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from infer_app.base.domain import (
-    FileFacts,
-    ImageFile,
-)
+from infer_app.base.domain import FileFacts, ImageFile
 from infer_app.tables.listing.image_registry import register as register_files
 from infer_app.tables.listing.watched_images import (
     ChangedCounts,
@@ -18,10 +15,7 @@ from infer_app.tables.listing.watched_images import (
     mark_missing,
     read_changed,
 )
-from infer_app.tables.results.schema import (
-    images,
-    rejections,
-)
+from infer_app.tables.results.schema import images, rejections
 from tests.conftest import DAY, MODEL
 from tests.support.listings import at
 from tests.support.results import broken, commit, predicted, stored

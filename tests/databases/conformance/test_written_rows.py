@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from infer_app.base import packages
 from infer_app.base.domain import ATTEMPT_INTERVAL_H, DetectedObject, ImageRef, Reason
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.base.settings.sections import SourceSettings
@@ -116,9 +115,9 @@ def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does
     ],
 )
 def test_a_run_and_what_explains_an_image_agree_on_whether_it_is_tried_again(
-    database, register, monkeypatch, reason, attempts, is_settled
+    database, register, installed, reason, attempts, is_settled
 ):
-    monkeypatch.setattr(packages, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
+    installed.remove("_pi_heif")
     register("/1.jpg")
     commit(database, bad=broken("1", reason=reason))
     with database.write() as connection:

@@ -65,7 +65,6 @@ def next_run(**changed):
 
 def test_another_version_of_the_detector_in_use_is_why_a_result_no_longer_counts(database, capsys, monkeypatch):
     monkeypatch.setattr(NextRun, "of", lambda *_: next_run())
-    monkeypatch.setattr(NextRun, "with_late", lambda self, *_: self)
     assert json.loads(told(capsys, show_pending, str(DAY), None, False, True, None))["pending"] == []
     switch_version(database, "animals", E, DETECTOR.manifest)
     pending = json.loads(told(capsys, show_pending, str(DAY), None, False, True, None))["pending"]

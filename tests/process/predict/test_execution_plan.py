@@ -1,36 +1,40 @@
 """How a model will run; the cores and the memory are said by the tests."""
 
+from dataclasses import replace
+
 import pytest
 
+from infer_app.base.machine import ASSUMED_WORKER_BYTES
 from infer_app.base.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.base.settings.load import load_settings
-from infer_app.build.variants import openvino_variants
+from infer_app.base.size import BATCH_PIXELS, Size
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict import execution_plan
-from infer_app.predict.execution_plan import ASSUMED_WORKER_BYTES, ExecutionPlan, plan_execution
+from infer_app.predict.execution_plan import ExecutionPlan, plan_execution
 from infer_app.predict.variant_selection import VariantRequest, VariantSelection
-from tests.support.networks import SIZE, Network, built
+from tests.support.box import open_box
+from tests.support.networks import Network, built
 
 CORES = 4
 SELECTED = VariantSelection(OPENVINO_FP32, {TORCHSCRIPT: f"{OPENVINO_FP32} comes first"})
 
 
 @pytest.fixture(autouse=True)
-def _four_cores_and_memory_enough(monkeypatch):
-    monkeypatch.setattr(execution_plan, "usable_cores", lambda: CORES)
-    has_memory(monkeypatch, None)
-
-
-def has_memory(monkeypatch, num_bytes):
-    monkeypatch.setattr("infer_app.base.machine.usable_memory", lambda: num_bytes)
+def _four_cores_and_memory_enough(box):
+    box.cores = set(range(CORES))
 
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
     """With both fp32 variants."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openvino_variants, "computes_bf16", lambda: False)
+    with open_box(tmp_path_factory.mktemp("box")):  # whose processor has no bf16
         return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print)
+
+
+def taking(artifact, width, height):
+    """The artifact with another input."""
+    recipe = replace(artifact.manifest.recipe, size=Size(width, height))
+    return replace(artifact, manifest=replace(artifact.manifest, recipe=recipe))
 
 
 @pytest.mark.parametrize(("asked", "workers"), [(0, CORES), (2, 2), (16, 16)])
@@ -41,27 +45,26 @@ def test_a_worker_for_every_core_unless_others_are_asked_for(artifact, asked, wo
 
 
 @pytest.mark.parametrize(("room_for", "workers", "threads"), [(3.5, 3, 1), (2.5, 2, 2), (0.5, 1, 4)])
-def test_fewer_workers_where_there_is_not_the_memory_for_more(
-    artifact, monkeypatch, caplog, room_for, workers, threads
-):
+def test_fewer_workers_where_there_is_not_the_memory_for_more(artifact, box, caplog, room_for, workers, threads):
     """Then no core is left over, but where they can't be shared evenly."""
-    has_memory(monkeypatch, int(room_for * execution_plan.estimate_bytes(artifact, OPENVINO_FP32)))
+    box.has_available(int(room_for * execution_plan.estimate_bytes(artifact, OPENVINO_FP32)))
     found = plan_execution(artifact, VariantRequest())
     assert (found.workers, found.threads) == (workers, threads)
     assert caplog.messages == [f"{workers} workers instead of 4: there is not enough memory for more"]
     assert plan_execution(artifact, VariantRequest(), 4).workers == 4  # who asks for them knows
 
 
-def test_models_that_run_together_share_the_memory_of_a_worker(artifact, monkeypatch, tmp_path):
+def test_models_that_run_together_share_the_memory_of_a_worker(artifact, box, tmp_path):
     """Each network, and the libraries once."""
-    monkeypatch.setattr(execution_plan, "estimate_bytes", lambda *_: ASSUMED_WORKER_BYTES + (100 << 20))
-    has_memory(monkeypatch, int(2.9 * (ASSUMED_WORKER_BYTES + (200 << 20))))
+    large = taking(artifact, 591, 591)  # which takes some 100 MiB
+    of_network = execution_plan.estimate_bytes(large, OPENVINO_FP32) - ASSUMED_WORKER_BYTES
+    box.has_available(int(2.9 * (ASSUMED_WORKER_BYTES + 2 * of_network)))
     (tmp_path / "infer.toml").write_text("")
-    found = execution_plan.plan_together(load_settings(tmp_path / "infer.toml"), [artifact, artifact], [None, None])
+    found = execution_plan.plan_together(load_settings(tmp_path / "infer.toml"), [large, large], [None, None])
     assert [(plan.workers, plan.threads) for plan in found] == [(2, 2), (2, 2)]
 
 
-@pytest.mark.parametrize(("pixels", "batch_size"), [(5, None), (3, 2), (1, 1)])
-def test_large_inputs_are_computed_in_small_batches(artifact, monkeypatch, pixels, batch_size):
-    monkeypatch.setattr("infer_app.base.size.BATCH_PIXELS", pixels * SIZE**2)
-    assert plan_execution(artifact, VariantRequest()).batch_size == batch_size
+@pytest.mark.parametrize(("room_for", "batch_size"), [(5, None), (3, 2), (1, 1)])
+def test_large_inputs_are_computed_in_small_batches(artifact, room_for, batch_size):
+    large = taking(artifact, 1024, BATCH_PIXELS // 1024 // room_for)
+    assert plan_execution(large, VariantRequest()).batch_size == batch_size

@@ -52,8 +52,7 @@ def open_executor(name, handler):
 
 
 @pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=[pytest.mark.ray] * name.startswith("ray")) for name in RINGS],
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.ray] * name.startswith("ray")) for name in RINGS]
 )
 def executor(request, artifact, folder):
     handler = HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)

@@ -5,17 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.ask.missing_prediction import (
-    Cause,
-    Refusal,
-    Why,
-    explain_days,
-    explain_image,
-    explain_other_model,
-)
+from infer_app.ask.missing_prediction import Cause, Refusal, Why, explain_days, explain_image, explain_other_model
 from infer_app.ask.next_run import NextRun
-from infer_app.base import packages
-from infer_app.base.domain import Reason
 from infer_app.base.errors import UsageError, install
 from infer_app.tables.queries.pending_images import StoredFailure
 
@@ -91,8 +82,8 @@ RETRY = "infer retry --image 'my photo'"
         ),
     ],
 )
-def test_why_an_image_has_no_prediction_and_what_leads_to_one(monkeypatch, ago, known, why, message, command, fix):
-    monkeypatch.setattr(packages, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
+def test_why_an_image_has_no_prediction_and_what_leads_to_one(installed, ago, known, why, message, command, fix):
+    installed.remove("_pi_heif")
     cause = explain_image(NEXT, "my photo", None if ago is None else days_ago(ago), **known)
     assert cause == Cause(Why(why), message, command, fix)
 

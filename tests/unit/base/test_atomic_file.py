@@ -34,14 +34,10 @@ def test_a_folder_of_that_name_is_left_alone(tmp_path):
     assert [found.name for found in tmp_path.iterdir()] == ["folder"]
 
 
-def test_a_full_disk_leaves_the_old_content_and_nothing_else(tmp_path, monkeypatch):
-    def fails(_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+def test_a_full_disk_leaves_the_old_content_and_nothing_else(tmp_path, no_space):
     path = tmp_path / "manifest.json"
     path.write_text("old")
-    monkeypatch.setattr(os, "fsync", fails)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="File too large"), no_space():
         replace_file(path, b"new")
     assert [(found, found.read_text()) for found in tmp_path.iterdir()] == [(path, "old")]
 

@@ -1,57 +1,27 @@
 """Control groups of both versions, made as files; this machine's own limits are none of these tests' business."""
 
-import os
+import resource
+from resource import RLIM_INFINITY, RLIMIT_DATA, getrlimit
 
 import pytest
 
-from infer_app.base import machine
 from infer_app.base.machine import (
+    LEAST_LEFT,
     allocatable,
     cap_by_memory,
+    computes_bf16,
     find_memory_limit,
+    has_vnni,
     kept_within_memory,
     usable_cores,
     usable_memory,
 )
-
-MIB = 1 << 20
-MANY = 64  # cores that this process may run on
+from tests.support.box import LARGE, MANY, MIB
 
 
-class Box:
-    """A /proc and a /sys/fs/cgroup of its own."""
-
-    def __init__(self, folder):
-        self.proc, self.cgroups = folder / "proc", folder / "cgroup"
-        (self.proc / "self").mkdir(parents=True)
-        self.cgroups.mkdir()
-
-    def belongs_to(self, *lines):
-        (self.proc / "self/cgroup").write_text("".join(f"{line}\n" for line in lines))
-
-    def group(self, path, **files):
-        """group("a/b", cpu_max="max 100000") writes a/b/cpu.max: the first underscore is the dot."""
-        folder = self.cgroups / path
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name.replace("_", ".", 1)).write_text(f"{text}\n")
-
-    def has_available(self, num_bytes):
-        (self.proc / "meminfo").write_text(f"MemTotal: 999999999 kB\nMemAvailable: {num_bytes >> 10} kB\n")
-
-
-@pytest.fixture
-def box(tmp_path, monkeypatch):
-    box = Box(tmp_path)
-    monkeypatch.setattr(machine, "PROC", box.proc)
-    monkeypatch.setattr(machine, "CGROUPS", box.cgroups)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(MANY)))
-    return box
-
-
-def test_without_control_groups_the_cores_are_those_it_may_run_on(box, monkeypatch):
+def test_without_control_groups_the_cores_are_those_it_may_run_on(box):
     assert usable_cores() == MANY
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 7})
+    box.cores = {3, 5, 7}
     assert usable_cores() == 3
 
 
@@ -72,10 +42,10 @@ def test_what_is_no_quota_limits_nothing(box, text):
     assert usable_cores() == MANY
 
 
-def test_fewer_cores_by_affinity_than_by_quota_count(box, monkeypatch):
+def test_fewer_cores_by_affinity_than_by_quota_count(box):
     box.belongs_to("0::/app")
     box.group("app", cpu_max="400000 100000")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    box.cores = {0}
     assert usable_cores() == 1
 
 
@@ -164,43 +134,37 @@ def test_where_nothing_is_known_of_the_memory_nothing_is_capped(box):
     assert cap_by_memory(8, None) == 8
 
 
-@pytest.mark.parametrize(
-    ("before", "expected"),
-    [((-1, -1), 460), ((600 * MIB, -1), 460), ((300 * MIB, -1), 300), ((-1, 200 * MIB), 200)],
-)
-def test_a_process_is_kept_within_what_its_group_has_left(box, monkeypatch, before, expected):
-    limits = [before]
-    monkeypatch.setattr(machine.resource, "getrlimit", lambda kind: limits[-1])
-    monkeypatch.setattr(machine.resource, "setrlimit", lambda kind, limit: limits.append(limit))
-    (box.proc / "self/statm").write_text(f"9 9 9 9 0 {100 * MIB // machine.resource.getpagesize()} 0\n")
+@pytest.mark.parametrize(("before", "left"), [(RLIM_INFINITY, 360), (LARGE + 500 * MIB, 360), (LARGE + 200 * MIB, 200)])
+def test_a_process_is_kept_within_what_its_group_has_left(box, before, left):
+    box.has_allocated(LARGE)
     box.belongs_to("0::/app")
     box.group("app", memory_max=1000 * MIB, memory_current=800 * MIB)
     box.group("app", memory_stat=f"inactive_file {150 * MIB}\nactive_file {50 * MIB}")
+    hard = getrlimit(RLIMIT_DATA)[1]
+    resource.setrlimit(RLIMIT_DATA, (before, hard))
     with kept_within_memory(find_memory_limit()):
-        assert limits[1:] == [(expected * MIB, before[1])]
-        assert allocatable() == (expected - 100) * MIB
-    assert limits[2:] == [before]
+        assert getrlimit(RLIMIT_DATA) == (LARGE + left * MIB, hard)
+        assert allocatable() == left * MIB
+    assert getrlimit(RLIMIT_DATA) == (before, hard)
 
 
-def test_where_a_group_has_nothing_left_the_kernel_decides_about_small_images(box, monkeypatch):
-    limits = [(-1, -1)]
-    monkeypatch.setattr(machine.resource, "setrlimit", lambda kind, limit: limits.append(limit))
-    (box.proc / "self/statm").write_text("9 9 9 9 0 0 0\n")
+def test_where_a_group_has_nothing_left_the_kernel_decides_about_small_images(box):
+    box.has_allocated(LARGE)
     box.belongs_to("0::/app")
     box.group("app", memory_max=1000 * MIB, memory_current=1000 * MIB)
     with kept_within_memory(find_memory_limit()):
-        assert limits[1][0] == machine.LEAST_LEFT
+        assert allocatable() == LEAST_LEFT
 
 
 @pytest.mark.parametrize("files", [{}, {"memory_max": "max"}, {"memory_limit_in_bytes": 9223372036854771712}])
-def test_without_a_limit_of_a_group_a_process_has_none(box, monkeypatch, files):
-    monkeypatch.setattr(machine.resource, "setrlimit", None)
+def test_without_a_limit_of_a_group_a_process_has_none(box, files):
     box.has_available(100 * MIB)
     box.belongs_to("0::/app")
     box.group("app", **files, memory_current=5, memory_usage_in_bytes=5)
-    (box.proc / "self/statm").write_text("9 9 9 9 0 9 0\n")
+    box.has_allocated(9)
+    before = getrlimit(RLIMIT_DATA)
     with kept_within_memory(find_memory_limit()):
-        assert allocatable() is None
+        assert (getrlimit(RLIMIT_DATA), allocatable()) == (before, None)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +180,6 @@ def test_without_a_limit_of_a_group_a_process_has_none(box, monkeypatch, files):
         ("", False, False),
     ],
 )
-def test_bf16_and_vnni_are_read_from_the_flags_of_the_cpu(line, bf16, vnni, tmp_path, monkeypatch):
-    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
-    monkeypatch.setattr(machine, "PROC", tmp_path)
-    assert (machine.computes_bf16(), machine.has_vnni()) == (bf16, vnni)
+def test_bf16_and_vnni_are_read_from_the_flags_of_the_cpu(line, bf16, vnni, box):
+    (box.proc / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
+    assert (computes_bf16(), has_vnni()) == (bf16, vnni)

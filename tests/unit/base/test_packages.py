@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 import pytest
 
-from infer_app.base import errors, packages
+from infer_app.base import errors
 from infer_app.base.packages import find_mismatches, recorded_packages
 
 MODERN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder)
@@ -12,9 +12,8 @@ GCC version:  gcc version 12.3.0"""
 FORMER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023"
 
 
-def test_a_run_records_what_it_ran_on_and_leaves_out_what_the_machine_lacks(tmp_path, monkeypatch):
-    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel name\t: another\n")
-    monkeypatch.setattr(packages, "PROC", tmp_path)
+def test_a_run_records_what_it_ran_on_and_leaves_out_what_the_machine_lacks(box):
+    (box.proc / "cpuinfo").write_text("processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel name\t: another\n")
     found = recorded_packages()
     assert found["torch"] == version("torch")
     assert found["pillow"] == version("Pillow")
@@ -25,10 +24,9 @@ def test_a_run_records_what_it_ran_on_and_leaves_out_what_the_machine_lacks(tmp_
 
 
 @pytest.mark.parametrize(("text", "driver"), [(MODERN, "570.86.15"), (FORMER, "535.104.05")])
-def test_the_driver_of_a_gpu_is_recorded(tmp_path, monkeypatch, text, driver):
-    (tmp_path / "driver/nvidia").mkdir(parents=True)
-    (tmp_path / "driver/nvidia/version").write_text(text)
-    monkeypatch.setattr(packages, "PROC", tmp_path)
+def test_the_driver_of_a_gpu_is_recorded(box, text, driver):
+    (box.proc / "driver/nvidia").mkdir(parents=True)
+    (box.proc / "driver/nvidia/version").write_text(text)
     assert recorded_packages()["nvidia_driver"] == driver
 
 
@@ -56,9 +54,9 @@ def test_the_fix_can_be_run_as_printed():
 
 
 @pytest.mark.parametrize("extra", ["torch", "int8", "heic", "s3"])
-def test_an_extra_is_installed_by_what_it_requires_for_no_index_has_this_package(extra, monkeypatch):
+def test_an_extra_is_installed_by_what_it_requires_for_no_index_has_this_package(extra, installed):
     assert not list(find_mismatches([f"{shlex.split(errors.install(extra))[-1]}"]))
     assert errors.install(extra).startswith(f"{sys.executable} -m pip install ")
-    monkeypatch.setattr(errors.PathFinder, "find_spec", lambda _: None)  # as in the container image
+    installed.remove("pip")  # as in the container image
     assert errors.install(extra).endswith(f" EXTRAS={extra}")
     assert "infer_app" not in errors.install(extra)

@@ -1,6 +1,5 @@
 import pytest
 
-from infer_app.base import printing
 from infer_app.base.printing import counted, one_line, percent, printed_options, remember_config, with_config
 
 
@@ -36,7 +35,9 @@ def test_shares_have_two_figures(share, told):
 
 @pytest.fixture(autouse=True)
 def forget(monkeypatch):
-    monkeypatch.setattr(printing, "_config", [])
+    yield
+    monkeypatch.delenv("INFER_CONFIG", raising=False)
+    remember_config([])
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,7 @@ from itertools import islice
 
 import pytest
 
-from infer_app.base.domain import (
-    Broken,
-    Chunk,
-    ChunkResult,
-    DetectedObject,
-    ImageRef,
-    NewImage,
-    Reason,
-    StoredObjects,
-)
+from infer_app.base.domain import Broken, Chunk, ChunkResult, DetectedObject, ImageRef, NewImage, Reason, StoredObjects
 from infer_app.predict.chunking import (
     CHUNK_S,
     FEW_IMAGES,

@@ -133,11 +133,7 @@ def test_what_is_passed_over_is_told_with_its_reason(manifest, request_, missing
 
 @pytest.mark.parametrize(
     ("precision", "on_cpu", "on_gpu"),
-    [
-        ("full", OPENVINO_FP32, OPENVINO_FP32),
-        ("half", OPENVINO_BF16, TRT_FP16),
-        ("int8", OPENVINO_INT8, OPENVINO_INT8),
-    ],
+    [("full", OPENVINO_FP32, OPENVINO_FP32), ("half", OPENVINO_BF16, TRT_FP16), ("int8", OPENVINO_INT8, OPENVINO_INT8)],
 )
 def test_what_is_computed_is_what_was_asked_for(precision, on_cpu, on_gpu):
     assert chosen(EVERY, NO_GPU, precision=precision) == on_cpu

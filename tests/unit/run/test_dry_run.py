@@ -5,17 +5,27 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer_app.base.domain import ImageRef, NewImage
+from infer_app.base.domain import ChunkResult, ImageRef, NewImage, Output, Prediction
 from infer_app.base.model_variants import OPENVINO_BF16
 from infer_app.base.run_report import Alternative
-from infer_app.base.settings.sections import RunSettings
+from infer_app.base.settings.load import load_settings
+from infer_app.base.telemetry.display import Display, Progress
 from infer_app.run import dry_run
 from infer_app.run.flow.run_plan import RunPlan
+from infer_app.run.stop import Stop
 from tests.conftest import DAY, MODEL
+from tests.support.results import run_day
 
 MEASURED = Alternative("half, on your images", ("model",), 1.0, 2.0, OPENVINO_BF16)
 SCALED = Alternative("scaled decoding", ("decode",), 1.0, 2.0)
 NO_PROBES = dry_run.Probes(lambda *_: [], lambda *_: [])
+
+
+def predict_again(chunk):
+    """A result of the second of two models."""
+    assert chunk.model_indices == (1,)
+    found = tuple(Prediction(ref, Output("dog", 0.8), model_index=1) for ref in chunk.refs)
+    return ChunkResult(chunk.number, found, (), chunk.model_indices)
 
 
 @pytest.mark.parametrize(("num_images", "end", "taken"), [(3, 0.0, 3), (0, 0.0, 0), (9, 0.0, 4), (1, float("inf"), 4)])
@@ -25,30 +35,35 @@ def test_a_sample_ends_with_its_time_once_it_has_so_many_images(num_images, end,
 
 
 @pytest.mark.parametrize(("is_begun", "offered"), [(False, [MEASURED, SCALED]), (True, [SCALED])])
-def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, monkeypatch, is_begun, offered):
-    monkeypatch.setattr(dry_run, "find_begun", lambda _project, day, _model: is_begun and day == DAY)
+def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, register, is_begun, offered):
+    begun = DAY if is_begun else DAY.before(1)
+    register("/0.jpg", at=begun.start.replace(tzinfo=None))
+    run_day(tables.database, tables.source, begun, lambda ref: Prediction(ref, Output("cat", 0.9)))
     probes = dry_run.Probes(lambda *_: [MEASURED], lambda *_: [SCALED])
-    plan = RunPlan(
-        (SimpleNamespace(manifest=SimpleNamespace(name="a", crop=None)),),
-        (SimpleNamespace(),),
-        (MODEL,),
-    )
+    plan = RunPlan((SimpleNamespace(manifest=SimpleNamespace(name="a", crop=None)),), (SimpleNamespace(),), (MODEL,))
     group, executor = SimpleNamespace(project=tables, plan=plan), SimpleNamespace(handler=None)
     images = [NewImage(ImageRef("1", "1.jpg"), (0,))]
     assert dry_run.find_alternatives(group, executor, DAY, images, probes) == offered
 
 
-def test_the_first_report_is_of_the_model_with_most_images(tables, monkeypatch):
+def test_the_first_report_is_of_the_model_with_most_images(tables, register, tmp_path):
     """Its costs are shown and make the forecast: a detector may have predicted the images of the others before."""
-    monkeypatch.setattr(dry_run, "predict", lambda *_: None)
-    monkeypatch.setattr(
-        dry_run, "make_report", lambda _group, _day, _executor, one, *_: SimpleNamespace(selected=one.number)
+    register("/1.jpg")
+    run_day(tables.database, tables.source, DAY, lambda ref: Prediction(ref, Output("cat", 0.9)))
+    (tmp_path / "infer.toml").touch()
+    executor = SimpleNamespace(
+        **{"name": "cpu", "device": "cpu", "device_stages": (), "handler": None, "num_devices": 0, "least_chunk": 8},
+        **dict.fromkeys(["num_workers", "num_predictors", "num_cores", "num_threads"], 1),
+        limit_chunk=lambda _: 0,
+        pool=SimpleNamespace(run=lambda chunks: (predict_again(chunk) for chunk in chunks)),
     )
-    executor = SimpleNamespace(limit_chunk=lambda _: 0, num_workers=1, least_chunk=8, handler=None)
+    working = SimpleNamespace(is_idle=False)
     group = SimpleNamespace(
         project=tables,
-        plan=RunPlan((), (), (MODEL, replace(MODEL, name="other"))),
+        plan=RunPlan((), (working, working), (MODEL, replace(MODEL, name="other", model_id="f" * 16))),
         executors=SimpleNamespace(open=lambda _: executor),
-        loaded=SimpleNamespace(run=RunSettings()),
+        loaded=load_settings(tmp_path / "infer.toml"),
+        display=Display(Progress(quiet=True)),
+        stop=Stop(),
     )
     assert [one.selected for one in dry_run.dry_run(group, [DAY], NO_PROBES)] == [1, 0]

@@ -2,10 +2,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import CropSpec
 from infer_app.base.errors import UsageError
-from infer_app.tables import choose_models
+from infer_app.base.settings.load import load_settings
 from infer_app.tables.choose_models import Group, group_by_pixels, with_detectors
+from tests.support.networks import built_colors
 
 
 def model(name, recipe="a", of=None, model_id=None):
@@ -42,10 +44,11 @@ def test_a_group_is_split_into_single_models_and_second_networks_with_their_dete
     assert not Group((model("c"),)).may_split
 
 
-def test_a_second_network_takes_no_objects_of_a_version_that_is_only_tried(monkeypatch):
+def test_a_second_network_takes_no_objects_of_a_version_that_is_only_tried(tmp_path):
     """Its results would count on no day: each run would predict them again."""
-    monkeypatch.setattr(choose_models, "read_in_use", lambda _loaded: {})
-    monkeypatch.setattr(choose_models, "versions_of", lambda _folder, _name: ["newer", "older"])
-    loaded = SimpleNamespace(origins={"run.models": "flag"}, model_names=("d@1", "s"), models_folder=None)
+    for size in (16, 32):
+        built_colors(tmp_path, name="d", recipe=Recipe("stretch", size))
+    (tmp_path / "infer.toml").touch()
+    loaded = load_settings(tmp_path / "infer.toml", {"run": {"models": ["d@1", "s"]}})
     with pytest.raises(UsageError, match="s takes the objects of the version in use, and none of d is"):
         with_detectors(loaded, [model("d"), model("s", of="d")])

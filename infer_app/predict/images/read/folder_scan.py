@@ -106,12 +106,14 @@ class FolderScan:
         return None
 
 
-def scan_folders(folders: Sequence[str], exclude: Sequence[str] = ()) -> Iterator[ScannedFiles]:
-    """Yield the files of the folders, as FolderScan does: FILES_AT_ONCE at a time, or those of EVERY_S, if any."""
+def scan_folders(
+    folders: Sequence[str], exclude: Sequence[str] = (), every_s: float = EVERY_S
+) -> Iterator[ScannedFiles]:
+    """Yield the files of the folders, as FolderScan does: FILES_AT_ONCE at a time, or those of `every_s`, if any."""
     for folder in folders:
         scan = FolderScan(folder, exclude)
         found = ScannedFiles([], scan.unreadable, time.time(), scan.left_out)
-        due = time.monotonic() + EVERY_S
+        due = time.monotonic() + every_s
         for file in scan.steps():
             if file is not None:
                 found.files.append(file)
@@ -119,7 +121,7 @@ def scan_folders(folders: Sequence[str], exclude: Sequence[str] = ()) -> Iterato
                 yield found
                 scan.forget_skipped()
                 found = ScannedFiles([], scan.unreadable, time.time(), scan.left_out)
-                due = time.monotonic() + EVERY_S
+                due = time.monotonic() + every_s
         if found.files or found.unreadable or found.left_out:
             yield found
 

@@ -1,7 +1,7 @@
 """Prefetch remote images, several at a time: a worker that reads one after another spends its time waiting.
 
 Images are read in the order in which they were expected. At most two for each thread are being fetched or held, and
-none is started while HELD_BYTES are held.
+none is started while so many bytes are held.
 """
 
 import threading
@@ -22,8 +22,8 @@ KNOWN_CHUNKS = 4  # more than a worker has at a time
 class Prefetch:
     """A prefetcher whose methods may be called from different threads; it starts its own with the first read."""
 
-    def __init__(self, limits: ReadLimits, check: CheckAnswer = lambda _: None) -> None:
-        self._limits, self._check = limits, check
+    def __init__(self, limits: ReadLimits, check: CheckAnswer = lambda _: None, most_bytes: int = HELD_BYTES) -> None:
+        self._limits, self._check, self._most_bytes = limits, check, most_bytes
         self._pool = ThreadPoolExecutor(limits.remote.concurrency, "prefetch")
         self._lock = threading.Lock()
         self._waiting: deque[ImageRef] = deque()
@@ -56,7 +56,7 @@ class Prefetch:
 
     def _start_more(self) -> None:
         limit = 2 * self._limits.remote.concurrency
-        while self._waiting and len(self._started) < limit and self._held_bytes() < HELD_BYTES:
+        while self._waiting and len(self._started) < limit and self._held_bytes() < self._most_bytes:
             self._start(self._waiting.popleft())
 
     def _start(self, ref: ImageRef) -> None:

@@ -3,7 +3,6 @@ import time
 
 import pytest
 
-from infer_app.base.telemetry import notify
 from infer_app.base.telemetry.notify import Ping, event_url, wait_for
 
 
@@ -24,19 +23,17 @@ def test_the_event_is_the_end_of_the_path(url, start):
     assert (event_url(url, "start"), event_url(url, "")) == (start, url)
 
 
-def test_the_start_delays_nobody_and_still_comes_first(listener, monkeypatch):
-    monkeypatch.setattr(notify, "START_S", 60.0)
+def test_the_start_delays_nobody_and_still_comes_first(listener):
     listener.gates["/u/start"] = threading.Event()
-    end = Ping(f"{listener.url}/u").end(0, "")  # though the start is not answered
+    end = Ping(f"{listener.url}/u", start_s=60.0).end(0, "")  # though the start is not answered
     listener.gates["/u/start"].set()
     assert wait(end) is None
     assert listener.paths == ["/u/start", "/u"]
 
 
-def test_a_start_that_hangs_does_not_hold_up_the_end(listener, monkeypatch):
-    monkeypatch.setattr(notify, "START_S", 0.3)
+def test_a_start_that_hangs_does_not_hold_up_the_end(listener):
     listener.gates["/u/start"] = threading.Event()
-    ping = Ping(f"{listener.url}/u")
+    ping = Ping(f"{listener.url}/u", start_s=0.3)
     assert wait(ping.end(0, "")) is None
     assert listener.paths == ["/u"]
     listener.gates["/u/start"].set()

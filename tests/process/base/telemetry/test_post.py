@@ -1,9 +1,7 @@
 import shutil
-import socket
 
 import pytest
 
-from infer_app.base.telemetry import notify
 from infer_app.base.telemetry.notify import Undelivered, post
 from tests.support.listeners import Closed, Raw, Recorder, read_request, stay_silent, with_certificate
 
@@ -22,9 +20,9 @@ def serve():
         server.close()
 
 
-def problem(url):
+def problem(url, **limit):
     with pytest.raises(Undelivered) as caught:
-        post(url, b"{}", "application/json")
+        post(url, b"{}", "application/json", **limit)
     return str(caught.value)
 
 
@@ -84,11 +82,10 @@ def test_a_server_that_speaks_no_tls_is_told(serve):
     assert "SSL" in problem(serve(Recorder()).url.replace("http:", "https:"))
 
 
-def test_a_silent_server_is_told(serve, monkeypatch):
-    monkeypatch.setattr(notify, "STEP_S", 0.2)
+def test_a_silent_server_is_told(serve):
     server = serve(Raw(stay_silent))
-    assert problem(server.url) == "no answer"
-    assert problem(f"https://{server.host}") == "no answer"
+    assert problem(server.url, step_s=0.2) == "no answer"
+    assert problem(f"https://{server.host}", step_s=0.2) == "no answer"
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl: apt-get install openssl")
@@ -97,11 +94,7 @@ def test_a_certificate_that_nobody_trusts_is_refused(serve, tmp_path):
     assert problem(f"https://{server.host}").startswith("its certificate is not trusted: self")
 
 
-def test_a_name_that_no_host_has_is_told(monkeypatch):
-    def unknown(*_, **__):
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+def test_a_name_that_no_host_has_is_told(name_server):
     assert problem("http://nowhere.invalid/canary") == "Name or service not known"
 
 

@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 from infer_app.base.size import Size
-from infer_app.build.variants import measure
 from infer_app.build.variants.measure import measure_models
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from tests.support.networks import SIZE, random_pixels
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    monkeypatch.setattr(measure, "ROUND_S", 0.001)
 
 
 def busy(cpu_ms_per_batch, batch_size):
@@ -47,9 +41,8 @@ def test_neither_a_noisy_moment_nor_waiting_counts():
     assert measure_models({"quick": FixedBatch(run, Size.square(SIZE), 1)}, random_pixels(1))["quick"] < 2
 
 
-def test_a_slow_model_is_measured_once(monkeypatch):
+def test_a_slow_model_is_measured_once():
     calls = []
-    monkeypatch.setattr(measure, "ENOUGH_S", 1e-9)
-    measure_models({"slow": FixedBatch(lambda pixels: calls.append(1) or busy(2, 1)(pixels), Size.square(SIZE), 1)},
-                   random_pixels(1))  # fmt: skip
+    slow = FixedBatch(lambda pixels: calls.append(1) or busy(60, 1)(pixels), Size.square(SIZE), 1)
+    measure_models({"slow": slow}, random_pixels(1), enough_s=0.05)
     assert len(calls) == 1

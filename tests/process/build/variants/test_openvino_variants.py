@@ -1,29 +1,25 @@
 import shutil
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
-import numpy as np
 import pytest
 
 from infer_app.artifact.artifact import open_artifact
 from infer_app.artifact.specs import OutputSpec
 from infer_app.base.errors import DayHeld, ModelError, UsageError, install
+from infer_app.base.machine import has_vnni
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
-from infer_app.base.size import Size
 from infer_app.build.network.golden_set import load_pixels
-from infer_app.build.variants import calibration as calibration_module
-from infer_app.build.variants import measure
 from infer_app.build.variants import openvino_variants as add_variants_module
-from infer_app.build.variants.calibration import Calibration, load_calibration
+from infer_app.build.variants.calibration import Calibration
 from infer_app.build.variants.openvino_variants import INT8_SETTINGS, add_variants
-from infer_app.predict.runtimes import gpu_probe, openvino
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.runtimes.openvino import Int8Settings
-from infer_app.predict.verification.agreement import agreement_score, find_min_agreement
 from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_pixels, predict_all
-from infer_app.predict.verification.parity import Parity, measure_parity
+from infer_app.predict.verification.parity import measure_parity
 from infer_app.predict.workers.bundle import pack, unpack
 from tests.conftest import need
+from tests.support.box import open_box
 from tests.support.networks import Network, NoSuchOperator, built, save_photos
 
 need("nncf")
@@ -31,12 +27,20 @@ NUM_PHOTOS = 24
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick():
-    """On a CPU without bf16, which has one variant less."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "ROUND_S", 0.001)
-        patch.setattr(add_variants_module, "computes_bf16", lambda: False)
-        yield
+def box(tmp_path_factory):
+    """A CPU without bf16, which has one variant less."""
+    flags = ["avx_vnni"] if has_vnni() else []
+    with open_box(tmp_path_factory.mktemp("box")) as box:
+        box.computes(*flags)
+        yield box
+
+
+@pytest.fixture
+def cpu(box):
+    """cpu("avx512_bf16") has these instructions until the test ends."""
+    before = (box.proc / "cpuinfo").read_text()
+    yield box.computes
+    (box.proc / "cpuinfo").write_text(before)
 
 
 @pytest.fixture(scope="module")
@@ -151,13 +155,12 @@ def test_a_model_that_was_built_before_gains_a_variant_which_is_left_as_it_is(tm
 
 
 def test_int8_without_the_overflow_fix_is_for_cpus_with_vnni_and_those_without_build_their_own(
-    calibrated, photos, tmp_path, said, monkeypatch
+    calibrated, photos, tmp_path, said, cpu
 ):
     artifact = open_artifact(shutil.copytree(calibrated.folder, tmp_path / "copy"))
     variants = []
-    for is_here in (True, False):
-        for module in (add_variants_module, gpu_probe):
-            monkeypatch.setattr(module, "has_vnni", lambda is_here=is_here: is_here)
+    for flags in (["avx_vnni"], []):
+        cpu(*flags)
         if variants:  # that was built for another CPU
             with pytest.raises(ModelError, match=r"cpu-openvino-int8 can't run on .*: this CPU has no VNNI"):
                 open_variant(artifact, OPENVINO_INT8)
@@ -165,7 +168,7 @@ def test_int8_without_the_overflow_fix_is_for_cpus_with_vnni_and_those_without_b
         check(artifact, OPENVINO_INT8)
         variants.append(artifact.manifest.requires(OPENVINO_INT8))
     assert variants == [{"instructions": "vnni"}, {}]
-    monkeypatch.setattr(gpu_probe, "has_vnni", lambda: True)
+    cpu("avx_vnni")
     check(artifact, OPENVINO_INT8)  # it runs on every CPU
 
 
@@ -194,8 +197,8 @@ def a_run_is_active():
     raise DayHeld("run 1 is active")
 
 
-def test_int8_that_is_asked_for_and_can_not_be_made_is_an_error(network, photos, said, monkeypatch):
-    monkeypatch.setattr(openvino, "can_quantise", lambda: False)
+def test_int8_that_is_asked_for_and_can_not_be_made_is_an_error(network, photos, said, installed):
+    installed.remove("nncf")
     with pytest.raises(ModelError, match="int8 needs NNCF") as caught:
         add_variants(network, Calibration(photos), said.append)
     assert caught.value.hint == install("int8")
@@ -212,65 +215,12 @@ def test_a_model_that_openvino_lacks_an_operator_of_is_torchscript_and_that_is_t
         add_variants(artifact, Calibration(photos), said.append)
 
 
-def test_the_photos_that_judge_are_not_those_that_int8_was_fitted_to(network, photos):
-    images = load_calibration(network, Calibration(photos))
-    assert (len(images.calibration), len(images.evaluation)) == (NUM_PHOTOS // 2, NUM_PHOTOS // 2)
-    every = np.concatenate([images.calibration, images.evaluation])
-    assert len(np.unique(every, axis=0)) == NUM_PHOTOS
-    assert images.expected.shape == (NUM_PHOTOS // 2, 5)
-
-
-def test_of_many_photos_most_judge_and_of_too_many_some_are_taken_from_all_over_the_folder(
-    network, photos, monkeypatch
-):
-    monkeypatch.setattr(calibration_module, "MAX_CALIBRATING", NUM_PHOTOS // 4)
-    images = load_calibration(network, Calibration(photos))
-    assert (len(images.calibration), len(images.evaluation)) == (NUM_PHOTOS // 4, NUM_PHOTOS * 3 // 4)
-    monkeypatch.setattr(calibration_module, "MAX_IMAGES", NUM_PHOTOS * 2 // 3)
-    found = Calibration(photos).files(Size.square(224))
-    assert found[:3] == [photos / name for name in ("00.jpg", "01.jpg", "03.jpg")]
-    monkeypatch.setattr(calibration_module, "MIN_IMAGES", 4)
-    assert len(Calibration(photos).files(Size.square(8_000))) == 5  # a GiB of pixels
-
-
-def test_a_bar_that_is_no_share_and_a_folder_that_is_none_are_wrong_flags(photos):
-    for folder, share in ((photos, 0.0), (photos, 1.5), (photos, float("nan")), (photos.with_name("gone"), 0.5)):
-        with pytest.raises(UsageError, match="is not a share|no folder .*gone"):
-            Calibration(folder, share)
-
-
-def test_more_must_be_kept_of_labels_than_of_anything_else():
-    assert [find_min_agreement(OutputSpec(kind), None) for kind in ("classification", "embedding")] == [0.99, 0.97]
-    assert find_min_agreement(OutputSpec(), 0.5) == 0.5
-
-
-PARITY = Parity(20, cosine=0.9, label_agreement=0.8, worst_difference=1.0, relative_difference=0.25)
-
-
-@pytest.mark.parametrize(
-    ("output", "num_outputs", "score"),
-    [
-        (OutputSpec(), 5, 0.8),
-        (OutputSpec("embedding"), 5, 0.9),
-        (OutputSpec("regression"), 1, 0.75),  # the cosine of a single number is 1, whatever it is
-    ],
-)
-def test_a_model_is_judged_by_its_labels_its_directions_or_its_one_number(network, output, num_outputs, score):
-    manifest = replace(network.manifest, output=output, num_outputs=num_outputs)
-    assert agreement_score(replace(network, manifest=manifest), PARITY) == score
-
-
-def compute_bf16(monkeypatch, is_computed):
-    for module in (add_variants_module, gpu_probe):
-        monkeypatch.setattr(module, "computes_bf16", lambda: is_computed)
-
-
 def test_a_cpu_that_computes_bf16_adds_a_variant_without_files_of_its_own_that_passes_the_golden_check(
-    network, said, monkeypatch, tmp_path
+    network, said, cpu, monkeypatch, tmp_path
 ):
     """Also to a model that was built where there is none. It travels with the graph that it computes."""
     before = add_variants(network, None, said.append)
-    compute_bf16(monkeypatch, True)
+    cpu("avx512_bf16")
     artifact = add_variants(before, None, said.append)
     assert list(artifact.manifest.variants) == [*before.manifest.variants, OPENVINO_BF16]
     assert not [name for name in artifact.manifest.files if OPENVINO_BF16 in name]
@@ -284,10 +234,10 @@ def test_a_cpu_that_computes_bf16_adds_a_variant_without_files_of_its_own_that_p
     assert open_variant(open_artifact(unpack(pack(artifact, OPENVINO_BF16))), OPENVINO_BF16).batch_size
 
 
-def test_a_machine_without_bf16_does_not_open_it_as_something_else(network, said, monkeypatch):
+def test_a_machine_without_bf16_does_not_open_it_as_something_else(network, said, cpu):
     """OpenVINO itself would compute in fp32 there; a node of a cluster opens what another machine has planned."""
-    compute_bf16(monkeypatch, True)
+    cpu("avx512_bf16")
     artifact = add_variants(network, None, said.append)
-    compute_bf16(monkeypatch, False)
+    cpu()
     with pytest.raises(ModelError, match=r"cpu-openvino-bf16 can't run on .*: this CPU does not compute bf16"):
         open_variant(artifact, OPENVINO_BF16)

@@ -7,12 +7,9 @@ from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.errors import UsageError
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
 from infer_app.base.read_limits import ReadLimits
-from infer_app.build.variants import judge_variants as module
-from infer_app.build.variants import measure, openvino_variants
 from infer_app.build.variants.judge_variants import Trial, judge_variants, probe_variants, try_variants
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.predict.runtimes import gpu_probe
 from infer_app.predict.verification.parity import Parity
 from tests.support.detectors import Quadrants
 from tests.support.networks import SIZE, Network, built, save_photos
@@ -28,10 +25,8 @@ TRIAL = Trial(PARITY, 0.95, 3.0, 6.5)
 
 
 @pytest.fixture(autouse=True)
-def _cpu_with_bf16(monkeypatch):
-    monkeypatch.setattr(openvino_variants, "computes_bf16", lambda: True)
-    monkeypatch.setattr(gpu_probe, "computes_bf16", lambda: True)
-    monkeypatch.setattr(measure, "ROUND_S", 0.001)
+def _cpu_with_bf16(box):
+    box.computes("avx512_bf16")
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +62,19 @@ def test_each_is_compared_with_the_present_one_on_the_images_that_can_be_decoded
     assert try_variants(artifact.folder, sizes, photos[0], ["gone.jpg"], 60.0) == {}
 
 
-def offers(artifact, photos, monkeypatch, trial):
-    monkeypatch.setattr(module, "run_in_process", lambda *_, **__: {OPENVINO_BF16: trial})
-    (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
-    return offer
+def offer(artifact, photos, trial):
+    measured = {OPENVINO_BF16: trial}
+    (found,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1], lambda *_, **__: measured)
+    return found
 
 
-def test_a_dry_run_offers_what_was_measured_and_how_to_add_it_to_a_model_that_has_it_not(tmp_path, photos, monkeypatch):
+def test_a_dry_run_offers_what_was_measured_and_how_to_add_it_to_a_model_that_has_it_not(tmp_path, photos):
     artifact = make(tmp_path)
-    offer = offers(artifact, photos, monkeypatch, TRIAL)
-    assert offer.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
-    assert (offer.stages, offer.ms, offer.instead_of, offer.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
+    found = offer(artifact, photos, TRIAL)
+    assert found.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
+    assert (found.stages, found.ms, found.instead_of, found.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
     del artifact.manifest.variants[OPENVINO_BF16]
-    assert "; `infer model judge colours` adds it to the model)" in offers(artifact, photos, monkeypatch, TRIAL).what
+    assert "; `infer model judge colours` adds it to the model)" in offer(artifact, photos, TRIAL).what
 
 
 def test_a_judgement_on_the_images_of_a_day_is_recorded_and_one_on_more_images_may_be_kept(tmp_path, photos):
@@ -97,18 +92,18 @@ def test_a_judgement_on_the_images_of_a_day_is_recorded_and_one_on_more_images_m
 
 
 @pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (0.97, False)])
-def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch, minimum, meets):
+def test_the_minimum_is_that_of_the_model(tmp_path, photos, minimum, meets):
     artifact = make(tmp_path)
     artifact.manifest.variants[OPENVINO_BF16]["min_agreement"] = minimum
-    trial = offers(artifact, photos, monkeypatch, TRIAL).trial
+    trial = offer(artifact, photos, TRIAL).trial
     assert trial == VariantTrial(OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, minimum, meets)
 
 
 @pytest.mark.parametrize("case", ["no bf16", "half already", "judged too inexact", "no graph"])
-def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, monkeypatch, case):
+def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, box, case):
     artifact, variant = make(tmp_path), OPENVINO_FP32
     if case == "no bf16":
-        monkeypatch.setattr(gpu_probe, "computes_bf16", lambda: False)
+        box.computes()
     elif case == "half already":
         variant = OPENVINO_BF16
     elif case == "no graph":
@@ -116,5 +111,5 @@ def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, m
         variant = TORCHSCRIPT
     else:
         artifact.manifest.variants[OPENVINO_BF16]["meets_bar"] = False
-    monkeypatch.setattr(module, "run_in_process", lambda *_, **__: pytest.fail("measured"))
-    assert probe_variants(artifact, handler_of(artifact, photos[0], variant), photos[1]) == []
+    handler = handler_of(artifact, photos[0], variant)
+    assert probe_variants(artifact, handler, photos[1], lambda *_, **__: pytest.fail("measured")) == []

@@ -13,15 +13,7 @@ from infer_app.predict.runtimes import openvino
 from infer_app.predict.runtimes.openvino import Int8Settings
 from infer_app.predict.verification.golden import predict_all
 from infer_app.predict.verification.parity import cosines
-from tests.support.networks import (
-    SIZE,
-    Means,
-    Network,
-    NoSuchOperator,
-    built,
-    random_pixels,
-    run_artifact,
-)
+from tests.support.networks import SIZE, Means, Network, NoSuchOperator, built, random_pixels, run_artifact
 
 VARIANT = "cpu-openvino-fp32"
 

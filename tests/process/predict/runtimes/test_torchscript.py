@@ -10,19 +10,8 @@ import torch
 from infer_app.artifact.specs import InputSpec
 from infer_app.base.errors import ModelError
 from infer_app.base.size import Size
-from infer_app.predict.runtimes.torchscript import (
-    load_torchscript,
-    make_cpu_variant,
-)
-from tests.support.networks import (
-    MEAN,
-    SIZE,
-    STD,
-    Means,
-    NeedsMemoryForWhite,
-    Network,
-    traced,
-)
+from infer_app.predict.runtimes.torchscript import load_torchscript, make_cpu_variant
+from tests.support.networks import MEAN, SIZE, STD, Means, NeedsMemoryForWhite, Network, traced
 
 SPEC = InputSpec("float-nchw", MEAN, STD)
 

@@ -14,6 +14,7 @@ import pytest
 from infer_app.artifact.artifact import open_artifact, record_variant
 from infer_app.base.errors import ModelError
 from infer_app.predict.workers.bundle import KEPT_S, pack, unpack
+from infer_app.predict.workers.fork_server import run_folder
 from tests.support.networks import built
 
 
@@ -62,14 +63,15 @@ def test_one_that_was_not_needed_for_a_month_is_forgotten(artifact, cache):
     assert {*cache.iterdir()} == {recent, needed}
 
 
-def test_a_parcel_that_was_changed_or_can_not_be_kept_is_refused(artifact, tmp_path, monkeypatch):
+def test_a_parcel_that_was_changed_or_can_not_be_kept_is_refused(artifact, tmp_path):
     parcel = pack(artifact, "x")
     with pytest.raises(ModelError, match="changed on its way"):
         unpack(replace(parcel, files=parcel.files | {"labels.txt": b"others"}))
-    (tmp_path / "cache").write_text("no folder")
-    monkeypatch.setattr("infer_app.predict.workers.bundle.run_folder", lambda: tmp_path / "cache")
+    for no_folder in (tmp_path / "cache", run_folder() / "parcels"):
+        no_folder.touch()
     with pytest.raises(ModelError, match="can't be kept on this machine"):
         unpack(parcel)
+    no_folder.unlink()
 
 
 def unpack_elsewhere(parcel, **environ):

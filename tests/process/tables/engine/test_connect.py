@@ -9,7 +9,7 @@ import pytest
 
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.tables.engine.connect import Database
-from tests.unit.tables.engine.test_connect import files_of, insert, read_only, values
+from tests.unit.tables.engine.conftest import files_of, insert, read_only, values
 
 HOLD_THE_LOCK = """
 import sqlite3, sys, time

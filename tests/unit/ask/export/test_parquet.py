@@ -1,4 +1,3 @@
-import sys
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -6,19 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infer_app.ask.export import parquet
 from infer_app.ask.export.parquet import write_parquet
 from infer_app.ask.export.tables import read_rows
 from infer_app.base.errors import UsageError, install
-from tests.support.exports import (
-    CAT,
-    DOG,
-    HOSTILE,
-    HOSTILE_PATH,
-    detected,
-    export_of,
-    with_output,
-)
+from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, detected, export_of, with_output
 
 
 def read(path, *images, **options):
@@ -26,10 +16,10 @@ def read(path, *images, **options):
     return pq.read_table(path)
 
 
-def test_objects_are_read_back_with_their_types(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 2)
+def test_objects_are_read_back_with_their_types_from_groups_of_rows(tmp_path):
     images = detected("1", CAT, DOG), detected("2"), detected("3", CAT, DOG)
-    table = read(tmp_path / "a.parquet", *images)
+    write_parquet(tmp_path / "a.parquet", export_of(*images), group_rows=2)
+    table = pq.read_table(tmp_path / "a.parquet")
     assert [tuple(row.values()) for row in table.to_pylist()] == list(read_rows(export_of(*images)))
     assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 3
     types = {field.name: field.type for field in table.schema}
@@ -60,8 +50,8 @@ def test_hostile_labels_and_paths_are_read_back(tmp_path):
     assert (row["location"], row["label"]) == (HOSTILE_PATH.replace("\udcff", "\\udcff"), HOSTILE)
 
 
-def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+def test_without_pyarrow_the_extra_is_named(tmp_path, installed):
+    installed.remove("pyarrow")
     with pytest.raises(UsageError) as refused:
         write_parquet(tmp_path / "a.parquet", export_of())
     assert refused.value.hint == install("parquet")

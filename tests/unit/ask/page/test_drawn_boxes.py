@@ -80,10 +80,7 @@ def test_of_many_objects_on_a_small_picture_the_best_is_named():
 
 @pytest.mark.parametrize(
     ("svg", "most"),
-    [
-        (overlay(picture(), HERD[:MAX_NAMED], {}), MAX_NAMED),
-        (svg_file(picture(1600, 1200), HERD, ""), len(HERD)),
-    ],
+    [(overlay(picture(), HERD[:MAX_NAMED], {}), MAX_NAMED), (svg_file(picture(1600, 1200), HERD, ""), len(HERD))],
     ids=["overlay", "file"],
 )
 def test_no_label_covers_another_and_the_best_come_first(svg, most):

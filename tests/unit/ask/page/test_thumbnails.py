@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from infer_app.artifact.recipe import Recipe
 from infer_app.ask.page import thumbnails
@@ -20,11 +20,11 @@ def limits(tmp_path):
 
 
 @pytest.fixture
-def here(monkeypatch):
+def here():
     """Thumbnails in this process, what it sets for all pictures undone."""
-    monkeypatch.setattr(thumbnails.ImageFile, "LOAD_TRUNCATED_IMAGES", False)
-    monkeypatch.setattr(thumbnails.Image, "MAX_IMAGE_PIXELS", thumbnails.Image.MAX_IMAGE_PIXELS)
-    return thumbnails_of
+    most_pixels = Image.MAX_IMAGE_PIXELS
+    yield thumbnails_of
+    ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS = False, most_pixels
 
 
 def save(path, data):

@@ -1,6 +1,4 @@
-import os
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -12,8 +10,10 @@ KEYS = [f"{section}.{key}" for section, field in Settings.model_fields.items() f
 
 
 def load(config, flags=None, environ=None):
-    """Load the settings with these variables and no others."""
-    with patch.dict(os.environ, environ or {}, clear=True):
+    """Load the settings with these variables and no others of ours."""
+    with pytest.MonkeyPatch.context() as variables:
+        for name, value in (environ or {}).items():
+            variables.setenv(name, value)
         return load_settings(config, flags)
 
 

@@ -83,9 +83,7 @@ def test_a_line_names_the_version_of_its_model(capsys):
 
 
 @pytest.mark.parametrize(
-    ("loudness", "heard"),
-    [({}, ["i", "w"]), ({"quiet": True}, ["w"]), ({"verbose": True}, ["d", "i", "w"])],
-    ids=str,
+    ("loudness", "heard"), [({}, ["i", "w"]), ({"quiet": True}, ["w"]), ({"verbose": True}, ["d", "i", "w"])], ids=str
 )
 def test_how_much_is_said(capsys, loudness, heard):
     log_to_stderr("json", **loudness)

@@ -80,14 +80,7 @@ def test_a_share_that_other_programs_took_is_told():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [
-        (0, "0.0 s"),
-        (9.9, "9.9 s"),
-        (10, "10 s"),
-        (100, "2 min"),
-        (5970, "1 h 40 min"),
-        (90_000, "25 h 0 min"),
-    ],
+    [(0, "0.0 s"), (9.9, "9.9 s"), (10, "10 s"), (100, "2 min"), (5970, "1 h 40 min"), (90_000, "25 h 0 min")],
 )
 def test_a_duration_has_two_or_three_digits(seconds, text):
     assert duration(seconds) == text

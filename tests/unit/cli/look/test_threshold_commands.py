@@ -2,15 +2,14 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from infer_app.artifact.specs import OutputSpec
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
-from infer_app.cli.look import threshold_commands as command
-from infer_app.cli.look.threshold_commands import remove_thresholds, set_thresholds, show_thresholds
+from infer_app.cli.look.threshold_commands import COUNTED_IMAGES, remove_thresholds, set_thresholds, show_thresholds
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import MAX_ID
 from tests.conftest import DAY, MODEL
@@ -67,11 +66,11 @@ def test_thresholds_are_set_shown_and_removed(cats, capsys):
     assert "cats: all labels without a threshold" in capsys.readouterr().out
 
 
-def test_many_images_are_counted_over_fewer_days(cats, capsys, register, monkeypatch):
-    monkeypatch.setattr(command, "COUNTED_IMAGES", 1)
-    register("/3.jpg", at=datetime.fromtimestamp(datetime.now().timestamp() - 10 * 86400, UTC).replace(tzinfo=None))
+def test_many_images_are_counted_over_fewer_days(cats, capsys, register):
+    now = datetime.now(UTC).replace(tzinfo=None)
+    register(*(f"/earlier/{number}.jpg" for number in range(COUNTED_IMAGES)), at=now - timedelta(days=10))
     assert changed(capsys, "cats", default="0.85")["shown"] == {"days": 7, "before": 5, "after": 1}
-    monkeypatch.setattr(command, "COUNTED_IMAGES", -1)
+    register(*(f"/today/{number}.jpg" for number in range(COUNTED_IMAGES)), at=now.replace(hour=0))
     assert changed(capsys, "cats", default="0.85")["shown"] is None
 
 

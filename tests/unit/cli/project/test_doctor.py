@@ -1,7 +1,6 @@
 """`infer doctor` on a database that fails: what it says, and the exit code that a run would end with."""
 
 import json
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -12,10 +11,11 @@ from infer_app.tables.engine import sqlite_file as sqlite
 
 
 @pytest.fixture
-def failures(tmp_path, capsys):
+def failures(shared_folder, capsys):
     """The findings about the database that would end a run."""
-    config = write_config(tmp_path)
+    config = write_config(shared_folder)
     upgrade(config)
+    (shared_folder / "infer.db").chmod(0o666)
 
     def find():
         capsys.readouterr()
@@ -26,17 +26,17 @@ def failures(tmp_path, capsys):
     return find
 
 
-def test_a_database_that_can_not_be_written_is_a_failure(failures, tmp_path, monkeypatch):
+def test_a_database_that_can_not_be_written_is_a_failure(failures, shared_folder):
     assert failures() == []
-    file = tmp_path / "infer.db"
-    monkeypatch.setattr(os, "access", lambda path, _: path != file)
+    file = shared_folder / "infer.db"
+    file.chmod(0o444)
     ((check, found, fix),) = failures()
     assert (check, found) == ("database", f"{file} is read-only")
     assert f"chmod u+w {file}" in fix
 
 
-def test_a_damaged_file_is_a_failure(failures, tmp_path):
-    with (tmp_path / "infer.db").open("r+b") as file:
+def test_a_damaged_file_is_a_failure(failures, shared_folder):
+    with (shared_folder / "infer.db").open("r+b") as file:
         file.seek(2 * 4096)
         file.write(bytes(4096))
     assert ("database", sqlite.HINT_DAMAGED) in [(check, fix) for check, _, fix in failures()]

@@ -9,8 +9,7 @@ from infer_app.base.errors import DatabaseUnavailable, Interrupted
 from infer_app.base.run_report import ModelOutcome
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.metrics import LAST_SUCCESS, read_samples
-from infer_app.cli.run import notifications as night_module
-from infer_app.cli.run.notifications import notifying
+from infer_app.cli.run.notifications import LOCK_S, notifying
 
 SUCCESS = [ModelOutcome("a", 0)]
 
@@ -62,9 +61,8 @@ def test_an_error_is_what_is_told(loaded, error, exit_code, told):
     assert written(loaded)["infer_model_exit_code"] == exit_code
 
 
-@pytest.mark.parametrize(("lock_s", "held_s"), [(60.0, 0.4), (0.2, 60.0)], ids=["waited for", "given up"])
-def test_the_lock_of_another_that_ends_is_waited_for_and_costs_no_metrics(loaded, monkeypatch, lock_s, held_s):
-    monkeypatch.setattr(night_module, "LOCK_S", lock_s)
+@pytest.mark.parametrize("held_s", [0.4, 60.0], ids=["waited for", "given up"])
+def test_the_lock_of_another_that_ends_is_waited_for_and_costs_no_metrics(loaded, held_s):
     folder = os.open(loaded.folder, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     release = threading.Timer(held_s, fcntl.flock, [folder, fcntl.LOCK_UN])
@@ -74,18 +72,16 @@ def test_the_lock_of_another_that_ends_is_waited_for_and_costs_no_metrics(loaded
         session.end({}, SUCCESS, 0)
     release.cancel()
     os.close(folder)
-    assert min(lock_s, held_s) - 0.1 < time.monotonic() - began < 60
+    assert min(LOCK_S, held_s) - 0.1 < time.monotonic() - began < 60
     assert LAST_SUCCESS in written(loaded)
     assert sorted(path.name for path in loaded.folder.iterdir()) == ["infer.prom", "infer.toml"]
 
 
-def test_neither_a_file_that_can_not_be_written_nor_a_bug_in_telling_changes_how_a_run_ends(
-    loaded, caplog, monkeypatch
-):
+def test_neither_a_file_that_can_not_be_written_nor_a_bug_in_telling_changes_how_a_run_ends(loaded, caplog):
     (loaded.folder / "infer.prom").mkdir()
     with notifying(loaded, notify=True) as session:
         session.end({}, SUCCESS, 0)
-    monkeypatch.setattr("infer_app.base.telemetry.metrics.render_metrics", lambda *_: 1 / 0)
-    with notifying(loaded, notify=True) as session:
-        session.end({}, SUCCESS, 0)
+    (loaded.folder / "infer.toml").write_text('[webhook]\nurl = "http://127.0.0.1:9"\n')
+    with notifying(load_settings(loaded.path), notify=True) as session:
+        session.end({"no JSON": object()}, SUCCESS, 0)
     assert caplog.messages == [f"no metrics in {loaded.folder}/infer.prom: Is a directory", "notifications failed"]

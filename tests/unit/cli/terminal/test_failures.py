@@ -1,7 +1,7 @@
 import errno
 import io
 import json
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
@@ -47,14 +47,13 @@ def test_what_the_machine_does_to_the_program_is_no_bug(error, said, advice, cap
 
 
 @pytest.mark.parametrize("of_printing", [OSError(errno.EIO, "no terminal"), MemoryError(), RecursionError()])
-def test_a_failure_that_can_not_be_printed_keeps_its_exit_code(of_printing, monkeypatch):
+def test_a_failure_that_can_not_be_printed_keeps_its_exit_code(of_printing):
     class Lost(io.StringIO):
         def write(self, text):
             raise of_printing
 
-    monkeypatch.setattr(sys, "stdout", Lost())
-    monkeypatch.setattr(sys, "stderr", Lost())
-    assert fail(UsageError("no such flag"), as_json=True) == 2
+    with redirect_stdout(Lost()), redirect_stderr(Lost()):
+        assert fail(UsageError("no such flag"), as_json=True) == 2
 
 
 @pytest.mark.parametrize("error", [ValueError("wrong"), FileNotFoundError(errno.ENOENT, "no such file", "a")])

@@ -3,12 +3,7 @@ import pytest
 
 from infer_app.base.domain import DetectedObject
 from infer_app.base.size import Size
-from infer_app.predict.detection.boxes import (
-    exact_at_whole_pixels,
-    intersection_over_union,
-    match_objects,
-    match_rows,
-)
+from infer_app.predict.detection.boxes import exact_at_whole_pixels, intersection_over_union, match_objects, match_rows
 
 SQUARE = [0.0, 0, 10, 10]
 

@@ -12,7 +12,6 @@ from sqlalchemy import func, select, update
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.project.project import watching, write_config
 from infer_app.predict.images.read.folder_scan import FolderScan
-from infer_app.run.files import moved_folders
 from infer_app.run.files.moved_folders import find_moved
 from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.results.schema import images
@@ -80,10 +79,7 @@ def take_others(folder):
         pytest.param(COPY_WITHOUT_TIMES, True, take_others, False, id="other photos"),
     ],
 )
-def test_a_folder_was_moved_if_what_is_left_of_it_is_the_same(
-    database, tmp_path, copy, hashed, change, is_moved, monkeypatch
-):
-    monkeypatch.setattr(moved_folders, "NUM_COMPARED", 4)
+def test_a_folder_was_moved_if_what_is_left_of_it_is_the_same(database, tmp_path, copy, hashed, change, is_moved):
     old = known_folder(database, tmp_path / "old", hashed)
     new = tmp_path / "project/photos"
     copy(old, new)

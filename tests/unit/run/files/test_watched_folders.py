@@ -12,7 +12,7 @@ from infer_app.base.errors import StorageUnavailable
 from infer_app.base.locations import NO_MAPPING
 from infer_app.base.settings.sections import ImagesSettings, RunSettings
 from infer_app.predict.images.read.folder_scan import ScannedFiles
-from infer_app.run.files import watched_folders
+from infer_app.run.files.changed_files import FILES_AT_ONCE
 from infer_app.run.files.watched_folders import WatchedFolders
 from infer_app.tables.listing import image_registry
 from infer_app.tables.listing.image_registry import DatedImage
@@ -86,13 +86,13 @@ def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the
     assert folders.found.unsettled == 2
 
 
-def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering_later(database, monkeypatch):
-    monkeypatch.setattr(watched_folders, "FILES_AT_ONCE", 2)
-    files = [ImageFile(f"/photos/{number}.jpg") for number in range(4)]
+def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering_later(database):
+    files = [ImageFile(f"/photos/{number}.jpg") for number in range(FILES_AT_ONCE + 1)]
     list(
         image_registry.register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new])
     )
-    folders = Folders([True, False], StorageUnavailable("/photos does not answer"), database=database)
+    answer = [True] + [False] * (FILES_AT_ONCE - 1)
+    folders = Folders(answer, StorageUnavailable("/photos does not answer"), database=database)
     with pytest.raises(StorageUnavailable):
         folders.mark_missing(SeenImages(database, ["/photos/"]), folders.check)
     with database.read() as connection:

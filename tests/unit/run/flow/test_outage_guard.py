@@ -5,7 +5,7 @@ from infer_app.base.errors import NothingAllowed, StorageUnavailable, UsageError
 from infer_app.base.locations import NO_MAPPING, NOTHING_REMOTE, PathMapping
 from infer_app.base.read_limits import ReadLimits
 from infer_app.run.flow import outage_guard
-from infer_app.run.flow.outage_guard import MAX_FAILED_READS
+from infer_app.run.flow.outage_guard import MAX_FAILED_READS, MAX_MISSING
 
 ROOT, HOST = "/photos", "https://host"
 
@@ -76,14 +76,14 @@ def test_reads_that_all_fail_end_the_run_and_reject_nothing():
     assert guard_until_it_ends(in_the_middle, StorageUnavailable, many) == [predicted()]
 
 
-@pytest.mark.parametrize("most_held", [10_000, MAX_FAILED_READS])
-def test_where_none_is_read_after_missing_files_another_image_tells_whether_they_were_deleted(most_held, monkeypatch):
-    monkeypatch.setattr(outage_guard, "MAX_MISSING", most_held)
-    results, asked = [predicted(), missing(ROOT, 100), missing(ROOT, 100)], []
+@pytest.mark.parametrize("count", [MAX_FAILED_READS // 2, MAX_MISSING // 2])
+def test_where_none_is_read_after_missing_files_another_image_tells_whether_they_were_deleted(count):
+    """At the end, or before so many are held in memory."""
+    results, asked = [predicted(), missing(ROOT, count), missing(ROOT, count)], []
     assert list(guard(results, is_other_there=lambda location: asked.append(location) or True)) == results
-    assert asked == [f"{ROOT}/99.jpg"]
+    assert asked == [f"{ROOT}/{count - 1}.jpg"]
     gone = {"is_other_there": lambda location: False}
-    assert guard_until_it_ends(results, StorageUnavailable, "200 reads failed in a row", **gone) == [predicted()]
+    assert guard_until_it_ends(results, StorageUnavailable, f"{2 * count} reads failed", **gone) == [predicted()]
 
 
 def test_missing_files_do_not_hide_reads_that_fail():

@@ -11,7 +11,6 @@ from infer_app.base.day import Day
 from infer_app.base.domain import ImageRef, Output, Prediction
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing import source as source_module
 from infer_app.tables.listing.source import Source, find_locations
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.listing.time_column import EXAMPLES
@@ -44,11 +43,6 @@ def photos(execute):
 
 
 @pytest.fixture
-def small_pages(monkeypatch):
-    monkeypatch.setattr(source_module, "PAGE_SIZE", 3)
-
-
-@pytest.fixture
 def statements(database):
     """The SQL of each statement from now on."""
     found = []
@@ -61,21 +55,21 @@ def select(database, settings=PHOTOS, day=DAY):
 
 
 @pytest.mark.parametrize("num_ids", [2, 20])
-def test_locations_are_found_in_one_read_of_the_source(database, photos, small_pages, statements, num_ids):
+def test_locations_are_found_in_one_read_of_the_source(database, photos, statements, num_ids):
     wanted = {ref.image_id: [ref.location] for ref in photos[:num_ids]}
-    assert find_locations(Source(database, PHOTOS), [*wanted, "gone"]) == wanted
+    assert find_locations(Source(database, PHOTOS, page_size=3), [*wanted, "gone"]) == wanted
     assert len([sql for sql in statements if "FROM photos" in sql]) == 1
 
 
-def test_images_that_arrive_while_the_day_is_read_are_found_if_they_are_later(database, photos, execute, small_pages):
-    refs = Source(database, PHOTOS).select_new(DAY, MODEL.model_id)
+def test_images_that_arrive_while_the_day_is_read_are_found_if_they_are_later(database, photos, execute):
+    refs = Source(database, PHOTOS, page_size=3).select_new(DAY, MODEL.model_id)
     first = list(itertools.islice(refs, 5))
     execute("INSERT INTO photos (photo_id, path, uploaded_at) VALUES ('new', '/n.jpg', '2026-11-20 23:00:00')")
     assert first + list(refs) == [*photos, ImageRef("new", "/n.jpg")]
 
 
-def test_one_page_is_read_at_a_time(database, photos, small_pages, statements):
-    next(Source(database, PHOTOS).select_new(DAY, MODEL.model_id))
+def test_one_page_is_read_at_a_time(database, photos, statements):
+    next(Source(database, PHOTOS, page_size=3).select_new(DAY, MODEL.model_id))
     assert len([sql for sql in statements if "ORDER BY" in sql]) == 1
 
 

@@ -7,7 +7,6 @@ from sqlalchemy import update
 from infer_app.base.domain import Reason
 from infer_app.base.errors import UsageError
 from infer_app.base.run_report import DayCounts
-from infer_app.tables.queries import pending_images
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import rejections, runs
 from tests.conftest import DAY, MODEL
@@ -38,15 +37,13 @@ def spoil(database, statement):
         connection.execute(statement)
 
 
-def test_of_a_long_past_only_the_last_images_are_looked_at(asked, register, write, monkeypatch):
+def test_of_a_long_past_only_the_last_images_are_looked_at(asked, register, write):
     for day in range(1, 9):
         register(f"/{day}.jpg", at=datetime(2026, 11, day))
     write("8")
-    counts = []
-    for examined in (1, 3, 7, 8, 100):
-        monkeypatch.setattr(pending_images, "EXAMINED", examined)
-        counts.append(asked.pending.count_older_pending(DAY, ID))
-    assert counts == [0, 2, 6, 7, 7]
+    assert asked.pending.find_older_pending(DAY, ID, examined=1) is None
+    found = [asked.pending.find_older_pending(DAY, ID, examined) for examined in (3, 7, 8, 100)]
+    assert [one.num_images for one in found] == [2, 6, 7, 7]
 
 
 @pytest.mark.parametrize(

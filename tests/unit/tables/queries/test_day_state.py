@@ -26,23 +26,14 @@ def with_run(**changed):
         (replace(DONE, runs=[]), "never run, good, None"),
         (replace(PENDING, runs=[]), "never run, attention, None, 40 pending"),
         (PENDING, "pending, attention, 0, 40 pending"),
-        (
-            with_run(exit_code=75),
-            "pending, attention, 75, 40 pending, the last run ended early: exit code 75",
-        ),
+        (with_run(exit_code=75), "pending, attention, 75, 40 pending, the last run ended early: exit code 75"),
         (
             with_run(exit_code=2),
             "pending, attention, 2, 40 pending, the last run left out rows without an id of their own: exit code 2",
         ),
-        (
-            replace(with_run(state="running", exit_code=None), is_running=True),
-            "running, attention, None, 40 pending",
-        ),
+        (replace(with_run(state="running", exit_code=None), is_running=True), "running, attention, None, 40 pending"),
         (with_run(state="running", exit_code=None), "failed, failed, None, the last run died, 40 pending"),
-        (
-            with_run(state="failed", exit_code=14),
-            "failed, failed, 14, the last run failed: exit code 14, 40 pending",
-        ),
+        (with_run(state="failed", exit_code=14), "failed, failed, 14, the last run failed: exit code 14, 40 pending"),
         (
             replace(DONE, runs=[NOTHING_NEW | {"state": "failed", "exit_code": 14}, RUN]),
             "done, attention, 14, the last run failed: exit code 14",
@@ -51,10 +42,7 @@ def with_run(**changed):
             with_run(selected=0, exit_code=3, error="8 of 9 failed in the model"),
             "pending, attention, 3, too many rejected or failed: exit code 3, 40 pending",
         ),
-        (
-            replace(DONE, older=PendingDays(DAY.date, DAY.date, 141)),
-            "done, attention, 0, 141 of earlier days pending",
-        ),
+        (replace(DONE, older=PendingDays(DAY.date, DAY.date, 141)), "done, attention, 0, 141 of earlier days pending"),
         (replace(DONE, problems=["both"]), "done, failed, 0, the counts do not add up"),
         (replace(DONE, counts=DayCounts(100, 99, 0, 0)), "done, failed, 0, the counts do not add up"),
         (

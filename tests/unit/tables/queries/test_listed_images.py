@@ -11,9 +11,8 @@ from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries import listed_images
 from infer_app.tables.queries.day_rows import DayRows
-from infer_app.tables.queries.listed_images import ListedImages
+from infer_app.tables.queries.listed_images import IMAGES_AT_ONCE, ListedImages
 from infer_app.tables.queries.pending_images import PendingImages
 from infer_app.tables.results.migrate import upgrade
 from tests.conftest import DAY, make_users_file
@@ -41,9 +40,9 @@ def database(tmp_path):
 
 @pytest.fixture
 def write(database):
-    def write_result(image_id, model_id="a", bad=False):
-        good = () if bad else predicted(image_id, objects=(CAT, CAT))
-        commit(database, good, broken(image_id) if bad else (), model_id=model_id)
+    def write_result(*image_ids, model_id="a", bad=False):
+        good = () if bad else predicted(*image_ids, objects=(CAT, CAT))
+        commit(database, good, broken(*image_ids) if bad else (), model_id=model_id)
 
     return write_result
 
@@ -66,17 +65,14 @@ def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, writ
     assert first not in list(rows)
 
 
-def test_images_of_several_pages_are_read_once_and_in_order_with_all_their_objects(
-    database, register, write, monkeypatch
-):
-    monkeypatch.setattr(listed_images, "PAGE_SIZE", 3)
-    monkeypatch.setattr(listed_images, "IMAGES_AT_ONCE", 2)
-    register(*(f"/{number}.jpg" for number in range(1, 9)))
-    for image_id in "12345":
-        write(image_id)
-    images = read_predicted_images(database, Source(database, SourceSettings()), DAY, "a")
+def test_images_of_several_pages_are_read_once_and_in_order_with_all_their_objects(database, register, write):
+    """Pages of 400 images and of 200, each of them in parts."""
+    ids = [str(number) for number in range(1, 601)]
+    register(*(f"/{number}.jpg" for number in ids))
+    write(*ids[:300])
+    images = read_predicted_images(database, Source(database, SourceSettings(), page_size=400), DAY, "a")
     found = [next(images)]
-    for image_id in "1678":  # of which the first was read already
-        write(image_id)
+    write("1", *ids[300:])  # of which the first was read already
     found += images
-    assert [(image.image_id, image.objects) for image in found] == [(image_id, (CAT, CAT)) for image_id in "12345678"]
+    assert IMAGES_AT_ONCE < 400
+    assert [(image.image_id, image.objects) for image in found] == [(image_id, (CAT, CAT)) for image_id in ids]

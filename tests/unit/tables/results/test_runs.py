@@ -124,18 +124,16 @@ def test_a_run_is_opened_once_however_often_it_is_asked_for(database, run_store)
         assert connection.scalars(select(runs.c.id)).all() == ["run 1"]
 
 
-def test_a_run_lives_by_its_heartbeat_however_long_a_chunk_takes(database, run_store, monkeypatch):
-    monkeypatch.setattr("infer_app.tables.results.runs.RENEW_EVERY_S", 0.05)
+def test_a_run_lives_by_its_heartbeat_however_long_a_chunk_takes(database, run_store):
     run_id, other = open_run(run_store), open_run(run_store, day=DAY.before(1))
     change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
     change(database, other, heartbeat_at=datetime(2026, 1, 1))
-    with run_store.lease_renewal([run_id]):
+    with run_store.lease_renewal([run_id], every_s=0.05):
         wait_until(lambda: row_of(database, run_id)["heartbeat_at"] > now() - timedelta(minutes=1))
     assert row_of(database, other)["heartbeat_at"] == datetime(2026, 1, 1)
 
 
-def test_the_heart_beats_on_after_any_error_and_says_so_once(database, run_store, monkeypatch, caplog):
-    monkeypatch.setattr("infer_app.tables.results.runs.RENEW_EVERY_S", 0.05)
+def test_the_heart_beats_on_after_any_error_and_says_so_once(database, run_store, caplog):
     run_id = open_run(run_store)
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE refused (x)")
@@ -143,7 +141,7 @@ def test_the_heart_beats_on_after_any_error_and_says_so_once(database, run_store
             "CREATE TRIGGER refuse BEFORE UPDATE OF heartbeat_at ON infer_runs WHEN (SELECT count(*) FROM refused) = 0"
             " BEGIN SELECT RAISE(ABORT, 'no beat at all'); END"
         )
-    with run_store.lease_renewal([run_id]):
+    with run_store.lease_renewal([run_id], every_s=0.05):
         wait_until(lambda: caplog.records)
         for statement in (
             "ALTER TABLE infer_runs RENAME TO away",  # as a database that is away, of which nothing is said
@@ -160,10 +158,9 @@ def test_the_heart_beats_on_after_any_error_and_says_so_once(database, run_store
     assert "no beat at all" in record.getMessage()
 
 
-def test_the_heart_stops_with_its_run(database, run_store, monkeypatch):
-    monkeypatch.setattr("infer_app.tables.results.runs.RENEW_EVERY_S", 0.05)
+def test_the_heart_stops_with_its_run(database, run_store):
     run_id = open_run(run_store)
-    with run_store.lease_renewal([run_id]):
+    with run_store.lease_renewal([run_id], every_s=0.05):
         pass
     wait_until(lambda: all(thread.name != "heartbeat" for thread in threading.enumerate()))
     change(database, run_id, heartbeat_at=datetime(2026, 1, 1))

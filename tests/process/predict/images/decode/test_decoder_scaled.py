@@ -61,8 +61,7 @@ def levels(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 @needs_turbo
 @pytest.mark.parametrize(
-    "kind",
-    [kind if kind in ("4:2:0", "progressive") else pytest.param(kind, marks=pytest.mark.slow) for kind in LARGE],
+    "kind", [kind if kind in ("4:2:0", "progressive") else pytest.param(kind, marks=pytest.mark.slow) for kind in LARGE]
 )
 def test_twelve_megapixels_are_shrunk_to_pillows_pixels_and_look_the_same(kind: str):
     data = LARGE[kind]()

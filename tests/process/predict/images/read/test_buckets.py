@@ -134,8 +134,8 @@ def test_a_listing_goes_folder_by_folder(s3_server):
         remote.list_folders(AllowedPrefix.parse("https://images.example.org/"), access())
 
 
-def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setattr(remote, "find_spec", lambda name: None)
+def test_a_missing_package_is_named_with_the_command_that_installs_it(installed):
+    installed.remove("gcsfs")
     with pytest.raises(UsageError, match="needs gcsfs") as caught:
         remote.probe(AllowedPrefix.parse("gs://bucket/"), access())
     assert caught.value.hint == install("gs")

@@ -36,13 +36,9 @@ def connected(monkeypatch):
     return found
 
 
-def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch, connected):
-    answers = iter(["93.184.216.34", "127.0.0.1", "127.0.0.1"])  # a name that means another machine a moment later
-
-    def look_up(host, port, **_):
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+def test_the_address_that_was_checked_is_the_one_connected_to(name_server, connected):
+    """Of a name that means another machine a moment later."""
+    name_server["rebind.example"] = iter(["93.184.216.34", "127.0.0.1", "127.0.0.1"])
     for reason in (Reason.READ_ERROR, Reason.LOCATION_NOT_ALLOWED):
         with pytest.raises(BadImage) as caught:
             read_image("http://rebind.example/a.jpg", limits("http://rebind.example/"))
@@ -99,11 +95,10 @@ def test_a_certificate_has_to_be_trusted(secure, certificate, monkeypatch, forge
     assert read_image(f"{url}/a.jpg", limits(url)).data == CONTENT
 
 
-def test_host_handshake_and_certificate_go_by_the_name_and_not_by_the_address(secure, certificate, monkeypatch, forget):
-    def look_up(host, port, **_):
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+def test_host_handshake_and_certificate_go_by_the_name_and_not_by_the_address(
+    secure, certificate, monkeypatch, name_server, forget
+):
+    name_server |= {NAME: ["127.0.0.1"], "other.example": ["127.0.0.1"]}
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
     url, other = f"https://{NAME}:{secure.port}", f"https://other.example:{secure.port}"
     assert read_image(f"{url}/a.jpg", limits(url, private=(NAME,))).data == CONTENT

@@ -5,7 +5,6 @@ import pytest
 from infer_app.base.domain import Chunk, ImageRef, Reason
 from infer_app.base.locations import AllowedPrefix, RemoteAccess
 from infer_app.base.read_limits import ReadLimits
-from infer_app.predict.images.read import prefetch as prefetch_module
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.prefetch import Prefetch
 from tests.support.web_server import web_server
@@ -20,9 +19,14 @@ def server():
 
 
 @pytest.fixture
-def prefetch(server):
+def limits(server):
     access = RemoteAccess((AllowedPrefix.parse(server.url),), frozenset({"127.0.0.1"}), 5.0, 0, CONCURRENCY)
-    return Prefetch(ReadLimits((), 1 << 20, access))
+    return ReadLimits((), 1 << 20, access)
+
+
+@pytest.fixture
+def prefetch(limits):
+    return Prefetch(limits)
 
 
 def chunk_of(server, number, count):
@@ -68,8 +72,8 @@ def test_reads_go_on_beside_each_other_and_no_more_are_begun_than_two_for_each_t
     assert max(most) == 2 * CONCURRENCY
 
 
-def test_no_more_is_begun_while_much_is_held(server, prefetch, monkeypatch):
-    monkeypatch.setattr(prefetch_module, "HELD_BYTES", 0)  # as many are held from the beginning
+def test_no_more_is_begun_while_much_is_held(server, limits):
+    prefetch = Prefetch(limits, most_bytes=0)  # as many are held from the beginning
     chunk = chunk_of(server, 1, 30)
     prefetch.expect(chunk)
     read = chunk.of(chunk.refs[:5])

@@ -1,6 +1,7 @@
 """Sound images of every kind: the pixels are Pillow's."""
 
 import pickle
+import resource
 from collections.abc import Callable
 
 import numpy as np
@@ -8,14 +9,15 @@ import pytest
 import turbojpeg
 from PIL import Image, features
 
-import infer_app.predict.images.decode.decoder as decoder_module
 import tests.support.jpegs as jpegs
 from infer_app.base.domain import FileFacts, Reason
-from infer_app.predict.images.decode.decoder import NO_STRIP_MEMORY, SILENT_BYTES, decoder_name
+from infer_app.predict.images.decode.decoder import SILENT_BYTES, decoder_name
 from infer_app.predict.images.decode.libjpeg_turbo import JpegRefused
 from infer_app.predict.images.read.bad_image import BadImage
+from tests.support.box import LARGE, Box
 from tests.support.decoding import IGNORE, by_pillow, decoded, outcome
 from tests.support.jpegs import STORED_AS, encoded, picture, put
+from tests.support.rasters import tiff
 
 
 @pytest.mark.parametrize("size", [(24, 16), (1, 1), (17, 9), (9, 17), (1, 30), (33, 1), (8, 8), (101, 67)], ids=str)
@@ -83,38 +85,44 @@ def test_a_refusal_travels_between_processes():
         assert (type(copy), copy.args, str(copy)) == (type(refused), refused.args, str(refused))
 
 
+@pytest.fixture
+def leave(box: Box) -> Callable[[int], None]:
+    """leave(n) lets this process allocate n bytes, a multiple of 4,096; before, nothing limits it."""
+
+    def leave_bytes(num_bytes: int) -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (LARGE, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        box.has_allocated(LARGE - num_bytes)
+
+    return leave_bytes
+
+
 @pytest.mark.parametrize(("format", "is_silent"), [("WEBP", True), ("AVIF", True), ("JPEG", False), ("PNG", False)])
-def test_a_decoder_that_calls_a_file_damaged_without_memory_is_not_asked(monkeypatch, format, is_silent):
+def test_a_decoder_that_calls_a_file_damaged_without_memory_is_not_asked(leave, format, is_silent):
     """The others say that there is no memory."""
     if format == "AVIF" and not features.check("avif"):
         pytest.skip("Pillow has no AVIF")
-    data = encoded(Image.new("RGB", (8, 6), "red"), format)
-    monkeypatch.setattr(decoder_module, "allocatable", lambda: 8 * 6 * SILENT_BYTES)
-    assert decoded(data).shape == (6, 8, 3)
-    monkeypatch.setattr(decoder_module, "allocatable", lambda: 8 * 6 * SILENT_BYTES - 1)
+    data = encoded(Image.new("RGB", (64, 64), "red"), format)
+    leave(64 * 64 * SILENT_BYTES)
+    assert decoded(data).shape == (64, 64, 3)
+    leave(64 * 64 * SILENT_BYTES - 4096)
     if is_silent:
         assert outcome(data) is Reason.OUT_OF_MEMORY
     else:
-        assert decoded(data).shape == (6, 8, 3)
+        assert decoded(data).shape == (64, 64, 3)
 
 
-@pytest.mark.parametrize(("left", "reason"), [(1 << 20, Reason.OUT_OF_MEMORY), (None, Reason.CORRUPT)])
-def test_a_tiff_is_not_damaged_where_memory_is_short(monkeypatch, left, reason):
-    def decode(*_):
-        raise OSError(NO_STRIP_MEMORY)
-
-    monkeypatch.setattr(decoder_module, "_decode", decode)
-    monkeypatch.setattr(decoder_module, "allocatable", lambda: left)
-    assert outcome(b"") is reason
+def test_a_tiff_is_not_damaged_where_memory_is_short(leave):
+    data = tiff(1000, 1000, 8, 3, bytes(96), t259=5, t278=1 << 31)  # with a strip of so many rows
+    assert outcome(data) is Reason.CORRUPT
+    leave(1 << 20)
+    assert outcome(data) is Reason.OUT_OF_MEMORY
 
 
-def test_a_progressive_jpeg_is_not_damaged_where_memory_is_short_in_pillow(monkeypatch):
-    def fail(*_):
-        raise OSError("broken data stream when reading image file")
-
-    data = encoded(Image.new("RGB", (80, 60), "red"), "JPEG", progressive=True)
-    monkeypatch.setattr(decoder_module, "load_turbo", lambda: None)
-    monkeypatch.setattr(decoder_module, "_decode_with_pillow", fail)
-    for left, reason in ((80 * 60 * 7, Reason.OUT_OF_MEMORY), (80 * 60 * 9, Reason.CORRUPT), (None, Reason.CORRUPT)):
-        monkeypatch.setattr(decoder_module, "allocatable", lambda left=left: left)
+@pytest.mark.parametrize("decoder", ["pillow"], indirect=True)
+def test_a_progressive_jpeg_is_not_damaged_where_memory_is_short_in_pillow(decoder: str, leave):
+    whole = encoded(Image.new("RGB", (64, 64), "red"), "JPEG", progressive=True)
+    data = whole.replace(b"\xff\xc4", b"\xff\xc4\0\2", 1)  # whose first table of codes is too short
+    assert outcome(data) is Reason.CORRUPT
+    for left, reason in ((64 * 64 * 9, Reason.CORRUPT), (64 * 64 * 7, Reason.OUT_OF_MEMORY)):
+        leave(left)
         assert outcome(data) is reason

@@ -4,11 +4,7 @@ import pytest
 
 from infer_app.base.domain import Reason
 from infer_app.predict.images.decode.jpeg_structure import JpegHeader, parse_jpeg_header
-from tests.support.jpegs import (
-    baseline,
-    exif,
-    with_segment,
-)
+from tests.support.jpegs import baseline, exif, with_segment
 from tests.support.refusals import refusal
 
 SOI = b"\xff\xd8"

@@ -196,10 +196,7 @@ REJECTED: dict[str, Iterable[bytes]] = {
     "an error page of a web server": [b"<!DOCTYPE html><title>404</title>", b"\n<html><body>Not found"],
     "any other content": [b"abc"],
     "TIFF of floating-point numbers": [encoded(plain("F", 0.5), "TIFF")],
-    "TIFF of more than 16 bits, or of negative numbers": [
-        encoded(plain("I", 65_536), "TIFF"),
-        encoded(plain("I", -1), "TIFF"),
-    ],
+    "TIFF of more than 16 bits, or of negative numbers": [encoded(plain("I", n), "TIFF") for n in (65_536, -1)],
     "TIFF of 2 or of 5 channels, of RGB of 32 bits": [
         *(tiff(8, 4, 8, channels, bytes(400)) for channels in (2, 5)),
         tiff(8, 4, 32, 3, bytes(400)),

@@ -1,5 +1,11 @@
-from infer_app.predict.images.read import folder_scan
-from infer_app.predict.images.read.folder_scan import FolderScan, find_images, folders_of, scan_folders, suffix_of
+from infer_app.predict.images.read.folder_scan import (
+    FILES_AT_ONCE,
+    FolderScan,
+    find_images,
+    folders_of,
+    scan_folders,
+    suffix_of,
+)
 
 
 def make(folder, *names):
@@ -43,17 +49,15 @@ def test_files_that_links_lead_to_may_be_read_too(tmp_path):
     assert folders_of(link, [link]) == (tmp_path / "elsewhere",)
 
 
-def test_folders_are_scanned_in_parts_and_each_problem_is_told_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder_scan, "FILES_AT_ONCE", 2)
-    make(tmp_path, "a/1.jpg", "a/2.jpg", "a/3.jpg", "b/4.jpg")
-    parts = list(scan_folders([str(tmp_path / name) for name in ("a", "missing", "b")]))
-    assert [len(part.files) for part in parts] == [2, 1, 0, 1]
+def test_folders_are_scanned_in_parts_and_each_problem_is_told_once(tmp_path):
+    make(tmp_path, *(f"a/{number}.jpg" for number in range(FILES_AT_ONCE + 1)), "b/4.jpg")
+    parts = list(scan_folders([str(tmp_path / name) for name in ("a", "missing", "b")], every_s=60.0))
+    assert [len(part.files) for part in parts] == [FILES_AT_ONCE, 1, 0, 1]
     assert [part.unreadable for part in parts] == [[], [], [f"{tmp_path / 'missing'}: No such file or directory"], []]
 
 
-def test_a_slow_scan_tells_how_far_it_has_come_also_where_there_are_no_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder_scan, "EVERY_S", 0.0)
+def test_a_slow_scan_tells_how_far_it_has_come_also_where_there_are_no_files(tmp_path):
     make(tmp_path, "a/1.txt", "a/b/2.jpg", "a/b/c/3.jpg")
-    parts = list(scan_folders([str(tmp_path)]))
+    parts = list(scan_folders([str(tmp_path)], every_s=0.0))
     assert len(parts) == 6 + 4  # names and folders
     assert sorted(len(part.files) for part in parts) == [0] * 8 + [1, 1]

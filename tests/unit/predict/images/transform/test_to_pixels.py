@@ -16,7 +16,7 @@ from infer_app.base.size import Size
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.transform import resize
 from infer_app.predict.images.transform.geometry import Picture
-from infer_app.predict.images.transform.to_pixels import Preprocess, boxes_in_picture, reference_transform, transform
+from infer_app.predict.images.transform.to_pixels import boxes_in_picture, reference_transform, transform
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 CV2_FILTERS = {"bicubic": cv2.INTER_CUBIC, "bilinear": cv2.INTER_LINEAR}
@@ -192,51 +192,6 @@ def test_an_absurd_resize_is_refused_before_it_takes_memory(width: int, height: 
         transform(np.zeros((height, width, 3), np.uint8), recipe)
     assert caught.value.reason is Reason.TOO_MANY_PIXELS
     assert f"{width}x{height}" in caught.value.detail
-
-
-CUSTOM = Recipe("custom", size=6)
-
-
-@pytest.mark.parametrize(
-    "preprocess",
-    [
-        lambda given: given[:6, -6:],  # a view, not contiguous
-        lambda given: np.asarray(Image.fromarray(given[:6, -6:])),  # Pillow's arrays can't be written to
-    ],
-)
-def test_a_users_preprocess_gets_the_whole_image_and_its_pixels_are_taken(preprocess: Preprocess):
-    rgb = photo(9, 7)
-    pixels = transform(rgb, CUSTOM, preprocess)
-    assert np.array_equal(pixels, rgb[:6, -6:])
-    assert pixels.flags.c_contiguous
-    assert transform(rgb, Recipe("custom", size="8x5"), lambda given: given[:5, :8]).shape == (5, 8, 3)
-
-
-@pytest.mark.parametrize(("recipe", "message"), [(CUSTOM, "preprocess function"), (Recipe("zoom", 8), "recipe 'zoom'")])
-def test_a_recipe_that_can_not_be_applied_is_the_programs_fault_and_not_the_images(recipe: Recipe, message: str):
-    with pytest.raises(ValueError, match=message):
-        transform(photo(9, 7), recipe)
-
-
-def raise_memory_error(rgb: np.ndarray) -> np.ndarray:
-    raise MemoryError
-
-
-@pytest.mark.parametrize(
-    ("preprocess", "detail"),
-    [
-        (lambda rgb: rgb, "preprocess gave uint8 (7, 9, 3), not a uint8 array of (6, 6, 3)"),
-        (lambda rgb: rgb[:6, :6] / 255, "preprocess gave float64 (6, 6, 3), not a uint8 array of (6, 6, 3)"),
-        (lambda rgb: rgb[:6, :6].tolist(), "preprocess gave list, not a uint8 array of (6, 6, 3)"),
-        (raise_memory_error, "no memory in the preprocess function"),
-        (lambda rgb: rgb.nothing, "preprocess: AttributeError: 'numpy.ndarray' object has no attribute 'nothing'"),
-    ],
-)
-def test_a_preprocess_that_fails_on_an_image_rejects_that_image(preprocess: Preprocess, detail: str):
-    with pytest.raises(BadImage) as caught:
-        transform(photo(9, 7), CUSTOM, preprocess)
-    reason = Reason.OUT_OF_MEMORY if preprocess is raise_memory_error else Reason.MODEL_ERROR
-    assert caught.value.args == (reason, detail, None)
 
 
 def test_pillow_resizes_where_there_is_no_faster_library(monkeypatch):

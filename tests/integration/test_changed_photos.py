@@ -1,0 +1,129 @@
+"""Photos of a watched folder that are replaced, missing or away."""
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from infer_app.cli.project.project import init
+from tests.support.projects import Project
+from tests.support.waiting import wait_until
+from tests.support.watched import OLD, TODAY, YESTERDAY, changed, daily, put, replace_photo
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def project(tmp_path, built_models):
+    """A project as `infer init` makes it, with a model."""
+    project = Project(tmp_path / "project")
+    init(project.folder)
+    project.use_models(built_models)
+    return project
+
+
+def test_a_replaced_file_is_mailed_once_and_told_until_it_is_predicted_again(project):
+    """Also if the run that has noticed it is killed."""
+    day = YESTERDAY
+    files = [put(project, f"{name}.jpg", day) for name in "abc"]
+    assert daily(project, day) == (0, "")
+    for file in files[:2]:
+        replace_photo(file, (30, 30, 200))
+    os.utime(files[2], (1.5e9, 1.5e9))  # a touch is no replacement
+    with project.start("run") as run:
+        wait_until(lambda: project.rows("SELECT count(*) FROM infer_images WHERE sha256 IS NOT NULL") == [(3,)])
+        run.kill()
+    told = "attention: 2 images were replaced since they were predicted: `infer images changed` lists them"
+    code, text = daily(project, day)
+    assert (code, told in text) == (0, True)
+    assert daily(project, day) == (0, "")  # mailed once
+    assert told in project.infer("run")
+    assert told in project.infer("status")
+    assert changed(project) == [("a.jpg", "replaced"), ("b.jpg", "replaced")]
+    (report,) = project.infer_json("report")["reports"]
+    page = json.loads(Path(report["data"]).read_text())
+    assert [one["image_id"] for one in page["some_changed"]] == ["1", "2"]
+    assert "Replaced or missing" in Path(report["file"]).read_text()
+    assert "2 results of 2 images removed; `infer run` predicts again" in project.infer("retry", "--replaced")
+    assert changed(project) == []
+    assert project.infer_json("run")["predicted"] == 2
+    assert project.rows("SELECT label FROM infer_predictions ORDER BY image_id") == [("blue",), ("blue",), ("red",)]
+    assert daily(project, day) == (0, "")
+    assert changed(project) == []
+
+
+def test_a_run_whose_time_is_over_reads_no_more_files(project):
+    """As after `cp -r`, which gives all files other times."""
+    file = put(project, "a.jpg", YESTERDAY)
+    project.infer("run")
+    os.utime(file, (1.5e9, 1.5e9))
+    error = project.infer_json("run", "--max-duration", "0", exit_code=75)
+    assert "what was registered stays, the next run goes on" in error["hint"]
+    assert project.rows("SELECT count(sha256) FROM infer_images") == [(0,)]
+    assert project.infer_json("run")["registered"]["num_changed"] == 1
+
+
+def test_a_photo_of_an_old_day_that_was_replaced_is_predicted_by_the_next_run(project):
+    file = put(project, "a.jpg", OLD)
+    project.infer("run")
+    replace_photo(file, (30, 30, 200))
+    project.infer("run")
+    assert project.infer_json("retry", "--replaced")["commands"] == ["infer run"]
+    assert [report["predicted"] for report in project.infer_json("run")["late"]] == [1]
+    assert project.rows("SELECT label FROM infer_predictions") == [("blue",)]
+
+
+def test_a_photo_that_was_added_by_hand_and_changed_twice_is_not_replaced_for_ever(project):
+    """No run walks over it."""
+    file = put(project, "../by hand/a.jpg", YESTERDAY)
+    add = ("images", "add", str(file.parent), "--date", "yesterday")
+    project.infer(*add)
+    project.infer("run")
+    replace_photo(file, (30, 30, 200))
+    project.infer(*add)
+    replace_photo(file, (30, 200, 30))
+    assert changed(project) == [("a.jpg", "replaced")]
+    assert project.infer_json("retry", "--replaced")["retried"] == 1
+    assert project.infer_json("run")["predicted"] == 1
+    assert changed(project) == []
+
+
+def test_a_photo_is_missing_while_its_file_is_gone(project):
+    files = [put(project, f"{name}.jpg", YESTERDAY) for name in "abc"]
+    project.infer("run")
+    kept = files[0].rename(project.folder / "kept.jpg")
+    assert project.infer_json("run")["registered"]["num_missing"] == 1
+    assert changed(project) == [("a.jpg", "missing")]
+    assert "attention: 1 registered image is missing: `infer images changed` lists them" in project.infer("status")
+    away = project.photos.rename(project.folder / "unmounted")
+    project.photos.mkdir()
+    assert project.infer_json("run", exit_code=14)
+    project.photos.rmdir()
+    away.rename(project.photos)
+    assert changed(project) == [("a.jpg", "missing")]
+    kept.rename(files[0])
+    assert project.infer_json("run")["registered"]["num_missing"] == 0
+    assert changed(project) == []
+    later = f"{TODAY + timedelta(days=40)} 02:30:00.000000"  # of one run whose clock was ahead
+    project.write("UPDATE infer_runs SET ended_at = ? WHERE id = (SELECT min(id) FROM infer_runs)", later)
+    files[0].unlink()
+    assert "1 of 3 images registered in" in project.infer("run", "--quiet")
+    project.write("UPDATE infer_images SET missing_since = ? WHERE missing_since IS NOT NULL", later)
+    assert project.infer("run", "--quiet") == ""
+
+
+@pytest.mark.parametrize("state", ["missing", "emptied", "emptied and mapped"])
+def test_a_watched_folder_that_is_not_there_ends_the_run_with_14(project, state):
+    if state == "emptied and mapped":
+        project.set("images", map={"/srv/photos": str(project.photos)})
+    put(project, "a.jpg", YESTERDAY)
+    project.infer("run")
+    (project.photos / "a.jpg").unlink()
+    if state == "missing":
+        project.photos.rmdir()
+    error = project.infer_json("run", exit_code=14)
+    assert str(project.photos) in error["error"]
+    assert "[images] watch" in error["hint"]
+    assert project.infer_json("doctor", exit_code=14)["exit_code"] == 14

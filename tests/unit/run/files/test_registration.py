@@ -1,0 +1,21 @@
+from datetime import date, datetime
+
+from infer_app.base.day import Day
+from infer_app.base.domain import ImageFile, ImageRef
+from infer_app.run.files.registration import Registration
+from infer_app.tables.listing.image_registry import DatedImage, RegisteredBatch
+
+DAYS = [Day.of(date(2026, 11, number), "Europe/Berlin") for number in (19, 20)]
+TIMES = [(18, 22), (18, 23), (20, 22), (20, 23)]  # midnight of Berlin is 23:00 UTC
+
+
+def test_new_images_are_counted_by_the_days_of_the_run_and_a_sample_is_of_those_that_it_would_take():
+    found = Registration()
+    for day, hour in TIMES:
+        new = [DatedImage(ImageFile(f"/{day}-{hour}.jpg"), datetime(2026, 11, day, hour))]
+        found.count(RegisteredBatch(1, new, [], 1, ["/a\nb: refused"]), DAYS, is_sampled=True)
+    assert (found.added, found.earlier, found.later, found.to_run) == (4, 1, 1, 3)
+    assert found.earlier_days == (date(2026, 11, 18), date(2026, 11, 18))
+    assert found.sample[0] == ImageRef("new-0", "/18-22.jpg")
+    assert [ref.location for ref in found.sample] == [f"/{day}-{hour}.jpg" for day, hour in TIMES[:3]]
+    assert (found.num_changed, found.num_unstorable, found.unstorable) == (4, 4, [r"/a\nb: refused"])
