@@ -14,6 +14,7 @@ from infer_app.predict.detection.object_decoder import ObjectDecoder
 COMPARED_SCORE = 0.25  # objects with at least this score must be found again; it is a usual threshold of detectors
 SAME_OBJECT = 0.5  # overlap (IoU) of an object in fp16, bf16 or int8 with the same object in fp32
 EXACT_OBJECT = 0.9  # overlap of the same object in two variants of fp32
+HALF_PIXEL = 0.5  # of the model's input
 
 Objects = np.ndarray  # (k, 6): x1 y1 x2 y2 score class
 
@@ -127,6 +128,7 @@ def find_missing(
     Of two objects whose scores are within `margin` the other one may have won: another box that suppresses this one,
     or, unless `is_exact`, another class of the same box. Within `margin` of the score from which objects are
     compared, none is needed, nor within that of the least of as many as a detector stores: any of them may be the last.
+    Nor is one that is thinner than half a pixel of the input, whose overlap with any other rounding decides.
     """
     is_same_class = actual[:, 5] == expected[:, 5, None]
     is_no_worse = actual[:, 4] >= expected[:, 4, None] - margin
@@ -135,6 +137,7 @@ def find_missing(
         overlaps = intersection_over_union(expected[:, :4], actual[:, :4])
         is_there |= (overlaps > detection.nms) & is_same_class & is_no_worse
     is_sure = expected[:, 4] >= sure_score(actual, detection, compared_score(detection), margin)
+    is_sure &= (expected[:, 2:4] - expected[:, :2]).min(1, initial=np.inf) >= HALF_PIXEL
     missing = expected[is_sure & ~is_there.any(1)]
     return missing[missing[:, 4].argmax()] if len(missing) else None
 

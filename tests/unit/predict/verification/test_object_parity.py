@@ -61,6 +61,7 @@ YOLO, BOXES = DetectionSpec("yolo", nms=0.45), DetectionSpec("boxes")  # which s
 FEW = DetectionSpec("yolo", max_objects=2)
 EXACT = {"margin": 0.01, "is_exact": True}
 HALF = [0, 0, 100, 47]  # overlaps BOX by 0.47: more than is suppressed, less than is the same object
+THIN = [20, 50, 30, 50.0002]
 TWO, ONE = [(BOX, 0.6, 0), (AWAY, 0.9, 1)], [(BOX, 0.5, 0)]
 
 
@@ -82,6 +83,8 @@ TWO, ONE = [(BOX, 0.6, 0), (AWAY, 0.9, 1)], [(BOX, 0.5, 0)]
         (ONE, [(FAR, 0.5, 0)], (BOX, 0.5), BOXES, EXACT),
         (ONE, [(BOX, 0.5, 1)], (BOX, 0.5), YOLO, EXACT),
         (ONE, [(FAR, 0.5, 0)], None, YOLO, EXACT),  # which suppresses it by now
+        ([(THIN, 0.9, 0)], [], None, YOLO, EXACT),
+        ([([20, 50, 30, 50.6], 0.9, 0)], [(THIN, 0.9, 0)], ([20, 50, 30, 50.6], 0.9), YOLO, EXACT),
         (TWO, [(AWAY, 0.9, 1)], (BOX, 0.6), FEW, EXACT),
         (
             TWO,
