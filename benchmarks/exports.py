@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sqlalchemy import insert
 
-from infer_app.ask.export.export_formats import FORMATS
+from infer_app.ask.export.formats.export_formats import FORMATS
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.schema import images, models, objects, predictions

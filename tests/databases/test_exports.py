@@ -6,11 +6,11 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert
 
-from infer_app.ask.export.export_formats import write_export
 from infer_app.ask.export.exported_images import Export
 from infer_app.ask.export.exported_model import ModelVersions
+from infer_app.ask.export.formats.export_formats import write_export
+from infer_app.ask.export.formats.yolo import label_file
 from infer_app.ask.export.image_paths import ImagePaths
-from infer_app.ask.export.yolo import label_file
 from infer_app.base.domain import DetectedObject, Reason
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings

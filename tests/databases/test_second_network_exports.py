@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 
-from infer_app.ask.export.export_formats import FORMATS, write_export
 from infer_app.ask.export.exported_images import Export
 from infer_app.ask.export.exported_model import ModelVersions
+from infer_app.ask.export.formats.export_formats import FORMATS, write_export
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.ask.export.sampling.choose_images import choose_images
 from infer_app.base.domain import CropOutput, Output

@@ -59,6 +59,7 @@ ORDER = [
     "ask",
     "ask.compare",
     "ask.export",
+    "ask.export.formats",
     "ask.export.sampling",
     "ask.page",
     "cli.terminal",
@@ -105,7 +106,7 @@ OWNERS = {
     "prometheus_client": {"base/telemetry/metrics.py"},
     "urllib.request": {"base/telemetry/notify.py"},
     "ray": {"predict/cluster/ray_cluster.py"},
-    "pyarrow": {"ask/export/parquet.py"},
+    "pyarrow": {"ask/export/formats/parquet.py"},
 }
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from infer_app.ask.export.export_formats import FORMATS, find_format, write_export
 from infer_app.ask.export.exported_images import Export
 from infer_app.ask.export.exported_model import ModelVersions
+from infer_app.ask.export.formats.export_formats import FORMATS, find_format, write_export
+from infer_app.ask.export.formats.label_studio import config_path
 from infer_app.ask.export.image_paths import ImagePaths
-from infer_app.ask.export.label_studio import config_path
 from infer_app.ask.export.sampling.choose_images import Chosen, choose_images
 from infer_app.ask.export.sampling.copy_photos import copy_photos
 from infer_app.ask.figures.detections import PredictedImage

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from infer_app.ask.export.export_formats import FORMATS, write_export
+from infer_app.ask.export.formats.export_formats import FORMATS, write_export
 from tests.support.exports import CAT, detected, export_of
 
 IMAGES = 20_000  # more than the buffers of a file hold
 PROGRAM = f"""
 import sys, time
 from pathlib import Path
-from infer_app.ask.export.export_formats import write_export
+from infer_app.ask.export.formats.export_formats import write_export
 from tests.support.exports import CAT, DATE, detected, export_of
 
 def read():

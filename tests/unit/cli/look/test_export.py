@@ -1,10 +1,12 @@
 """`infer export` and `infer sample` as a person and as a script see them."""
 
 import json
+from dataclasses import fields
 from datetime import datetime
 
 import pytest
 
+from infer_app.ask.export.formats.export_formats import FORMATS
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
@@ -15,6 +17,11 @@ from tests.support.results import broken, commit, predicted
 
 AT = datetime(2026, 11, 21, 3)
 SCORES = {"1": (0.9, 0.6), "2": (), "3": (0.55,), "6": (0.3,)}
+
+
+def test_the_option_names_every_format():
+    (metavar,) = (one.metadata["typer"].metavar for one in fields(ExportOptions) if one.name == "format")
+    assert metavar == "|".join(FORMATS)
 
 
 @pytest.fixture
@@ -145,7 +152,7 @@ def test_locations_show_no_secret(project, database):
     secret = "https://user:pass@host/a.jpg?token=abc"
     with database.write() as connection:
         connection.execute(images.update().where(images.c.id == 1).values(location=secret))
-    for name in ("coco", "megadetector", "label-studio", "csv", "jsonl", "parquet"):
+    for name in FORMATS.keys() - {"coco-results", "yolo"}:  # which name no location
         export(project, name)
         written = (project / "out").read_bytes()
         assert b"https://***@host/a.jpg?***" in written

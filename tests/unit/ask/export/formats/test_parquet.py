@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infer_app.ask.export.parquet import write_parquet
-from infer_app.ask.export.tables import read_rows
+from infer_app.ask.export.formats.parquet import write_parquet
+from infer_app.ask.export.formats.tables import read_rows
 from infer_app.base.errors import UsageError, install
 from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, detected, export_of, with_output
 

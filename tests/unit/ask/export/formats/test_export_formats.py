@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.ask.export.export_formats import FORMATS, find_format, write_export
+from infer_app.ask.export.formats.export_formats import FORMATS, find_format, write_export
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.base.errors import UsageError
 from tests.support.exports import CAT, DATE, DOG, LOW, classified, detected, export_of, rejected, with_output

@@ -4,8 +4,8 @@ import os
 import pytest
 import yaml
 
+from infer_app.ask.export.formats.yolo import label_file, write_yolo
 from infer_app.ask.export.image_paths import ImagePaths
-from infer_app.ask.export.yolo import label_file, write_yolo
 from infer_app.base.errors import UsageError
 from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, LOW, detected, export_of
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from infer_app.ask.export.exported_images import Export
-from infer_app.ask.export.tables import Row, columns_of, read_rows
+from infer_app.ask.export.formats.tables import Row, columns_of, read_rows
 from infer_app.base.atomic_file import new_content
 from infer_app.base.domain import OutputKind
 from infer_app.base.errors import UsageError, install

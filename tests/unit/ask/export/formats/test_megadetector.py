@@ -1,5 +1,5 @@
+from infer_app.ask.export.formats.megadetector import write_megadetector
 from infer_app.ask.export.image_paths import ImagePaths
-from infer_app.ask.export.megadetector import write_megadetector
 from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, LOW, detected, rejected, written
 from tests.support.megadetector_rules import problems
 

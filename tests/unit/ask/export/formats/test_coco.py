@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from pycocotools.coco import COCO
 
-from infer_app.ask.export.coco import image_number, write_dataset, write_results
+from infer_app.ask.export.formats.coco import image_number, write_dataset, write_results
 from infer_app.base.errors import UsageError
 from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, detected, export_of, written
 

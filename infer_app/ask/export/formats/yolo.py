@@ -9,9 +9,9 @@ import json
 import re
 from pathlib import Path, PurePosixPath
 
-from infer_app.ask.export.categories import Categories
 from infer_app.ask.export.crop_labels import ShownCrop
 from infer_app.ask.export.exported_images import Export, ExportedImage
+from infer_app.ask.export.formats.categories import Categories
 from infer_app.base.atomic_file import new_folder
 from infer_app.base.domain import MAX_CLASS
 from infer_app.base.errors import UsageError

@@ -3,8 +3,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from infer_app.ask.export.formats.label_studio import write_tasks
 from infer_app.ask.export.image_paths import ImagePaths
-from infer_app.ask.export.label_studio import write_tasks
 from infer_app.base.errors import UsageError
 from tests.support.exports import CAT, HOSTILE, HOSTILE_PATH, LOW, classified, detected, export_of, tagged, written
 

@@ -16,9 +16,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from infer_app.ask.export.categories import Categories
 from infer_app.ask.export.crop_labels import ShownCrop
 from infer_app.ask.export.exported_images import Export, ExportedImage
+from infer_app.ask.export.formats.categories import Categories
 from infer_app.base.atomic_file import new_content
 from infer_app.base.errors import UsageError
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from infer_app.ask.export import coco, label_studio, megadetector, parquet, tables, yolo
 from infer_app.ask.export.exported_images import Export, ExportCounts
 from infer_app.ask.export.exported_model import CLASSIFICATION, DETECTION, ModelVersions
+from infer_app.ask.export.formats import coco, label_studio, megadetector, parquet, tables, yolo
 from infer_app.base.domain import OutputKind
 from infer_app.base.errors import UsageError
 

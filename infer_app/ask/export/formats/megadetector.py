@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infer_app.artifact.model_names import short_name
-from infer_app.ask.export.categories import Categories
 from infer_app.ask.export.crop_labels import ShownCrop
 from infer_app.ask.export.exported_images import Export, ExportedImage
+from infer_app.ask.export.formats.categories import Categories
 from infer_app.ask.figures.figures import RejectedImage
 from infer_app.base.atomic_file import new_content
 from infer_app.tables.queries.thresholds import ALL_LABELS

@@ -1,6 +1,6 @@
 from itertools import permutations
 
-from infer_app.ask.export.categories import Categories
+from infer_app.ask.export.formats.categories import Categories
 
 
 def test_the_number_of_a_label_is_its_class_index():
