@@ -11,10 +11,7 @@ from infer_app.base.domain import Broken, DetectedObject, FileFacts, Output, Pre
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.former_pictures import check_ids
-from infer_app.tables.listing.recorded_sources import (
-    SourceIdentity,
-    number_among_others,
-)
+from infer_app.tables.listing.recorded_sources import SourceIdentity, number_among_others
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import count_shown

@@ -3,14 +3,7 @@ from itertools import islice
 import pytest
 
 from infer_app.base.domain import Broken, Chunk, ChunkResult, DetectedObject, ImageRef, NewImage, Reason, StoredObjects
-from infer_app.predict.chunking import (
-    CHUNK_S,
-    FEW_IMAGES,
-    MAX_IMAGES,
-    MAX_OBJECTS,
-    ChunkSize,
-    cut_into_chunks,
-)
+from infer_app.predict.chunking import CHUNK_S, FEW_IMAGES, MAX_IMAGES, MAX_OBJECTS, ChunkSize, cut_into_chunks
 
 
 def refs(count):

@@ -11,12 +11,7 @@ from infer_app.base.size import Size
 from infer_app.predict.workers import pool as workers_module
 from infer_app.predict.workers.pool import Stage, WorkerPool, slots_for
 from infer_app.predict.workers.shared_ring import Ring
-from tests.process.predict.workers.toy_handlers import (
-    ToyDevice,
-    ToyLane,
-    ToyLoader,
-    code,
-)
+from tests.process.predict.workers.toy_handlers import ToyDevice, ToyLane, ToyLoader, code
 from tests.support.outcomes import outcomes
 from tests.support.waiting import wait_until
 

@@ -20,9 +20,7 @@ from infer_app.predict.workers import fork_server
 from infer_app.predict.workers.pool import TASKS_AHEAD, slots_for
 from infer_app.predict.workers.retry_policy import KILLS_BEFORE_REJECTION
 from tests.process.predict.workers.conftest import chunk, chunks, each_pool, right, run
-from tests.process.predict.workers.toy_handlers import (
-    ToyHandler,
-)
+from tests.process.predict.workers.toy_handlers import ToyHandler
 from tests.support.outcomes import outcomes
 from tests.support.waiting import wait_until
 

@@ -10,9 +10,7 @@ import pytest
 
 from infer_app.base.domain import Reason
 from tests.process.predict.workers.conftest import HANG_S, TIMEOUT_S, chunk, each_pool, right, run
-from tests.process.predict.workers.toy_handlers import (
-    SteppingLane,
-)
+from tests.process.predict.workers.toy_handlers import SteppingLane
 from tests.support.waiting import wait_until
 
 

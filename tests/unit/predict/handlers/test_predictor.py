@@ -11,10 +11,7 @@ class AcceleratorError(RuntimeError):
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (
-            RuntimeError("CUDA error: an illegal access\nCompile with …"),
-            "CUDA error: an illegal access",
-        ),
+        (RuntimeError("CUDA error: an illegal access\nCompile with …"), "CUDA error: an illegal access"),
         (AcceleratorError("the device is gone"), "the device is gone"),
         (RuntimeError("CUDA error: out of memory"), None),  # a smaller batch may fit
         (RuntimeError("shapes do not match"), None),
