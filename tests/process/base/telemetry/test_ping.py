@@ -26,6 +26,8 @@ def test_the_event_is_the_end_of_the_path(url, start):
 def test_the_start_delays_nobody_and_still_comes_first(listener):
     listener.gates["/u/start"] = threading.Event()
     end = Ping(f"{listener.url}/u", start_s=60.0).end(0, "")  # though the start is not answered
+    end.wait(time.monotonic() + 0.2)
+    assert (end.has_ended, "/u" in listener.paths) == (False, False)
     listener.gates["/u/start"].set()
     assert wait(end) is None
     assert listener.paths == ["/u/start", "/u"]

@@ -76,14 +76,19 @@ def test_reads_that_all_fail_end_the_run_and_reject_nothing():
     assert guard_until_it_ends(in_the_middle, StorageUnavailable, many) == [predicted()]
 
 
-@pytest.mark.parametrize("count", [MAX_FAILED_READS // 2, MAX_MISSING // 2])
-def test_where_none_is_read_after_missing_files_another_image_tells_whether_they_were_deleted(count):
-    """At the end, or before so many are held in memory."""
-    results, asked = [predicted(), missing(ROOT, count), missing(ROOT, count)], []
+@pytest.mark.parametrize("num_chunks", [2, MAX_MISSING // 100])
+def test_where_none_is_read_after_missing_files_another_image_tells_whether_they_were_deleted(num_chunks):
+    results, asked = [predicted(), *[missing(ROOT, 100)] * num_chunks], []
     assert list(guard(results, is_other_there=lambda location: asked.append(location) or True)) == results
-    assert asked == [f"{ROOT}/{count - 1}.jpg"]
-    gone = {"is_other_there": lambda location: False}
-    assert guard_until_it_ends(results, StorageUnavailable, f"{2 * count} reads failed", **gone) == [predicted()]
+    assert asked == [f"{ROOT}/99.jpg"]
+    gone, many = {"is_other_there": lambda location: False}, f"{100 * num_chunks} reads failed in a row"
+    assert guard_until_it_ends(results, StorageUnavailable, many, **gone) == [predicted()]
+
+
+def test_no_more_missing_files_are_held_than_memory_has_room_for():
+    results = iter([missing(ROOT, 100)] * (MAX_MISSING // 50))
+    next(guard(results, is_other_there=lambda location: True))
+    assert len(list(results)) == MAX_MISSING // 100
 
 
 def test_missing_files_do_not_hide_reads_that_fail():
