@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
+from pathlib import Path
 
 
 class InferError(Exception):
@@ -140,16 +141,21 @@ NO_TORCH = "torch is not installed"
 
 def install(extra: str) -> str:
     """Return the command that installs an extra here, by what it requires: it works for a clone and a wheel alike."""
-    needed = shlex.join(_requirements(extra))
+    of_source = f"{Path(__file__).parents[2]}[{extra}]"  # where the program is not installed
+    needed = shlex.join(_requirements(extra)) or shlex.quote(of_source)
     if PathFinder.find_spec("pip"):  # not by all finders: that of setuptools warns where distutils is loaded
         return f"{shlex.quote(sys.executable)} -m pip install {needed}"
     return f"add {needed} to this environment, or build its container image with EXTRAS={extra}"
 
 
 def _requirements(extra: str) -> Iterator[str]:
-    from importlib.metadata import requires  # takes a while, which a run saves
+    from importlib.metadata import PackageNotFoundError, requires  # takes a while, which a run saves
 
-    for requirement, _, marker in (one.partition(";") for one in requires("infer_app") or ()):
+    try:
+        known = requires("infer_app") or ()
+    except PackageNotFoundError:
+        return
+    for requirement, _, marker in (one.partition(";") for one in known):
         if f'extra == "{extra}"' in marker:
             own = re.fullmatch(r"infer[_-]app\[(.+)\]", requirement.strip())
             yield from _requirements(own[1]) if own else (requirement.strip(),)

@@ -1,6 +1,7 @@
 import shlex
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +61,8 @@ def test_an_extra_is_installed_by_what_it_requires_for_no_index_has_this_package
     installed.remove("pip")  # as in the container image
     assert errors.install(extra).endswith(f" EXTRAS={extra}")
     assert "infer_app" not in errors.install(extra)
+
+
+def test_a_program_that_is_not_installed_names_its_folder(monkeypatch):
+    monkeypatch.setattr(sys, "path", [])  # where distributions are looked for
+    assert f"{Path(errors.__file__).parents[2]}[torch]" in errors.install("torch")
