@@ -30,9 +30,9 @@ class Reason(StrEnum):
     """Why an image has no prediction: a closed list, documented in docs/reasons.md.
 
     A worker that ends is judged by workers/retry_policy. What is rejected then, or was from the start, passes two
-    filters before it is written: what the storage may be to blame for is held back by pipeline/flow/outage_guard until
-    something is read again, what the model or the decoder may be to blame for by pipeline/flow/failure_budget until
-    enough other images were seen.
+    filters before it is written: what the storage may be to blame for is held back by run/flow/outage_guard until
+    something is read again, what the model or the decoder may be to blame for by run/flow/failure_budget until enough
+    other images were seen.
     """
 
     meaning: str  # as a report says it
