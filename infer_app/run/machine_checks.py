@@ -47,7 +47,16 @@ def check_versions(_: LoadedSettings) -> Iterator[Finding]:
     """Compare what is installed with what this program is made for."""
     if installed_version(DISTRIBUTION) is None:
         yield Finding("versions", "infer_app runs from its source, which tells no versions", "`pip install` it")
-        return
+    else:
+        yield from _compare_versions()
+    try:
+        if find_spec("torch") and find_spec("torchvision"):
+            require_library("torchvision")
+    except InferError as error:  # a build may need it, a run does not
+        yield Finding("versions", error.message, error.hint)
+
+
+def _compare_versions() -> Iterator[Finding]:
     wrong = list(find_mismatches())
     for one in wrong:
         found = f"{one.name} is not installed" if one.installed is None else f"{one.name} {one.installed} is untested"
@@ -56,11 +65,6 @@ def check_versions(_: LoadedSettings) -> Iterator[Finding]:
         known = recorded_packages()
         named = ", ".join(f"{name} {known[name]}" for name in ("torch", "openvino", "pillow") if name in known)
         yield Finding("versions", f"{named}: as required")
-    try:
-        if find_spec("torch") and find_spec("torchvision"):
-            require_library("torchvision")
-    except InferError as error:  # a build may need it, a run does not
-        yield Finding("versions", error.message, error.hint)
 
 
 def check_decoder(_: LoadedSettings) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import heapq
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from infer_app.ask.compare.paired_answers import Overlap, Pair, PairedCrops, count_overlap, paired_images
@@ -81,7 +81,11 @@ def compare_versions(project: ProjectDatabase, day: Day, names: tuple[str, str],
     crops = PairedCrops(together, MIN_IOU) if a.of else None
     pairs = paired_images(together) if crops is None else crops
     details = compare_labels(pairs, limit) if a.kind == "classification" else compare_numbers(pairs, a, b, limit)
-    return Comparison(day, a, b, overlap, details if crops is None else details | {"objects": crops.to_json()})
+    if crops is not None:
+        details |= {"objects": crops.to_json()}
+    elif a.kind == "classification":  # those that were read: a run may write meanwhile
+        overlap = replace(overlap, both=details["agree"] + details["disagree"])
+    return Comparison(day, a, b, overlap, details)
 
 
 def _find_version(project: ProjectDatabase, day: Day, name: str) -> ComparedVersion:

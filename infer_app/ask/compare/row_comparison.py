@@ -14,7 +14,7 @@ from infer_app.base.domain import Broken, CropOutput, DetectedObject, FileFacts,
 from infer_app.base.packages import recorded_packages
 from infer_app.predict.detection.boxes import match_objects, object_rows
 from infer_app.predict.verification.golden import golden_outputs
-from infer_app.predict.verification.object_parity import compare_lists, sure_score
+from infer_app.predict.verification.object_parity import compare_lists
 from infer_app.tables.queries.image_history import ModelHistory
 
 SAME_BOX = 0.9  # intersection over union of an object that was found again
@@ -96,13 +96,20 @@ class RowComparison:
     def _objects(self, then: Sequence[DetectedObject], now: Sequence[DetectedObject]) -> str | None:
         """Compare the objects that are surely among those that are stored."""
         assert self._detection is not None
-        rows = object_rows(then, now)
-        sure = max(sure_score(some, self._detection, self._detection.min_score, self._margin) for some in rows)
-        found = compare_lists(*rows, sure, SAME_BOX, self._margin)
-        gone = [(then[number], "is not found any more") for number in found.lost[:1]]
-        for one, how in gone + [(now[number], "is not stored") for number in found.new[:1]]:
-            return f"an object {one.label!r} with score {one.score:.3f} {how}, or with another box or score"
+        sure = self._detection.min_score + self._margin
+        found = compare_lists(*object_rows(then, now), sure, SAME_BOX, self._margin)
+        sides = (then, found.lost, now, "is not found any more"), (now, found.new, then, "is not stored")
+        for side, numbers, other, how in sides:
+            for one in (side[number] for number in numbers):
+                if not self._may_be_cut_off(one, other):
+                    return f"an object {one.label!r} with score {one.score:.3f} {how}, or with another box or score"
         return None
+
+    def _may_be_cut_off(self, one: DetectedObject, objects: Sequence[DetectedObject]) -> bool:
+        """Return whether an object may lack in a list since that is full of others which score no less than it."""
+        assert self._detection is not None
+        is_full = len(objects) >= self._detection.max_objects
+        return is_full and one.score < objects[-1].score + self._margin
 
     def _crops(self, row: Mapping[str, Any], now: Sequence[CropOutput]) -> str | None:
         """Compare what a second network gives for each object that it takes, and the best with that of the image."""

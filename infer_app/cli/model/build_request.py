@@ -135,7 +135,7 @@ def _parse_three(flag: str, text: str) -> tuple[float, float, float]:
 
 def make_crop(options: BuildOptions, detector: Artifact | None) -> CropSpec | None:
     """Return what a second network takes of the detector that --of names, None without --of. Raises UsageError."""
-    rule = _rule(options)
+    _check_names(options)
     if detector is None:
         if given := [name for name in _OF if name in options.given]:
             flag = f"--{given[0].replace('_', '-')}"
@@ -146,13 +146,14 @@ def make_crop(options: BuildOptions, detector: Artifact | None) -> CropSpec | No
             f"--of {options.of} names a version: runs take the detector's version in use",
             f"--of {detector.manifest.name}",
         )
-    detection = detector.manifest.output.detection
+    rule, detection = _rule(options), detector.manifest.output.detection
     stored_from = detection.min_score if detection else 0.0
     min_score = options.min_score if "min_score" in options.given else stored_from
     return CropSpec(detector.manifest.name, min_score, tuple(_labels(options.of_label or (), detector.labels)), rule)
 
 
-def _rule(options: BuildOptions) -> CropRule:
+def _check_names(options: BuildOptions) -> None:
+    """Raise UsageError for what is said by options of a recipe's crop."""
     if re.fullmatch(r"[0-9.]+", options.crop):
         raise UsageError(
             f"--crop {options.crop} is a share, and --crop says how objects are cut out",
@@ -162,6 +163,9 @@ def _rule(options: BuildOptions) -> CropRule:
         raise UsageError(
             "--crop-rounding down is no rounding of boxes", "where a recipe's centre begins is --centre down"
         )
+
+
+def _rule(options: BuildOptions) -> CropRule:
     margin, margin_px = 0.0, 0
     if options.crop_margin.endswith("px"):
         margin_px = _pixels("--crop-margin", options.crop_margin)

@@ -15,6 +15,7 @@ COMPARED_SCORE = 0.25  # objects with at least this score must be found again; i
 SAME_OBJECT = 0.5  # overlap (IoU) of an object in fp16, bf16 or int8 with the same object in fp32
 EXACT_OBJECT = 0.9  # overlap of the same object in two variants of fp32
 HALF_PIXEL = 0.5  # of the model's input
+FURTHER_OBJECTS = 100  # than are stored of an image
 
 Objects = np.ndarray  # (k, 6): x1 y1 x2 y2 score class
 
@@ -46,12 +47,13 @@ def find_objects(artifact: Artifact, raw: np.ndarray, min_score: float = 1.0) ->
     """Return the objects in rows of a detector, (n, D), in pixels of its input; None: the image would be rejected.
 
     Objects from `min_score` on are found, and at least those far below the score from which objects are compared, so
-    that one that falls just below it is not lost.
+    that one that falls just below it is not lost; and more than are stored, since any of close scores may be the last.
     """
-    manifest = artifact.manifest
-    assert manifest.output.detection is not None
-    lowest = min(min_score, manifest.output.detection.min_score, compared_score(manifest.output.detection) / 2)
-    spec = replace(manifest.output, detection=replace(manifest.output.detection, min_score=lowest))
+    manifest, detection = artifact.manifest, artifact.manifest.output.detection
+    assert detection is not None
+    lowest = min(min_score, detection.min_score, compared_score(detection) / 2)
+    most = detection.max_objects + FURTHER_OBJECTS
+    spec = replace(manifest.output, detection=replace(detection, min_score=lowest, max_objects=most))
     decoder = ObjectDecoder(spec, manifest.recipe, (), artifact.head())
     found: list[Objects | None] = []
     for row in (raw[number : number + 1] for number in range(len(raw))):
@@ -106,12 +108,6 @@ def agreement_of(images: Sequence[ComparedObjects]) -> float | None:
     return min(num_kept / (num_kept + num_lost), 1 - num_new / max(1, num_found))
 
 
-def sure_score(objects: Objects, detection: DetectionSpec, least: float, margin: float) -> float:
-    """Return the score from which an object belongs into a list, whatever its rounding; `least` is that of the list."""
-    is_full = len(objects) >= detection.max_objects
-    return margin + (max(least, float(objects[:, 4].min())) if is_full else least)
-
-
 def count_found(expected: Objects, actual: Objects, margin: float, *, is_exact: bool) -> int:
     """Count the objects of `expected` with one of `actual` in their place; when `is_exact`, also of their class and
     of a score within `margin`.
@@ -122,21 +118,22 @@ def count_found(expected: Objects, actual: Objects, margin: float, *, is_exact: 
 def find_missing(
     expected: Objects, actual: Objects, detection: DetectionSpec, margin: float, *, is_exact: bool = False
 ) -> Objects | None:
-    """Return the best object of `expected` that `actual` lacks, None if there is none.
+    """Return the best object that is stored of `expected` and that `actual` lacks, None if there is none.
 
     An object counts as found if an object of its class overlaps it enough and, when `is_exact`, scores within `margin`.
     Of two objects whose scores are within `margin` the other one may have won: another box that suppresses this one,
     or, unless `is_exact`, another class of the same box. Within `margin` of the score from which objects are
-    compared, none is needed, nor within that of the least of as many as a detector stores: any of them may be the last.
-    Nor is one that is thinner than half a pixel of the input, whose overlap with any other rounding decides.
+    compared, none is needed. Nor is one that is thinner than half a pixel of the input, whose overlap with any other
+    rounding decides.
     """
+    expected = expected[: detection.max_objects]
     is_same_class = actual[:, 5] == expected[:, 5, None]
     is_no_worse = actual[:, 4] >= expected[:, 4, None] - margin
     is_there = _in_place(expected, actual, margin, is_exact=is_exact) & (is_same_class | is_no_worse)
     if detection.suppresses:
         overlaps = intersection_over_union(expected[:, :4], actual[:, :4])
         is_there |= (overlaps > detection.nms) & is_same_class & is_no_worse
-    is_sure = expected[:, 4] >= sure_score(actual, detection, compared_score(detection), margin)
+    is_sure = expected[:, 4] >= compared_score(detection) + margin
     is_sure &= (expected[:, 2:4] - expected[:, :2]).min(1, initial=np.inf) >= HALF_PIXEL
     missing = expected[is_sure & ~is_there.any(1)]
     return missing[missing[:, 4].argmax()] if len(missing) else None

@@ -14,7 +14,7 @@ from infer_app.base.day import Day
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import as_relation
-from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source import PAGE_SIZE, Source
 from infer_app.tables.results.conditions import ListedPicture, count_rows, join_results
 from infer_app.tables.results.schema import predictions
 
@@ -86,7 +86,7 @@ class ListedImages:
                     yield from rows
             return
         with self.database.read() as connection:
-            streaming = connection.execution_options(yield_per=self.source.page_size)
+            streaming = connection.execution_options(yield_per=PAGE_SIZE)
             for images in self.source.parts(connection, days):
                 yield from streaming.execute(rows_of(images))
 
@@ -102,5 +102,5 @@ class ListedImages:
             yield from ((image_id, model_id) for image_id, model_id in self.stream(day, rows_of))
             return
         with self.database.read() as connection:
-            found = connection.execution_options(yield_per=self.source.page_size).execute(keys.where(of_models))
+            found = connection.execution_options(yield_per=PAGE_SIZE).execute(keys.where(of_models))
             yield from ((image_id, model_id) for image_id, model_id in found)

@@ -18,6 +18,7 @@ REF = ImageRef("1", "/photos/1.jpg")
 FOX = DetectedObject("fox", 0, 0.9, 0.1, 0.1, 0.4, 0.4)
 CLASSES = ("cat", "dog", "fox")
 FAINT = FOX._replace(score=0.105, x=0.6)
+LAST, OTHER = FOX._replace(score=0.5, x=0.5), FOX._replace(label="dog", score=0.495, x=0.3)
 
 
 def entries(scores):
@@ -77,7 +78,7 @@ def columns(output):
 def comparison():
     golden = io.BytesIO()
     np.save(golden, np.array([[-50.0, 100.0]]))
-    output = SimpleNamespace(detection=DetectionSpec(min_score=0.1))
+    output = SimpleNamespace(detection=DetectionSpec(min_score=0.1, max_objects=2))
     tolerance = SimpleNamespace(relative=0.001, cosine=0.9999)
     manifest = SimpleNamespace(
         output=output, tolerance_of=lambda variant: tolerance, variant_sha256=lambda variant: "files"
@@ -102,6 +103,7 @@ def stored(output, sha256="a"):
         (vector(1, 2, 3), vector(1, 2, 3.001)),
         (numbers(10, -50), numbers(10.5, -50.2)),  # 1 % of the largest golden output
         (found(FOX, FAINT), found(FOX._replace(score=0.895))),  # near the score from which objects are stored
+        (found(FOX, LAST), found(FOX, OTHER)),  # either may be the last of as many as are stored
         (found(), found()),
         (crops(o0=classes("cat", 0.9), o2=vector(1, 2)), crops(o0=classes("cat", 0.899), o2=vector(1, 2.001))),
         (crops(), crops()),
@@ -125,6 +127,13 @@ def test_what_rounding_and_another_machine_may_change_is_no_difference(compariso
         (numbers(10, -50), numbers(10, -53), "stored [10, -50], now [10, -53]"),
         (found(FOX), found(), "an object 'fox' with score 0.900 is not found any more"),
         (found(), found(FOX), "an object 'fox' with score 0.900 is not stored"),
+        (
+            found(FOX, LAST),
+            found(FOX, OTHER._replace(score=0.3)),
+            "an object 'fox' with score 0.500 is not found any more",
+        ),
+        (found(FOX, LAST._replace(score=0.3)), found(FOX, OTHER), "an object 'dog' with score 0.495 is not stored"),
+        (found(FOX._replace(score=0.105)), found(FOX), "an object 'fox' with score 0.900 is not stored"),
         (found(FOX), found(FOX._replace(x=0.3)), "an object 'fox' with score 0.900 is not found any more"),
         (found(FOX), found(FOX._replace(score=0.8)), "an object 'fox' with score 0.900 is not found any more"),
         (found(FOX), found(FOX._replace(label="dog")), "an object 'fox' with score 0.900 is not found any more"),

@@ -86,14 +86,8 @@ TWO, ONE = [(BOX, 0.6, 0), (AWAY, 0.9, 1)], [(BOX, 0.5, 0)]
         ([(THIN, 0.9, 0)], [], None, YOLO, EXACT),
         ([([20, 50, 30, 50.6], 0.9, 0)], [(THIN, 0.9, 0)], ([20, 50, 30, 50.6], 0.9), YOLO, EXACT),
         (TWO, [(AWAY, 0.9, 1)], (BOX, 0.6), FEW, EXACT),
-        (
-            TWO,
-            [(AWAY, 0.9, 1), (NEW[0], 0.595, 0)],
-            None,
-            FEW,
-            EXACT,
-        ),  # either may be the last of as many as are stored
-        (TWO, [(AWAY, 0.9, 1), (NEW[0], 0.5, 0)], (BOX, 0.6), FEW, EXACT),
+        (TWO[::-1], [TWO[1], (NEW[0], 0.61, 0), TWO[0]], None, FEW, EXACT),  # more are found than are stored
+        ([TWO[1], TWO[0], NEW], [TWO[1], TWO[0]], None, FEW, EXACT),  # which are not asked for
     ],
 )
 def test_the_best_object_that_is_not_there_is_named(expected, actual, missing, spec, given):
