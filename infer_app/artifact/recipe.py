@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from infer_app.base.errors import UsageError
 from infer_app.base.size import Size
@@ -120,7 +120,7 @@ class CropRule:
 
     def __post_init__(self) -> None:
         if self.is_own:
-            if (self.margin, self.margin_px, self.least_px, self.rounding) != (0.0, 0, 0, "int"):
+            if any(getattr(self, one.name) != one.default for one in fields(self) if one.name != "kind"):
                 raise UsageError(
                     f"--crop-margin, --crop-min and --crop-rounding do not belong to --crop {self.kind}",
                     "leave them out: your function gets the whole picture and the box",

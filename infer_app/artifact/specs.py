@@ -38,7 +38,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class HeadFacts:
-    """What is known of a family of detectors; `predict/detection/heads.py` reads its outputs."""
+    """Describe a family of detectors, whose outputs `predict/detection/heads.py` reads."""
 
     outputs: str  # of one image
     suppresses: bool = False  # overlapping objects are left to us; the other networks list the best ones, in any order
@@ -47,19 +47,15 @@ class HeadFacts:
 
 HEADS = {
     "boxes": HeadFacts("(n, 6): x1 y1 x2 y2 score class; or boxes (n, 4), scores (n) and classes (n)"),
-    "yolo": HeadFacts(
-        "(4 + classes, n): centre x, centre y, width, height, a score for each class",
-        suppresses=True,
-    ),
+    "yolo": HeadFacts("(4 + classes, n): centre x, centre y, width, height, a score for each class", suppresses=True),
     "yolo5": HeadFacts(
-        "(n, 5 + classes): centre x, centre y, width, height, objectness, a score for each class",
-        suppresses=True,
+        "(n, 5 + classes): centre x, centre y, width, height, objectness, a score for each class", suppresses=True
     ),
     "detr": HeadFacts(
-        "logits (n, classes) and boxes (n, 4): centre x, centre y, width, height, 0-1",
-        takes_activation=True,
+        "logits (n, classes) and boxes (n, 4): centre x, centre y, width, height, 0-1", takes_activation=True
     ),
 }
+_OWN_HEAD = HeadFacts("what a function of the user's takes", suppresses=True)
 
 
 @dataclass(frozen=True)
@@ -91,12 +87,12 @@ class DetectionSpec:
     @property
     def suppresses(self) -> bool:
         """Return whether objects are suppressed by their overlap."""
-        return (self.head not in HEADS or HEADS[self.head].suppresses) and self.nms < 1
+        return HEADS.get(self.head, _OWN_HEAD).suppresses and self.nms < 1
 
     @property
     def takes_activation(self) -> bool:
         """Return whether the network's class outputs may lack an activation; scores of all others are scores."""
-        return self.head in HEADS and HEADS[self.head].takes_activation
+        return HEADS.get(self.head, _OWN_HEAD).takes_activation
 
 
 @dataclass(frozen=True)

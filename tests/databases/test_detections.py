@@ -31,7 +31,7 @@ def at(label, score, x, width=0.2):
 
 
 def compared(database, thresholds=({}, {}), limit=10):
-    images = read_together(database, Source(database, SourceSettings()), DAY, ("a", "b"))
+    images = read_together(ListedImages(database, Source(database, SourceSettings())), DAY, ("a", "b"))
     return compare_objects(images, thresholds, limit)
 
 

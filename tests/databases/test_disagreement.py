@@ -20,8 +20,9 @@ def test_labels_are_compared_by_bytes(database):
     commit(database, predicted(*ids[:4], label="Cat"), model_id="a")
     surest = predicted(ids[0], label="cat", score=0.4), predicted(ids[1], label="cat", score=0.25)  # A's are 0.3
     commit(database, (*surest[0], *surest[1], *predicted(*ids[2:4], label="Cat")), model_id="b")
-    assert count_overlap(ListedImages(database, source), DAY, ("a", "b")) == Overlap(4, only_a=0, only_b=0, neither=1)
-    found = compare_labels(paired_images(read_together(database, source, DAY, ("a", "b"), Part.OUTPUT)), limit=5)
+    images = ListedImages(database, source)
+    assert count_overlap(images, DAY, ("a", "b")) == Overlap(4, only_a=0, only_b=0, neither=1)
+    found = compare_labels(paired_images(read_together(images, DAY, ("a", "b"), Part.OUTPUT)), "images", limit=5)
     assert (found["agree"], found["confusions"]) == (2, [{"a": "Cat", "b": "cat", "images": 2}])
     assert [(one["image_id"], one["label_a"], one["label_b"]) for one in found["images"]] == [
         (ids[0], "Cat", "cat"),

@@ -131,7 +131,7 @@ def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(fil
     assert figures.extremes(DAY, 3, highest=True) == []
     assert len(figures.some_rejected(DAY, "corrupt", 3)) == 3
     assert count_overlap(asked, DAY, both) == Overlap(both=0, only_a=5000, only_b=0, neither=5000)
-    assert list(read_together(filled, source, DAY, both, Part.OUTPUT)) == []
+    assert list(read_together(ListedImages(filled, source), DAY, both, Part.OUTPUT)) == []
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS - {objects.name} | {"a", "b"}
     assert [step for step in explained if step.reads_all] == []
@@ -159,11 +159,11 @@ def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
     source, other = Source(filled, SourceSettings()), "another"
     RunStore(filled).open_run(DAY, replace(MODEL, name="detector"))
     statements = recorded(filled)
-    found = list(read_predicted_images(filled, source, DAY, MODEL.model_id))
+    found = list(read_predicted_images(ListedImages(filled, source), DAY, MODEL.model_id))
     assert (len(found), {one.objects for one in found}) == (5000, {FOUND})
-    taken = [one.crops for one in read_predicted_images(filled, source, DAY, SECOND, part=Part.CROPS)]
+    taken = [one.crops for one in read_predicted_images(ListedImages(filled, source), DAY, SECOND, part=Part.CROPS)]
     assert (len(taken), {tuple(crop.score for crop in crops) for crops in taken}) == (5000, {(0.9, 0.1)})
-    assert list(read_together(filled, source, DAY, (MODEL.model_id, other))) == []
+    assert list(read_together(ListedImages(filled, source), DAY, (MODEL.model_id, other))) == []
     assert count_shown(filled, source, DAY, "detector") == 10_000
     assert forget_results(filled, [one.image_id for one in found], [DAY.date], [(other, other)]) == 0
     explained = steps_of(filled, statements)

@@ -7,21 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.cli.project.project import init
-from tests.support.projects import Project
 from tests.support.waiting import wait_until
-from tests.support.watched import OLD, TODAY, YESTERDAY, changed, daily, put, replace_photo
+from tests.support.watched import OLD, TODAY, YESTERDAY, changed, daily, new_project, put, replace_photo
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def project(tmp_path, built_models):
-    """A project as `infer init` makes it, with a model."""
-    project = Project(tmp_path / "project")
-    init(project.folder)
-    project.use_models(built_models)
-    return project
+    return new_project(tmp_path / "project", built_models)
 
 
 def test_a_replaced_file_is_mailed_once_and_told_until_it_is_predicted_again(project):

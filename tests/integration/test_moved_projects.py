@@ -5,20 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from infer_app.cli.project.project import init
 from tests.support.projects import Project
-from tests.support.watched import TODAY, changed, daily, put
+from tests.support.watched import TODAY, changed, daily, new_project, put
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def project(tmp_path, built_models):
-    """A project as `infer init` makes it, with a model."""
-    project = Project(tmp_path / "project")
-    init(project.folder)
-    project.use_models(built_models)
-    return project
+    return new_project(tmp_path / "project", built_models)
 
 
 SIX_DAYS = [TODAY - timedelta(days=n) for n in range(6, 0, -1)]

@@ -10,20 +10,14 @@ from pathlib import Path
 import pytest
 from PIL import ExifTags, Image
 
-from infer_app.cli.project.project import init
-from tests.support.projects import Project
-from tests.support.watched import OLD, TODAY, YESTERDAY, daily, put
+from tests.support.watched import OLD, TODAY, YESTERDAY, daily, new_project, put
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def project(tmp_path, built_models):
-    """A project as `infer init` makes it, with a model."""
-    project = Project(tmp_path / "project")
-    init(project.folder)
-    project.use_models(built_models)
-    return project
+    return new_project(tmp_path / "project", built_models)
 
 
 def test_a_folder_that_gains_photos_for_five_days_is_predicted_by_the_daily_job_alone(project):

@@ -55,17 +55,19 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "scores of objects": lambda: [objects.score_range(DAY), objects.count_scores(DAY, [0, 0.75, 0.85, 1])],
         "busiest": lambda: [results.busiest(DAY, 8), results.empty(DAY, 8)],
         "extreme objects": lambda: [objects.extremes(DAY, 8, highest) for highest in (True, False)],
-        "detections": lambda: list(read_predicted_images(*both, week, detector)),
+        "detections": lambda: list(read_predicted_images(tables, week, detector)),
         "outputs": lambda: [
             (one.image_id, one.label, one.output.details)
-            for one in read_predicted_images(*both, week, model_id, other, part=Part.OUTPUT)
+            for one in read_predicted_images(tables, week, model_id, other, part=Part.OUTPUT)
         ],
-        "together": lambda: list(read_together(*both, week, [model_id, other])),
-        "rejected images": lambda: list(read_rejected_images(*both, week, model_id)),
+        "together": lambda: list(read_together(tables, week, [model_id, other])),
+        "rejected images": lambda: list(read_rejected_images(tables, week, model_id)),
         "has predicted": lambda: [Figures(tables, one).has_predicted(week) for one in (model_id, "none")],
         "shown": lambda: count_shown(*both, week, "animals"),
         "overlap": lambda: count_overlap(tables, DAY, pair),
-        "disagreement": lambda: compare_labels(paired_images(read_together(*both, DAY, pair, Part.OUTPUT)), 5),
+        "disagreement": lambda: compare_labels(
+            paired_images(read_together(tables, DAY, pair, Part.OUTPUT)), "images", 5
+        ),
         "by id": lambda: find_by_id(source, "107"),
         "by day": lambda: find_by_id(source, "107", DAY.before(1)),
         "similar": lambda: sorted(find_similar(source, "13")),

@@ -7,12 +7,21 @@ from pathlib import Path
 
 from PIL import Image
 
+from infer_app.cli.project.project import init
 from tests.support.projects import INFER, Project
 
 DAILY = Path(__file__).parents[2] / "jobs" / "daily.sh"
 TODAY = datetime.now(UTC).date()
 YESTERDAY = TODAY - timedelta(days=1)
 OLD = TODAY - timedelta(days=40)
+
+
+def new_project(folder: Path, models: Path) -> Project:
+    """A project as `infer init` makes it, with a model."""
+    project = Project(folder)
+    init(project.folder)
+    project.use_models(models)
+    return project
 
 
 def put(project: Project, name: str, day: date, hour: int = 12, **options: object) -> Path:

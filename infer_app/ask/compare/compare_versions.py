@@ -74,13 +74,16 @@ def compare_versions(project: ProjectDatabase, day: Day, names: tuple[str, str],
     model_ids = (a.model_id, b.model_id)
     overlap = count_overlap(project, day, model_ids)
     part = Part.CROPS if a.of else Part.OBJECTS if a.kind == "detection" else Part.OUTPUT
-    together = read_together(project.database, project.source, day, model_ids, part)
+    together = read_together(project, day, model_ids, part)
     if part is Part.OBJECTS:
         thresholds = (read_thresholds(project.database, a.model), read_thresholds(project.database, b.model))
         return Comparison(day, a, b, overlap, compare_objects(together, thresholds, limit))
     crops = PairedCrops(together, MIN_IOU) if a.of else None
     pairs = paired_images(together) if crops is None else crops
-    details = compare_labels(pairs, limit) if a.kind == "classification" else compare_numbers(pairs, a, b, limit)
+    if a.kind == "classification":
+        details = compare_labels(pairs, "objects" if a.of else "images", limit)
+    else:
+        details = compare_numbers(pairs, a, b, limit)
     if crops is not None:
         details |= {"objects": crops.to_json()}
     elif a.kind == "classification":  # those that were read: a run may write meanwhile
@@ -101,14 +104,16 @@ def _find_version(project: ProjectDatabase, day: Day, name: str) -> ComparedVers
     )
 
 
-def compare_labels(pairs: Iterable[Pair], limit: int) -> dict[str, Any]:
-    """Count the pairs with the same label and those of other labels, and list those of which both sides are surest."""
-    num_same, confusions, unit = 0, Counter[tuple[str, str]](), "images"
+def compare_labels(pairs: Iterable[Pair], unit: str, limit: int) -> dict[str, Any]:
+    """Count the pairs with the same label and those of other labels, and list those of which both sides are surest.
+
+    `unit` is what is counted: images or objects.
+    """
+    num_same, confusions = 0, Counter[tuple[str, str]]()
 
     def differing() -> Iterator[Pair]:
-        nonlocal num_same, unit
+        nonlocal num_same
         for pair in pairs:
-            unit = pair.unit
             if pair.a.label == pair.b.label:
                 num_same += 1
             else:

@@ -1,4 +1,4 @@
-"""What two models predicted for the same images, or two second networks for the same objects, side by side."""
+"""Pair what two models predicted for the same images, or two second networks for the same objects."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,10 +35,6 @@ class Pair(NamedTuple):
     object: int | None  # its number, of A's detector
     a: PredictedCrop
     b: PredictedCrop
-
-    @property
-    def unit(self) -> str:
-        return "images" if self.object is None else "objects"
 
     @property
     def least_score(self) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 from typing import Any
 
 from infer_app.ask.export.crop_labels import CropLabels, ShownCrop
@@ -84,14 +83,13 @@ class Export:
 
         Raises UsageError if there is a lowest score, but no scores.
         """
-        read_rejected = partial(read_rejected_images, project.database, project.source)
         detector = cls.of_days(project, days, model.detector, paths, min_score) if model.detector else None
         return cls(
             model,
             choose_thresholds(project, model, None if detector else min_score),
             paths,
             lambda: read_days(project, days, model),
-            lambda: (one for day in days for one in read_rejected(day, *model.all_ids)),
+            lambda: (one for day in days for one in read_rejected_images(project, day, *model.all_ids)),
             detector=detector,
             groups=read_label_groups(project.database, model.name) if detector else {},
         )
@@ -149,7 +147,7 @@ def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersion
     """Yield the predictions of the days, each with its date."""
     part = Part.CROPS if model.detector else Part.OBJECTS if model.kind == DETECTION else Part.OUTPUT
     for day in days:
-        found = read_predicted_images(project.database, project.source, day, *model.model_ids, part=part)
+        found = read_predicted_images(project, day, *model.model_ids, part=part)
         yield from ((day.date, image) for image in found)
 
 

@@ -1,6 +1,6 @@
-"""What a second network makes of a day's objects, counted and chosen by the database.
+"""Count and choose, by the database, what a second network makes of a day's objects.
 
-They are of the objects that the detector's thresholds show; which labels count, the second network's own decide.
+That is of the objects that the detector's thresholds show; which labels count, the second network's own decide.
 """
 
 from collections.abc import Mapping, Sequence

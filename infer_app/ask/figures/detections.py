@@ -16,8 +16,6 @@ from infer_app.base.domain import DetectedObject
 from infer_app.base.locations import as_location
 from infer_app.base.size import Size
 from infer_app.tables.engine.column_types import Query
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import find_threshold
 from infer_app.tables.results.conditions import KeyedJoin, ListedPicture, has_prediction, is_preferred, join_results
@@ -84,37 +82,37 @@ class PredictedImage:
 
 
 def read_predicted_images(
-    database: Database, source: Source, days: Day, *model_ids: str, part: Part = Part.OBJECTS
+    images: ListedImages, days: Day, *model_ids: str, part: Part = Part.OBJECTS
 ) -> Iterator[PredictedImage]:
     """Yield the predictions of an interval of days in order of (time, id).
 
     Of several versions of a model the first one that has a result of an image counts.
     """
-    for rows in _read_images(database, source, days, model_ids, part, one_alone=True):
+    for rows in _read_images(images, days, model_ids, part, one_alone=True):
         yield _of_part(_preferred(rows, model_ids), part)
 
 
 def read_together(
-    database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part = Part.OBJECTS
+    images: ListedImages, days: Day, model_ids: Sequence[str], part: Part = Part.OBJECTS
 ) -> Iterator[tuple[PredictedImage, ...]]:
     """Yield the predictions of each image that all models predicted, in order of (time, id)."""
-    for rows in _read_images(database, source, days, model_ids, part, one_alone=False):
+    for rows in _read_images(images, days, model_ids, part, one_alone=False):
         by_model = {model_id: list(own) for model_id, own in groupby(rows, key=itemgetter(2))}
         if len(by_model) == len(model_ids):
             yield tuple(_of_part(by_model[model_id], part) for model_id in model_ids)
 
 
 def _read_images(
-    database: Database, source: Source, days: Day, model_ids: Sequence[str], part: Part, one_alone: bool
+    images: ListedImages, days: Day, model_ids: Sequence[str], part: Part, one_alone: bool
 ) -> Iterator[list[Any]]:
     """Yield the rows of each image, by model and object; with `one_alone` none that a preferred version rejected."""
     columns = [predictions.c[name] for name in (*_PREDICTION, *(_OUTPUT if part is Part.OUTPUT else ()))]
     columns += [] if part is Part.OUTPUT else OBJECT_COLUMNS
     columns += _CROP_COLUMNS if part is Part.CROPS else []
 
-    def rows_of(images: Subquery) -> Query:
-        joined = join_results(images, predictions, ListedPicture.of(images), *model_ids, counting=one_alone)
-        order = [images.c[2], images.c[0], predictions.c.model_id]
+    def rows_of(listed: Subquery) -> Query:
+        joined = join_results(listed, predictions, ListedPicture.of(listed), *model_ids, counting=one_alone)
+        order = [listed.c[2], listed.c[0], predictions.c.model_id]
         if part is not Part.OUTPUT:
             detector = predictions.c.detector_id if part is Part.CROPS else predictions.c.model_id
             of_prediction = and_(objects.c.image_id == predictions.c.image_id, objects.c.model_id == detector)
@@ -122,29 +120,29 @@ def _read_images(
             order.append(objects.c.object)
         if part is Part.CROPS:
             joined = KeyedJoin(joined, object_predictions, _IS_OF_OBJECT, True)
-        wanted = select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order)
+        wanted = select(listed.c[3], listed.c[1], *columns).select_from(joined).order_by(*order)
         if one_alone:
-            wanted = wanted.where(is_preferred(predictions, ListedPicture.of(images), model_ids))
+            wanted = wanted.where(is_preferred(predictions, ListedPicture.of(listed), model_ids))
         # Without statistics it could read all predictions of several models first.
-        return database.backend.join_as_listed(wanted)
+        return images.database.backend.join_as_listed(wanted)
 
-    for _, of_image in groupby(ListedImages(database, source).stream(days, rows_of), key=itemgetter(0)):
+    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(0)):
         yield list(of_image)
 
 
-def read_rejected_images(database: Database, source: Source, days: Day, *model_ids: str) -> Iterator[RejectedImage]:
+def read_rejected_images(images: ListedImages, days: Day, *model_ids: str) -> Iterator[RejectedImage]:
     """Yield the images whose first version with a result has rejected them, in order of (time, id)."""
     columns = [rejections.c[name] for name in ("model_id", "reason", "stage", "detail", "attempts")]
 
-    def rows_of(images: Subquery) -> Query:
-        joined = join_results(images, rejections, ListedPicture.of(images), *model_ids, counting=True)
-        wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
-        picture = ListedPicture.of(images)
+    def rows_of(listed: Subquery) -> Query:
+        joined = join_results(listed, rejections, ListedPicture.of(listed), *model_ids, counting=True)
+        wanted = select(listed.c[3], listed.c[1], *columns).select_from(joined)
+        picture = ListedPicture.of(listed)
         up_to = ((model_id, model_ids[index:]) for index, model_id in enumerate(model_ids))
         its = (or_(rejections.c.model_id.not_in(ids), ~has_prediction(picture, one)) for one, ids in up_to)
-        return wanted.where(*its).order_by(images.c[2], images.c[0])
+        return wanted.where(*its).order_by(listed.c[2], listed.c[0])
 
-    for _, of_image in groupby(ListedImages(database, source).stream(days, rows_of), key=itemgetter(0)):
+    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(0)):
         image_id, location, _, *rejection = _preferred(list(of_image), model_ids)[0]
         yield RejectedImage(image_id, as_location(location), *rejection)
 

@@ -46,7 +46,7 @@ class RejectedImage:
 
 
 class Results(Protocol):
-    """What of a version's results has the labels and scores that are counted: images, objects or crops of them."""
+    """Select the labels and scores that are counted of a version's results: of images, objects or crops."""
 
     def labels(self, images: Subquery) -> Query:
         """Return the labels, each with the number of its results."""

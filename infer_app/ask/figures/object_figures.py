@@ -1,4 +1,4 @@
-"""A day's detected objects, counted and chosen by the database: those that the thresholds show."""
+"""Count and choose, by the database, a day's detected objects: those that the thresholds show."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import threshold_of
-from infer_app.tables.results.conditions import ListedPicture, join_results
+from infer_app.tables.results.conditions import ListedPicture, added_up, join_results
 from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
 
 MAX_OBJECTS = 20  # of one image, the best: more boxes would hide the picture
@@ -42,6 +42,8 @@ class ImageObjects(ScoredImage):
 
 
 def count_objects(images: ListedImages, day: Day, model_id: str, of_image: OfImage) -> ObjectCounts:
+    """Count the objects of a version that has predicted images, by `of_image` for each."""
+
     def rows_of(of_day: Subquery) -> Query:
         image = select(
             predictions.c.num_objects.label("num_stored"), of_image(of_day, func.count()).label("num_objects")
@@ -50,8 +52,8 @@ def count_objects(images: ListedImages, day: Day, model_id: str, of_image: OfIma
         empty = func.sum(case((counted.num_objects == 0, 1), else_=0))
         return select(func.sum(counted.num_objects), func.sum(counted.num_stored), func.count(), empty)
 
-    parts = images.select(day, rows_of)
-    return ObjectCounts(*(sum(int(number or 0) for number in numbers) for numbers in zip(*parts, strict=True)))
+    # MariaDB's sums are decimals.
+    return ObjectCounts(*added_up([int(number or 0) for number in row] for row in images.select(day, rows_of)))
 
 
 class ObjectResults:

@@ -1,4 +1,4 @@
-"""What a page's template calls: charts as inline SVG, and texts on objects and on the thresholds that show them.
+"""Make what a page's template calls: charts as inline SVG, and texts on objects and the thresholds that show them.
 
 Of charts x is in per cent and y in pixels: a chart fills the width, and text keeps its size. Colours are classes of the
 page's style sheet (c0 to c10), so that charts follow its dark and light theme. All text is escaped and printable.

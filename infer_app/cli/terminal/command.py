@@ -20,7 +20,7 @@ REQUIRED = MISSING
 
 def option(metavar: str | None, text: str, *flags: str, default: Any = None, **more: Any) -> Any:
     """Return a field of a command that is an option; its flag is the field's name unless `flags` are given."""
-    return field(default=default, metadata={"typer": typer.Option(*flags, metavar=metavar, help=text, **more)})
+    return field(default=default, metadata={"typer": _option(metavar, text, *flags, **more)})
 
 
 def flag(name: str, text: str) -> Any:

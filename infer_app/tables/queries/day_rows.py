@@ -51,7 +51,7 @@ class DayRows:
     """Reads the rows of days."""
 
     def __init__(self, images: ListedImages) -> None:
-        self._images, self._database, self._source = images, images.database, images.source
+        self._images = images
 
     def find_problems(self, day: Day, model_id: str, counts: DayCounts | None = None) -> list[str]:
         """Return a message for each problem with the day's rows; an empty list means that the counts add up.
@@ -60,8 +60,8 @@ class DayRows:
         """
         counts = counts or Counts(self._images).count_day(day, model_id)
         problems = [] if counts.balanced else [f"{counts} does not balance"]
-        with self._database.read() as connection:
-            return problems + list(audit(connection, self._source, day, model_id))
+        with self._images.database.read() as connection:
+            return problems + list(audit(connection, self._images.source, day, model_id))
 
     def read_current_predictions(self, day: Day, versions: Sequence[Version]) -> Iterator[Row]:
         """Yield one prediction of each image for each name: that of the first version that has one.
@@ -107,7 +107,7 @@ class DayRows:
         """Return the day's runs of this version of the model, the newest first."""
         wanted = select(runs).where(runs.c.model_id == model_id, runs.c.day == day)
         newest = wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100)
-        with self._database.read() as connection:
+        with self._images.database.read() as connection:
             newest = newest.where(own_runs(connection, self._images))
             return [dict(row._mapping) for row in connection.execute(newest)]
 

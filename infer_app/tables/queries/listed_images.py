@@ -20,7 +20,9 @@ from infer_app.tables.results.schema import predictions
 
 IMAGES_AT_ONCE = 250  # whose rows are in memory, perhaps 300 objects of each
 
-RowsOf = Callable[[Subquery], Query]  # what to select, for a relation of images as `Source.parts` yields them
+# What to select, and the conditions of what is counted, for a relation of images as `Source.parts` yields them.
+RowsOf = Callable[[Subquery], Query]
+Conditions = Callable[[Subquery], Sequence[ColumnElement[bool]]]
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,7 @@ class ListedImages:
         with self.database.read() as connection:
             yield ((connection, images) for images in self.source.parts(connection, days))
 
-    def count(
-        self, days: Day, conditions: Callable[[Subquery], Sequence[ColumnElement[bool]]] = lambda images: ()
-    ) -> int:
+    def count(self, days: Day, conditions: Conditions = lambda images: ()) -> int:
         """Count the images that meet all conditions."""
         with self.parts(days) as parts:
             return sum(count_rows(connection, images, *conditions(images)) for connection, images in parts)

@@ -62,7 +62,7 @@ class PendingImages:
     """Finds pending images; those of older days have no result of any of `Versions.versions_of` either."""
 
     def __init__(self, images: ListedImages) -> None:
-        self._images, self._database, self._source = images, images.database, images.source
+        self._images = images
         self._versions = Versions(images)
 
     def find_older_pending(self, day: Day, model_id: str, examined: int = EXAMINED) -> PendingDays | None:
@@ -71,8 +71,8 @@ class PendingImages:
         None if there are none.
         """
         versions = self._versions.versions_of(model_id)
-        with self._database.read() as connection:
-            older = self._source.older_parts(connection, day, examined)
+        with self._images.database.read() as connection:
+            older = self._images.source.older_parts(connection, day, examined)
             return self._add_up_pending(((connection, images) for images in older), day.before(1), versions)
 
     def count_older_pending(self, day: Day, model_id: str) -> int:
@@ -94,8 +94,8 @@ class PendingImages:
     def read_older_pending_days(self, day: Day, model_id: str) -> Iterator[PendingDays]:
         """Yield the dates of the pending images among the last EXAMINED images before `day`."""
         others = [one for one in self._versions.versions_of(model_id) if one != model_id]
-        with self._database.read() as connection:
-            older = self._source.older_parts(connection, day, EXAMINED)
+        with self._images.database.read() as connection:
+            older = self._images.source.older_parts(connection, day, EXAMINED)
             yield from self._count_by_date(((connection, part) for part in older), day.before(1), model_id, others)
 
     def read_pending(self, day: Day, model_id: str, done_by: Sequence[str] = ()) -> Generator[PendingImage]:
@@ -113,10 +113,11 @@ class PendingImages:
             statement = select(images.c[3], images.c[1], images.c[2], former, *stored).select_from(joined)
             return statement.order_by(images.c[2], images.c[0])
 
+        zone = self._images.source.zone
         for row in self._images.stream(day, rows_of):
             image_id, location, time, former, *stored = row
             failure = None if former or stored[0] is None else StoredFailure(*stored)
-            yield PendingImage(image_id, as_location(location), read_time(time, self._source.zone), failure, former)
+            yield PendingImage(image_id, as_location(location), read_time(time, zone), failure, former)
 
     def _add_up_pending(
         self, parts: Iterable[tuple[Connection, Subquery]], days: Day, versions: Sequence[str]
@@ -150,7 +151,7 @@ class PendingImages:
 
     def _date_of(self, time: object, days: Day) -> date:
         """Return the date of a time column's value; that of `days`, in which it lies, if it can't be read."""
-        instant = read_time(time, self._source.zone)
+        instant = read_time(time, self._images.source.zone)
         return days.date if instant is None else instant.astimezone(find_zone(days.zone)).date()
 
 

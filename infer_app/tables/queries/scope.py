@@ -21,7 +21,7 @@ class Versions:
     """
 
     def __init__(self, images: ListedImages) -> None:
-        self._images, self._database, self._source = images, images.database, images.source
+        self._images = images
 
     def models_of(self, wanted: str | None = None) -> list[Version]:
         """Return the recorded versions: of each name first the one in use, then those used before it."""
@@ -42,7 +42,7 @@ class Versions:
         a name ran on the day, it is the one in use. `wanted` is as for `models_in_use`.
         """
         started = select(runs.c.model_id, func.max(runs.c.started_at))
-        with self._database.read() as connection:
+        with self._images.database.read() as connection:
             started = started.where(runs.c.day == day.date, own_runs(connection, self._images))
             ran = {row[0]: row[1] for row in connection.execute(started.group_by(runs.c.model_id))}
         by_name: dict[str, list[RecordedVersion]] = {}
@@ -62,7 +62,7 @@ class Versions:
         found = select(runs.c.day, runs.c.model, runs.c.model_id).group_by(runs.c.day, runs.c.model, runs.c.model_id)
         found = found if day is None else found.where(runs.c.day == day)
         newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)
-        with self._database.read() as connection:
+        with self._images.database.read() as connection:
             newest = newest.where(own_runs(connection, self._images))
             return [(row[0], row[1], row[2]) for row in connection.execute(newest)]
 
@@ -103,15 +103,15 @@ class Versions:
 
     def _names_of_others(self, connection: Connection) -> set[str]:
         """Return the names of models that only runs of other projects over this database have used."""
-        if self._source.own_number is None:
+        if self._images.source.own_number is None:
             return set()
         ran = select(runs.c.model).distinct()
         own = own_runs(connection, self._images)
         others = {*connection.scalars(ran)} - {*connection.scalars(ran.where(own))}
-        return others - self._source.model_names
+        return others - self._images.source.model_names
 
     def _recorded(self, wanted: str | None) -> list[RecordedVersion]:
-        with self._database.read() as connection:
+        with self._images.database.read() as connection:
             known = read_versions(connection)
             if wanted is None:
                 others = self._names_of_others(connection)

@@ -16,7 +16,7 @@ RESULT = ChunkResult(0, (Prediction(ONE, Output()),), (Broken(OTHER, Reason.EMPT
 
 
 def never():
-    raise AssertionError("nobody will see it")
+    raise AssertionError("it is not shown")
 
 
 @pytest.fixture(autouse=True)

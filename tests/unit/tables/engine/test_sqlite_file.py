@@ -26,7 +26,7 @@ def test_a_file_that_is_no_database_is_unavailable(file, spoil):
 
 @pytest.fixture
 def logged_file(shared_folder):
-    """A file of another program, with a log, that nobody has open."""
+    """A file of another program, with a log, that no process has open."""
     with closing(sqlite3.connect(shared_folder / "some.db")) as theirs:
         theirs.execute("PRAGMA journal_mode=WAL")
         theirs.execute("CREATE TABLE t (x)")

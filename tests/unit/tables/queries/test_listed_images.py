@@ -20,13 +20,13 @@ from tests.support.results import broken, commit, predicted
 
 CAT = DetectedObject("cat", 0, 0.9, 0.0, 0.0, 1.0, 1.0)
 READERS = {
-    "objects": lambda database, source: read_predicted_images(database, source, DAY, "a"),
-    "outputs": lambda database, source: read_predicted_images(database, source, DAY, "a", part=Part.OUTPUT),
-    "rejected": lambda database, source: read_rejected_images(database, source, DAY, "a"),
-    "predictions": lambda database, source: DayRows(ListedImages(database, source)).read_predictions(DAY, "a"),
-    "rejections": lambda database, source: DayRows(ListedImages(database, source)).read_rejections(DAY, "a"),
-    "pending": lambda database, source: PendingImages(ListedImages(database, source)).read_pending(DAY, "b"),
-    "pairs": lambda database, source: read_together(database, source, DAY, ["a", "c"]),
+    "objects": lambda images: read_predicted_images(images, DAY, "a"),
+    "outputs": lambda images: read_predicted_images(images, DAY, "a", part=Part.OUTPUT),
+    "rejected": lambda images: read_rejected_images(images, DAY, "a"),
+    "predictions": lambda images: DayRows(images).read_predictions(DAY, "a"),
+    "rejections": lambda images: DayRows(images).read_rejections(DAY, "a"),
+    "pending": lambda images: PendingImages(images).read_pending(DAY, "b"),
+    "pairs": lambda images: read_together(images, DAY, ["a", "c"]),
 }
 
 
@@ -57,7 +57,7 @@ def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, writ
     for image_id in "34":
         write(image_id, bad=True)
     others = (database,) if source_class is CrossDatabaseSource else ()
-    rows = READERS[reader](database, source_class(database, SourceSettings(), *others))
+    rows = READERS[reader](ListedImages(database, source_class(database, SourceSettings(), *others)))
     first = next(rows)
     with closing(sqlite3.connect(tmp_path / "lab.db", timeout=0, isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")  # what a commit needs
@@ -70,7 +70,7 @@ def test_images_of_several_pages_are_read_once_and_in_order_with_all_their_objec
     ids = [str(number) for number in range(1, 601)]
     register(*(f"/{number}.jpg" for number in ids))
     write(*ids[:300])
-    images = read_predicted_images(database, Source(database, SourceSettings(), page_size=400), DAY, "a")
+    images = read_predicted_images(ListedImages(database, Source(database, SourceSettings(), page_size=400)), DAY, "a")
     found = [next(images)]
     write("1", *ids[300:])  # of which the first was read already
     found += images
