@@ -2,12 +2,12 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from sqlalchemy import event, insert, select, update
+from sqlalchemy import Engine, event, insert, select, update
 
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject, Reason
@@ -21,7 +21,6 @@ from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingDays
-from infer_app.tables.results import runs as run_rows
 from infer_app.tables.results.forget_results import forget_rejections, forget_results
 from infer_app.tables.results.runs import LEASE_S, RunStore
 from infer_app.tables.results.schema import objects, predictions, rejections, runs
@@ -116,15 +115,12 @@ def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, dat
 
 @pytest.mark.parametrize("is_registered", [True, False], ids=["known model", "new model"])
 @pytest.mark.parametrize("names", [("stub", "stub"), ("stub", "other")], ids=["one name", "two names"])
-def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, monkeypatch, names, is_registered):
+def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, names, is_registered):
     """By whichever names of the model: predictions are kept by its id."""
     starts = [replace(MODEL, name=name) for name in names]
-    both_looked = threading.Barrier(2)
     if is_registered:
         for model in starts:
             RunStore(database).fail_run(RunStore(database).open_run(DAY, model), 1, "")
-        monkeypatch.setattr(RunStore, "_register_model", lambda *_: None)  # what it locks is not what is relied on
-    look_together(monkeypatch, both_looked)
 
     def start(model):
         with Database(url) as own:
@@ -133,7 +129,7 @@ def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, m
             except DayHeld as held:
                 return str(held)
 
-    with ThreadPoolExecutor(2) as threads:
+    with looks_that_wait() as both_looked, ThreadPoolExecutor(2) as threads:
         outcomes = list(threads.map(start, starts))
     with database.read() as connection:
         (run_id,) = connection.scalars(select(runs.c.id).where(runs.c.state == "running"))
@@ -142,31 +138,33 @@ def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, m
     assert sum(f"is held by run {run_id}" in outcome for outcome in outcomes) == 1
 
 
-def look_together(monkeypatch, both_looked):
+@contextmanager
+def looks_that_wait():
     """Let a transaction that has looked for a run of the day wait for another one that looks."""
-    take_over = run_rows._take_over
+    both_looked = threading.Barrier(2)
 
-    def look(*given):
-        take_over(*given)
-        with suppress(threading.BrokenBarrierError):
-            both_looked.wait(2)
+    def wait(_connection, _cursor, statement, *_):
+        if "ORDER BY infer_runs.id" in statement:
+            with suppress(threading.BrokenBarrierError):
+                both_looked.wait(2)
 
-    monkeypatch.setattr(run_rows, "_take_over", look)
+    event.listen(Engine, "after_cursor_execute", wait)
+    try:
+        yield both_looked
+    finally:
+        event.remove(Engine, "after_cursor_execute", wait)
 
 
-def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database, monkeypatch):
+def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database):
     """The run would select the image after the look of the retry, and write objects amid its deletions."""
     RunStore(database).fail_run(RunStore(database).open_run(DAY, MODEL), 1, "")
     commit(database, predicted("1"))
-    monkeypatch.setattr(RunStore, "_register_model", lambda *_: None)  # what it locks is not what is relied on
-    both_looked = threading.Barrier(2)
-    look_together(monkeypatch, both_looked)
 
     def attempt(work):
         with Database(url) as own, suppress(DayHeld):
             return own.with_reconnect(lambda: work(own))
 
-    with ThreadPoolExecutor(2) as threads:
+    with looks_that_wait() as both_looked, ThreadPoolExecutor(2) as threads:
         run_id, forgotten = threads.map(
             attempt,
             [
