@@ -126,8 +126,7 @@ def database(tmp_path: Path, migrated_file: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def tables(database: Database) -> ProjectDatabase:
-    source = Source(database, SourceSettings())
-    return ProjectDatabase(database, source)
+    return ProjectDatabase(database, Source(database, SourceSettings()))
 
 
 @pytest.fixture
@@ -194,6 +193,15 @@ def make_users_file(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE their_own (x)")
         connection.commit()
+
+
+@pytest.fixture
+def users_file(tmp_path: Path) -> Iterator[Database]:
+    """Our tables in a database of the user's own."""
+    make_users_file(tmp_path / "lab.db")
+    with Database(f"sqlite:///{tmp_path / 'lab.db'}") as database:
+        upgrade(database)
+        yield database
 
 
 NewDatabase = Callable[[str], AbstractContextManager[str]]

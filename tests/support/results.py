@@ -1,17 +1,11 @@
 """Results as a run commits them, and the rows that hold them."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from sqlalchemy import inspect, select, update
 
-from sqlalchemy import Table, inspect, select, update
-
-from infer_app.base.day import Day
 from infer_app.base.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.size import Size
-from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.recorded_sources import SourceIdentity, record_source
-from infer_app.tables.listing.source import Source
-from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import runs
 from infer_app.tables.results.sink import Sink
 from infer_app.tables.results.views import VIEWS
@@ -24,30 +18,24 @@ ODD_TEXTS = ["cat", "Cat", "cat ", " cat", "CAT", "cät", "ca\u0308t", "ß", "ss
              "\n", "\u2028", "\x7f", "\x01", "<b>&amp;"]  # fmt: skip
 
 
-def predicted(*ids: str, label: str | None = "cat", **output: Any) -> tuple[Prediction, ...]:
+def predicted(*ids, label="cat", **output):
     output = {"label": label, "score": 0.1 + 0.2} | output
     facts = FileFacts(sha256="ab" * 32, picture=PICTURE)
     return tuple(Prediction(ImageRef(i, f"/{i}.jpg"), Output(**output), facts) for i in ids)
 
 
-def broken(
-    *ids: str, reason: Reason = Reason.CORRUPT, detail: str = "no JPEG", size: int | None = 7
-) -> tuple[Broken, ...]:
+def broken(*ids, reason=Reason.CORRUPT, detail="no JPEG", size=7):
     facts = FileFacts(size, 1763609999.123457, "cd" * 32)
     return tuple(Broken(ImageRef(i, f"/{i}.jpg"), reason, detail, "decode", facts, "jpg 9") for i in ids)
 
 
-def commit(
-    database: Database,
-    good: Iterable[Prediction] = (),
-    bad: Iterable[Broken] = (),
-    run_id: str = "run 1",
-    model_id: str = MODEL.model_id,
-) -> ChunkResult:
-    return Sink(database, model_id, MODEL.variant, run_id).commit_chunk(ChunkResult(0, tuple(good), tuple(bad)))
+def commit(database, good=(), bad=(), run_id="run 1", model_id=MODEL.model_id, detector_id=None):
+    """Write a chunk of predictions and rejections, and return what was written."""
+    sink = Sink(database, model_id, MODEL.variant, run_id, detector_id)
+    return sink.commit_chunk(ChunkResult(0, tuple(good), tuple(bad)))
 
 
-def stored(database: Database, table: Table, *names: str) -> dict[str, tuple[Any, ...]]:
+def stored(database, table, *names):
     """Rows of the named columns by id; all but created_at when none is named."""
     names = names or tuple(column.name for column in table.c if column.name not in ("image_id", "created_at"))
     columns = [table.c[name] for name in names]
@@ -55,25 +43,22 @@ def stored(database: Database, table: Table, *names: str) -> dict[str, tuple[Any
         return {row.image_id: tuple(row)[1:] for row in connection.execute(select(table.c.image_id, *columns))}
 
 
-def relations(database: Database) -> set[str]:
+def relations(database):
     with database.read() as connection:
         inspector = inspect(connection)
         return {*inspector.get_table_names(), *inspector.get_view_names()}
 
 
-def definitions(database: Database) -> dict[str, str]:
+def definitions(database):
     with database.read() as connection:
         return {view: inspect(connection).get_view_definition(view) for view in VIEWS}
 
 
-def run_day(
-    database: Database,
-    source: Source,
-    day: Day,
-    answer: Callable[[ImageRef], Prediction | Broken],
-    model: RunModel = MODEL,
-    base: str | None = None,
-) -> list[ImageRef]:
+def a_cat(ref):
+    return Prediction(ref, Output("cat", 0.9))
+
+
+def run_day(database, source, day, answer=a_cat, model=MODEL, base=None):
     """Do what a run does with the new images of a day, which are returned; `answer` is called for each."""
     number = record_source(database, SourceIdentity.of(source, database), base)
     run_id = RunStore(database).open_run(day, model, source_id=number)

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -100,55 +101,46 @@ def id_of(manifest, **changes):
     return replace(manifest, **plain | changes).expected_id()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"source_sha256": "other source"},
-        {"recipe": replace(RECIPE_8, exif="ignore")},
-        {"recipe": replace(RECIPE_8, decode="scaled")},
-        {"recipe": Recipe("stretch", 9)},
-        {"recipe": Recipe("stretch", "8x9")},
-        {"mean": (0.1, 0.0, 0.0)},
-        {"std": (0.5, 1.0, 1.0)},
-        {"input": "uint8-nhwc"},
-        {"output": OutputSpec(top_k=4)},
-        {"output": OutputSpec("detection", detection=DetectionSpec(min_score=0.1))},
-        {"output_name": "logits"},
-        {"files": {"labels.txt": "bb"}},
-        {"files": {}},
-        {"files": {"labels.txt": "aa", "head.py": "bb"}},
-        {"preprocess": "a:b"},
-        {"preprocess": "a:b", "files": {"labels.txt": "aa", "preprocess.py": "cc"}},
-    ],
-    ids=str,
-)
-def test_all_that_defines_the_predictions_is_part_of_the_id(manifest, changes):
-    assert id_of(manifest, **changes) != id_of(manifest)
+CHANGES = [
+    {"source_sha256": "other source"},
+    {"recipe": replace(RECIPE_8, exif="ignore")},
+    {"recipe": replace(RECIPE_8, decode="scaled")},
+    {"recipe": Recipe("stretch", 9)},
+    {"recipe": Recipe("stretch", "8x9")},
+    {"mean": (0.1, 0.0, 0.0)},
+    {"std": (0.5, 1.0, 1.0)},
+    {"input": "uint8-nhwc"},
+    {"output": OutputSpec(top_k=4)},
+    {"output": OutputSpec("detection", detection=DetectionSpec(min_score=0.1))},
+    {"output_name": "logits"},
+    {"files": {"labels.txt": "bb"}},
+    {"files": {}},
+    {"files": {"labels.txt": "aa", "head.py": "bb"}},
+    {"preprocess": "a:b"},
+    {"preprocess": "a:b", "files": {"labels.txt": "aa", "preprocess.py": "cc"}},
+]
+CROP_CHANGES = [
+    {"crop": CropSpec("birds", 0.2)},
+    {"crop": CropSpec("animals", 0.3)},
+    {"crop": CropSpec("animals", 0.2, ("bird",))},
+    *(
+        {"crop": replace(CROP, rule=rule)}
+        for rule in (
+            CropRule("square"),
+            CropRule(margin=0.1),
+            CropRule(margin_px=30),
+            CropRule(least_px=224),
+            CropRule(rounding="nearest"),
+        )
+    ),
+    {"files": {"labels.txt": "aa", "crop.py": "bb"}},
+    {"crop": None},
+]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"crop": CropSpec("birds", 0.2)},
-        {"crop": CropSpec("animals", 0.3)},
-        {"crop": CropSpec("animals", 0.2, ("bird",))},
-        *(
-            {"crop": replace(CROP, rule=rule)}
-            for rule in (
-                CropRule("square"),
-                CropRule(margin=0.1),
-                CropRule(margin_px=30),
-                CropRule(least_px=224),
-                CropRule(rounding="nearest"),
-            )
-        ),
-        {"files": {"labels.txt": "aa", "crop.py": "bb"}},
-        {"crop": None},
-    ],
-    ids=str,
-)
-def test_all_that_decides_the_crops_is_part_of_the_id(manifest, changes):
-    assert id_of(manifest, **{"crop": CROP} | changes) != id_of(manifest, crop=CROP)
+@pytest.mark.parametrize(("crop", "changes"), [*product([None], CHANGES), *product([CROP], CROP_CHANGES)], ids=str)
+def test_all_that_defines_the_predictions_or_decides_the_crops_is_part_of_the_id(manifest, crop, changes):
+    assert id_of(manifest, **{"crop": crop} | changes) != id_of(manifest, crop=crop)
 
 
 def test_what_a_second_network_is_made_of_is_read_back(manifest):

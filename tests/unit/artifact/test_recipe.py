@@ -30,20 +30,6 @@ def test_pixels_have_the_height_first():
     assert (Size(640, 480).shape, Size(640, 480).num_bytes) == ((480, 640, 3), 640 * 480 * 3)
 
 
-def test_a_square_stays_a_number_in_json_so_that_models_keep_their_ids():
-    recipe = Recipe("resize-crop", 224, resize=256)
-    assert recipe == Recipe("resize-crop", Size.square(224), resize=Size.square(256))
-    assert recipe.to_json() == {
-        "kind": "resize-crop",
-        "size": 224,
-        "resize": 256,
-        "crop": None,
-        "interpolation": "bicubic",
-        "exif": "apply",
-        "decode": "exact",
-    }
-
-
 def test_a_rectangle_is_a_text_in_json():
     recipe = Recipe("resize-crop", Size(640, 480), resize=Size(731, 548))
     written = json.loads(json.dumps(recipe.to_json()))

@@ -1,35 +1,17 @@
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date
 
 import pytest
 
 from infer_app.ask.advice import Before, Situation, changes, steps
 from infer_app.ask.drift import Drift
-from infer_app.ask.run_figures import RunFigures
+from infer_app.ask.run_figures import run_figures
 from infer_app.base.run_report import DayCounts, DayState
 from infer_app.tables.queries.day_state import DayFacts
 from infer_app.tables.queries.pending_images import PendingDays
+from tests.support.day_rows import run_row
 
-RUN = RunFigures(
-    run_id="r",
-    day=date(2026, 11, 20),
-    started_at=datetime(2026, 11, 21, 2, 30),
-    state="done",
-    exit_code=0,
-    error=None,
-    selected=1000,
-    predicted=1000,
-    rejected=0,
-    seconds=10.0,
-    images_per_second=90.0,
-    steady_images_per_second=100.0,
-    limit_images_per_second=120.0,
-    variant="cpu-torchscript",
-    executor="cpu",
-    device="cpu",
-    host="box",
-    versions={"python": "3.11.7"},
-)
+RUN = run_figures(run_row() | {"error": None, "selected": 1000, "throughput": {"steady_images_per_second": 100.0}})
 GOOD = DayState("done", "good", 0, ())
 ROW = {"state": "done", "exit_code": 0, "error": None, "throughput": None}
 NEW = DayCounts(9, 0, 0, 9)

@@ -27,24 +27,15 @@ def test_without_control_groups_the_cores_are_those_it_may_run_on(box):
 
 @pytest.mark.parametrize(
     ("quota", "cores"),
-    [("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("1000 100000", 1), ("25000 10000", 3)],
+    [
+        *(("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("1000 100000", 1), ("25000 10000", 3)),
+        *((no_quota, MANY) for no_quota in ("max 100000", "max", "", "0 100000", "100000 0", "nonsense")),
+    ],
 )
-def test_a_quota_is_rounded_up_to_whole_cores(box, quota, cores):
+def test_a_quota_is_rounded_up_to_whole_cores_unless_the_process_may_run_on_fewer(box, quota, cores):
     box.belongs_to("0::/app")
     box.group("app", cpu_max=quota)
     assert usable_cores() == cores
-
-
-@pytest.mark.parametrize("text", ["max 100000", "max", "", "0 100000", "100000 0", "nonsense"])
-def test_what_is_no_quota_limits_nothing(box, text):
-    box.belongs_to("0::/app")
-    box.group("app", cpu_max=text)
-    assert usable_cores() == MANY
-
-
-def test_fewer_cores_by_affinity_than_by_quota_count(box):
-    box.belongs_to("0::/app")
-    box.group("app", cpu_max="400000 100000")
     box.cores = {0}
     assert usable_cores() == 1
 
@@ -94,16 +85,12 @@ def test_memory_is_what_a_group_has_left_and_pages_that_go_at_once_count_as_left
     box.belongs_to("0::/app")
     box.group("app", memory_max=1000 * MIB, memory_current=800 * MIB)
     assert usable_memory() == 200 * MIB
-    box.group("app", memory_stat=f"anon 5\ninactive_file {300 * MIB}\nactive_file 7")
+    box.group("app", memory_current=1001 * MIB)  # over its limit
+    assert usable_memory() == 0
+    box.group("app", memory_current=800 * MIB, memory_stat=f"anon 5\ninactive_file {300 * MIB}\nactive_file 7")
     assert usable_memory() == 500 * MIB
     box.group("app", memory_max="max")
     assert usable_memory() == 10_000 * MIB
-
-
-def test_a_group_that_is_over_its_limit_has_nothing_left(box):
-    box.belongs_to("0::/app")
-    box.group("app", memory_max=10 * MIB, memory_current=11 * MIB)
-    assert usable_memory() == 0
 
 
 def test_the_narrowest_memory_on_the_way_up_holds(box):

@@ -12,9 +12,8 @@ def refs(count):
 
 def took(seconds, num_images=FEW_IMAGES):
     broken = tuple(Broken(ref, Reason.EMPTY, "", "read") for ref in refs(num_images))
-    return ChunkResult(
-        0, (), broken, cpu_seconds={"decode": seconds / 4, "model": seconds / 2}, wait_seconds={"read": seconds / 4}
-    )
+    measured = {"cpu_seconds": {"decode": seconds / 4, "model": seconds / 2}, "wait_seconds": {"read": seconds / 4}}
+    return ChunkResult(0, (), broken, **measured)
 
 
 def test_chunks_hold_every_image_once_and_in_order():
@@ -22,6 +21,7 @@ def test_chunks_hold_every_image_once_and_in_order():
     assert [len(chunk.refs) for chunk in chunks] == [10, 10, 5]
     assert [chunk.number for chunk in chunks] == [0, 1, 2]
     assert [ref for chunk in chunks for ref in chunk.refs] == refs(25)
+    assert list(cut_into_chunks([], ChunkSize())) == []
 
 
 def test_images_that_are_new_for_other_models_are_in_other_chunks():
@@ -50,26 +50,20 @@ def test_a_day_is_cut_lazily():
     assert len(list(islice(cut_into_chunks(endless, ChunkSize()), 3))) == 3
 
 
-def test_no_images_are_no_chunks():
-    assert list(cut_into_chunks([], ChunkSize())) == []
-
-
-@pytest.mark.parametrize(("ms_per_image", "images"), [(3000.0, 2), (60.0, 4), (15.0, 16)])
-def test_chunks_of_a_slow_model_are_a_few_batches(ms_per_image: float, images: int):
-    size = ChunkSize(least=2)
-    assert size() == 2
-    size.learn(took(ms_per_image / 1e3 * 2, 2))
+@pytest.mark.parametrize(
+    ("least", "ms_per_image", "images"),
+    [
+        *((FEW_IMAGES, *one) for one in ((1000.0, FEW_IMAGES), (15.0, 16), (2.9, 80), (0.1, MAX_IMAGES))),
+        *((2, *one) for one in ((3000.0, 2), (60.0, 4), (15.0, 16))),  # of a slow model a few batches
+    ],
+)
+def test_a_chunk_is_what_a_worker_does_in_its_time(least, ms_per_image, images):
+    size = ChunkSize(least=least)
+    assert size() == least
+    size.learn(took(ms_per_image / 1e3 * least, least))
     assert size() == images
-
-
-@pytest.mark.parametrize(("ms_per_image", "images"), [(1000.0, FEW_IMAGES), (15.0, 16), (2.9, 80), (0.1, MAX_IMAGES)])
-def test_a_chunk_is_what_a_worker_does_in_its_time(ms_per_image, images):
-    size = ChunkSize()
-    assert size() == FEW_IMAGES
-    size.learn(took(ms_per_image / 1e3 * FEW_IMAGES))
-    assert size() == images
-    assert size() % FEW_IMAGES == 0
-    assert images in (FEW_IMAGES, MAX_IMAGES) or abs(images * ms_per_image / 1e3 - CHUNK_S) < 0.15
+    assert size() % least == 0
+    assert images in (least, MAX_IMAGES) or abs(images * ms_per_image / 1e3 - CHUNK_S) < 0.15
 
 
 def test_a_size_that_was_asked_for_stays():

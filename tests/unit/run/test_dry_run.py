@@ -38,7 +38,7 @@ def test_a_sample_ends_with_its_time_once_it_has_so_many_images(num_images, end,
 def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, register, is_begun, offered):
     begun = DAY if is_begun else DAY.before(1)
     register("/0.jpg", at=begun.start.replace(tzinfo=None))
-    run_day(tables.database, tables.source, begun, lambda ref: Prediction(ref, Output("cat", 0.9)))
+    run_day(tables.database, tables.source, begun)
     probes = dry_run.Probes(lambda *_: [MEASURED], lambda *_: [SCALED])
     plan = RunPlan((SimpleNamespace(manifest=SimpleNamespace(name="a", crop=None)),), (SimpleNamespace(),), (MODEL,))
     group, executor = SimpleNamespace(project=tables, plan=plan), SimpleNamespace(handler=None)
@@ -49,7 +49,7 @@ def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, regist
 def test_the_first_report_is_of_the_model_with_most_images(tables, register, tmp_path):
     """Its costs are shown and make the forecast: a detector may have predicted the images of the others before."""
     register("/1.jpg")
-    run_day(tables.database, tables.source, DAY, lambda ref: Prediction(ref, Output("cat", 0.9)))
+    run_day(tables.database, tables.source, DAY)
     (tmp_path / "infer.toml").touch()
     executor = SimpleNamespace(
         **{"name": "cpu", "device": "cpu", "device_stages": (), "handler": None, "num_devices": 0, "least_chunk": 8},

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer_app.base.domain import Output, Prediction
 from infer_app.base.errors import UnusableIds
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.run.run_day import run_day
@@ -28,7 +27,7 @@ def test_the_ids_are_checked_again_once_the_day_is_held(tables, register):
     class Waiting(ProjectDatabase):
         @cached_property
         def run_store(self):  # by which the day is taken
-            results.run_day(database, shots, DAY, lambda ref: Prediction(ref, Output("cat", 0.9)))
+            results.run_day(database, shots, DAY)
             return RunStore(database)
 
     plan = SimpleNamespace(models=[MODEL], model_ids=[MODEL.model_id])

@@ -26,10 +26,7 @@ def entries(scores):
 
 
 def classes(label, score, **others):
-    top = [
-        {"label": one, "index": CLASSES.index(one), "score": value} for one, value in {label: score, **others}.items()
-    ]
-    return Output(label, score, json.dumps({"top": top}))
+    return Output(label, score, json.dumps({"top": entries({label: score, **others})}))
 
 
 def labels(label, score, **over):
@@ -127,11 +124,7 @@ def test_what_rounding_and_another_machine_may_change_is_no_difference(compariso
         (numbers(10, -50), numbers(10, -53), "stored [10, -50], now [10, -53]"),
         (found(FOX), found(), "an object 'fox' with score 0.900 is not found any more"),
         (found(), found(FOX), "an object 'fox' with score 0.900 is not stored"),
-        (
-            found(FOX, LAST),
-            found(FOX, OTHER._replace(score=0.3)),
-            "an object 'fox' with score 0.500 is not found any more",
-        ),
+        (found(FOX, LAST), found(FOX, OTHER._replace(score=0.3)), "an object 'fox' with score 0.500 is not found"),
         (found(FOX, LAST._replace(score=0.3)), found(FOX, OTHER), "an object 'dog' with score 0.495 is not stored"),
         (found(FOX._replace(score=0.105)), found(FOX), "an object 'fox' with score 0.900 is not stored"),
         (found(FOX), found(FOX._replace(x=0.3)), "an object 'fox' with score 0.900 is not found any more"),

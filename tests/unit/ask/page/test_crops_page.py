@@ -12,6 +12,7 @@ from infer_app.base.domain import DetectedObject, Output
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.schema import models
 from tests.conftest import MODEL
+from tests.support.second_networks import classified
 from tests.unit.ask.page.test_page import HOSTILE, TAGS, Outline
 
 ANIMALS = "a1" * 8
@@ -19,10 +20,6 @@ ANIMALS = "a1" * 8
 
 def animal(score=0.9, x=0.25, label="animal"):
     return DetectedObject(label, 0, score, x, 0.5, 0.5, 0.25)
-
-
-def species(label, score):
-    return Output(label, score, json.dumps({"top": [{"label": label, "score": score}]}))
 
 
 @pytest.fixture(params=["classification"])
@@ -55,9 +52,9 @@ def test_labels_and_scores_are_those_of_objects(make_report, find, give, databas
     """Of those that the detector's thresholds show; labels below the second network's threshold do not count."""
     find({"/p/a.jpg": [animal(0.9), animal(0.8, 0.1), animal(0.3)], "/p/b.jpg": [animal(0.95)], "/p/c.jpg": []})
     find({"/p/d.jpg": [animal()]}, days_ago=3)
-    outputs = {0: species("fox", 0.7), 1: species("hare", 0.4), 2: species("hare", 0.99)}
-    give({"/p/a.jpg": outputs, "/p/b.jpg": {0: species("fox", 0.6)}, "/p/c.jpg": {}}, ANIMALS)
-    give({"/p/d.jpg": {0: species("fox", 0.8)}}, ANIMALS, days_ago=3)
+    outputs = {0: classified(("fox", 0.7)), 1: classified(("hare", 0.4)), 2: classified(("hare", 0.99))}
+    give({"/p/a.jpg": outputs, "/p/b.jpg": {0: classified(("fox", 0.6))}, "/p/c.jpg": {}}, ANIMALS)
+    give({"/p/d.jpg": {0: classified(("fox", 0.8))}}, ANIMALS, days_ago=3)
     change_thresholds(database, "animals", {ALL_LABELS: 0.5})
     change_thresholds(database, MODEL.name, {ALL_LABELS: 0.5})
     report = make_report()
@@ -80,7 +77,7 @@ def test_labels_and_scores_are_those_of_objects(make_report, find, give, databas
 
 def test_each_object_is_a_picture_with_both_labels_and_scores(make_report, find, give):
     find({"/p/a.jpg": [animal(0.9), animal(0.8, 0.1)]})
-    give({"/p/a.jpg": {0: species("fox", 0.7), 1: species("hare", 0.4)}}, ANIMALS)
+    give({"/p/a.jpg": {0: classified(("fox", 0.7)), 1: classified(("hare", 0.4))}}, ANIMALS)
     report = make_report()
     boxes = [PictureOfObject("/p/a.jpg", x, 0.5, 0.5, 0.25) for x in (0.1, 0.25)]
     assert pictured(report) == [*boxes, *reversed(boxes)]
@@ -94,7 +91,7 @@ def test_each_object_is_a_picture_with_both_labels_and_scores(make_report, find,
 def test_objects_of_another_version_of_the_detector_do_not_count(make_report, add_model, find, give):
     add_model("animals", "a0" * 8, datetime(2026, 10, 1), "detection", used_until=datetime(2026, 11, 1))
     find({"/p/a.jpg": [animal()]})
-    give({"/p/a.jpg": {0: species("fox", 0.7)}}, "a0" * 8)
+    give({"/p/a.jpg": {0: classified(("fox", 0.7))}}, "a0" * 8)
     report = make_report()
     assert (report.counts.pending, report.objects.counts.num_images, report.labels) == (1, 0, None)
 
@@ -118,7 +115,7 @@ def test_a_network_without_labels_has_what_it_can_say(make_report, find, give, o
 
 def test_hostile_labels_are_text(make_report, find, give):
     find({name: [animal(label=name)] for name in HOSTILE})
-    give({name: {0: species(name, 0.5)} for name in HOSTILE}, ANIMALS)
+    give({name: {0: classified((name, 0.5))} for name in HOSTILE}, ANIMALS)
     outline = Outline(page_of(make_report()))
     assert {tag for tag, _ in outline.tags} <= set(TAGS)
     assert all(value.startswith("data:image/jpeg;base64,") for value in outline.values("src"))

@@ -1,13 +1,11 @@
 """Boxes over a picture, as they are drawn by themselves and on the page of a detection model."""
 
-import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
 from itertools import combinations
 
 import pytest
-from PIL import Image
 from sqlalchemy import update
 
 from infer_app.ask.day_report import NUM_SHOWN_WITH_BOXES
@@ -28,15 +26,11 @@ from infer_app.tables.queries.image_history import StoredObject
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.schema import models
 from tests.conftest import MODEL
+from tests.support.photos import jpeg
 from tests.unit.ask.page.test_page import HOSTILE, TAGS, Outline
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def picture(width=320, height=160):
-    buffer = io.BytesIO()
-    Image.new("RGB", (width, height), (60, 90, 120)).save(buffer, "JPEG")
-    return buffer.getvalue()
+PICTURE = jpeg(320, 160)
 
 
 def found(label="cat", score=0.9, x=0.25, y=0.5, width=0.5, height=0.25):
@@ -53,7 +47,7 @@ def parts(svg):
 
 
 def test_a_box_is_a_share_of_the_picture():
-    svg = overlay(picture(320, 160), [found()], {})
+    svg = overlay(PICTURE, [found()], {})
     assert 'viewBox="0 0 320 160"' in svg
     (box,), (plate,), (label,) = parts(svg)
     assert [float(box.get(name)) for name in ("x", "y", "width", "height")] == [80, 80, 160, 40]
@@ -64,7 +58,7 @@ def test_a_box_is_a_share_of_the_picture():
 @pytest.mark.parametrize("place", [(0.95, 0.0, 0.05, 1.0), (0.0, 0.0, 1.0, 1.0), (0.5, 0.98, 0.0, 0.0)])
 @pytest.mark.parametrize("label", ["a label of some length", "猫" * 99])
 def test_a_label_stays_within_the_picture_cut_where_it_is_long(place, label):
-    _, (plate,), (text,) = parts(overlay(picture(), [found(label, 0.9, *place)], {}))
+    _, (plate,), (text,) = parts(overlay(PICTURE, [found(label, 0.9, *place)], {}))
     assert (plate.x >= 0, plate.y >= 0) == (True, True)
     assert (plate.x + plate.width <= 320.1, plate.y + plate.height <= 160.1) == (True, True)
     assert len(text.text) == min(len(label), MAX_LABEL_LENGTH) + len(" 0.90")
@@ -74,13 +68,13 @@ HERD = [found("cow", 0.99 - n / 200, 0.4 + n / 1000, 0.4, 0.1, 0.1) for n in ran
 
 
 def test_of_many_objects_on_a_small_picture_the_best_is_named():
-    boxes, _, labels = parts(overlay(picture(), HERD, {}))
+    boxes, _, labels = parts(overlay(PICTURE, HERD, {}))
     assert (len(boxes), [label.text for label in labels]) == (len(HERD), ["cow 0.99"])
 
 
 @pytest.mark.parametrize(
     ("svg", "most"),
-    [(overlay(picture(), HERD[:MAX_NAMED], {}), MAX_NAMED), (svg_file(picture(1600, 1200), HERD, ""), len(HERD))],
+    [(overlay(PICTURE, HERD[:MAX_NAMED], {}), MAX_NAMED), (svg_file(jpeg(1600, 1200), HERD, ""), len(HERD))],
     ids=["overlay", "file"],
 )
 def test_no_label_covers_another_and_the_best_come_first(svg, most):
@@ -95,7 +89,7 @@ def test_no_label_covers_another_and_the_best_come_first(svg, most):
 
 def test_labels_of_one_picture_differ_in_colour_while_there_are_colours():
     labels = [f"label {number}" for number in range(len(COLORS) + 1)]
-    boxes, *_ = parts(overlay(picture(), [found(label) for label in labels], {"label 0": 3, "label 1": 3}))
+    boxes, *_ = parts(overlay(PICTURE, [found(label) for label in labels], {"label 0": 3, "label 1": 3}))
     colors = {box[0].text.rpartition(" ")[0]: box.get("stroke") for box in boxes}
     assert colors["label 0"] == COLORS[3]
     assert len({colors[label] for label in labels[:-1]}) == len(COLORS)
@@ -104,7 +98,7 @@ def test_labels_of_one_picture_differ_in_colour_while_there_are_colours():
 
 @pytest.mark.parametrize("label", [*HOSTILE, "\ud800", "\ufffe", "]]>", "<!--"], ids=range(len(HOSTILE) + 4))
 def test_a_hostile_label_is_text_in_a_file_of_its_own(label):
-    svg = svg_file(picture(), [found(label)], label).decode()
+    svg = svg_file(PICTURE, [found(label)], label).decode()
     root = ElementTree.fromstring(svg)
     assert {element.tag for element in root.iter()} == {
         SVG + tag for tag in ("svg", "title", "image", "g", "rect", "text")
@@ -133,7 +127,7 @@ def output_kind():
 
 
 def page_of(report):
-    return render_day(report, dict.fromkeys(pictured(report), Thumbnail(picture())))
+    return render_day(report, dict.fromkeys(pictured(report), Thumbnail(PICTURE)))
 
 
 def test_a_report_of_objects(database, make_report, detect):

@@ -9,15 +9,8 @@ from infer_app.ask.page import page_parts
 def rects(svg):
     """(class, x %, width %, height) of every rectangle; it must be well-formed."""
     found = ElementTree.fromstring(str(svg)).iter("rect")
-    return [
-        (
-            one.get("class"),
-            float(one.get("x").rstrip("%")),
-            float(one.get("width").rstrip("%")),
-            float(one.get("height")),
-        )
-        for one in found
-    ]
+    numbers = ("x", "width", "height")
+    return [(one.get("class"), *(float(one.get(name).rstrip("%")) for name in numbers)) for one in found]
 
 
 def test_parts_of_a_bar_are_as_wide_as_their_shares():

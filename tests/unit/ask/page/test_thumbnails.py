@@ -11,6 +11,7 @@ from infer_app.ask.page import thumbnails
 from infer_app.ask.page.thumbnails import MAX_BYTES, SIZE, PictureOfObject, Thumbnail, ThumbnailLimits, thumbnails_of
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from tests.support.jpegs import encoded
 from tests.support.photos import jpeg
 
 
@@ -30,12 +31,6 @@ def here():
 def save(path, data):
     path.write_bytes(data)
     return str(path)
-
-
-def encoded(image, kind, **more):
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **more)
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"])

@@ -40,15 +40,10 @@ def test_paths_are_relative_to_the_file(tmp_path):
     assert loaded.models_folder == tmp_path / "models"
 
 
-def variable_of(dotted):
-    return "INFER_" + dotted.replace(".", "__").upper()
-
-
 @pytest.mark.parametrize("dotted", KEYS)
 def test_a_misspelt_setting_is_named_with_the_right_one(tmp_path, dotted):
     section, key = dotted.split(".")
-    typo, right = key + key[-1], variable_of(dotted)
-    single = right.replace("__", "_")
+    typo, right, single = key + key[-1], f"INFER_{section}__{key}".upper(), f"INFER_{section}_{key}".upper()
     for text, environ, message, hint in (
         (f"[{section}]\n{typo} = 1\n", {}, f"unknown key {typo!r} in [{section}]", key),
         ("", {f"{right}Z": "1"}, f"unknown variable {right}Z", right),

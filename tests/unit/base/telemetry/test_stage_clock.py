@@ -1,3 +1,4 @@
+import hashlib
 import os
 import threading
 import time
@@ -47,7 +48,7 @@ def test_a_core_that_others_have_is_no_wait_for_the_storage():
         both.wait()
         with clock.time("read"):
             for _ in range(40):
-                _hash_without_the_lock()
+                hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)  # without the lock of Python
 
     core = min(os.sched_getaffinity(0))
     threads = [threading.Thread(target=read, args=(clock, core)) for clock in clocks]
@@ -59,9 +60,3 @@ def test_a_core_that_others_have_is_no_wait_for_the_storage():
     cpu = sum(clock.cpu_seconds["read"] for clock in clocks)
     assert cpu < 0.7 * wall
     assert sum(clock.wait_seconds["read"] for clock in clocks) < 0.15 * wall
-
-
-def _hash_without_the_lock():
-    import hashlib
-
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)

@@ -1,7 +1,5 @@
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from infer_app.cli.look.status import show_status
 from tests.conftest import MODEL
 from tests.support.results import commit, predicted
@@ -9,8 +7,9 @@ from tests.support.results import commit, predicted
 NOW = datetime.now(UTC).replace(tzinfo=None)
 
 
-@pytest.fixture
-def three_days(database, register, add_model, add_run, monkeypatch, tmp_path):
+def test_a_day_without_images_is_not_called_done_and_what_is_older_is_told_once(
+    database, register, add_model, add_run, monkeypatch, tmp_path, capsys
+):
     """Two images of long ago are pending; one of three days ago was predicted, and on the days since none came."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "infer.toml").touch()
@@ -21,10 +20,6 @@ def three_days(database, register, add_model, add_run, monkeypatch, tmp_path):
     commit(database, predicted("1"))
     for number, at in enumerate(dates):
         add_run(run_id=f"r{number}", day=at.date(), model="cats", started_at=at, selected=0, predicted=0, rejected=0)
-
-
-@pytest.mark.usefixtures("three_days")
-def test_a_day_without_images_is_not_called_done_and_what_is_older_is_told_once(capsys):
     show_status(7, False, None)
     rows = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     told = [(cells[2].strip().strip("○✓! "), cells[-1].strip()) for cells in rows]

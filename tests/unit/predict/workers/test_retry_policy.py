@@ -3,6 +3,7 @@
 import signal
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,7 @@ def death(position=0, stage="decode", ended_by=signal.SIGSEGV, timed_out=False, 
     return WorkerExit(-ended_by, timed_out, CurrentStep(number, position, stage, 0.0, FACTS))
 
 
+OFTEN, TOO_OFTEN = KILLS_BEFORE_SPLIT - 1, KILLS_BEFORE_REJECTION - 1
 KILL, HANG = {"ended_by": signal.SIGKILL}, {"ended_by": signal.SIGKILL, "timed_out": True}
 LOST_DEVICE = WorkerExit(DEVICE_LOST, False, CurrentStep(5, 0, "model", 0.0, FACTS))
 
@@ -69,19 +71,9 @@ def test_a_step_without_end_rejects_its_image_at_once(is_suspect):
         pytest.param(task(A, B), death(1, number=4), [task(A, B, kills=1)], id="mark of another task"),
         pytest.param(task(A, B), death(1, number=NOTHING), [task(A, B, kills=1)], id="mark of no task"),
         # perhaps one of them takes all the memory
-        pytest.param(
-            task(A, B, kills=KILLS_BEFORE_SPLIT - 2),
-            death(**KILL),
-            [task(A, B, kills=KILLS_BEFORE_SPLIT - 1)],
-            id="killed again",
-        ),
-        pytest.param(task(A, B, kills=KILLS_BEFORE_SPLIT - 1), death(**KILL), [task(A), task(B)], id="and again"),
-        pytest.param(
-            task(A, kills=KILLS_BEFORE_REJECTION - 2),
-            death(**KILL),
-            [task(A, kills=KILLS_BEFORE_REJECTION - 1)],
-            id="killed again alone",
-        ),
+        pytest.param(task(A, B, kills=OFTEN - 1), death(**KILL), [task(A, B, kills=OFTEN)], id="killed again"),
+        pytest.param(task(A, B, kills=OFTEN), death(**KILL), [task(A), task(B)], id="and again"),
+        pytest.param(task(A, kills=TOO_OFTEN - 1), death(**KILL), [task(A, kills=TOO_OFTEN)], id="killed again alone"),
     ],
 )
 def test_what_may_have_another_cause_is_tried_again(tried, ended, retry):
@@ -105,7 +97,7 @@ def test_what_may_have_another_cause_is_tried_again(tried, ended, retry):
 )
 def test_an_image_on_which_it_happens_again_alone_is_rejected_with_what_happened(ended, reason, detail):
     """What it may not be the cause of is tried by later runs."""
-    verdict = decide(task(B, retried_alone=True, kills=KILLS_BEFORE_REJECTION - 1), ended)
+    verdict = decide(task(B, retried_alone=True, kills=TOO_OFTEN), ended)
     (broken,) = verdict.broken
     assert verdict == Decision((Broken(B, reason, broken.detail, ended.current_step.stage, FACTS),))
     assert detail in broken.detail
@@ -149,9 +141,7 @@ def test_whatever_happens_again_and_again_comes_to_an_end(case):
         current_step = replace(ended.current_step, position=min(ended.current_step.position, len(one.chunk.refs) - 1))
         models = current_step.models
         if models and not models.intersection(one.chunk.model_indices):  # it ends well for the models that are left
-            done = [
-                Prediction(ref, Output(), FACTS, index) for ref in one.chunk.refs for index in one.chunk.model_indices
-            ]
+            done = [Prediction(*pair) for pair in product(one.chunk.refs, [Output()], [FACTS], one.chunk.model_indices)]
             result = one.finish(ChunkResult.of(0, done, one.chunk.model_indices))
         else:
             verdict = decide(one, replace(ended, current_step=current_step))

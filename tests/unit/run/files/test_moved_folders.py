@@ -13,8 +13,9 @@ from infer_app.base.settings.load import load_settings
 from infer_app.cli.project.project import watching, write_config
 from infer_app.predict.images.read.folder_scan import FolderScan
 from infer_app.run.files.moved_folders import find_moved
-from infer_app.tables.listing.image_registry import DatedImage, register
+from infer_app.tables.listing.image_registry import register
 from infer_app.tables.results.schema import images
+from tests.support.listings import at
 
 NUM_PHOTOS = 10
 
@@ -26,7 +27,7 @@ def known_folder(database, folder, hashed=True):
         (folder / f"{number}.bmp").write_bytes(b"%09d" % number)
         os.utime(folder / f"{number}.bmp", (1.5e9 + number, 1.5e9 + number))
     files = sorted(FolderScan(str(folder)))
-    list(register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new]))
+    list(register(database, files, at(datetime(2026, 11, 20))))
     for number in range(NUM_PHOTOS) if hashed else ():
         sha256 = hashlib.sha256(b"%09d" % number).hexdigest()
         with database.write() as connection:
@@ -74,6 +75,7 @@ def take_others(folder):
         pytest.param(shutil.move, True, keep(*range(4, 10)), True, id="the first were deleted before"),
         pytest.param(shutil.move, True, keep(*range(6)), True, id="the last were deleted before"),
         pytest.param(shutil.move, True, keep(7, 8, 9), False, id="only the last are there"),
+        pytest.param(shutil.copytree, True, keep(3), False, id="a copy of one"),
         pytest.param(shutil.copytree, True, keep(7, 8, 9), False, id="copies of the last"),
         pytest.param(shutil.copytree, True, keep(*range(1, 10)), False, id="copies of nearly all"),
         pytest.param(COPY_WITHOUT_TIMES, True, take_others, False, id="other photos"),
@@ -86,12 +88,6 @@ def test_a_folder_was_moved_if_what_is_left_of_it_is_the_same(database, tmp_path
     if change:
         change(new)
     assert moved(database, tmp_path / "project", "photos") == (moved_from(old, new) if is_moved else [])
-
-
-def test_a_folder_is_not_moved_with_one_photo_that_was_copied_from_it(database, tmp_path):
-    old = known_folder(database, tmp_path / "old")
-    keep(3)(shutil.copytree(old, tmp_path / "project/photos"))
-    assert moved(database, tmp_path / "project", "photos") == []
 
 
 def test_a_part_of_a_known_folder_was_moved_though_most_older_photos_are_gone_and_most_of_the_others_are_new(

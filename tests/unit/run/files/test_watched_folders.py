@@ -14,10 +14,10 @@ from infer_app.base.settings.sections import ImagesSettings, RunSettings
 from infer_app.predict.images.read.folder_scan import ScannedFiles
 from infer_app.run.files.changed_files import FILES_AT_ONCE
 from infer_app.run.files.watched_folders import WatchedFolders
-from infer_app.tables.listing import image_registry
-from infer_app.tables.listing.image_registry import DatedImage
+from infer_app.tables.listing.image_registry import register as register_files
 from infer_app.tables.listing.watched_images import SeenImages
 from infer_app.tables.results.schema import images
+from tests.support.listings import at
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -88,9 +88,7 @@ def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the
 
 def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering_later(database):
     files = [ImageFile(f"/photos/{number}.jpg") for number in range(FILES_AT_ONCE + 1)]
-    list(
-        image_registry.register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new])
-    )
+    list(register_files(database, files, at(datetime(2026, 11, 20))))
     answer = [True] + [False] * (FILES_AT_ONCE - 1)
     folders = Folders(answer, StorageUnavailable("/photos does not answer"), database=database)
     with pytest.raises(StorageUnavailable):

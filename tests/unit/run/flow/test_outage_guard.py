@@ -118,10 +118,7 @@ def test_where_an_image_that_is_done_is_allowed_those_that_are_not_are_rejection
 @pytest.mark.parametrize(
     ("locations", "said"),
     [
-        (
-            ["", ""],
-            "none of 2 images to predict has an allowed location (allowed: /photos), for example image 0 has no",
-        ),
+        (["", ""], "none of 2 images to predict has an allowed location (allowed: /photos), for example image 0"),
         (["", "x.jpg"], "for example image 1, x.jpg: why"),
         (["/srv/x.jpg"], "no image to predict has an allowed location (allowed: /photos), for example image 0, /srv/x"),
     ],

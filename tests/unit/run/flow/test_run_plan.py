@@ -6,13 +6,12 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import update
 
-from infer_app.base.domain import ChunkResult, Output, Prediction
 from infer_app.base.model_variants import BegunVariant
 from infer_app.run.flow import run_plan
 from infer_app.run.flow.run_plan import RunPlan, plan_day
 from infer_app.tables.results.schema import runs
-from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY, MODEL
+from tests.support.results import commit, predicted
 
 FP32, BF16, INT8 = "cpu-openvino-fp32", "cpu-openvino-bf16", "cpu-openvino-int8"
 FP16, TRT = "cuda-fp16", "trt-fp16"
@@ -28,8 +27,7 @@ def begin(tables, register):
         run_id = tables.run_store.open_run(DAY, model)
         if keeps_results:
             image = next(iter(tables.source.select_new(DAY, model.model_id)))
-            result = ChunkResult(0, (Prediction(image, Output("cat", 0.9)),), ())
-            Sink(tables.database, model.model_id, variant, run_id).commit_chunk(result)
+            commit(tables.database, predicted(image.image_id), (), run_id, model.model_id)
         with tables.database.write() as connection:
             connection.execute(update(runs).where(runs.c.id == run_id).values(state="done", predicted=1))
 

@@ -136,6 +136,3 @@ def test_what_a_driver_repeats_of_the_url_is_masked_like_it():
     ):
         pass
     assert "canary" not in f"{refused.value} {refused.value.hint}"
-
-
-# A file that another program made, in SQLite's default mode with a rollback journal

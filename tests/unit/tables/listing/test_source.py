@@ -5,7 +5,6 @@ import random
 from datetime import date, datetime
 
 import pytest
-from sqlalchemy import event
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageRef, Output, Prediction
@@ -15,6 +14,8 @@ from infer_app.tables.listing.source import Source, find_locations
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.listing.time_column import EXAMPLES
 from tests.conftest import DAY, MODEL
+from tests.support.listings import select_new
+from tests.support.query_plans import recorded
 from tests.support.results import commit
 
 PHOTOS = SourceSettings(table="photos", id="photo_id", location="path", time="uploaded_at", time_zone="UTC")
@@ -42,23 +43,11 @@ def photos(execute):
     return [ImageRef(f"p{i:02}", f"/photos/{i}.jpg") for i in range(30)]
 
 
-@pytest.fixture
-def statements(database):
-    """The SQL of each statement from now on."""
-    found = []
-    event.listen(database._engine, "before_cursor_execute", lambda *given: found.append(given[2]))
-    return found
-
-
-def select(database, settings=PHOTOS, day=DAY):
-    return list(Source(database, settings).select_new(day, MODEL.model_id))
-
-
 @pytest.mark.parametrize("num_ids", [2, 20])
-def test_locations_are_found_in_one_read_of_the_source(database, photos, statements, num_ids):
-    wanted = {ref.image_id: [ref.location] for ref in photos[:num_ids]}
+def test_locations_are_found_in_one_read_of_the_source(database, photos, num_ids):
+    wanted, statements = {ref.image_id: [ref.location] for ref in photos[:num_ids]}, recorded(database)
     assert find_locations(Source(database, PHOTOS, page_size=3), [*wanted, "gone"]) == wanted
-    assert len([sql for sql in statements if "FROM photos" in sql]) == 1
+    assert len([sql for sql, *_ in statements if "FROM photos" in sql]) == 1
 
 
 def test_images_that_arrive_while_the_day_is_read_are_found_if_they_are_later(database, photos, execute):
@@ -68,9 +57,10 @@ def test_images_that_arrive_while_the_day_is_read_are_found_if_they_are_later(da
     assert first + list(refs) == [*photos, ImageRef("new", "/n.jpg")]
 
 
-def test_one_page_is_read_at_a_time(database, photos, statements):
+def test_one_page_is_read_at_a_time(database, photos):
+    statements = recorded(database)
     next(Source(database, PHOTOS, page_size=3).select_new(DAY, MODEL.model_id))
-    assert len([sql for sql in statements if "ORDER BY" in sql]) == 1
+    assert len([sql for sql, *_ in statements if "ORDER BY" in sql]) == 1
 
 
 def test_ids_of_any_type_are_matched_with_their_results(database, execute):
@@ -79,10 +69,10 @@ def test_ids_of_any_type_are_matched_with_their_results(database, execute):
     for i, identity in enumerate((7, "7b", 0.1 + 0.2, 1e22, "é", "it's")):
         execute(("INSERT INTO shots VALUES (?, ?, ?)", (identity, f"/{i}.jpg", "2026-11-20")))
     settings = SourceSettings(table="shots")
-    refs = select(database, settings)
+    refs = select_new(database, settings)
     assert len(refs) == 6
     commit(database, [Prediction(ref, Output()) for ref in refs])
-    assert select(database, settings) == []
+    assert select_new(database, settings) == []
 
 
 @pytest.mark.parametrize("index", [(), ("CREATE INDEX by_time ON shots (at)",)])
@@ -93,10 +83,10 @@ def test_the_unit_of_times_is_that_of_most_rows(database, execute, index):
     execute("CREATE TABLE shots (id INTEGER PRIMARY KEY, location TEXT, at INTEGER)", *index)
     execute(*[("INSERT INTO shots (location, at) VALUES ('/a.jpg', ?)", row) for row in rows])
     settings = SourceSettings(table="shots", time="at")
-    assert [len(select(database, settings, DAY.before(n))) for n in (1, 0, -1, -2)] == [0, 12, 12, 0]
+    assert [len(select_new(database, settings, DAY.before(n))) for n in (1, 0, -1, -2)] == [0, 12, 12, 0]
     execute("UPDATE shots SET at = 1795176000 WHERE at = 0")
     with pytest.raises(UsageError, match="of several units"):
-        select(database, settings)
+        select_new(database, settings)
 
 
 @pytest.mark.parametrize(
@@ -130,4 +120,4 @@ def test_the_nearest_day_that_has_images(database, register, day, nearest):
 
 def test_our_own_table_is_in_utc_whatever_zone_is_stated_for_others(database, register):
     register("/a.jpg", at=datetime(2026, 11, 20, 0, 0))
-    assert [ref.location for ref in select(database, SourceSettings(time_zone="Asia/Tokyo"))] == ["/a.jpg"]
+    assert [ref.location for ref in select_new(database, SourceSettings(time_zone="Asia/Tokyo"))] == ["/a.jpg"]

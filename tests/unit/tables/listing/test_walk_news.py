@@ -1,6 +1,5 @@
 from datetime import UTC
 
-from infer_app.base.domain import Output, Prediction
 from infer_app.tables.listing.walk_news import describe_walk_news
 from infer_app.tables.listing.watched_images import mark_missing
 from tests.conftest import DAY
@@ -18,5 +17,5 @@ def test_what_is_missing_is_told_until_a_run_has_ended_well(database, tables, re
     (told,) = news(database)
     assert told.startswith("2 of 3 images registered in /cam are missing since the last run: `infer images changed`")
     assert told.endswith("or was a folder renamed, whose photos are new ones then?")
-    run_day(database, tables.source, DAY, lambda ref: Prediction(ref, Output()))
+    run_day(database, tables.source, DAY)
     assert news(database) == []

@@ -9,11 +9,6 @@ LATER = datetime(2030, 1, 1, tzinfo=UTC)
 FRIDAY = date(2026, 11, 20)
 
 
-def weekdays(last):
-    """For a project without images on Saturdays and Sundays."""
-    return [(last - timedelta(days=n)).weekday() < 5 for n in range(WINDOW)]
-
-
 @pytest.mark.parametrize(
     ("active", "days_without", "is_unusual"),
     [
@@ -33,7 +28,8 @@ def test_a_gap_is_told_if_images_came_regularly_and_it_is_longer_than_those_befo
 
 
 def test_a_weekend_is_no_gap_and_a_monday_without_images_is():
-    found = {n: judge_gap(FRIDAY, FRIDAY + timedelta(days=n), weekdays(FRIDAY)) for n in (1, 2, 3)}
+    weekdays = [(FRIDAY - timedelta(days=n)).weekday() < 5 for n in range(WINDOW)]
+    found = {n: judge_gap(FRIDAY, FRIDAY + timedelta(days=n), weekdays) for n in (1, 2, 3)}
     assert found == {1: None, 2: None, 3: ArrivalGap(FRIDAY, 3, 10)}
 
 

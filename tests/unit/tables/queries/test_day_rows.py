@@ -16,11 +16,6 @@ ID = MODEL.model_id
 
 
 @pytest.fixture
-def asked(tables):
-    return tables
-
-
-@pytest.fixture
 def write(database, tables):
     """write("1", "2") predicts these ids, in a run of DAY; with reason= it rejects them."""
     run_id = tables.run_store.open_run(DAY, MODEL)
@@ -37,12 +32,12 @@ def spoil(database, statement):
         connection.execute(statement)
 
 
-def test_of_a_long_past_only_the_last_images_are_looked_at(asked, register, write):
+def test_of_a_long_past_only_the_last_images_are_looked_at(tables, register, write):
     for day in range(1, 9):
         register(f"/{day}.jpg", at=datetime(2026, 11, day))
     write("8")
-    assert asked.pending.find_older_pending(DAY, ID, examined=1) is None
-    found = [asked.pending.find_older_pending(DAY, ID, examined) for examined in (3, 7, 8, 100)]
+    assert tables.pending.find_older_pending(DAY, ID, examined=1) is None
+    found = [tables.pending.find_older_pending(DAY, ID, examined) for examined in (3, 7, 8, 100)]
     assert [one.num_images for one in found] == [2, 6, 7, 7]
 
 
@@ -56,60 +51,60 @@ def test_of_a_long_past_only_the_last_images_are_looked_at(asked, register, writ
     ],
     ids=["facts", "selected", "counted", "done"],
 )
-def test_rows_that_no_run_writes_are_found(database, asked, register, write, statement, wrong):
+def test_rows_that_no_run_writes_are_found(database, tables, register, write, statement, wrong):
     register(*(f"/{number}.jpg" for number in range(1, 5)))
     write("1", "2")
     write("3", reason=Reason.TRUNCATED)
     write("4", reason=Reason.NOT_FOUND)  # of which nothing could be read
-    assert asked.rows.find_problems(DAY, ID) == []
+    assert tables.rows.find_problems(DAY, ID) == []
     spoil(database, statement)
-    assert asked.rows.find_problems(DAY, ID) == [f"1 {wrong}"]
+    assert tables.rows.find_problems(DAY, ID) == [f"1 {wrong}"]
 
 
-def test_counts_that_do_not_balance_are_told(asked):
+def test_counts_that_do_not_balance_are_told(tables):
     lost = DayCounts(eligible=3, predicted=1, rejected=1, pending=0)
-    assert asked.rows.find_problems(DAY, ID, lost) == [f"{lost} does not balance"]
+    assert tables.rows.find_problems(DAY, ID, lost) == [f"{lost} does not balance"]
 
 
-def test_a_rejection_with_a_reason_of_another_program_does_not_end_a_run(database, asked, register, write):
+def test_a_rejection_with_a_reason_of_another_program_does_not_end_a_run(database, tables, register, write):
     """As after a newer version of the program wrote it: verify tells, a run goes on."""
     register("/1.jpg", "/2.jpg")
     write("1", "2", reason=Reason.CORRUPT)
     spoil(database, update(rejections).where(rejections.c.image_id == "1").values(reason="bad luck"))
-    assert [one.image_id for one in asked.rows.final_rejections(DAY, ID)][-1:] == ["2"]
+    assert [one.image_id for one in tables.rows.final_rejections(DAY, ID)][-1:] == ["2"]
 
 
-def test_predictions_are_read_in_order_of_time_with_their_locations(asked, register, write):
+def test_predictions_are_read_in_order_of_time_with_their_locations(tables, register, write):
     register("/late.jpg", at=datetime(2026, 11, 20, 20))
     register("/early.jpg", at=datetime(2026, 11, 20, 2))
     register("/other.jpg", at=datetime(2026, 11, 19, 2))
     write("1", "2", "3")
     write("2", model_id="another")
-    rows = list(asked.rows.read_predictions(DAY))
+    rows = list(tables.rows.read_predictions(DAY))
     assert [(row["location"], row["model_id"], row["label"]) for row in rows] == [
         ("/early.jpg", ID, "cat"),
         ("/early.jpg", "another", "cat"),
         ("/late.jpg", ID, "cat"),
     ]
     assert "vector" not in rows[0]
-    assert [row["location"] for row in asked.rows.read_predictions(DAY, "another")] == ["/early.jpg"]
+    assert [row["location"] for row in tables.rows.read_predictions(DAY, "another")] == ["/early.jpg"]
 
 
-def test_rejections_are_read_with_the_location_of_today(database, asked, register, write):
+def test_rejections_are_read_with_the_location_of_today(database, tables, register, write):
     register("/1.jpg")
     write("1", reason=Reason.CORRUPT)
     spoil(database, update(rejections).values(location="/as/it/was.jpg"))
-    assert [row["location"] for row in asked.rows.read_rejections(DAY, ID)] == ["/1.jpg"]
+    assert [row["location"] for row in tables.rows.read_rejections(DAY, ID)] == ["/1.jpg"]
 
 
-def test_models_are_told_in_the_order_of_use(asked, tables):
-    assert asked.versions.models_of() == []
+def test_models_are_told_in_the_order_of_use(tables):
+    assert tables.versions.models_of() == []
     for name in ("a", "b", "c"):
         tables.run_store.open_run(DAY, replace(MODEL, model_id=name))
     tables.run_store.open_run(DAY, replace(MODEL, name="other", model_id="d"))
-    assert asked.versions.models_of("stub") == [("stub", "a"), ("stub", "c"), ("stub", "b")]
-    assert asked.versions.models_in_use() == [("other", "d"), ("stub", "a")]
-    assert asked.versions.models_of()[0] == ("other", "d")
+    assert tables.versions.models_of("stub") == [("stub", "a"), ("stub", "c"), ("stub", "b")]
+    assert tables.versions.models_in_use() == [("other", "d"), ("stub", "a")]
+    assert tables.versions.models_of()[0] == ("other", "d")
 
 
 def run_again(tables, model_id, day=DAY, **changes):
@@ -119,43 +114,43 @@ def run_again(tables, model_id, day=DAY, **changes):
         connection.execute(update(runs).where(runs.c.id == run_id).values(state="done"))
 
 
-def test_a_day_was_done_by_the_version_in_use_else_by_the_one_before_it(tables, asked, register, write):
+def test_a_day_was_done_by_the_version_in_use_else_by_the_one_before_it(tables, register, write):
     """Not by one that only tried some of its images before it was put in use."""
     register("/1.jpg", "/2.jpg")
     write("1", "2")
     run_again(tables, "second", may_be_put_in_use=False)
     write("1", model_id="second")
-    assert asked.versions.models_of_day(DAY) == [("stub", ID)]
+    assert tables.versions.models_of_day(DAY) == [("stub", ID)]
     switch_version(tables.database, "stub", "second", {})
-    assert asked.versions.models_of_day(DAY) == [("stub", ID)]
-    assert asked.versions.models_of_day(DAY.before(1)) == [("stub", "second")]  # none ran
-    assert asked.versions.models_of_day(DAY, "stub@second") == [("stub", "second")]
+    assert tables.versions.models_of_day(DAY) == [("stub", ID)]
+    assert tables.versions.models_of_day(DAY.before(1)) == [("stub", "second")]  # none ran
+    assert tables.versions.models_of_day(DAY, "stub@second") == [("stub", "second")]
     run_again(tables, "second")  # as where it was stopped: the day is its own now
-    assert asked.versions.models_of_day(DAY) == [("stub", "second")]
+    assert tables.versions.models_of_day(DAY) == [("stub", "second")]
     switch_version(tables.database, "stub", ID, {})
-    assert asked.versions.models_of_day(DAY) == [("stub", ID)]
+    assert tables.versions.models_of_day(DAY) == [("stub", ID)]
 
 
-def test_a_name_of_which_no_version_is_in_use_is_not_shown(tables, asked):
+def test_a_name_of_which_no_version_is_in_use_is_not_shown(tables):
     run_again(tables, "tried", name="new", may_be_put_in_use=False)
-    assert asked.versions.models_in_use() == asked.versions.models_of_day(DAY) == []
-    assert asked.versions.models_of_day(DAY, "new@tried") == [("new", "tried")]
+    assert tables.versions.models_in_use() == tables.versions.models_of_day(DAY) == []
+    assert tables.versions.models_of_day(DAY, "new@tried") == [("new", "tried")]
     with pytest.raises(UsageError, match="no version of new is in use yet, new@tried was only tried") as caught:
-        asked.versions.models_in_use("new")
+        tables.versions.models_in_use("new")
     assert caught.value.hint.endswith("`infer model use new@tried`")
 
 
-def test_what_another_version_in_use_has_done_is_not_pending(tables, asked, register, write):
+def test_what_another_version_in_use_has_done_is_not_pending(tables, register, write):
     register("/1.jpg", "/2.jpg", "/3.jpg")
     write("1")
     write("2", reason=Reason.CORRUPT)
     run_again(tables, "tried", may_be_put_in_use=False)
     write("1", "2", "3", model_id="tried")
     switch_version(tables.database, "stub", "second", {})
-    assert asked.pending.count_older_pending(DAY.before(-1), "second") == 1
-    assert asked.pending.count_older_pending(DAY.before(-1), "tried") == 0
-    assert [one.num_images for one in asked.pending.read_older_pending_days(DAY.before(-1), "second")] == [1]
-    former = [one for one in asked.versions.versions_of("second") if one != "second"]
-    left = asked.pending.read_pending(DAY, "second", former)
+    assert tables.pending.count_older_pending(DAY.before(-1), "second") == 1
+    assert tables.pending.count_older_pending(DAY.before(-1), "tried") == 0
+    assert [one.num_images for one in tables.pending.read_older_pending_days(DAY.before(-1), "second")] == [1]
+    former = [one for one in tables.versions.versions_of("second") if one != "second"]
+    left = tables.pending.read_pending(DAY, "second", former)
     assert [one.image_id for one in left] == ["3"]
-    assert asked.counts.count_day(DAY, "second").pending == 3
+    assert tables.counts.count_day(DAY, "second").pending == 3

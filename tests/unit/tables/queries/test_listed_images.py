@@ -8,14 +8,12 @@ import pytest
 from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
 from infer_app.base.domain import DetectedObject
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.listed_images import IMAGES_AT_ONCE, ListedImages
 from infer_app.tables.queries.pending_images import PendingImages
-from infer_app.tables.results.migrate import upgrade
-from tests.conftest import DAY, make_users_file
+from tests.conftest import DAY
 from tests.support.results import broken, commit, predicted
 
 CAT = DetectedObject("cat", 0, 0.9, 0.0, 0.0, 1.0, 1.0)
@@ -31,11 +29,8 @@ READERS = {
 
 
 @pytest.fixture
-def database(tmp_path):
-    make_users_file(tmp_path / "lab.db")
-    with Database(f"sqlite:///{tmp_path / 'lab.db'}") as database:
-        upgrade(database)
-        yield database
+def database(users_file):
+    return users_file
 
 
 @pytest.fixture
@@ -49,7 +44,7 @@ def write(database):
 
 @pytest.mark.parametrize("source_class", [Source, CrossDatabaseSource])
 @pytest.mark.parametrize("reader", READERS)
-def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, write, tmp_path, reader, source_class):
+def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, write, reader, source_class):
     register("/1.jpg", "/2.jpg", "/3.jpg", "/4.jpg")
     for image_id in "12":
         write(image_id)
@@ -59,7 +54,7 @@ def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, writ
     others = (database,) if source_class is CrossDatabaseSource else ()
     rows = READERS[reader](ListedImages(database, source_class(database, SourceSettings(), *others)))
     first = next(rows)
-    with closing(sqlite3.connect(tmp_path / "lab.db", timeout=0, isolation_level=None)) as writer:
+    with closing(sqlite3.connect(database.file, timeout=0, isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")  # what a commit needs
         writer.execute("ROLLBACK")
     assert first not in list(rows)

@@ -4,23 +4,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
 
 from infer_app.base.domain import Reason
 from infer_app.base.errors import UsageError
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.dry_run_database import RolledBack, open_dry_run_database
 from infer_app.tables.results.schema import predictions
-from tests.support.results import commit, predicted
+from tests.support.results import commit, predicted, stored
 
 
 def write(database):
     return commit(database, predicted("0", "1", "2"))
-
-
-def count(database):
-    with database.read() as connection:
-        return connection.scalar(select(func.count()).select_from(predictions))
 
 
 def test_rows_are_written_elsewhere_and_gone_afterwards(database):
@@ -29,7 +23,7 @@ def test_rows_are_written_elsewhere_and_gone_afterwards(database):
     with read_only, open_dry_run_database(read_only) as rehearsal:
         write(rehearsal)
         copy = rehearsal.file
-        assert (count(rehearsal), count(read_only)) == (3, 0)
+        assert (len(stored(rehearsal, predictions)), stored(read_only, predictions)) == (3, {})
     assert database.file.read_bytes() == before
     assert not Path(copy).parent.exists()
 
@@ -78,6 +72,6 @@ def test_where_no_copy_can_be_made_every_write_is_rolled_back(database):
         write(rolled_back)
         with rolled_back.write() as connection:
             connection.exec_driver_sql("CREATE TABLE mine (id TEXT)")
-        assert count(rolled_back) == 0
+        assert stored(rolled_back, predictions) == {}
     with database.read() as connection, pytest.raises(Exception, match="no such table"):
         connection.exec_driver_sql("SELECT * FROM mine")

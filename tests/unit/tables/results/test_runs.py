@@ -81,15 +81,6 @@ def test_an_owner_that_can_not_be_looked_at_lives_by_its_heartbeat(database, run
     assert row_of(database, run_id)["state"] == ("running" if is_held else "failed")
 
 
-def test_other_days_and_other_models_are_free(database, run_store):
-    opened = [
-        open_run(run_store),
-        open_run(run_store, day=DAY.before(1)),
-        open_run(run_store, replace(MODEL, model_id="another")),
-    ]
-    assert [row_of(database, run_id)["state"] for run_id in opened] == ["running"] * 3
-
-
 def test_a_run_closes_what_dead_runs_of_any_model_left_of_its_day(database, run_store):
     removed, paused, alive = (
         open_run(run_store, replace(MODEL, model_id=one)) for one in ("removed", "paused", "alive")

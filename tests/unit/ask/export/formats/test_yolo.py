@@ -66,14 +66,6 @@ def test_hostile_labels_and_paths_are_read_back(tmp_path):
     assert len((tmp_path / "set" / "classes.txt").read_text().splitlines()) == len(labels)
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path):
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "mine").touch()
-    with pytest.raises(FileExistsError):
-        write_yolo(tmp_path / "set", export_of(detected("1", CAT)))
-    assert list(files(tmp_path)) == ["set/mine"]
-
-
 def test_what_a_killed_export_left_is_removed_by_the_next_one(tmp_path):
     left = tmp_path / ".set.new" / "labels"
     left.mkdir(parents=True)

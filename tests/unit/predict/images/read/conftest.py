@@ -11,6 +11,7 @@ from infer_app.base.domain import FileFacts, Reason
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.read_image import read_image
+from tests.support import refusals
 
 CONTENT = b"forty-two bytes that stand for an image..."
 MAX_BYTES = 1000
@@ -97,6 +98,4 @@ def read(location: object, *roots: Path) -> bytes:
 
 
 def refusal(location: object, *roots: Path, max_bytes: int = MAX_BYTES) -> BadImage:
-    with pytest.raises(BadImage) as caught:
-        read_image(str(location), limits(*roots, max_bytes=max_bytes))
-    return caught.value
+    return refusals.refusal(read_image, str(location), limits(*roots, max_bytes=max_bytes))

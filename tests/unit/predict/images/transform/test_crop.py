@@ -104,29 +104,12 @@ def test_a_box_of_30x10_in_a_picture_of_100x50(rule: CropRule, place: Place):
     assert place_of(100, 50, (0.1, 0.4, 0.3, 0.2), rule) == place
 
 
-def test_a_square_is_shifted_by_its_own_side_and_megadetectors_by_that_of_the_box():
-    box = (0.8, 0.8, 0.1, 0.2)  # 10 x 20 pixels at 80, 80
-    square, padded = (place_of(100, 100, box, CropRule(kind, margin_px=40)) for kind in ("square", "square-pad"))
-    assert (square, padded) == (Place(40, 40, 60, 60, 60), Place(55, 60, 60, 60, 60))
-    crop = cut_out(Picture.whole(photo(100, 100)), box, CropRule("square-pad", margin_px=40)).rgb
-    assert crop.shape == (60, 60, 3)
-    assert (crop[:40, :45] > 0).all()
-    assert not crop[40:].any()
-    assert not crop[:, 45:].any()
-
-
 @pytest.mark.parametrize("side", range(1, 400, 7))
 def test_a_box_at_whole_pixels_is_cut_out_as_it_is(side: int):
     """Although 29 / 100 x 100 is less than 29."""
     for first in range(side):
         box = (first / side, 0.0, (side - first) / side, 1.0)
         assert place_of(side, 8, box, CropRule()) == Place(first, 0, side - first, 8, 0)
-
-
-def test_rounding_to_the_nearest_takes_the_edges_and_not_the_length():
-    box = (0.27, 0.0, 0.24, 1.0)  # 2.7 to 5.1 of 10 pixels
-    places = [place_of(10, 1, box, CropRule(rounding=rounding))[:3:2] for rounding in ("int", "nearest")]
-    assert places == [(2, 2), (3, 2)]
 
 
 def test_a_crop_is_a_view_into_which_nothing_is_written_and_a_preprocess_function_gets_its_own():

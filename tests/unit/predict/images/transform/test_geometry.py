@@ -20,10 +20,6 @@ PHOTO_RECIPES = [RESIZE_CROP, CROP_RESIZE]
 OF_SHORTER_SIDE = [(1023, 1), (1024, 2), (2047, 2), (2048, 4), (4095, 4), (4096, 8), (60_000, 8)]
 
 
-def scale_of(width: int, height: int, recipe: Recipe) -> int:
-    return scale_for(width, height, recipe, is_turned=False)
-
-
 @pytest.mark.parametrize(
     ("recipe", "size", "scale"),
     [
@@ -40,7 +36,7 @@ def scale_of(width: int, height: int, recipe: Recipe) -> int:
     ],
 )
 def test_a_picture_is_shrunk_while_twice_the_target_is_left_if_it_was_asked_for(recipe, size, scale):
-    assert scale_of(*size, recipe) == scale
+    assert scale_for(*size, recipe, is_turned=False) == scale
 
 
 def test_a_turned_picture_is_shrunk_as_far_as_it_divides():
