@@ -6,9 +6,15 @@ import gzip
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from infer_app.base.locations import AllowedPrefix, RemoteAccess
+from infer_app.base.read_limits import ReadLimits
+
+MAX_BYTES = 100_000  # of an image
 
 Answer = Callable[["Handler"], None]
 
@@ -97,6 +103,12 @@ def web_server() -> Iterator[WebServer]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def remote_limits(*places: str, private: Sequence[str] = ("127.0.0.1",), retries: int = 0, **how: Any) -> ReadLimits:
+    """Return limits that allow what lies at these places, which may be private hosts."""
+    allowed = tuple(map(AllowedPrefix.parse, places))
+    return ReadLimits((), MAX_BYTES, RemoteAccess(allowed, frozenset(private), retries=retries, **how))
 
 
 def stalls_after_headers(handler: Handler) -> None:

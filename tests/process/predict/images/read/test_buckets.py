@@ -5,18 +5,17 @@ import pytest
 
 from infer_app.base.domain import FileFacts, Reason
 from infer_app.base.errors import StorageUnavailable, UsageError, install
-from infer_app.base.locations import AllowedPrefix, RemoteAccess
-from infer_app.base.read_limits import ReadLimits
+from infer_app.base.locations import AllowedPrefix
 from infer_app.predict.images.read import remote
 from infer_app.predict.images.read.read_image import read_image
 from tests.support.refusals import refusal
-from tests.support.web_server import never_answers, web_server
-
-pytest.importorskip("s3fs")
-pytest.importorskip("moto")
+from tests.support.web_server import MAX_BYTES, never_answers, remote_limits, web_server
 
 CONTENT = bytes(range(256)) * 40
-MAX_BYTES = 100_000
+PLACE = "s3://photos/day/"
+ACCESS = remote_limits(PLACE, retries=1).remote
+# Google's and Azure's clients meet a stand-in for their storages, which themselves were never met.
+PATHS = {"gs://bucket/": "/download/storage/v1/b/bucket/o/{}", "az://bucket/": "/account/bucket/{}"}
 
 
 @pytest.fixture(scope="module")
@@ -28,19 +27,10 @@ def bucket(s3_server):
 def environment(s3_server, monkeypatch):
     for name, value in s3_server.environ.items():
         monkeypatch.setenv(name, value)
-    remote.readers_of.cache_clear()
-    yield
-    remote.readers_of.cache_clear()
 
 
-def access(*places, timeout_s=60.0, retries=1):
-    return RemoteAccess(
-        tuple(map(AllowedPrefix.parse, places or ("s3://photos/day/",))), timeout_s=timeout_s, retries=retries
-    )
-
-
-def read(location, *places, **how):
-    return read_image(location, ReadLimits((), MAX_BYTES, access(*places, **how)))
+def read(location, *places, retries=1, **how):
+    return read_image(location, remote_limits(*(places or (PLACE,)), retries=retries, **how))
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a b#c?d%20é.jpg", "a//b.jpg"])
@@ -67,8 +57,7 @@ def test_only_objects_below_a_place_and_of_a_limited_size_are_read(bucket, locat
     sizes = {"day/empty.jpg": 0, "day/large.jpg": MAX_BYTES + 1, "day/cap.jpg": MAX_BYTES, "other.jpg": 9}
     for name, size in sizes.items():
         bucket.put(name, bytes(size))
-    places = ("s3://photos/day/", "s3://no-such-bucket/")
-    assert refusal(read, location, *places).reason is reason
+    assert refusal(read, location, PLACE, "s3://no-such-bucket/").reason is reason
     assert len(read("s3://photos/day/cap.jpg").data) == MAX_BYTES
 
 
@@ -87,7 +76,7 @@ def test_a_storage_that_is_down_is_a_read_error_and_gone(monkeypatch):
     assert found.reason is Reason.READ_ERROR
     assert "tried 2 times" in found.detail
     with pytest.raises(StorageUnavailable):
-        remote.check_reachable(AllowedPrefix.parse("s3://photos/day/"), access())
+        remote.check_reachable(AllowedPrefix.parse(PLACE), ACCESS)
 
 
 @pytest.mark.parametrize(("code", "hits"), [(503, 3), (500, 3), (403, 1)])
@@ -112,30 +101,62 @@ def test_a_storage_that_stalls_ends_at_the_deadline(monkeypatch):
 
 def test_a_place_is_looked_at(bucket):
     bucket.put("day/a.jpg", CONTENT)
-    assert remote.probe(AllowedPrefix.parse("s3://photos/day/"), access()) == "is there"
+    assert remote.probe(AllowedPrefix.parse(PLACE), ACCESS) == "is there"
     for gone in ("s3://photos/no-such-folder/", "s3://no-such-bucket/"):
         with pytest.raises(StorageUnavailable, match="not_found"):
-            remote.probe(AllowedPrefix.parse(gone), access())
+            remote.probe(AllowedPrefix.parse(gone), ACCESS)
 
 
 def test_a_listing_goes_folder_by_folder(s3_server):
     bucket = s3_server.bucket("listed")
     for name in ("x/2.jpg", "x/1.jpg", "x/deep/er/3.jpg", "y/4.jpg"):
         bucket.put(name, CONTENT[:7])
-    found = list(remote.list_folders(AllowedPrefix.parse("s3://listed/x/"), access()))
+    found = list(remote.list_folders(AllowedPrefix.parse("s3://listed/x/"), ACCESS))
     assert [one for folder in found for one in folder] == [
         ("s3://listed/x/1.jpg", 7),
         ("s3://listed/x/2.jpg", 7),
         ("s3://listed/x/deep/er/3.jpg", 7),
     ]
     with pytest.raises(StorageUnavailable):
-        list(remote.list_folders(AllowedPrefix.parse("s3://no-such-bucket/"), access()))
+        list(remote.list_folders(AllowedPrefix.parse("s3://no-such-bucket/"), ACCESS))
     with pytest.raises(UsageError, match="no listing"):
-        remote.list_folders(AllowedPrefix.parse("https://images.example.org/"), access())
+        remote.list_folders(AllowedPrefix.parse("https://images.example.org/"), ACCESS)
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(installed):
     installed.remove("gcsfs")
     with pytest.raises(UsageError, match="needs gcsfs") as caught:
-        remote.probe(AllowedPrefix.parse("gs://bucket/"), access())
+        remote.probe(AllowedPrefix.parse("gs://bucket/"), ACCESS)
     assert caught.value.hint == install("gs")
+
+
+@pytest.fixture(params=sorted(PATHS))
+def place(request):
+    pytest.importorskip({"gs": "gcsfs", "az": "adlfs"}[request.param[:2]])
+    return request.param
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with web_server() as server:
+        account = "DefaultEndpointsProtocol=http;AccountName=account;AccountKey=Y2FuYXJ5"
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{account};BlobEndpoint={server.url}/account;")
+        yield server
+
+
+def test_an_object_of_google_or_azure_is_read(server, place):
+    headers = {"Content_Range": f"bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}", "ETag": '"1"'}
+    headers["Last_Modified"] = "Fri, 20 Nov 2026 12:00:00 GMT"
+    server.serve(PATHS[place].format("a.jpg"), CONTENT, code=206, **headers)
+    assert read(f"{place}a.jpg", place).data == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(404, Reason.NOT_FOUND), (403, Reason.PERMISSION_DENIED), (416, Reason.EMPTY), (500, Reason.READ_TIMEOUT)],
+)
+def test_their_errors_mean_what_they_mean_elsewhere(server, place, code, reason):
+    server.answers[PATHS[place].format("a.jpg")] = lambda handler: handler.status(code)
+    found = refusal(read, f"{place}a.jpg", place)
+    assert (found.reason, "Y2FuYXJ5" in found.detail) == (reason, False)

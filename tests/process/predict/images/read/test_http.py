@@ -6,11 +6,10 @@ from functools import partial
 import pytest
 
 from infer_app.base.domain import FileFacts, Reason
-from infer_app.base.locations import AllowedPrefix, RemoteAccess
-from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.read.read_image import read_image
 from tests.support.refusals import refusal
 from tests.support.web_server import (
+    MAX_BYTES,
     chunked,
     closes_mid_body,
     fails,
@@ -19,6 +18,7 @@ from tests.support.web_server import (
     is_endless_in_chunks,
     never_answers,
     redirects_to,
+    remote_limits,
     resets,
     says_a_negative_chunk,
     says_less_than_it_sends,
@@ -29,8 +29,6 @@ from tests.support.web_server import (
 )
 
 CONTENT = bytes(range(256)) * 40
-MAX_BYTES = 100_000
-TIMEOUT_S = 30.0  # nothing here takes that long, however busy the machine
 STALL_S = 1.0  # the time limit where an answer stalls
 
 
@@ -58,9 +56,8 @@ def canary():
         assert server.num_connections == 0
 
 
-def limits(server, *places, timeout_s=TIMEOUT_S, retries=3, private=("127.0.0.1",)):
-    allowed = tuple(map(AllowedPrefix.parse, places or (server.url,)))
-    return ReadLimits((), MAX_BYTES, RemoteAccess(allowed, frozenset(private), timeout_s, retries, concurrency=2))
+def limits(server, *places, retries=3, **how):
+    return remote_limits(*(places or (server.url,)), retries=retries, **how)
 
 
 def refused(server, path, **how):
@@ -91,7 +88,7 @@ def test_what_is_escaped_is_not_escaped_again_and_no_encoding_is_asked_for(serve
 
 def test_a_connection_is_used_again(server):
     server.serve("/a.jpg", CONTENT)
-    allowed = limits(server, timeout_s=TIMEOUT_S + 1)  # a reader of its own, without a connection
+    allowed = limits(server)
     before = server.num_connections
     for _ in range(5):
         read_image(f"{server.url}/a.jpg", allowed)
