@@ -1,5 +1,3 @@
-"""A model that travels: what is sent, what is kept where it arrives, what is refused."""
-
 import os
 import pickle
 import subprocess

@@ -1,10 +1,12 @@
-"""The process that workers are forked from; each script starts one of its own, with little in it."""
+"""The process that workers are forked from, of which each script starts one with little in it; and its folder."""
 
 import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 
 import psutil
 import pytest
@@ -39,28 +41,20 @@ if __name__ == "__main__":
 @pytest.fixture
 def start(tmp_path):
     """start(main) is a process of that script, in a group of its own."""
-    started = []
+    with ExitStack() as stack:
 
-    def start_script(main):
-        script = SCRIPT.format(
-            repository=str(REPOSITORY), pid_file=str(tmp_path / "pid"), main=main.strip().replace("\n", "\n    ")
-        )
-        (tmp_path / "script.py").write_text(script)
-        temporary = tmp_path / "temporary"
-        temporary.mkdir()
-        command, environ = [sys.executable, str(tmp_path / "script.py")], os.environ | {"TMPDIR": str(temporary)}
-        pipe = subprocess.PIPE
-        started.append(
-            subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
-        )
-        return started[-1]
+        def start_script(main):
+            names = {"repository": str(REPOSITORY), "pid_file": str(tmp_path / "pid")}
+            (tmp_path / "script.py").write_text(SCRIPT.format(main=main.strip().replace("\n", "\n    "), **names))
+            temporary = tmp_path / "temporary"
+            temporary.mkdir()
+            command, environ = [sys.executable, tmp_path / "script.py"], os.environ | {"TMPDIR": str(temporary)}
+            pipes = {"stdout": PIPE, "stderr": PIPE, "text": True}
+            process = stack.enter_context(subprocess.Popen(command, env=environ, start_new_session=True, **pipes))
+            stack.callback(process.kill)
+            return process
 
-    yield start_script
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        yield start_script
 
 
 def test_signals_to_the_group_are_heard_by_its_first_process_alone(start):
@@ -107,3 +101,45 @@ def test_signals_are_let_in_again_whatever_happens():
         assert {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
         raise ZeroDivisionError
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
+# A process that claims its folder and waits to be killed.
+CLAIM = """
+import sys
+from multiprocessing import util
+from infer_app.predict.workers.fork_server import claim_temporary_folder
+claim_temporary_folder()
+print(util.get_temp_dir(), flush=True)
+sys.stdin.read()
+"""
+
+
+def claim(folder):
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLAIM], env=os.environ | {"TMPDIR": str(folder)}, text=True, stdin=PIPE, stdout=PIPE
+    )
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(tmp_path):
+    foreign = tmp_path / "pymp-foreign"
+    foreign.mkdir()
+    living, its_folder = claim(tmp_path)
+    killed, left = claim(tmp_path)
+    killed.kill()
+    killed.communicate()
+    assert left.is_dir()
+    next_one, own = claim(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([foreign, its_folder, own])
+    for process in (living, next_one):
+        process.communicate()
+    assert list(tmp_path.iterdir()) == [foreign]
+
+
+def test_of_a_path_too_long_for_a_socket_a_shorter_one_is_taken(tmp_path):
+    long = tmp_path / ("long " * 20)
+    long.mkdir()
+    process, own = claim(long)
+    assert own.parent == Path("/tmp")
+    process.communicate()
+    assert not own.exists()

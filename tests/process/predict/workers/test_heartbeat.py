@@ -3,7 +3,7 @@ import time
 import pytest
 
 from infer_app.predict.workers.heartbeat import Heartbeat
-from tests.process.predict.workers.heartbeat_writer import step, write_for_ever
+from tests.process.predict.workers.toy_calls import step, write_for_ever
 from tests.unit.predict.workers.test_heartbeat import CONTEXT
 
 

@@ -1,19 +1,21 @@
-"""What a handler does in its process: it can't be opened, fails, dies or answers at length."""
+"""What a handler does in its process, how long a step may take, and what the supervisor says of a worker."""
+
+import itertools
+import os
+import signal
+import threading
+import time
+from functools import partial
 
 import pytest
 
-from infer_app.base.domain import Broken, ChunkResult, ImageRef, Reason
+from infer_app.base.domain import Reason
 from infer_app.base.errors import DeviceLost, InferError, MachineFailure, ModelError
-from tests.process.predict.workers.conftest import chunk, chunks, each_pool, right, run
-from tests.process.predict.workers.toy_handlers import (
-    FACTS,
-    OpenOnly,
-    SwollenLane,
-    be_killed,
-    find_no_gpu,
-    open_dying,
-    open_refused,
-)
+from infer_app.predict.workers import worker
+from tests.process.predict.workers.conftest import HANG_S, TIMEOUT_S, chunk, chunks, each_pool, right, run
+from tests.process.predict.workers.toy_calls import die, refuse
+from tests.process.predict.workers.toy_handlers import OpenOnly, SteppingLane, SwollenLane, find_no_gpu
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("happening", ["take:raise", "take:OSError", "expect:raise", "expect:OSError", "decode:raise"])
@@ -34,16 +36,10 @@ def test_what_the_machine_does_to_a_worker_is_no_bug(start):
         run(workers, [chunk(1, "take:EMFILE")])
 
 
-def test_what_is_known_of_the_file_survives_the_crash(start):
-    results = list(start().run([chunk(1, "decode:SIGABRT")]))
-    detail = "the decoder died twice by SIGABRT, the second time alone"
-    ref = ImageRef("1.0", "decode:SIGABRT")
-    assert results == [ChunkResult(1, (), (Broken(ref, Reason.DECODER_CRASH, detail, "decode", FACTS),))]
-
-
 @each_pool
 @pytest.mark.parametrize(
-    ("opener", "error"), [(open_refused, "changed since it was built"), (open_dying, r"starting \(exit code 7\)")]
+    ("opener", "error"),
+    [(partial(refuse, "models/pets"), "^models/pets: refused"), (partial(os._exit, 7), r"starting \(exit code 7\)")],
 )
 def test_a_handler_that_can_not_be_opened_ends_the_run(start, num_stages, opener, error):
     with pytest.raises(ModelError, match=error) as caught:
@@ -52,7 +48,7 @@ def test_a_handler_that_can_not_be_opened_ends_the_run(start, num_stages, opener
 
 
 def test_a_worker_that_is_killed_while_starting_is_replaced(start, tmp_path):
-    opener = OpenOnly(tmp_path / "x", otherwise=be_killed, is_first=False)
+    opener = OpenOnly(tmp_path / "x", otherwise=die, is_first=False)
     assert run(start(num_workers=1, opener=opener), chunks(2)) == right(chunks(2))
 
 
@@ -68,3 +64,80 @@ def test_messages_larger_than_a_pipe_both_ways_do_not_block(start):
     size = 1 << 20
     results = start(num_workers=1, opener=SwollenLane(num_bytes=size)).run(chunk(n, "x" * size) for n in range(6))
     assert [(one.number, len(one.predictions[0].output.vector)) for one in results] == [(n, size) for n in range(6)]
+
+
+@each_pool
+@pytest.mark.parametrize(
+    ("happening", "reason"),
+    [
+        ("decode:SIGSEGV", Reason.DECODER_CRASH),
+        ("decode:SIGKILL", Reason.OUT_OF_MEMORY),
+        ("read:hang", Reason.READ_TIMEOUT),
+        ("decode:hang", Reason.DECODE_TIMEOUT),
+        ("model:SIGFPE", Reason.MODEL_ERROR),
+        ("model:hang", Reason.MODEL_ERROR),
+        ("model:lost", Reason.OUT_OF_MEMORY),
+    ],
+)
+def test_what_an_image_does_each_time_rejects_it_and_no_other(start, num_stages, happening, reason, monkeypatch):
+    """At each place of a chunk, and also two of one."""
+    monkeypatch.setattr(worker, "MODEL_TIMEOUT_FACTOR", 1)
+    some = [chunk(0, happening, "good", "good"), chunk(1, "good", happening, "good", happening), chunk(2, "good")]
+    workers = start(num_stages, timeout_s=HANG_S if happening.endswith("hang") else TIMEOUT_S)
+    assert run(workers, some) == right(some, **{happening: reason})
+
+
+@each_pool
+@pytest.mark.parametrize("happening", ["decode:SIGSEGV", "decode:SIGKILL", "model:lost", "take:hang"])
+def test_what_happens_once_rejects_nothing(start, num_stages, happening, tmp_path):
+    workers = start(num_stages, 1, timeout_s=HANG_S if happening.endswith("hang") else TIMEOUT_S)
+    run(workers, [chunk(0, "good")])  # what comes before the handler is open is not taken by the listening thread
+    before = set(workers.pids())
+    some = [chunk(1, "good", f"once:{tmp_path / 'x'}:{happening}"), chunk(2, "good")]
+    assert run(workers, some) == right(some)
+    assert (tmp_path / "x").exists()
+    assert before - set(workers.pids())  # another process is there in the place of one of them
+
+
+def test_the_model_has_more_time_than_one_image(start, tmp_path):
+    """It has a whole chunk in hand."""
+    workers, some = start(timeout_s=HANG_S), [chunk(1, f"once:{tmp_path / 'x'}:model:SIGSTOP")]
+    threading.Timer(3 * HANG_S, lambda: [os.kill(pid, signal.SIGCONT) for pid in workers.pids()]).start()
+    assert run(workers, some) == right(some)
+    assert len(workers.pids()) == 1
+
+
+def test_a_worker_that_started_while_nobody_listened_is_not_late(start, monkeypatch):
+    """As in the minutes in which a database is away."""
+    workers, some = start(), [chunk(0, "good"), chunk(1, "good")]
+    workers._dispatch(iter(some))
+    wait_until(lambda: all(one.pipe.poll() for one in workers._stages[0].workers))
+    monkeypatch.setattr(worker, "OPEN_LIMIT_S", 0.1)
+    monkeypatch.setattr(worker, "MODEL_TIMEOUT_FACTOR", 0)
+    time.sleep(0.2)
+    started = workers.pids()
+    assert run(workers, []) == right(some)
+    assert (len(started), workers.pids()) == (2, started)
+
+
+@pytest.mark.parametrize("level", ["WARNING", "INFO"])
+def test_what_a_worker_logs_is_said_by_the_supervisor_with_chunk_and_worker(start, caplog, level):
+    caplog.set_level(level, "infer_app")
+    workers = start(num_workers=1)
+    run(workers, [chunk(7, "read:log")])
+    (pid,) = workers.pids()
+    said = [(record.name, record.message, record.chunk, record.worker) for record in caplog.records]
+    first = ("infer_app.toy", "a line of a worker", 7, pid)
+    assert said == [first, *([("infer_app.toy", "less", 7, pid)] if level == "INFO" else [])]
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=[pytest.mark.full, pytest.mark.timeout(900)])])
+def test_no_healthy_worker_is_ended(start, seconds):
+    """Each message has the supervisor look at every worker, thousands of times beyond the time limit of a step."""
+    started = time.monotonic()
+    numbers = itertools.takewhile(lambda _: time.monotonic() < started + seconds, itertools.count())
+    workers = start(timeout_s=1.0, opener=SteppingLane())
+    results = workers.run(chunk(number, *"abcdefgh") for number in numbers)
+    assert {(len(result.predictions), result.broken) for result in results} == {(8, ())}
+    assert len(workers.pids()) == 2

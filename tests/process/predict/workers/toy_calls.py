@@ -1,6 +1,7 @@
 """What a process of its own is asked to do."""
 
 import ctypes
+import itertools
 import os
 import signal
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import psutil
 
+from infer_app.base.domain import FileFacts
 from infer_app.base.errors import ModelError
+from infer_app.predict.workers.heartbeat import STAGES, Heartbeat
 
 
 def refuse(name):
@@ -49,3 +52,17 @@ def hold_the_interpreter(pid_file):
 
 def count_threads_of_parent():
     return psutil.Process(os.getppid()).num_threads()
+
+
+def step(number):
+    """Return task, position, stage and file of the record of this number."""
+    return number, number % 256, STAGES[1 + number % 4], FileFacts(number, number / 8, f"{number:08x}" * 8)
+
+
+def write_for_ever(memory):
+    """Write a heartbeat as fast as it can be, in records whose every field follows from one number."""
+    heartbeat = Heartbeat(memory)
+    for number in itertools.count(1):
+        task, position, stage, file = step(number)
+        heartbeat.begin_task(task)
+        heartbeat.record(position, stage, file)

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from infer_app.base.domain import Broken, Chunk, ChunkResult, FileFacts, ImageRef, Loaded, Output, Prediction, Reason
-from infer_app.base.errors import DeviceLost, ModelError
+from infer_app.base.errors import DeviceLost
 from infer_app.predict.workers.heartbeat import Heartbeat
 from infer_app.predict.workers.shared_ring import Ring
 
@@ -183,19 +183,6 @@ class SwollenLane(ToyLane):
 
 
 # Ways in which a handler is not opened
-
-
-def open_refused() -> ToyLane:
-    raise ModelError("models/pets: changed since it was built", "restore it")
-
-
-def open_dying() -> ToyLane:
-    os._exit(7)
-
-
-def be_killed() -> None:
-    """As by the kernel's out-of-memory killer."""
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def find_no_gpu() -> None:
