@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
+
+from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.specs import DetectionSpec, OutputSpec
+from tests.support.networks import built_colors
+
+SIZE = 64
 
 
 class Quadrants(nn.Module):
@@ -14,7 +23,7 @@ class Quadrants(nn.Module):
     quarters: Tensor
     halves: Tensor
 
-    def __init__(self, size: int = 64) -> None:
+    def __init__(self, size: int = SIZE) -> None:
         super().__init__()
         half = size / 2
         self.register_buffer(
@@ -85,3 +94,10 @@ class OneBox(Faint):
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         rows = super().forward(pixels)
         return torch.cat([rows[:, :1], torch.zeros_like(rows[:, 1:])], 1)
+
+
+def built_detector(folder: Path, module: nn.Module | None = None, head: str = "", **changes: object) -> Artifact:
+    """Build a detector for pixels of 64x64 as they are, stretched."""
+    output = OutputSpec("detection", detection=DetectionSpec(head))
+    plain = {"labels": None, "output": output, "recipe": Recipe("stretch", SIZE)}
+    return built_colors(folder, module, **(plain | changes))

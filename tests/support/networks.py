@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,10 @@ from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.recipe import Recipe
 from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model
+from infer_app.build.network.golden_set import load_pixels
+from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.torchscript import load_torchscript, source_rows
+from infer_app.predict.verification.golden import predict_all
 from tests.support.photos import jpeg
 
 SIZE = 16
@@ -166,3 +171,13 @@ def run_artifact(artifact: Artifact, pixels: np.ndarray) -> np.ndarray:
     """(n, D) float32: the outputs of the model as it was given, neither frozen nor fused."""
     module = load_torchscript(artifact.read(artifact.manifest.model_file))
     return source_rows(module, artifact.manifest.input_spec, pixels)
+
+
+def predict_rows(model: FixedBatch, pixels: np.ndarray) -> np.ndarray:
+    """(n, D) float32: the outputs of a variant that was opened, for any number of pictures."""
+    return predict_all(model, pixels, model.batch_size)
+
+
+def loader_of(artifact: Artifact, **changed: object) -> Callable[[bytes], np.ndarray]:
+    """Return what makes pixels of an image as runs of a model do, or as they would with another recipe."""
+    return partial(load_pixels, recipe=replace(artifact.manifest.recipe, **changed))  # type: ignore[arg-type]

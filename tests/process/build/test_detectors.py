@@ -1,5 +1,3 @@
-"""Detectors from sources of each kind, by all their outputs."""
-
 import warnings
 
 import numpy as np
@@ -8,35 +6,25 @@ import torch
 
 from infer_app.artifact.artifact import record_variant
 from infer_app.artifact.recipe import Recipe
-from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.errors import UsageError
 from infer_app.base.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.base.size import Size
-from infer_app.build.build_arguments import BuildRequest
-from infer_app.build.build_model import build_model
 from infer_app.build.variants.calibration import CalibrationImages, judge_on
 from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.cli.model.model import show_decoding, show_variants
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.verification.agreement import agreement_score, describe_kept, judgement
-from infer_app.predict.verification.golden import predict_all
 from infer_app.predict.verification.outputs import OutputDecoder
 from infer_app.predict.verification.parity import Parity
 from tests.conftest import need
-from tests.support.detectors import Pair, Quadrants
+from tests.support.detectors import SIZE, Pair, Quadrants, built_detector
 from tests.support.graphs import save_ir
-from tests.support.networks import random_pixels, save
+from tests.support.networks import predict_rows, random_pixels
 from tests.support.photos import jpeg
 
-SIZE = 64
+LETTERBOX = Recipe("letterbox", SIZE, pad=114)
 PICTURES = [Size(200, 100), Size(30, 400), Size(64, 64)]
-
-
-def build(folder, source, head="", **changes):
-    output = OutputSpec("detection", detection=DetectionSpec(head))
-    given = {"recipe": Recipe("letterbox", SIZE, pad=114), "output": output} | changes
-    return build_model(BuildRequest(str(source), "net", **given), folder / "models")
 
 
 def objects(artifact, variant, pixels):
@@ -52,7 +40,7 @@ def assert_same(actual, expected):
 
 @pytest.mark.parametrize("module", [Quadrants(), Pair()], ids=["one output", "two outputs"])
 def test_all_variants_give_the_same_objects(tmp_path, module):
-    artifact = add_variants(build(tmp_path, save(module, tmp_path / "net.ts")), None, print)
+    artifact = add_variants(built_detector(tmp_path, module, recipe=LETTERBOX), None, print)
     pixels = random_pixels(3, SIZE)
     expected = objects(artifact, TORCHSCRIPT, pixels)
     assert sum(map(len, expected)) > 3
@@ -71,25 +59,14 @@ def test_outputs_of_a_file_are_named_with_commas(tmp_path, kind):
         torch.onnx.export(Pair().eval(), (example,), str(source), dynamo=False, dynamic_axes=axes, **names)
     if kind == "openvino":
         source = save_ir(tmp_path / "net.xml", source)
+    given = {"source": str(source), "recipe": LETTERBOX}
     with pytest.raises(UsageError, match=r"2 outputs: logits .*,3\], boxes .*,4\]"):
-        build(tmp_path, source)
-    artifact = build(tmp_path, source, output_name="logits, boxes")
+        built_detector(tmp_path, **given)
+    artifact = built_detector(tmp_path, output_name="logits, boxes", **given)
     assert (artifact.manifest.output.detection.head, artifact.manifest.num_outputs) == ("detr", 4 * 7)
-    reference = build(tmp_path, save(Pair(), tmp_path / "net.ts"))
+    reference = built_detector(tmp_path, Pair(), recipe=LETTERBOX)
     pixels = random_pixels(3, SIZE)
     assert_same(objects(artifact, OPENVINO_FP32, pixels), objects(reference, TORCHSCRIPT, pixels))
-
-
-def test_a_head_of_ones_own_is_kept_with_the_model(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code = "def head(boxes):\n    return [rows[rows[:, 4] > 0] for rows in boxes]\n"
-    (tmp_path / "my_head.py").write_text(code)
-    source = save(Quadrants(), tmp_path / "net.ts")
-    artifact = build(tmp_path, source, "my_head:head")
-    (tmp_path / "my_head.py").write_text(code.replace("> 0", "> 1"))
-    pixels = random_pixels(3, SIZE)
-    assert_same(objects(artifact, TORCHSCRIPT, pixels), objects(build(tmp_path, source, "boxes"), TORCHSCRIPT, pixels))
-    assert artifact.read("head.py").decode() == code
 
 
 # Half precision and int8 of a detector are judged by the objects that they keep.
@@ -100,12 +77,12 @@ COLORED, BLACK = (np.full((3, SIZE, SIZE, 3), level, np.uint8) for level in (150
 @pytest.fixture
 def artifact(tmp_path):
     recipe = Recipe("stretch", SIZE, decode="scaled")
-    return add_variants(build(tmp_path, save(Quadrants(), tmp_path / "net.ts"), recipe=recipe), None, print)
+    return add_variants(built_detector(tmp_path, Quadrants(), recipe=recipe), None, print)
 
 
 def judged(artifact, pixels, spoil=lambda rows: None):
     model = open_variant(artifact, TORCHSCRIPT)
-    rows = predict_all(model, pixels, model.batch_size).reshape(len(pixels), 8, 6)
+    rows = predict_rows(model, pixels).reshape(len(pixels), 8, 6)
     spoil(rows)
     return judge_on(artifact, model, CalibrationImages(pixels[:0], pixels, rows.reshape(len(pixels), -1)))
 

@@ -1,21 +1,22 @@
 import io
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.specs import OutputSpec
 from infer_app.base.domain import Reason
 from infer_app.base.errors import ModelChanged, PixelsChanged
 from infer_app.base.size import Size
-from infer_app.build.network.golden_set import load_pixels, make_golden_set, synthetic_images
+from infer_app.build.network.golden_set import make_golden_set, synthetic_images
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.runtimes.torchscript import build_cpu_variant, make_cpu_variant
+from infer_app.predict.verification.agreement import agreement_score, find_min_agreement
 from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_pixels
-from infer_app.predict.verification.parity import measure_parity
-from tests.support.networks import Means, built, random_pixels
+from infer_app.predict.verification.parity import Parity, measure_parity
+from tests.support.networks import Means, built, loader_of, random_pixels
 from tests.support.photos import jpeg
 
 
@@ -26,23 +27,12 @@ def artifact(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def load(artifact):
-    return partial(load_pixels, recipe=artifact.manifest.recipe)
+    return loader_of(artifact)
 
 
 @pytest.fixture(scope="module")
 def predict(artifact):
     return build_cpu_variant(artifact)
-
-
-def test_a_model_passes_its_own_check(artifact, load, predict):
-    loaded = []
-
-    def note_and_load(data):
-        loaded.append(data)
-        return load(data)
-
-    check_golden(artifact, note_and_load, predict, "cpu-torchscript")
-    assert loaded == [artifact.read(path) for path in artifact.manifest.golden]
 
 
 def test_some_of_the_golden_images_are_checked_and_named_by_their_numbers(artifact, load, predict):
@@ -55,29 +45,24 @@ def test_some_of_the_golden_images_are_checked_and_named_by_their_numbers(artifa
         check_golden(artifact, lambda data: only_the_third(data)[..., ::-1], predict, numbers=[2])
 
 
-def raise_bad_image(data):
+def raise_bad_image(pixels):
     raise BadImage(Reason.MODEL_ERROR, "preprocess: FileNotFoundError: /srv/table.npy")
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("recipe", "change", "message"),
     [
-        (lambda load: raise_bad_image, "image 1: preprocess: FileNotFoundError: /srv/table.npy"),
-        (lambda load: lambda data: load(data)[..., ::-1], r"image 1: a pixel differs by \d+ levels, 2 are allowed"),
-        (
-            lambda load: partial(load, recipe=replace(load.keywords["recipe"], exif="ignore")),
-            "image 2: a pixel differs",
-        ),
-        (
-            lambda load: lambda data: load(data)[:8, :8],
-            r"image 1: pixels are \(8, 8, 3\) uint8 instead of \(16, 16, 3\)",
-        ),
+        ({}, raise_bad_image, "image 1: preprocess: FileNotFoundError: /srv/table.npy"),
+        ({}, lambda pixels: pixels[..., ::-1], r"image 1: a pixel differs by \d+ levels, 2 are allowed"),
+        ({"exif": "ignore"}, lambda pixels: pixels, "image 2: a pixel differs"),
+        ({}, lambda pixels: pixels[:8, :8], r"image 1: pixels are \(8, 8, 3\) uint8 instead of \(16, 16, 3\)"),
     ],
     ids=["preprocess raises", "channels swapped", "orientation ignored", "another size"],
 )
-def test_other_pixels_are_noticed(artifact, load, predict, change, message):
+def test_other_pixels_are_noticed(artifact, predict, recipe, change, message):
+    load = loader_of(artifact, **recipe)
     with pytest.raises(PixelsChanged, match=f"golden check failed: {message}"):
-        check_golden(artifact, change(load), predict, "cpu-torchscript")
+        check_golden(artifact, lambda data: change(load(data)), predict, "cpu-torchscript")
 
 
 def test_golden_images_are_varied_and_the_same_every_time():
@@ -152,18 +137,6 @@ def test_changed_files_are_noticed(tmp_path, load, predict, name):
         check_golden(artifact, load, predict)
 
 
-def test_a_variant_s_own_tolerance_counts(artifact, load, predict):
-    loose = {"int8": {"tolerance": {"relative": 0.5, "cosine": 0.5}}}
-    other = replace(artifact, manifest=replace(artifact.manifest, variants=loose))
-
-    def rough(pixels):
-        return predict(pixels) * 1.01
-
-    check_golden(other, load, rough, "int8")
-    with pytest.raises(ModelChanged, match="golden check failed"):
-        check_golden(other, load, rough)
-
-
 ROWS = [[1.0, -2.0], [3.0, 4.0]]
 
 
@@ -195,3 +168,22 @@ def test_a_folder_of_golden_images_is_used(tmp_path):
     artifact = built(tmp_path / "in", Means(), golden=folder)
     assert artifact.manifest.golden == tuple(f"golden/{number}.png" for number in range(1, 9))
     assert artifact.read("golden/1.png") == (folder / "0.PNG").read_bytes()
+
+
+def test_more_must_be_kept_of_labels_than_of_anything_else():
+    assert [find_min_agreement(OutputSpec(kind), None) for kind in ("classification", "embedding")] == [0.99, 0.97]
+    assert find_min_agreement(OutputSpec(), 0.5) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("output", "num_outputs", "score"),
+    [
+        (OutputSpec(), 5, 0.8),
+        (OutputSpec("embedding"), 5, 0.9),
+        (OutputSpec("regression"), 1, 0.75),  # the cosine of a single number is 1, whatever it is
+    ],
+)
+def test_a_model_is_judged_by_its_labels_its_directions_or_its_one_number(artifact, output, num_outputs, score):
+    manifest = replace(artifact.manifest, output=output, num_outputs=num_outputs)
+    parity = Parity(20, cosine=0.9, label_agreement=0.8, worst_difference=1.0, relative_difference=0.25)
+    assert agreement_score(replace(artifact, manifest=manifest), parity) == score

@@ -1,25 +1,15 @@
-"""The golden check of detectors, and how far two variants find the same objects."""
-
 from contextlib import nullcontext
-from functools import partial
 
 import numpy as np
 import pytest
 
-from infer_app.artifact.recipe import Recipe
-from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.errors import ModelError
-from infer_app.build.build_arguments import BuildRequest
-from infer_app.build.build_model import build_model
-from infer_app.build.network.golden_set import load_pixels
 from infer_app.cli.model.model import unproven_boxes
 from infer_app.predict.runtimes.torchscript import build_cpu_variant
 from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_parity, golden_pixels
 from infer_app.predict.verification.parity import measure_parity
-from tests.support.detectors import Cells, Faint, OneBox, Pair, Quadrants
-from tests.support.networks import save
-
-SIZE = 64
+from tests.support.detectors import Cells, Faint, OneBox, Pair, Quadrants, built_detector
+from tests.support.networks import loader_of
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +20,8 @@ def build(tmp_path_factory):
     def open_built(module):
         name = type(module).__name__
         if name not in built:
-            source = save(module, folder / f"{name}.ts")
-            output = OutputSpec("detection", detection=DetectionSpec())
-            artifact = build_model(BuildRequest(str(source), name, Recipe("stretch", SIZE), output=output), folder)
-            built[name] = artifact, partial(load_pixels, recipe=artifact.manifest.recipe), build_cpu_variant(artifact)
+            artifact = built_detector(folder, module)
+            built[name] = artifact, loader_of(artifact), build_cpu_variant(artifact)
         return built[name]
 
     return open_built
