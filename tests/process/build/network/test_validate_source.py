@@ -9,7 +9,6 @@ from infer_app.artifact.specs import InputSpec, OutputSpec
 from infer_app.base.errors import ModelError
 from infer_app.build.network.validate_source import SourceOutputs, check_meaning, try_source
 from infer_app.predict.runtimes.fixed_batch import as_rows
-from infer_app.predict.runtimes.torchscript import source_rows
 from infer_app.predict.verification.outputs import decode_outputs
 from tests.support.networks import MEAN, SIZE, STD, Means, Network, random_pixels, traced
 
@@ -38,14 +37,6 @@ class Flattened(nn.Module):
 
     def forward(self, x):
         return self.head(x.reshape(self.batch, 3 * SIZE * SIZE))
-
-
-@pytest.mark.parametrize("num_images", [1, 2, 4, 7])
-def test_a_sound_module_gives_what_it_gives_plainly(num_images):
-    script, pixels = traced(Network()), random_pixels(num_images)
-    outputs = try_source(script, SPEC, pixels)
-    np.testing.assert_allclose(outputs.rows, source_rows(script, SPEC, pixels), rtol=1e-5)
-    assert outputs.shapes == (tuple(outputs.rows.shape[1:]),)
 
 
 def baked(batch):

@@ -9,7 +9,6 @@ from infer_app.artifact.specs import InputSpec, OutputSpec
 from infer_app.base.errors import DayHeld, ModelError
 from infer_app.base.model_variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT
 from infer_app.base.size import Size
-from infer_app.build.network.golden_set import load_pixels
 from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants, make_half
 from infer_app.build.variants.calibration import Calibration
 from infer_app.predict.runtimes.gpu_probe import Gpu, Host, runnable
@@ -18,7 +17,8 @@ from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.runtimes.tensorrt import BEST_BATCH
 from infer_app.predict.variant_selection import VariantRequest, choose_variant
 from infer_app.predict.verification.golden import check_golden, predict_all
-from tests.support.networks import SIZE, Means, Network, PixelMeans, built, random_pixels, run_artifact, save_photos
+from tests.process.build.variants.conftest import a_run_is_active
+from tests.support.networks import SIZE, Means, Network, PixelMeans, built, loader_of, random_pixels, run_artifact
 
 HOST = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0")
 WORKSHOP = BuildTarget(HOST, torch.device("cpu"))
@@ -33,10 +33,6 @@ def network(tmp_path_factory):
     return artifact
 
 
-def run(model, pixels):
-    return predict_all(model, pixels, model.batch_size)
-
-
 def test_variants_in_half_precision_are_recorded_with_their_parity(network):
     assert open_artifact(network.folder) == network
     network.verify()
@@ -49,10 +45,6 @@ def test_variants_in_half_precision_are_recorded_with_their_parity(network):
         assert details["requires"] == needed
 
 
-def a_run_is_active():
-    raise DayHeld("run 1 is active")
-
-
 def test_a_run_that_has_begun_meanwhile_keeps_a_variant(network):
     with pytest.raises(DayHeld):
         add_gpu_variants(network, [CUDA_FP16], WORKSHOP, print, check=a_run_is_active)
@@ -60,11 +52,10 @@ def test_a_run_that_has_begun_meanwhile_keeps_a_variant(network):
 
 
 @pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (1.0, False)])
-def test_they_are_judged_on_the_users_images_and_a_run_takes_only_those_that_keep_enough(tmp_path, minimum, meets):
+def test_they_are_judged_on_the_users_images_and_a_run_takes_those_that_keep_enough(tmp_path, photos, minimum, meets):
     """By cosine; 1.0 is what no half precision keeps."""
     artifact, said = built(tmp_path, Network(), labels=None, output=OutputSpec("embedding")), []
-    calibration = Calibration(save_photos(tmp_path / "photos", 24), minimum)
-    artifact = add_gpu_variants(artifact, [CUDA_FP16], WORKSHOP, said.append, calibration)
+    artifact = add_gpu_variants(artifact, [CUDA_FP16], WORKSHOP, said.append, Calibration(photos, minimum))
     details = artifact.manifest.variants[CUDA_FP16]
     assert details["calibration"]["num_images"] == 12
     assert (details["min_agreement"], details["meets_bar"]) == (minimum, meets)
@@ -78,12 +69,11 @@ def test_an_opened_variant_answers_as_the_source_does(network, batch_size):
     model = open_variant(network, CUDA_FP16, batch_size, device="cpu")
     assert (model.batch_size, model.device) == (batch_size or BEST_BATCH, torch.device("cpu"))
     pixels = random_pixels(5)
-    actual = run(model, pixels)
+    actual = predict_all(model, pixels, model.batch_size)
     assert actual.dtype == np.float32
     np.testing.assert_allclose(actual, run_artifact(network, pixels), rtol=0, atol=5e-3)
     np.testing.assert_array_equal(actual, predict_all(model, pixels, 1))  # alone and in a batch
-    load = lambda data: load_pixels(data, network.manifest.recipe)  # noqa: E731
-    check_golden(network, load, model, CUDA_FP16, model.batch_size)  # as every run does
+    check_golden(network, loader_of(network), model, CUDA_FP16, model.batch_size)  # as every run does
 
 
 def test_a_module_that_mixes_precisions_is_refused_and_leaves_nothing(tmp_path):

@@ -1,15 +1,13 @@
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.errors import ModelError
 from infer_app.base.model_variants import TORCHSCRIPT
 from infer_app.base.read_limits import ReadLimits
-from infer_app.build.network.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
+from infer_app.build.network.golden_set import GOLDEN_LIMITS, make_golden_set, synthetic_images
 from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
 from infer_app.build.variants.judge_variants import probe_decoding
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
@@ -17,8 +15,8 @@ from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.transform.to_pixels import transform
 from infer_app.predict.runtimes.torchscript import build_cpu_variant
 from infer_app.predict.verification.golden import check_golden
-from tests.support.jpegs import encoded
-from tests.support.networks import SIZE, built
+from tests.support.networks import SIZE, built, loader_of
+from tests.support.photos import jpeg
 
 SCALED = Recipe("crop-resize", SIZE, crop=0.875, decode="scaled")
 RECIPES = [
@@ -26,10 +24,6 @@ RECIPES = [
     Recipe("resize-crop", 224, resize=256, decode="scaled"),
     Recipe("stretch", 224, decode="scaled"),
 ]
-
-
-def jpeg(width: int, height: int) -> bytes:
-    return encoded(Image.radial_gradient("L").resize((width, height)).convert("RGB"))
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +48,10 @@ def test_photos_that_are_shrunk_need_no_made_one_beside_them(tmp_path):
 
 
 def test_a_scaled_model_passes_its_own_check_and_notices_exact_decoding(artifact):
-    predict, recipe = build_cpu_variant(artifact), artifact.manifest.recipe
-    check_golden(artifact, partial(load_pixels, recipe=recipe), predict)
+    predict = build_cpu_variant(artifact)
+    check_golden(artifact, loader_of(artifact), predict)
     with pytest.raises(ModelError, match="a pixel differs by"):
-        check_golden(artifact, partial(load_pixels, recipe=replace(recipe, decode="exact")), predict)
+        check_golden(artifact, loader_of(artifact, decode="exact"), predict)
 
 
 def test_agreement_is_of_the_images_that_are_shrunk(artifact):

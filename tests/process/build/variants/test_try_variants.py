@@ -1,5 +1,8 @@
-"""Other precisions beside the present one, on the same images; a CPU that computes bf16 is a stand-in."""
+"""How variants are judged on images of the user's, and what they cost; a CPU that computes bf16 is a stand-in."""
 
+import time
+
+import numpy as np
 import pytest
 
 from infer_app.artifact.artifact import open_artifact
@@ -7,12 +10,16 @@ from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.errors import UsageError
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
 from infer_app.base.read_limits import ReadLimits
+from infer_app.base.size import Size
+from infer_app.build.variants.calibration import MAX_CALIBRATING, MAX_IMAGES, MIN_IMAGES, Calibration, load_calibration
 from infer_app.build.variants.judge_variants import Trial, judge_variants, probe_variants, try_variants
+from infer_app.build.variants.measure import measure_models
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.verification.parity import Parity
 from tests.support.detectors import Quadrants
-from tests.support.networks import SIZE, Network, built, save_photos
+from tests.support.networks import SIZE, Network, built, random_pixels, save_photos
 
 KINDS = {
     "classification": OutputSpec(),
@@ -30,7 +37,7 @@ def _cpu_with_bf16(box):
 
 
 @pytest.fixture(scope="module")
-def photos(tmp_path_factory):
+def images(tmp_path_factory):
     """A root, and 24 photos in it and one file that is none."""
     folder = save_photos(tmp_path_factory.mktemp("root") / "photos")
     (folder / "10a.jpg").write_bytes(b"no photo")
@@ -48,37 +55,37 @@ def handler_of(artifact, limits, variant=OPENVINO_FP32):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_is_compared_with_the_present_one_on_the_images_that_can_be_decoded(tmp_path, photos, kind):
+def test_each_is_compared_with_the_present_one_on_the_images_that_can_be_decoded(tmp_path, images, kind):
     artifact = make(tmp_path, kind)
     sizes = {OPENVINO_FP32: 4, TORCHSCRIPT: None, OPENVINO_BF16: None}
-    tried = try_variants(artifact.folder, sizes, *photos, 60.0)
+    tried = try_variants(artifact.folder, sizes, *images, 60.0)
     assert list(tried) == [TORCHSCRIPT, OPENVINO_BF16]
     same = tried[TORCHSCRIPT]
     agreement = same.parity.object_agreement if kind == "detection" else same.parity.label_agreement
     assert (same.parity.num_images, agreement, same.score) == (24, 1.0, pytest.approx(1.0))
     assert min(same.ms, same.instead_of) > 0
     assert (same.parity.p99_score_difference is None) == (kind == "embedding")
-    assert try_variants(artifact.folder, sizes, *photos, 0.0) == {}  # no time is left
-    assert try_variants(artifact.folder, sizes, photos[0], ["gone.jpg"], 60.0) == {}
+    assert try_variants(artifact.folder, sizes, *images, 0.0) == {}  # no time is left
+    assert try_variants(artifact.folder, sizes, images[0], ["gone.jpg"], 60.0) == {}
 
 
-def offer(artifact, photos, trial):
+def offer(artifact, images, trial):
     measured = {OPENVINO_BF16: trial}
-    (found,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1], lambda *_, **__: measured)
+    (found,) = probe_variants(artifact, handler_of(artifact, images[0]), images[1], lambda *_, **__: measured)
     return found
 
 
-def test_a_dry_run_offers_what_was_measured_and_how_to_add_it_to_a_model_that_has_it_not(tmp_path, photos):
+def test_a_dry_run_offers_what_was_measured_and_how_to_add_it_to_a_model_that_has_it_not(tmp_path, images):
     artifact = make(tmp_path)
-    found = offer(artifact, photos, TRIAL)
+    found = offer(artifact, images, TRIAL)
     assert found.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
     assert (found.stages, found.ms, found.instead_of, found.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
     del artifact.manifest.variants[OPENVINO_BF16]
-    assert "; `infer model judge colours` adds it to the model)" in offer(artifact, photos, TRIAL).what
+    assert "; `infer model judge colours` adds it to the model)" in offer(artifact, images, TRIAL).what
 
 
-def test_a_judgement_on_the_images_of_a_day_is_recorded_and_one_on_more_images_may_be_kept(tmp_path, photos):
-    artifact, (limits, locations) = make(tmp_path), photos
+def test_a_judgement_on_the_images_of_a_day_is_recorded_and_one_on_more_images_may_be_kept(tmp_path, images):
+    artifact, (limits, locations) = make(tmp_path), images
     for count, keep_better, num_judged in ((25, False, 24), (21, True, 24), (21, False, 20)):
         judged = judge_variants(artifact.folder, limits, locations[:count], 0.9, keep_better)
         assert {variant: one.meets_bar for variant, one in judged.items()} == {OPENVINO_BF16: True}
@@ -92,15 +99,15 @@ def test_a_judgement_on_the_images_of_a_day_is_recorded_and_one_on_more_images_m
 
 
 @pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (0.97, False)])
-def test_the_minimum_is_that_of_the_model(tmp_path, photos, minimum, meets):
+def test_the_minimum_is_that_of_the_model(tmp_path, images, minimum, meets):
     artifact = make(tmp_path)
     artifact.manifest.variants[OPENVINO_BF16]["min_agreement"] = minimum
-    trial = offer(artifact, photos, TRIAL).trial
+    trial = offer(artifact, images, TRIAL).trial
     assert trial == VariantTrial(OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, minimum, meets)
 
 
 @pytest.mark.parametrize("case", ["no bf16", "half already", "judged too inexact", "no graph"])
-def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, box, case):
+def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, images, box, case):
     artifact, variant = make(tmp_path), OPENVINO_FP32
     if case == "no bf16":
         box.computes()
@@ -111,5 +118,78 @@ def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, b
         variant = TORCHSCRIPT
     else:
         artifact.manifest.variants[OPENVINO_BF16]["meets_bar"] = False
-    handler = handler_of(artifact, photos[0], variant)
-    assert probe_variants(artifact, handler, photos[1], lambda *_, **__: pytest.fail("measured")) == []
+    handler = handler_of(artifact, images[0], variant)
+    assert probe_variants(artifact, handler, images[1], lambda *_, **__: pytest.fail("measured")) == []
+
+
+# What a variant costs on one thread of this machine
+
+
+def busy(cpu_ms_per_batch, batch_size):
+    """A model that keeps a core busy for so long, whatever else the machine does."""
+
+    def run(pixels):
+        until = time.thread_time() + cpu_ms_per_batch / 1e3
+        while time.thread_time() < until:
+            pass
+        return np.zeros((len(pixels), 1), np.float32)
+
+    return FixedBatch(run, Size.square(SIZE), batch_size)
+
+
+def test_the_time_of_a_batch_is_shared_by_its_images():
+    found = measure_models({"slow": busy(6, 1), "fast": busy(6, 4)}, random_pixels(3))
+    assert found == pytest.approx({"slow": 6.0, "fast": 1.5}, rel=0.3)
+
+
+def test_neither_a_noisy_moment_nor_waiting_counts():
+    """The best round does, in CPU time, which another program's hold of the core does not add to."""
+    slow, first = busy(30, 1), []
+
+    def run(pixels):
+        time.sleep(0.005)
+        if not first:
+            first.append(slow(pixels))
+        return np.zeros((len(pixels), 1), np.float32)
+
+    assert measure_models({"quick": FixedBatch(run, Size.square(SIZE), 1)}, random_pixels(1))["quick"] < 2
+
+
+def test_a_slow_model_is_measured_once():
+    calls = []
+    slow = FixedBatch(lambda pixels: calls.append(1) or busy(60, 1)(pixels), Size.square(SIZE), 1)
+    measure_models({"slow": slow}, random_pixels(1), enough_s=0.05)
+    assert len(calls) == 1
+
+
+# The photos by which int8 is fitted and judged
+
+NUM_PHOTOS = 24
+
+
+def test_the_photos_that_judge_are_not_those_that_int8_was_fitted_to(network, photos):
+    images = load_calibration(network, Calibration(photos))
+    assert (len(images.calibration), len(images.evaluation)) == (NUM_PHOTOS // 2, NUM_PHOTOS // 2)
+    every = np.concatenate([images.calibration, images.evaluation])
+    assert len(np.unique(every, axis=0)) == NUM_PHOTOS
+    assert images.expected.shape == (NUM_PHOTOS // 2, 5)
+
+
+def test_of_many_photos_most_judge_and_of_too_many_some_are_taken_from_all_over_the_folder(network, photos, tmp_path):
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(MAX_IMAGES * 3 // 2):
+        (many / f"{number:03}.jpg").symlink_to(photos / f"{number % NUM_PHOTOS:02}.jpg")
+    images = load_calibration(network, Calibration(many))
+    assert (len(images.calibration), len(images.evaluation)) == (MAX_CALIBRATING, MAX_IMAGES - MAX_CALIBRATING)
+    assert MAX_CALIBRATING < MAX_IMAGES / 2
+    found = Calibration(many).files(Size.square(224))
+    assert found[:3] == [many / name for name in ("000.jpg", "001.jpg", "003.jpg")]
+    num_large = [len(Calibration(many).files(Size.square(length))) for length in (4_000, 8_000)]
+    assert num_large == [22, MIN_IMAGES]  # a GiB of pixels, and more for the least number of images
+
+
+def test_a_bar_that_is_no_share_and_a_folder_that_is_none_are_wrong_flags(photos):
+    for folder, share in ((photos, 0.0), (photos, 1.5), (photos, float("nan")), (photos.with_name("gone"), 0.5)):
+        with pytest.raises(UsageError, match="is not a share|no folder .*gone"):
+            Calibration(folder, share)

@@ -1,7 +1,6 @@
 """One handler on real files with real, tiny TorchScript models; a white image is the one a model fails on."""
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +25,7 @@ from infer_app.predict.runtimes.torchscript import BATCH_SIZE
 from infer_app.predict.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.predict.workers.heartbeat import Heartbeat
 from infer_app.predict.workers.pool import Stage, WorkerPool
+from tests.support.box import Box
 from tests.support.networks import ChannelMeans, NeedsMemoryForWhite, NotANumberForWhite, built_colors
 from tests.support.outcomes import outcomes as outcomes_of
 from tests.support.photos import save_colored
@@ -182,16 +182,6 @@ def test_a_device_that_fails_is_no_failure_of_an_image(error, photos):
         list(LoadedModel(0, None, TORCHSCRIPT, 4, predict, None).infer(batch, StageClock(False)))  # type: ignore[arg-type]
 
 
-def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
-    """In a worker, which does not crash."""
-    spec = spec_of(build(tmp_path, CannotDoWhite()), Path(photos["white"].location).parent)
-    refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
-    with WorkerPool([Stage("predict", [partial(open_cpu_handler, spec)])], 30) as workers:
-        (result,) = workers.run([Chunk(0, refs)])
-    assert outcomes(result) == {ref.image_id: (Reason.MODEL_ERROR, "model") for ref in refs}
-    assert all("is invalid for input of size" in one.detail for one in result.broken)
-
-
 def test_the_mark_says_what_is_in_hand_before_each_step(handlers, photos):
     """A crash is named by it: the image by its place in the chunk, the file by its size once it was read."""
     heartbeat = LogMark()
@@ -222,13 +212,10 @@ class OpenInGroup:
 )
 def test_a_picture_that_needs_more_memory_than_is_left_is_rejected_and_ends_no_worker(tmp_path, photos, left, expected):
     """Decoded it takes 120 MB and more; with the kernel's limit for the group a process would be killed."""
-    proc, group = tmp_path / "proc/self", tmp_path / "cgroup"
-    proc.mkdir(parents=True)
-    group.mkdir()
-    (proc / "cgroup").write_text("0::/\n")
-    (proc / "statm").symlink_to("/proc/self/statm")
-    (group / "memory.max").write_text(str((1 << 30) + left))
-    (group / "memory.current").write_text(str(1 << 30))
+    box = Box(tmp_path)
+    box.belongs_to("0::/")
+    box.group("", memory_max=(1 << 30) + left, memory_current=1 << 30)
+    (box.proc / "self/statm").symlink_to("/proc/self/statm")
     Image.new("RGB", (6000, 5000), "red").save(tmp_path / "large.png", compress_level=1)
     large = ImageRef("large", str(tmp_path / "large.png"))
     spec = spec_of(build(tmp_path, ChannelMeans()), Path(photos["0"].location).parent, tmp_path)

@@ -1,11 +1,22 @@
-"""A worker opens the network that the run writes under, or none."""
+"""A worker opens the network that the run writes under, or none, and its heartbeat names the one that predicts."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from infer_app.artifact.artifact import record_variant, save_manifest
+from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.specs import CropSpec
+from infer_app.base.domain import Chunk, DetectedObject, FileFacts, ImageRef, Output, Sample
 from infer_app.base.errors import ModelError
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8
+from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import ModelSpec, OneOf
+from infer_app.predict.handlers.predictor import LoadedModel
+from infer_app.predict.handlers.second_networks import SecondNetworks
+from infer_app.predict.workers.heartbeat import SIZE, Heartbeat
 from tests.support.networks import built
 
 
@@ -45,3 +56,24 @@ def test_a_judgement_changes_no_network_and_a_variant_that_is_gone_is_told(artif
 )
 def test_workers_share_items_and_each_has_one_at_least(num_workers, shares):
     assert [OneOf(number, num_workers).share(2) for number in range(num_workers)] == shares
+
+
+def test_the_mark_names_the_model_whenever_a_second_network_predicts():
+    """A network that hangs or crashes is no picture that can't be transformed, which is rejected at once."""
+    heartbeat, stages, ref = Heartbeat(bytearray(SIZE)), [], ImageRef("1", "/1.jpg")
+
+    def predict(pixels):
+        stages.append((heartbeat.read().stage, len(pixels)))
+        return pixels[:, 0, 0]
+
+    manifest = SimpleNamespace(crop=CropSpec("animals", 0.2), recipe=Recipe("stretch", 8))
+    artifact = SimpleNamespace(manifest=manifest, crop_function=lambda: None, preprocess=lambda: None)
+    model = LoadedModel(1, artifact, "", 2, predict, lambda raw, _: [Output()] * len(raw))
+    networks = SecondNetworks([model], SimpleNamespace(within_memory=nullcontext))
+    sample = Sample(ref, None, FileFacts(), np.zeros((20, 20, 3), np.uint8))
+    found = tuple((number, DetectedObject("animal", 0, 0.5, 0, 0, 1, 1)) for number in range(3))
+    chunk, clock = Chunk(0, (ref,), (1,)), StageClock(False)
+    networks.add(chunk, sample, found, heartbeat, clock)
+    (prediction,) = networks.finish(chunk, heartbeat, clock)
+    assert [one.object for one in prediction.output.crops] == [0, 1, 2]
+    assert stages == [("model", 2), ("model", 1)]
