@@ -17,6 +17,7 @@ from infer_app.artifact.artifact import open_artifact, record_variant
 from infer_app.base.errors import ModelError, UsageError, install
 from infer_app.base.model_variants import TORCHSCRIPT
 from infer_app.build.variants.add_gpu_variants import check_gpu_variants
+from infer_app.predict.runtimes import tensorrt
 from infer_app.predict.runtimes.gpu_probe import Host, missing_for
 from infer_app.predict.workers.isolated_call import run_in_process
 from tests.standin import child_calls
@@ -123,7 +124,7 @@ def test_what_does_not_answer_as_the_source_does_is_not_published(tmp_path, on, 
 def test_another_abi_is_embedded_again_from_the_plan(artifact, on):
     on(abi="10")
     with pytest.raises(ModelError, match="embedded by another torch-tensorrt: .*ABI Version .9.") as caught:
-        run_in_process(child_calls.load_embedded, artifact.read(f"variants/{TRT}/model.ts"))
+        run_in_process(tensorrt.load_embedded, artifact.read(f"variants/{TRT}/model.ts"), child_calls.CPU)
     assert caught.value.hint == "it is embedded again from engine.plan"
     pixels = random_pixels(3)
     actual = run_in_process(child_calls.predict, artifact.folder, TRT, pixels, 2)
@@ -173,10 +174,10 @@ def test_a_changed_file_is_refused_before_it_is_loaded(artifact, on, file, abi):
 
 def test_names_are_read_from_the_plan(artifact, on):
     on()
-    bindings = run_in_process(child_calls.read_bindings, artifact.read(f"variants/{TRT}/engine.plan"))
+    bindings = run_in_process(tensorrt.read_bindings, artifact.read(f"variants/{TRT}/engine.plan"))
     assert (bindings.inputs, bindings.outputs) == (("pixels",), ("output0",))
     with pytest.raises(ModelError, match=r"TensorRT 11\.0\.0 can't read the plan"):
-        run_in_process(child_calls.read_bindings, b"no plan")
+        run_in_process(tensorrt.read_bindings, b"no plan")
 
 
 def test_the_manifest_alone_tells_that_a_plan_is_for_another_machine(built_once):

@@ -36,9 +36,8 @@ def make_network() -> nn.Module:
 
 def build(folder: Path, variant: str, make=make_network) -> dict:
     """The variant's entry in the manifest."""
-    return add_gpu_variants(open_artifact(folder), [variant], BuildTarget(HOST, CPU, make), print).manifest.variants[
-        variant
-    ]
+    artifact = add_gpu_variants(open_artifact(folder), [variant], BuildTarget(HOST, CPU, make), print)
+    return artifact.manifest.variants[variant]
 
 
 def predict(folder: Path, variant: str, pixels: np.ndarray, batch_size: int) -> np.ndarray:
@@ -46,21 +45,9 @@ def predict(folder: Path, variant: str, pixels: np.ndarray, batch_size: int) -> 
     return predict_all(model, pixels, batch_size)
 
 
-def load_embedded(module: bytes) -> None:
-    tensorrt.load_embedded(module, CPU)
-
-
 def load_without_runtime(module: bytes) -> None:
     with tensorrt._translate_errors():
         tensorrt.load_runnable(module, CPU)
-
-
-def embed(plan: bytes) -> None:
-    tensorrt.embed(plan, tensorrt.Bindings(("pixels",), ("output0",)), CPU)
-
-
-def read_bindings(plan: bytes) -> tensorrt.Bindings:
-    return tensorrt.read_bindings(plan)
 
 
 def build_with_bar(folder: Path, variant: str, min_cosine: float) -> dict:

@@ -21,13 +21,6 @@ def artifact(tmp_path):
     return built(tmp_path)
 
 
-def test_what_was_built_is_read_from_a_folder_that_is_named_by_name_and_id(artifact, tmp_path):
-    assert artifact.folder == tmp_path / "models" / "colours" / artifact.manifest.model_id
-    assert open_artifact(artifact.folder) == artifact
-    assert artifact.read("source.ts") == (tmp_path / "Means.pt").read_bytes()
-    assert (artifact.labels, artifact.preprocess()) == (("red", "green", "blue"), None)
-
-
 def flip_a_bit(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -77,15 +70,6 @@ def test_a_name_means_the_version_in_use_else_the_newest(tmp_path, two_versions)
     with pytest.raises(ModelError, match="colours@00000000, the version in use, is not in") as caught:
         found(tmp_path, "colours", {"colours": "0" * 16})
     assert all(f"`infer model use colours@{model_id[:8]}`" in caught.value.hint for model_id in two_versions)
-
-
-def test_a_version_is_named_by_the_beginning_of_its_id(tmp_path, two_versions):
-    for model_id in two_versions:
-        for wanted in (f"colours@{model_id}", f"colours@{model_id[:4]}", model_id, model_id[:8]):
-            assert found(tmp_path, wanted, {"colours": two_versions[1]}) == model_id
-    with pytest.raises(ModelError, match="no model 'colours@0000'") as caught:
-        found(tmp_path, "colours@0000")
-    assert all(f"colours@{model_id[:8]}" in caught.value.hint for model_id in two_versions)
 
 
 def test_a_damaged_version_is_found_to_be_removed_and_stops_no_other(tmp_path, two_versions):

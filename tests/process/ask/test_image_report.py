@@ -1,5 +1,3 @@
-"""One image's story: what a second scoring is held against, and a file that can't be looked at."""
-
 import time
 
 from infer_app.ask.image_report import look_at

@@ -1,5 +1,3 @@
-"""What is said of the results that a second network has of the objects of a detector."""
-
 import json
 from dataclasses import replace
 from datetime import date

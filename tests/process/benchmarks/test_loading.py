@@ -13,8 +13,7 @@ from loading_strategies.workload import PixelReaders, Workload
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import load_settings
 from infer_app.predict.images.decode.decoder import DecodeLimits
-from tests.support.networks import SIZE, built
-from tests.support.photos import jpeg
+from tests.support.networks import SIZE, built, save_photos
 
 PROGRAM = Path(__file__).parents[3] / "benchmarks" / "loading.py"
 FLOATS = ("naive", "vectorised", "pool", "dataloader", "prefetch", "drop-broken")
@@ -22,31 +21,25 @@ UINT8 = ("turbo", "fast-collate", "getitems", "database", "list-of-paths", "pack
 NUM_IMAGES = 37  # two whole batches and a short one
 
 
-def write_photos(folder):
-    folder.mkdir()
-    for number in range(NUM_IMAGES):
-        (folder / f"{number:02}.jpg").write_bytes(jpeg(40 + number, 60 - number, (200, 5 * number, 30)))
-    return sorted(map(str, folder.iterdir()))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # twenty processes that import torch
 def test_every_strategy_is_measured_and_broken_files_are_named(tmp_path):
-    write_photos(tmp_path / "photos")
+    save_photos(tmp_path / "photos", NUM_IMAGES)
     (tmp_path / "photos" / "broken.jpg").write_bytes(b"not a photo")
     command = [sys.executable, PROGRAM, "--images", tmp_path / "photos", "--network", "null", "--workers", "2"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"broken: {tmp_path / 'photos' / 'broken.jpg'}: unsupported_format" in told
-    rates = dict(line.split(": ", 1) for line in told.splitlines() if line.split(":")[0] in names())
+    names = {strategy.name for strategy in STRATEGIES}
+    rates = dict(line.split(": ", 1) for line in told.splitlines() if line.split(":")[0] in names)
     without = {name: text for name, text in rates.items() if not text.endswith(" images/s")}
-    assert rates.keys() == names()
+    assert rates.keys() == names
     assert without == {} if torch.cuda.is_available() else list(without) == ["pin-memory"]
     assert told.count("1 broken dropped") == len([one for one in STRATEGIES if one.takes_broken])
 
 
 @pytest.mark.parametrize("name", [*FLOATS, *UINT8])
 def test_all_yield_the_same_pixels_in_whole_batches(name, tmp_path):
-    paths = write_photos(tmp_path / "photos")
+    paths = sorted(map(str, save_photos(tmp_path / "photos", NUM_IMAGES).iterdir()))
     (tmp_path / "infer.toml").touch()
     readers = PixelReaders(built(tmp_path), ReadLimits((tmp_path,), 1 << 20), DecodeLimits(1 << 20))
     workload = Workload(paths, readers, 2, load_settings(tmp_path / "infer.toml"))
@@ -60,7 +53,3 @@ def test_all_yield_the_same_pixels_in_whole_batches(name, tmp_path):
         expected = np.stack([readers.with_turbo(path) for path in paths])
         assert pixels.shape == (NUM_IMAGES, SIZE, SIZE, 3)
         np.testing.assert_array_equal(sorted(map(bytes, pixels)), sorted(map(bytes, expected)))
-
-
-def names():
-    return {strategy.name for strategy in STRATEGIES}

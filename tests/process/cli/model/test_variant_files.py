@@ -1,18 +1,15 @@
-"""Files of a variant that runs need are not replaced; `infer model verify` tells what others predicted."""
-
 import pytest
-from sqlalchemy import delete, insert, update
+from sqlalchemy import delete, update
 
 from infer_app.artifact.artifact import record_variant
-from infer_app.base.domain import ChunkResult, ImageRef, Output, Prediction
 from infer_app.base.errors import DayHeld, UsageError
 from infer_app.base.model_variants import OPENVINO_INT8, TORCHSCRIPT
 from infer_app.cli.model.variant_files import check_replaceable
 from infer_app.tables.results.runs import RunModel, RunStore
-from infer_app.tables.results.schema import images, predictions, runs
-from infer_app.tables.results.sink import Sink
+from infer_app.tables.results.schema import predictions, runs
 from tests.conftest import DAY
 from tests.support.networks import built
+from tests.support.results import commit, predicted
 
 
 @pytest.fixture
@@ -23,13 +20,10 @@ def artifact(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def project(artifact, database, tmp_path):
-    """Make it a project, with an image on DAY."""
+def project(artifact, database, register, tmp_path):
+    """Make it a project, with two images on DAY."""
     (tmp_path / "infer.toml").touch()
-    with database.write() as connection:
-        connection.execute(
-            insert(images), {"location": "/1.jpg", "added_at": DAY.start.replace(tzinfo=None, hour=12), "size": 1}
-        )
+    register("/1.jpg", "/2.jpg")
     return database
 
 
@@ -55,26 +49,16 @@ def test_no_variant_is_replaced_while_a_run_of_its_version_is_active(artifact, p
 
 def test_a_variant_of_a_day_that_is_not_finished_stays(artifact, project):
     run_id = run(project, artifact)
-    predict(project, artifact, run_id)
+    commit(project, predicted("2"), run_id=run_id, model_id=artifact.manifest.model_id)
     RunStore(project).fail_run(run_id, 12, "")
     with pytest.raises(UsageError, match=f"{DAY} was begun with {OPENVINO_INT8} .* 1 image of it is pending") as caught:
         check_replaceable(artifact, [OPENVINO_INT8], None)
     version = f"{artifact.manifest.name}@{artifact.manifest.model_id[:8]}"
-    command = f"infer run --date {DAY} --lookback 0 --model {version}"
-    assert caught.value.hint == f"finish it first: `{command}`"
+    assert f"`infer run --date {DAY} --lookback 0 --model {version}`" in caught.value.hint
     check_replaceable(artifact, ["cuda-fp16"], None)  # which the model has not: nothing is replaced
     with project.write() as connection:
         connection.execute(delete(predictions))  # as `infer forget` does
     check_replaceable(artifact, [OPENVINO_INT8], None)
-
-
-def predict(database, artifact, run_id):
-    """Store a prediction of a second image of DAY."""
-    with database.write() as connection:
-        added_at = DAY.start.replace(tzinfo=None, hour=13)
-        connection.execute(insert(images), {"location": "/2.jpg", "added_at": added_at, "size": 1})
-    prediction = Prediction(ImageRef("2", "/2.jpg"), Output())
-    Sink(database, artifact.manifest.model_id, OPENVINO_INT8, run_id).commit_chunk(ChunkResult(0, (prediction,), ()))
 
 
 @pytest.mark.parametrize("has_settings", [False, True])

@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 
 import pytest
@@ -11,15 +12,6 @@ from infer_app.base.errors import DatabaseUnavailable
 from infer_app.tables.engine.connect import Database
 from tests.unit.tables.engine.conftest import files_of, insert, read_only, values
 
-HOLD_THE_LOCK = """
-import sqlite3, sys, time
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN IMMEDIATE")
-connection.execute("INSERT INTO t VALUES (2)")
-print("held", flush=True)
-time.sleep(0.6)
-connection.execute("COMMIT")
-"""
 CRASH = """
 import os, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -37,18 +29,19 @@ def file(tmp_path):
 
 @pytest.fixture
 def theirs(file):
-    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as connection:
         connection.execute("CREATE TABLE t (x)")
         connection.execute("INSERT INTO t VALUES (1)")
         yield connection
 
 
-def test_a_write_waits_for_another_process_that_writes(theirs, file):
-    with subprocess.Popen([sys.executable, "-c", HOLD_THE_LOCK, file], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout.readline() == "held\n"
-        with Database(f"sqlite:///{file}") as database:
-            insert(database, 3)
-            assert values(database) == [1, 2, 3]
+def test_a_write_waits_for_another_one(theirs, file):
+    theirs.execute("BEGIN IMMEDIATE")
+    theirs.execute("INSERT INTO t VALUES (2)")
+    threading.Timer(0.6, theirs.execute, ["COMMIT"]).start()
+    with Database(f"sqlite:///{file}") as database:
+        insert(database, 3)
+        assert values(database) == [1, 2, 3]
 
 
 def test_a_crashed_database_is_left_as_it_is_by_a_read_only_connection_and_whole_for_the_next_writer(file):
