@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.manifest import PREPROCESS_FILE
 from infer_app.artifact.model_names import short_name
-from infer_app.artifact.models_folder import find_artifact, scan_artifacts, versions_of
+from infer_app.artifact.models_folder import find_artifact, list_names, scan_artifacts, versions_of
 from infer_app.artifact.second_network import check_against_detector
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.settings.load import LoadedSettings
@@ -31,7 +31,7 @@ def choose_names(loaded: LoadedSettings) -> list[str]:
     if damaged and not found:
         raise damaged[0]
     if not found:
-        _check_folder(loaded, read_in_use(loaded))
+        _names_in_use(loaded, read_in_use(loaded))
         raise UsageError(f"no model in {loaded.models_folder}", "make one with `infer model build SOURCE --name NAME`")
     return found
 
@@ -39,16 +39,17 @@ def choose_names(loaded: LoadedSettings) -> list[str]:
 def choose_artifacts(
     loaded: LoadedSettings, in_use: Mapping[str, str] | None = None, failures: dict[str, ModelError] | None = None
 ) -> list[Artifact]:
-    """Return the models named in the settings, else one of each name; a name means its version in use.
+    """Return the models named in the settings, else all that are here or in use; a name means its version in use.
 
     `in_use` is read from the database unless it is given. Raises what `read_in_use` raises, and ModelError or
     UsageError for a model that isn't there, or that has several versions of which none is in use; if the settings name
     none, `failures` gets the errors by name, as long as there is another model.
     """
     known = read_in_use(loaded) if in_use is None else in_use
-    _check_folder(loaded, known)
+    names_in_use = _names_in_use(loaded, known)
     names = choose_names(loaded)
     if not loaded.model_names:
+        names = sorted({*names, *names_in_use})
         for error in scan_artifacts(loaded.models_folder)[1]:
             log.warning("left out: %s (%s)", error, error.hint)
     found = []
@@ -70,17 +71,24 @@ def choose_artifacts(
     return found
 
 
-def _check_folder(loaded: LoadedSettings, in_use: Mapping[str, str]) -> None:
-    """Raise ModelError if the folder has no model at all though versions are in use, not only in other projects."""
-    if not in_use or any(scan_artifacts(loaded.models_folder)):
-        return
+def _names_in_use(loaded: LoadedSettings, in_use: Mapping[str, str]) -> list[str]:
+    """Return the names of models in use, without those of which only other projects have a folder.
+
+    Raises ModelError if the folder has no model at all though versions are in use in this project.
+    """
+    here = set(list_names(loaded.models_folder))
+    if here.issuperset(in_use):
+        return list(in_use)
     with open_project_database(loaded, read_only=True) as project:
         own = project.versions.ids_in_use()
-    if listed := ", ".join(short_name(*version) for version in sorted(in_use.items()) if version[1] in own):
+    names = [name for name, model_id in in_use.items() if name in here or model_id in own]
+    if names and not here:
         raise ModelError(
-            f"{loaded.models_folder} has no model, and in use in {loaded.shown_url}: {listed}",
+            f"{loaded.models_folder} has no model, and in use in {loaded.shown_url}: "
+            f"{', '.join(short_name(name, in_use[name]) for name in sorted(names))}",
             "is the disk of that folder mounted? If so, restore it from a backup",
         )
+    return names
 
 
 def _check_chosen(loaded: LoadedSettings, name: str, in_use: Mapping[str, str]) -> None:

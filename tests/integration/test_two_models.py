@@ -121,6 +121,27 @@ def break_golden(project, models, name):
     outputs.write_bytes(outputs.read_bytes()[:-1])
 
 
+@pytest.mark.parametrize(
+    ("lose", "error"),
+    [
+        (shutil.rmtree, "large was not run: large@"),
+        (lambda folder: next(folder.glob("*/manifest.json")).write_text("{"), "large was not run: "),
+    ],
+    ids=["gone", "damaged"],
+)
+def test_a_model_in_use_whose_files_are_lost_is_missed_until_its_use_is_ended(project, models, lose, error):
+    project.use_models(models, copied=True)
+    run(project, more=("--limit", "12"))
+    lose(project.folder / "models" / "large")
+    report = run(project, exit_code=12)
+    assert {one["model"]: one["exit_code"] for one in report["models"]} == {"colors": 0, "dark": 0, "large": 12}
+    assert error in project.errors
+    assert [len(results_of(project, name)) for name in ("colors", "dark", "large")] == [30, 30, 12]
+    project.infer("model", "remove", "large", exit_code=2)
+    assert project.infer_json("model", "remove", "--force", "large")["predictions"] == 11
+    assert [one["model"] for one in run(project)["models"]] == ["colors", "dark"]
+
+
 def test_a_model_named_twice_is_a_mistake(project):
     assert "named twice" in run(project, "colors", "colors", exit_code=2)["error"]
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.manifest import Manifest
-from infer_app.artifact.model_names import short_name
+from infer_app.artifact.model_names import short_name, versions_named
 from infer_app.artifact.models_folder import (
     find_artifact,
     find_folder,
+    list_names,
     remove_folder,
     scan_artifacts,
     versions_of,
@@ -23,7 +24,7 @@ from infer_app.base.errors import InferError, ModelError, UsageError, os_errors_
 from infer_app.base.model_variants import variant_of
 from infer_app.base.printing import one_line, with_config
 from infer_app.base.settings.load import load_settings
-from infer_app.cli.model.model import has_project, models_folder, print_progress
+from infer_app.cli.model.model import has_project, known_in_use, models_folder, print_progress
 from infer_app.cli.model.run_after_build import command_line, what_settings_say
 from infer_app.cli.terminal.output import show_table
 from infer_app.tables.project_database import open_results_database
@@ -137,7 +138,7 @@ def put_in_use(artifact: Artifact, config: Path | None) -> Switch:
 
 def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None:
     """Remove the files of a version; its predictions stay. Raises UsageError for the one that the next run takes."""
-    folder = find_folder(models_folder(config), wanted)
+    folder = _folder_of(wanted, config)
     name, model_id = folder.parent.name, folder.name
     this = short_name(name, model_id)
     with open_results_database(load_settings(config)) if has_project(config) else nullcontext() as database:
@@ -153,6 +154,13 @@ def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None
         print(json.dumps({"model": name, "model_id": model_id, "predictions": count}))
     else:
         print(f"removed {this}; its {count:,} predictions stay in the database" if count else f"removed {this}")
+
+
+def _folder_of(wanted: str, config: Path | None) -> Path:
+    """Return the folder of a version, also where that of a version in use should be."""
+    folder = models_folder(config)
+    gone = versions_named(wanted, (known_in_use(config) or {}).items())
+    return folder.joinpath(*gone[0]) if gone and gone[0][0] not in list_names(folder) else find_folder(folder, wanted)
 
 
 def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], *, force: bool) -> None:
