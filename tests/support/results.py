@@ -29,9 +29,9 @@ def broken(*ids, reason=Reason.CORRUPT, detail="no JPEG", size=7):
     return tuple(Broken(ImageRef(i, f"/{i}.jpg"), reason, detail, "decode", facts, "jpg 9") for i in ids)
 
 
-def commit(database, good=(), bad=(), run_id="run 1", model_id=MODEL.model_id, detector_id=None):
+def commit(database, good=(), bad=(), run_id="run 1", model_id=MODEL.model_id, variant=MODEL.variant, detector_id=None):
     """Write a chunk of predictions and rejections, and return what was written."""
-    sink = Sink(database, model_id, MODEL.variant, run_id, detector_id)
+    sink = Sink(database, model_id, variant, run_id, detector_id)
     return sink.commit_chunk(ChunkResult(0, tuple(good), tuple(bad)))
 
 

@@ -1,29 +1,16 @@
 """Results of a detector and of second networks on it, as runs commit them."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import select
 
-from infer_app.base.domain import (
-    Broken,
-    ChunkResult,
-    CropOutput,
-    DetectedObject,
-    FileFacts,
-    ImageRef,
-    Output,
-    Prediction,
-    Reason,
-)
+from infer_app.base.domain import CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.size import Size
-from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.runs import RunModel, RunStore
 from infer_app.tables.results.schema import object_predictions, predictions, rejections
-from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY
+from tests.support.results import broken, commit
 
 FILE = FileFacts(7, 1.5, "cd" * 32, Size(640, 480))
 DETECTION = {"output": {"kind": "detection"}, "labels": ["animal"]}
@@ -43,40 +30,39 @@ LION, DOG = [("lion", 0.75), ("tiger", 0.25)], [("dog", 0.5), ("lion", 0.25)]
 class StoredModel:
     """A model with a run of the day, which commits what it is given."""
 
-    def __init__(self, database: Database, model: RunModel = SECOND, detector_id: str | None = None) -> None:
+    def __init__(self, database, model=SECOND, detector_id=None):
         self._database, self._model = database, model
         self._run_id = RunStore(database).open_run(DAY, model)
-        self.take_objects_of(detector_id)
+        self.detector_id = detector_id
 
-    def end_run(self) -> None:
+    def end_run(self):
         """End the run: what it writes from now on fails at the end of its transaction."""
         RunStore(self._database).fail_run(self._run_id, 1, "")
 
-    def take_objects_of(self, detector_id: str | None) -> None:
-        self._sink = Sink(self._database, self._model.model_id, self._model.variant, self._run_id, detector_id)
+    def predict(self, image_id, output):
+        self._commit([Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, FILE)])
 
-    def predict(self, image_id: str, output: Output) -> None:
-        good = Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, FILE)
-        self._sink.commit_chunk(ChunkResult(0, (good,), ()))
-
-    def detect(self, image_id: str, *scores: float) -> None:
+    def detect(self, image_id, *scores):
         """Commit an image with an object of each score."""
         objects = tuple(DetectedObject("animal", 0, score, 0.25, 0.5, 0.125, 0.0625) for score in scores)
         label, best = ("animal", scores[0]) if scores else (None, None)
         self.predict(image_id, Output(label, best, objects=objects))
 
-    def classify(self, image_id: str, crops: dict[int, Sequence[tuple[str, float]]], **output: Any) -> None:
+    def classify(self, image_id, crops, **output):
         """Commit the best labels of some objects of an image, by their numbers."""
         found = tuple(CropOutput(number, classified(*best, **output)) for number, best in crops.items())
         best = max((crop.output for crop in found), key=lambda one: one.score or 0, default=Output())
         self.predict(image_id, Output(best.label, best.score, crops=found))
 
-    def reject(self, image_id: str, reason: Reason = Reason.CORRUPT) -> None:
-        broken = Broken(ImageRef(image_id, f"/{image_id}.jpg"), reason, "no JPEG", "decode", FILE, "jpg 9")
-        self._sink.commit_chunk(ChunkResult(0, (), (broken,)))
+    def reject(self, image_id, reason=Reason.CORRUPT):
+        self._commit((), broken(image_id, reason=reason))
+
+    def _commit(self, *results):
+        model = {"model_id": self._model.model_id, "variant": self._model.variant, "detector_id": self.detector_id}
+        commit(self._database, *results, run_id=self._run_id, **model)
 
 
-def classified(*best: tuple[str, float], key: str = "top", **output: Any) -> Output:
+def classified(*best, key="top", **output):
     """Return the output of a classifier, as verification/outputs.py makes it."""
     entries = [{"label": label, "index": index, "score": score} for index, (label, score) in enumerate(best)]
     return Output(*best[0], details=json.dumps({key: entries}), **output)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from infer_app.base.errors import Interrupted, UsageError, most_severe
+from infer_app.base.errors import Interrupted, UsageError
 from infer_app.run.stop import Stop, seconds_until
 
 
@@ -55,10 +55,3 @@ def test_finish_by_is_the_next_such_time_of_the_clock(monkeypatch, now, finish_b
 def test_finish_by_is_a_time():
     with pytest.raises(UsageError, match="not a time"):
         seconds_until("5 o'clock", datetime(2026, 11, 20))
-
-
-@pytest.mark.parametrize(
-    ("exit_codes", "gravest"), [([], 0), ([0, 3, 75], 3), ([0, 12, 13], 12), ([3, 143], 143)], ids=str
-)
-def test_the_gravest_exit_code_of_several_days(exit_codes, gravest):
-    assert most_severe(exit_codes) == gravest

@@ -87,23 +87,6 @@ def test_every_rule_cuts_out_what_its_formula_says(width, height, across, down, 
     assert (crop.height, crop.width) == crop.rgb.shape[:2]
 
 
-@pytest.mark.parametrize(
-    ("rule", "place"),
-    [
-        (CropRule(), Place(10, 20, 30, 10, 0)),
-        (CropRule(margin=0.5), Place(3, 18, 45, 15, 0)),  # of each side
-        (CropRule(margin_px=30), Place(0, 5, 55, 40, 0)),  # cut off at the left edge of the picture
-        (CropRule(least_px=25), Place(10, 13, 30, 25, 0)),
-        (CropRule("square"), Place(10, 10, 30, 30, 30)),
-        (CropRule("square", margin=0.5), Place(3, 3, 45, 45, 45)),  # of the larger side
-        (CropRule("square", margin_px=30), Place(0, 0, 60, 50, 60)),  # the picture is 50 high
-        (CropRule("square-pad", margin_px=30), Place(0, 0, 60, 50, 60)),
-    ],
-)
-def test_a_box_of_30x10_in_a_picture_of_100x50(rule: CropRule, place: Place):
-    assert place_of(100, 50, (0.1, 0.4, 0.3, 0.2), rule) == place
-
-
 @pytest.mark.parametrize("side", range(1, 400, 7))
 def test_a_box_at_whole_pixels_is_cut_out_as_it_is(side: int):
     """Although 29 / 100 x 100 is less than 29."""
