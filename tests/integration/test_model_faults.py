@@ -12,7 +12,7 @@ from torch import nn
 
 from infer_app.run.flow.failure_budget import PROBATION_IMAGES
 from tests.support import projects
-from tests.support.networks import ChannelMeans, save
+from tests.support.networks import ChannelMeans, NeedsMemoryForWhite, save
 from tests.support.projects import Project, build_model
 
 pytestmark = pytest.mark.slow
@@ -35,20 +35,6 @@ from importlib.machinery import PathFinder
 find_spec = PathFinder.find_spec
 PathFinder.find_spec = lambda name, *more: None if name == "openvino" else find_spec(name, *more)
 """
-
-
-class NeedsMemory(nn.Module):
-    """Asks torch for more memory than any machine has, for a white image in a batch of too many images."""
-
-    def __init__(self, num_images_that_fit: int) -> None:
-        super().__init__()
-        self.num_images_that_fit = num_images_that_fit
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        means = pixels.mean((2, 3))
-        if pixels.shape[0] > self.num_images_that_fit:  # the size is no constant, which OpenVINO would try to fold
-            means = means + torch.empty([int((means.amin(1) > 0.999).sum()) << 45]).sum()
-        return 8.0 * means
 
 
 @pytest.fixture(params=["cpu", "cuda"], autouse=True, scope="module")
@@ -103,14 +89,14 @@ def test_a_preprocess_that_fails_on_every_image_rejects_none_and_once_it_works_o
 
 
 def test_a_model_that_has_no_memory_for_a_batch_predicts_all(project):
-    script(project, NeedsMemory(1))
+    script(project, NeedsMemoryForWhite(1))
     add_white_photos(project, DATES[-1], 50)
     report = project.infer_json("run", "--date", DATES[-1])
     assert report["day"] == {"eligible": 50, "predicted": 50, "rejected": 0, "pending": 0}
 
 
 def test_a_model_that_has_no_memory_for_any_image_rejects_none(project):
-    script(project, NeedsMemory(0))
+    script(project, NeedsMemoryForWhite(0))
     add_white_photos(project, DATES[-1], PROBATION_IMAGES + 50)
     report = project.infer_json("run", "--date", DATES[-1], exit_code=3)
     assert is_empty(project)

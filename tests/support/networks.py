@@ -65,7 +65,7 @@ class NotANumberForWhite(nn.Module):
 
 
 class NeedsMemoryForWhite(nn.Module):
-    """Asks torch for more memory than there is, by an allocation that really fails."""
+    """Asks torch for more memory than there is, for a white image in a batch of too many images."""
 
     def __init__(self, num_images_that_fit: int) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ class NeedsMemoryForWhite(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         means = pixels.mean((2, 3))
-        if bool((means.amin(1) > 0.999).any()) and pixels.shape[0] > self.num_images_that_fit:
-            means = means + torch.empty([1 << 45]).sum()
+        if pixels.shape[0] > self.num_images_that_fit:  # the size is no constant, which OpenVINO would try to fold
+            means = means + torch.empty([int((means.amin(1) > 0.999).sum()) << 45]).sum()
         return 8.0 * means
 
 
