@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.support.graphs import save_onnx
-from tests.support.library_networks import SITE, import_library, save_hugging_face, save_timm, save_weights
+from tests.support.library_networks import SITE, save_hugging_face, save_timm, save_weights
 from tests.support.projects import Project
 
 pytestmark = pytest.mark.slow
@@ -23,12 +23,12 @@ def timm_folder(folder):
 
 
 def timm_name(folder):
-    save_weights(folder / "weights.pt", import_library("timm").create_model("test_resnet", num_classes=5))
+    save_weights(folder / "weights.pt", pytest.importorskip("timm").create_model("test_resnet", num_classes=5))
     return ["timm:test_resnet", "--weights", "weights.pt"]
 
 
 def torchvision_name(folder):
-    network = import_library("torchvision.models").resnet18(num_classes=5)
+    network = pytest.importorskip("torchvision.models").resnet18(num_classes=5)
     save_weights(folder / "weights.pt", network)
     return ["torchvision:resnet18", "--weights", "weights.pt"]
 

@@ -14,14 +14,9 @@ SITE = Path(sitecustomize.__file__).parent  # for PYTHONPATH of a command
 LABELS = ("cat", "dog", "bird", "fish", "none of them")
 
 
-def import_library(name: str) -> Any:
-    """Import a library, or skip the test."""
-    return pytest.importorskip(name)
-
-
 def save_hugging_face(folder: Path, network: str = "ViT", processor: str = "ViT", **steps: Any) -> Path:
     """Save a classifier of LABELS, ViT or ResNet, and an image processor with these steps; 32 pixels wide, say."""
-    transformers = import_library("transformers")
+    transformers = pytest.importorskip("transformers")
     labels = {"id2label": dict(enumerate(LABELS)), "num_labels": len(LABELS)}
     sizes = {
         "ViT": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -37,7 +32,7 @@ def save_hugging_face(folder: Path, network: str = "ViT", processor: str = "ViT"
 
 def save_timm(folder: Path, name: str, **config: Any) -> Path:
     """Save a network of LABELS as a timm folder, with `config` in its pretrained_cfg."""
-    timm = import_library("timm")
+    timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     network = timm.create_model(name, num_classes=len(LABELS))
     network.pretrained_cfg = {**network.pretrained_cfg, **config, "label_names": list(LABELS)}

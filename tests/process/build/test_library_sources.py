@@ -14,7 +14,7 @@ from infer_app.build.network.model_source import find_source
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.model.build_request import make_recipe
 from infer_app.predict.images.transform.to_pixels import transform
-from tests.support.library_networks import import_library, save_hugging_face, save_timm, save_weights
+from tests.support.library_networks import save_hugging_face, save_timm, save_weights
 
 SIZES = [(500, 375), (375, 500), (101, 77), (77, 101), (64, 64), (33, 90), (640, 359), (223, 222)]
 SQUARE, SHORTER = {"size": {"height": 32, "width": 32}}, {"size": {"shortest_edge": 37}}
@@ -32,7 +32,7 @@ def timm_folder(**config):
 
 def torchvision_weights(name):
     def make(folder):
-        models = import_library("torchvision.models")
+        models = pytest.importorskip("torchvision.models")
         file = models.get_model_weights(name).DEFAULT.url.rpartition("/")[2]
         return f"torchvision:{name}", save_weights(folder / file, models.get_model(name, num_classes=5))
 
@@ -40,7 +40,7 @@ def torchvision_weights(name):
 
 
 def timm_name(folder):
-    module = import_library("timm").create_model("test_efficientnet", num_classes=5)
+    module = pytest.importorskip("timm").create_model("test_efficientnet", num_classes=5)
     return "timm:test_efficientnet", save_weights(folder / "weights.pt", module)
 
 
@@ -174,6 +174,6 @@ def test_a_timm_folder_loads_nothing_from_elsewhere(tmp_path, values, message):
 
 
 def test_torchvision_networks_that_normalise_by_themselves_are_refused(tmp_path):
-    import_library("torchvision")
+    pytest.importorskip("torchvision")
     with pytest.raises(UsageError, match="normalises pictures by itself"):
         find_source("torchvision:inception_v3", tmp_path / "weights.pt")

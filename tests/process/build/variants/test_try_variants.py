@@ -106,18 +106,19 @@ def test_the_minimum_is_that_of_the_model(tmp_path, images, minimum, meets):
     assert trial == VariantTrial(OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, minimum, meets)
 
 
-@pytest.mark.parametrize("case", ["no bf16", "half already", "judged too inexact", "no graph"])
-def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, images, box, case):
-    artifact, variant = make(tmp_path), OPENVINO_FP32
-    if case == "no bf16":
-        box.computes()
-    elif case == "half already":
-        variant = OPENVINO_BF16
-    elif case == "no graph":
-        del artifact.manifest.variants[OPENVINO_FP32]
-        variant = TORCHSCRIPT
-    else:
-        artifact.manifest.variants[OPENVINO_BF16]["meets_bar"] = False
+@pytest.mark.parametrize(
+    ("variant", "change"),
+    [
+        (OPENVINO_FP32, lambda box, _: box.computes()),
+        (OPENVINO_BF16, lambda *_: None),
+        (OPENVINO_FP32, lambda _, variants: variants[OPENVINO_BF16].update(meets_bar=False)),
+        (TORCHSCRIPT, lambda _, variants: variants.pop(OPENVINO_FP32)),
+    ],
+    ids=["no bf16", "half already", "judged too inexact", "no graph"],
+)
+def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, images, box, variant, change):
+    artifact = make(tmp_path)
+    change(box, artifact.manifest.variants)
     handler = handler_of(artifact, images[0], variant)
     assert probe_variants(artifact, handler, images[1], lambda *_, **__: pytest.fail("measured")) == []
 

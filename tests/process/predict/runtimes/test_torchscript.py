@@ -10,16 +10,10 @@ import torch
 from infer_app.artifact.specs import InputSpec
 from infer_app.base.errors import ModelError
 from infer_app.base.size import Size
-from infer_app.predict.runtimes.torchscript import load_torchscript, make_cpu_variant
+from infer_app.predict.runtimes.torchscript import load_torchscript, make_cpu_variant, save_module
 from tests.support.networks import MEAN, SIZE, STD, Means, NeedsMemoryForWhite, Network, traced
 
 SPEC = InputSpec("float-nchw", MEAN, STD)
-
-
-def script_bytes(script):
-    buffer = io.BytesIO()
-    torch.jit.save(script, buffer)
-    return buffer.getvalue()
 
 
 def saved(value, **options):
@@ -48,7 +42,7 @@ def zipped(*names):
         (zipped("a/b.txt"), "a zip file, but not TorchScript", "torch.jit.save"),
         (zipped("model/archive_format", "model/data/weights/x"), ".pt2 archive", "--weights"),
         (zipped("model/code/__torch__.py", "model/data.pkl"), "can't load this TorchScript file", "torch.jit.save"),
-        (script_bytes(traced(Means()))[:1000], "not a TorchScript file", "torch.jit.save"),
+        (save_module(traced(Means()))[:1000], "not a TorchScript file", "torch.jit.save"),
     ],
 )
 def test_what_is_not_torchscript_is_refused_with_what_to_do(source, message, hint):
@@ -60,7 +54,7 @@ def test_what_is_not_torchscript_is_refused_with_what_to_do(source, message, hin
 
 def test_the_fusion_switch_of_the_process_is_put_back():
     before = torch.jit.onednn_fusion_enabled()
-    make_cpu_variant(script_bytes(traced(Means())), SPEC, Size.square(SIZE))
+    make_cpu_variant(save_module(traced(Means())), SPEC, Size.square(SIZE))
     assert torch.jit.onednn_fusion_enabled() == before
 
 
@@ -85,7 +79,7 @@ for _ in range(20):
 def test_a_variant_that_raises_can_be_asked_again(tmp_path):
     """In a process of its own: torch would crash it if the module that was frozen were gone."""
     file = tmp_path / "model.ts"
-    file.write_bytes(script_bytes(torch.jit.script(NeedsMemoryForWhite(0))))
+    file.write_bytes(save_module(torch.jit.script(NeedsMemoryForWhite(0))))
     run = subprocess.run([sys.executable, "-c", RAISING, str(file)], capture_output=True, text=True, timeout=100)
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("can't allocate memory") == 20

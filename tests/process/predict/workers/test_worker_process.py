@@ -14,7 +14,7 @@ from infer_app.base.errors import DeviceLost, InferError, MachineFailure, ModelE
 from infer_app.predict.workers import worker
 from tests.process.predict.workers.conftest import HANG_S, TIMEOUT_S, chunk, chunks, each_pool, right, run
 from tests.process.predict.workers.toy_calls import die, refuse
-from tests.process.predict.workers.toy_handlers import OpenOnly, SteppingLane, SwollenLane, find_no_gpu
+from tests.process.predict.workers.toy_handlers import OpenOnly, SteppingLane, SwollenLane, happen
 from tests.support.waiting import wait_until
 
 
@@ -53,7 +53,7 @@ def test_a_worker_that_is_killed_while_starting_is_replaced(start, tmp_path):
 
 
 def test_a_gpu_that_does_not_come_back_ends_the_run_and_rejects_nothing(start, tmp_path):
-    opener = OpenOnly(tmp_path / "x", otherwise=find_no_gpu, is_first=True)
+    opener = OpenOnly(tmp_path / "x", otherwise=partial(happen, "open:lost", "open"), is_first=True)
     with pytest.raises(DeviceLost) as caught:
         list(start(num_workers=1, opener=opener).run([chunk(0, "good", "model:lost", "good")]))
     assert caught.value.exit_code == 12

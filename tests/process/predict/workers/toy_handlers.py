@@ -182,13 +182,6 @@ class SwollenLane(ToyLane):
         return ChunkResult(chunk.number, tuple(Prediction(ref, Output(vector=vector)) for ref in chunk.refs), ())
 
 
-# Ways in which a handler is not opened
-
-
-def find_no_gpu() -> None:
-    raise DeviceLost("the GPU failed: CUDA error: no CUDA-capable device is detected", "look at it")
-
-
 @dataclass(frozen=True)
 class OpenOnly:
     """Opens a lane the first time, or each time but the first; otherwise does what it is told."""

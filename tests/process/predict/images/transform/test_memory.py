@@ -3,7 +3,6 @@ import sys
 
 import pytest
 
-NONE = "no memory"
 SCRIPT = """
 import re, resource, sys
 import numpy as np
