@@ -4,7 +4,6 @@ import importlib
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,10 +52,13 @@ def forget() -> None:
     missing_decoders.cache_clear()
 
 
-@contextmanager
-def found_in(folder: Path) -> Iterator[Installed]:
-    """Find packages in `folder` alone until the `with` block ends; modules that were imported before are back then."""
-    path, modules = sys.path[:], sys.modules.copy()
+@pytest.fixture
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """installed.remove("pyarrow") is as if this process ran where that package is not installed.
+
+    Modules that were imported before are back after the test.
+    """
+    folder, path, modules = tmp_path_factory.mktemp("site-packages"), sys.path[:], sys.modules.copy()
     places = [place for place in path if place.endswith(("site-packages", "dist-packages"))]
     installed = Installed(folder, places)
     sys.path[:] = [*(place for place in path if place not in places), str(folder)]
@@ -70,10 +72,3 @@ def found_in(folder: Path) -> Iterator[Installed]:
                 del sys.modules[name]  # one that the test has added
         sys.modules.update(modules)
         forget()
-
-
-@pytest.fixture
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """installed.remove("pyarrow") is as if this process ran where that package is not installed."""
-    with found_in(tmp_path_factory.mktemp("site-packages")) as installed:
-        yield installed

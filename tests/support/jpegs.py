@@ -107,14 +107,6 @@ def of_many_scans(count: int) -> bytes:
     return data[:-2] + data[data.rindex(b"\xff\xda") : -2] * count + b"\xff\xd9"
 
 
-def header_only(width: int, height: int) -> bytes:
-    """A whole JPEG whose frame header claims another size."""
-    data = bytearray(baseline())
-    at = data.index(b"\xff\xc0") + 5
-    data[at : at + 4] = struct.pack(">HH", height, width)
-    return bytes(data)
-
-
 def with_segment(data: bytes, marker: int, payload: bytes) -> bytes:
     """The JPEG with one more segment right after its start."""
     return data[:2] + bytes((0xFF, marker)) + struct.pack(">H", len(payload) + 2) + payload + data[2:]

@@ -20,15 +20,11 @@ ANSWER = struct.Struct("<IiQ IIIIHHIIHHIIIIIIII")  # length, error, number; fuse
 
 
 @contextmanager
-def dead(folder: Path) -> Iterator[None]:
-    """Mount a file system whose server is gone over the folder: every look into it fails at once."""
-    with stalled(folder, is_dead=True):
-        yield
-
-
-@contextmanager
 def stalled(folder: Path, is_dead: bool = False) -> Iterator[None]:
-    """Mount it over the folder, whose files are back afterwards. Skips where nothing may be mounted."""
+    """Mount it over the folder, whose files are back afterwards. Skips where nothing may be mounted.
+
+    Of one that is dead the server is gone: every look into it fails at once.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         device = os.open("/dev/fuse", os.O_RDWR)

@@ -148,12 +148,9 @@ def package_of(module: str) -> str:
 
 
 def inner_imports() -> set[tuple[str, str]]:
-    pairs = {(package_of(file.removesuffix(".py").replace("/", ".")), package_of(name)) for file, name in inner()}
+    inner = [(file, name.removeprefix("infer_app.")) for file, name in imports() if name.startswith("infer_app.")]
+    pairs = {(package_of(file.removesuffix(".py").replace("/", ".")), package_of(name)) for file, name in inner}
     return {(importer, imported) for importer, imported in pairs if importer != imported and imported}
-
-
-def inner() -> list[tuple[str, str]]:
-    return [(file, name.removeprefix("infer_app.")) for file, name in imports() if name.startswith("infer_app.")]
 
 
 def test_imports_point_one_way():

@@ -118,12 +118,8 @@ def parse(command: str, *, is_whole: bool) -> None:
         if not rest and not is_whole:
             return
         name, command_at, rest = command_at.resolve_command(context, rest)
-        unknown = (
-            set(OPTION.findall(" ".join(rest))) - options_of(command_at)
-            if not hasattr(command_at, "commands")
-            else None
-        )
-        if unknown:
+        unknown = set(OPTION.findall(" ".join(rest))) - options_of(command_at)
+        if unknown and not hasattr(command_at, "commands"):
             raise ValueError(f"no option {unknown} of {name}")
         if "--help" in rest:
             return

@@ -20,65 +20,47 @@ def days_ago(number):
 
 
 CORRUPT, TIMEOUT = StoredFailure("corrupt", 1, "bad marker", True), StoredFailure("read_timeout", 1, "30 s")
-UNDECODED = StoredFailure("heic_decoder_missing", 7, "HEIC", True)
+UNDECODED, MISSING = StoredFailure("heic_decoder_missing", 7, "HEIC", True), StoredFailure("not_found", 9, "")
+SETTLED = replace(TIMEOUT, attempts=3, is_settled=True)
+DECODABLE = replace(UNDECODED, reason="avif_decoder_missing", is_settled=False)
+ELSEWHERE = StoredFailure("location_not_allowed", 1, "", True)
 REFUSAL = Refusal("outside the allowed roots", "allow it")
+REPLACED = {"failure": CORRUPT, "is_replaced": True}
+RUN, ONE_DAY, RETRY = "infer run", "infer run --date {} --lookback 0", "infer retry --image 'my photo'"
 BACKFILL = "infer backfill --from 2026-11-13 --to 2026-11-13"
-RETRY = "infer retry --image 'my photo'"
+CORRECT, REPAIR = "correct the time if it is wrong", "repair or replace the file, if that is the cause"
+SOON, LATE, NEVER = "the next run covers 2026-11-21", "no run covers 2026-11-13 any more", "no run tries it again"
+BAD = "rejected as corrupt (bad marker)"
 
 
 @pytest.mark.parametrize(
     ("ago", "known", "why", "message", "command", "fix"),
     [
-        (1, {}, "covered", "the next run covers 2026-11-21", "infer run", ""),
-        (4, {}, "covered", "the next run covers 2026-11-18", "infer run", ""),
-        (9, {}, "not_covered", "no run covers 2026-11-13 any more", BACKFILL, ""),
-        (
-            *(0, {}, "covered", "tomorrow's run covers 2026-11-22, which is today"),
-            *("infer run --date 2026-11-22 --lookback 0", ""),
-        ),
-        (
-            *(-1, {}, "in_future", "2026-11-23 is in the future", "infer run --date 2026-11-23 --lookback 0"),
-            "correct the time if it is wrong",
-        ),
+        (1, {}, "covered", SOON, RUN, ""),
+        (4, {}, "covered", "the next run covers 2026-11-18", RUN, ""),
+        (9, {}, "not_covered", LATE, BACKFILL, ""),
+        (0, {}, "covered", "tomorrow's run covers 2026-11-22, which is today", ONE_DAY.format("2026-11-22"), ""),
+        (-1, {}, "in_future", "2026-11-23 is in the future", ONE_DAY.format("2026-11-23"), CORRECT),
         (None, {}, "no_time", "it has no time, so no run covers it", None, f"give it a time in {COLUMN}"),
-        (
-            *(1, {"failure": TIMEOUT}, "retried"),
-            *("read_timeout (30 s), tried 1 of 3 times; the next run covers 2026-11-21", "infer run", ""),
-        ),
-        (
-            *(1, {"failure": replace(TIMEOUT, attempts=3, is_settled=True)}, "rejected"),
-            *("read_timeout (30 s), tried 3 of 3 times; no run tries it again", RETRY, ""),
-        ),
-        (
-            *(1, {"failure": StoredFailure("not_found", 9, "")}, "retried"),
-            *("not_found; the next run covers 2026-11-21", "infer run", ""),
-        ),
-        (
-            *(1, {"failure": CORRUPT}, "rejected", "rejected as corrupt (bad marker); no run tries it again", RETRY),
-            "repair or replace the file, if that is the cause",
-        ),
-        (
-            *(9, {"failure": CORRUPT, "is_replaced": True}, "retried"),
-            "rejected as corrupt (bad marker), and the file has changed since; no run covers 2026-11-13 any more",
-            *(BACKFILL, ""),
-        ),
+        (1, {"failure": TIMEOUT}, "retried", f"read_timeout (30 s), tried 1 of 3 times; {SOON}", RUN, ""),
+        (1, {"failure": SETTLED}, "rejected", f"read_timeout (30 s), tried 3 of 3 times; {NEVER}", RETRY, ""),
+        (1, {"failure": MISSING}, "retried", f"not_found; {SOON}", RUN, ""),
+        (1, {"failure": CORRUPT}, "rejected", f"{BAD}; {NEVER}", RETRY, REPAIR),
+        (9, REPLACED, "retried", f"{BAD}, and the file has changed since; {LATE}", BACKFILL, ""),
         (
             *(9, {"failure": UNDECODED}, "rejected"),
-            "rejected as heic_decoder_missing (HEIC); no run tries it again before its decoder is installed",
+            f"rejected as heic_decoder_missing (HEIC); {NEVER} before its decoder is installed",
             *(BACKFILL, install("heic")),
         ),
         (
-            *(1, {"failure": replace(UNDECODED, reason="avif_decoder_missing", is_settled=False)}, "retried"),
-            "rejected as avif_decoder_missing (HEIC), and its decoder is installed now; the next run covers 2026-11-21",
-            *("infer run", ""),
+            *(1, {"failure": DECODABLE}, "retried"),
+            f"rejected as avif_decoder_missing (HEIC), and its decoder is installed now; {SOON}",
+            *(RUN, ""),
         ),
+        (1, {"refusal": REFUSAL}, "not_allowed", f"its location is not allowed: {REFUSAL.detail}", RUN, "allow it"),
         (
-            *(1, {"refusal": REFUSAL}, "not_allowed"),
-            *("its location is not allowed: outside the allowed roots", "infer run", "allow it"),
-        ),
-        (
-            *(1, {"failure": StoredFailure("location_not_allowed", 1, "", True), "refusal": REFUSAL}, "rejected"),
-            *("rejected as location_not_allowed; no run tries it again", RETRY, "allow it"),
+            *(1, {"failure": ELSEWHERE, "refusal": REFUSAL}, "rejected"),
+            *(f"rejected as location_not_allowed; {NEVER}", RETRY, "allow it"),
         ),
     ],
 )

@@ -19,10 +19,11 @@ from infer_app.base.machine import (
 from tests.support.box import LARGE, MANY, MIB
 
 
-def test_without_control_groups_the_cores_are_those_it_may_run_on(box):
-    assert usable_cores() == MANY
+def test_without_control_groups_it_is_what_the_machine_has_and_the_process_may_run_on(box):
+    assert (usable_cores(), usable_memory()) == (MANY, None)
     box.cores = {3, 5, 7}
-    assert usable_cores() == 3
+    box.has_available(700 * MIB)
+    assert (usable_cores(), usable_memory()) == (3, 700 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +70,6 @@ def test_version_1_has_a_tree_for_each_controller(box):
     assert (usable_cores(), usable_memory()) == (3, 200 * MIB)
     box.group("cpu,cpuacct/docker/abc", cpu_cfs_quota_us=-1)  # there is no quota
     assert usable_cores() == MANY
-
-
-def test_memory_is_what_the_machine_has_available(box):
-    assert usable_memory() is None
-    box.has_available(700 * MIB)
-    assert usable_memory() == 700 * MIB
 
 
 def test_memory_is_what_a_group_has_left_and_pages_that_go_at_once_count_as_left(box):

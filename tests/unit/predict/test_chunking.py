@@ -66,13 +66,11 @@ def test_a_chunk_is_what_a_worker_does_in_its_time(least, ms_per_image, images):
     assert images in (least, MAX_IMAGES) or abs(images * ms_per_image / 1e3 - CHUNK_S) < 0.15
 
 
-def test_a_size_that_was_asked_for_stays():
-    size = ChunkSize(5)
-    size.learn(took(0.001))
-    assert size() == 5
+VERDICT = ChunkResult(0, (), (Broken(refs(1)[0], Reason.DECODER_CRASH, "", "decode"),))  # over a dead worker
 
 
-def test_a_verdict_over_a_dead_worker_teaches_nothing():
-    size = ChunkSize()
-    size.learn(ChunkResult(0, (), (Broken(refs(1)[0], Reason.DECODER_CRASH, "", "decode"),)))
-    assert size() == FEW_IMAGES
+@pytest.mark.parametrize(("size", "result"), [(ChunkSize(5), took(0.001)), (ChunkSize(), VERDICT)])
+def test_a_size_that_was_asked_for_stays_and_a_verdict_over_a_dead_worker_teaches_nothing(size, result):
+    before = size()
+    size.learn(result)
+    assert size() == before

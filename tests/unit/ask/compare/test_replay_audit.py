@@ -52,6 +52,9 @@ def crops(**outputs):
     return Output(best.label, best.score, crops=found)
 
 
+ONE_CAT = crops(o0=classes("cat", 0.9))
+
+
 def rows_of(output):
     """The objects of a stored prediction, as `read_history` has them."""
     if output.crops is None:
@@ -134,11 +137,7 @@ def test_what_rounding_and_another_machine_may_change_is_no_difference(compariso
         (crops(o1=vector(1, 2, 3)), crops(o1=vector(1, 2, 4)), "object 1: the vectors are 0.218 of their length apart"),
         (crops(o0=numbers(1), o1=numbers(2)), crops(o0=numbers(1)), "object 1 is not taken any more"),
         (crops(), crops(o2=numbers(1)), "object 2 is not stored"),
-        (
-            replace(crops(o0=classes("cat", 0.9)), label="dog"),
-            crops(o0=classes("cat", 0.9)),
-            "stored dog 0.9, its best object is cat",
-        ),
+        (replace(ONE_CAT, label="dog"), ONE_CAT, "stored dog 0.9, its best object is cat"),
     ],
 )
 def test_another_answer_is_told(comparison, then, now, detail):

@@ -13,7 +13,7 @@ from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.schema import models
 from tests.conftest import MODEL
 from tests.support.second_networks import classified
-from tests.unit.ask.page.test_page import HOSTILE, TAGS, Outline
+from tests.unit.ask.page.test_page import HOSTILE, Outline, check_harmless, page_of
 
 ANIMALS = "a1" * 8
 
@@ -42,10 +42,6 @@ def make_report(make_report, add_model, database, output_kind):
 def find(detect):
     """find({location: objects}) writes what the detector found."""
     return lambda found, days_ago=0: detect(found, days_ago, ANIMALS)
-
-
-def page_of(report):
-    return render_day(report, dict.fromkeys(pictured(report), Thumbnail(b"jpeg")))
 
 
 def test_labels_and_scores_are_those_of_objects(make_report, find, give, database):
@@ -116,6 +112,4 @@ def test_a_network_without_labels_has_what_it_can_say(make_report, find, give, o
 def test_hostile_labels_are_text(make_report, find, give):
     find({name: [animal(label=name)] for name in HOSTILE})
     give({name: {0: classified((name, 0.5))} for name in HOSTILE}, ANIMALS)
-    outline = Outline(page_of(make_report()))
-    assert {tag for tag, _ in outline.tags} <= set(TAGS)
-    assert all(value.startswith("data:image/jpeg;base64,") for value in outline.values("src"))
+    check_harmless(page_of(make_report()))

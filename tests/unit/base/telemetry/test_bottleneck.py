@@ -29,27 +29,16 @@ def waiting(**ms):
 
 
 @pytest.mark.parametrize(
-    ("cost", "rates"),
+    ("cost", "ms_of_workers", "ms_of_database"),
     [
-        pytest.param(COST, {"cores": 100.0, "workers": 2_000 / 18.5, "database": 1_000 / 1.5}, id="cores are shared"),
-        pytest.param(
-            waiting(read=21.5, write=8.0, select=0.5),
-            {"cores": 100.0, "workers": 2_000 / 40.0, "database": 1_000 / 10.0},
-            id="a worker waits for the storage, and for the database nobody else",
-        ),
-        pytest.param(
-            replace(waiting(read=21.5), num_workers=5),
-            {"cores": 100.0, "workers": 125.0, "database": 1_000 / 1.5},
-            id="more workers than cores hide the wait for the storage",
-        ),
-        pytest.param(
-            replace(COST, num_workers=1, num_threads=2),
-            {"cores": 100.0, "workers": 1_000 / (0.5 + 4.0 + 14.0 / 2), "database": 1_000 / 1.5},
-            id="threads of a model keep its worker for less time and the cores for the same",
-        ),
+        (COST, 18.5 / 2, 1.5),  # cores are shared
+        (waiting(read=21.5, write=8.0, select=0.5), 40.0 / 2, 10.0),  # a worker waits for the storage alone
+        (replace(waiting(read=21.5), num_workers=5), 40.0 / 5, 1.5),  # more workers than cores hide that wait
+        (replace(COST, num_workers=1, num_threads=2), 0.5 + 4.0 + 14.0 / 2, 1.5),  # threads free their worker, no core
     ],
 )
-def test_each_resource_has_its_own_limit(cost, rates):
+def test_each_resource_has_its_own_limit(cost, ms_of_workers, ms_of_database):
+    rates = {"cores": 100.0, "workers": 1_000 / ms_of_workers, "database": 1_000 / ms_of_database}
     assert rate_limits(cost) == pytest.approx(rates)
 
 

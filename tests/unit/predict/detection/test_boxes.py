@@ -8,12 +8,8 @@ from infer_app.predict.detection.boxes import exact_at_whole_pixels, intersectio
 SQUARE = [0.0, 0, 10, 10]
 
 
-def row(box, score=0.5, label=0):
-    return [*box, score, label]
-
-
-def rows(*found):
-    return np.array(found, np.float64).reshape(-1, 6)
+def rows(*boxes, label=0):
+    return np.array([[*box, 0.5, label] for box in boxes], np.float64).reshape(-1, 6)
 
 
 def test_overlaps_of_boxes_by_hand():
@@ -23,15 +19,15 @@ def test_overlaps_of_boxes_by_hand():
 
 
 def test_the_pairs_that_overlap_most_are_matched_and_each_object_once():
-    a = rows(row([0, 0, 10, 8]), row(SQUARE))
-    b = rows(row([0, 0, 10, 9]), row([40, 40, 50, 50]))
+    a = rows([0, 0, 10, 8], SQUARE)
+    b = rows([0, 0, 10, 9], [40, 40, 50, 50])
     (match,) = match_rows(a, b, 0.5)
     assert (match.a, match.b, match.iou) == (1, 0, pytest.approx(0.9))
 
 
 def test_objects_of_other_classes_do_not_match_and_nothing_matches_nothing():
-    assert match_rows(rows(row(SQUARE, label=1)), rows(row(SQUARE, label=2)), 0.5) == []
-    assert match_rows(rows(), rows(row(SQUARE)), 0.5) == match_objects([], [], 0.5) == []
+    assert match_rows(rows(SQUARE, label=1), rows(SQUARE, label=2), 0.5) == []
+    assert match_rows(rows(), rows(SQUARE), 0.5) == match_objects([], [], 0.5) == []
 
 
 def test_objects_of_the_tables_match_by_label_and_place():

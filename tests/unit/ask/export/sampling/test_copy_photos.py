@@ -1,5 +1,6 @@
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +25,10 @@ def photos(tmp_path):
 def among(dated, count=None):
     """Choose the first images that are wanted."""
     return lambda is_wanted: [one for one in dated if is_wanted(one[1])][:count]
+
+
+def copy(root, choose):
+    return copy_photos(choose, root.parent / "copies", ReadLimits((root,), 1000))
 
 
 def copied(root, folder, *locations, limits=None):
@@ -60,10 +65,8 @@ def test_a_copy_is_as_private_as_the_photo(photos, tmp_path, mode):
 
 def test_a_photo_that_has_changed_since_it_was_predicted_is_not_copied(photos, tmp_path):
     """Its objects are those of the former photo."""
-    predicted = [replace(detected(name, location=str(photos / name / "x.jpg")), sha256=SHA256_OF_A) for name in "ab"]
-    found, not_copied = copy_photos(
-        among([(DATE, one) for one in predicted]), tmp_path / "copies", ReadLimits((photos,), 1000)
-    )
+    predicted = [replace(detected(name, location=f"{photos}/{name}/x.jpg"), sha256=SHA256_OF_A) for name in "ab"]
+    found, not_copied = copy(photos, among([(DATE, one) for one in predicted]))
     assert [image.image_id for _, image in found] == ["a"]
     assert list(not_copied.values()) == ["the file has changed since it was predicted"]
     assert [path.name for path in (tmp_path / "copies").iterdir()] == ["x.jpg"]
@@ -78,7 +81,7 @@ def test_others_are_chosen_for_what_is_gone(photos, tmp_path):
         choices.append(among(dated, 2)(is_wanted))
         return choices[-1]
 
-    found, not_copied = copy_photos(choose, tmp_path / "copies", ReadLimits((photos,), 1000))
+    found, not_copied = copy(photos, choose)
     assert [image.image_id for _, image in found] == [f"{photos}/a/x.jpg", f"{photos}/b/x.jpg"]
     assert [location.rpartition("/")[2] for location in not_copied] == ["gone-0.jpg", "gone-1.jpg"]
     assert len(choices) == 2  # however many are gone
@@ -89,23 +92,18 @@ def test_a_copy_of_an_earlier_choice_is_removed_unless_it_was_there_before(photo
     (photos / "a" / "y.jpg").write_bytes(b"y")
     (photos / "a" / "z.jpg").write_bytes(b"z")
     names = iter([("b/x.jpg", "a/y.jpg", "gone.jpg"), ("a/z.jpg",)])
-    found, _ = copy_photos(
-        lambda _: [(DATE, detected(name, location=f"{photos}/{name}")) for name in next(names)],
-        tmp_path / "copies",
-        ReadLimits((photos,), 1000),
-    )
+    found, _ = copy(photos, lambda _: [(DATE, detected(name, location=f"{photos}/{name}")) for name in next(names)])
     assert [image.image_id for _, image in found] == ["a/z.jpg"]
     assert sorted(path.name for path in (tmp_path / "copies").iterdir()) == ["x.jpg", "z.jpg"]
 
 
 def test_a_choice_is_repeated_some_times_only(photos, tmp_path):
     """Each one reads the predictions of all days."""
-    changed = [
-        (DATE, replace(detected(str(number), location=f"{photos}/a/{number}.jpg"), sha256="")) for number in range(20)
-    ]
-    for number in range(20):
-        (photos / "a" / f"{number}.jpg").write_bytes(b"new")
-    found, not_copied = copy_photos(among(changed, 1), tmp_path / "copies", ReadLimits((photos,), 1000))
+    locations = [f"{photos}/a/{number}.jpg" for number in range(20)]
+    changed = [(DATE, replace(detected(one, location=one), sha256="")) for one in locations]
+    for location in locations:
+        Path(location).write_bytes(b"new")
+    found, not_copied = copy(photos, among(changed, 1))
     assert (found, len(not_copied)) == ([], MAX_CHOICES)
 
 

@@ -28,22 +28,20 @@ def photo(path, taken=None, offset=None, camera_date=None):
     return str(path)
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "heic", "avif"])
-def test_a_photo_was_taken_when_its_camera_says_in_the_zone_that_is_set(tmp_path, suffix):
-    path = photo(tmp_path / f"a.{suffix}", "2026:07:01 12:00:00")
-    assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]
-
-
-def test_a_zone_that_the_photo_states_comes_before_the_one_that_is_set(tmp_path):
-    path = photo(tmp_path / "a.jpg", "2026:07:01 05:00:00", "-05:00")
-    assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]
+BY_OTHERS = ["2026-07-01 12:00:00", "2026:07:01T12:00:00.000", "2026-07-01T10:00:00Z", "2026:7:1 12:00:00"]
 
 
 @pytest.mark.parametrize(
-    "written", ["2026-07-01 12:00:00", "2026:07:01T12:00:00.000", "2026-07-01T10:00:00Z", "2026:7:1 12:00:00"]
+    ("suffix", "taken", "offset"),
+    [
+        *((suffix, "2026:07:01 12:00:00", None) for suffix in ("jpg", "png", "webp", "heic", "avif")),
+        ("jpg", "2026:07:01 05:00:00", "-05:00"),
+        *(("jpg", written, None) for written in BY_OTHERS),
+    ],
 )
-def test_a_time_that_another_program_wrote_is_read(tmp_path, written):
-    assert list(read_capture_times([photo(tmp_path / "a.jpg", written)], "Europe/Berlin")) == [NOON]
+def test_a_photo_was_taken_when_its_camera_says_in_its_own_zone_or_the_one_that_is_set(tmp_path, suffix, taken, offset):
+    path = photo(tmp_path / f"a.{suffix}", taken, offset)
+    assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]
 
 
 def test_photos_without_a_time_and_damaged_ones_have_none_and_the_next_ones_have_theirs(tmp_path):

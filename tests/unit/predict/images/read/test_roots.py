@@ -7,15 +7,9 @@ from infer_app.base.locations import NOTHING_REMOTE, PathMapping
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.images.read.roots import check_missing, check_root, is_other_there
-from tests.support.stalled_folder import dead
+from tests.support.stalled_folder import stalled
 
-
-@pytest.fixture
-def root(tmp_path):
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    (folder / "there.jpg").touch()
-    return folder
+pytestmark = pytest.mark.usefixtures("image")  # in the root
 
 
 @pytest.mark.parametrize("name", ["gone.jpg", "gone/a.jpg"])
@@ -25,17 +19,17 @@ def test_a_root_with_files_in_it_is_there_and_others_do_not_count(root, tmp_path
 
 @pytest.mark.parametrize("gone", ["missing", "empty"])
 def test_a_root_that_is_missing_or_empty_is_gone_also_where_a_map_leads_to_it(root, tmp_path, gone):
-    (root / "there.jpg").unlink()
+    (root / "image.jpg").unlink()
     if gone == "missing":
         root.rmdir()
     (tmp_path / "other").mkdir()
-    (tmp_path / "other/there.jpg").touch()
+    (tmp_path / "other/image.jpg").touch()
     roots, mapping = (tmp_path / "other", root), PathMapping.of({"/srv/photos": str(root)})
     limits = ReadLimits(roots, 1, NOTHING_REMOTE, mapping)
     for location in (f"{root}/gone.jpg", "/srv/photos/gone.jpg"):
-        with pytest.raises(StorageUnavailable, match="photos is gone or empty"):
+        with pytest.raises(StorageUnavailable, match="data is gone or empty"):
             check_root(location, limits)
-    with pytest.raises(StorageUnavailable, match="photos is gone"):
+    with pytest.raises(StorageUnavailable, match="data is gone"):
         check_missing([f"{tmp_path}/other/a.jpg", f"{root}/a.jpg"], limits)
 
 
@@ -58,7 +52,8 @@ def test_a_link_that_leads_elsewhere_by_now_is_a_root_that_is_gone(tmp_path):
 
 def test_a_folder_below_the_root_whose_server_is_gone_is_no_failure_of_its_images(root):
     (root / "mount").mkdir()
-    with dead(root / "mount"), pytest.raises(StorageUnavailable, match="mount: Transport endpoint is not connected"):
+    gone = pytest.raises(StorageUnavailable, match="mount: Transport endpoint is not connected")
+    with stalled(root / "mount", is_dead=True), gone:
         check_root(str(root / "mount" / "a.jpg"), ReadLimits((root,), 1))
 
 
@@ -74,16 +69,16 @@ def test_an_empty_folder_may_be_a_file_system_that_is_not_mounted_and_a_removed_
     ("others", "expected"),
     [
         ([], None),
-        (["photos/camera/gone.jpg"], None),  # itself
-        (["photos/gone too.jpg"], False),
-        (["photos/gone too.jpg", "photos/there.jpg"], True),  # it is empty, which is read from it
-        (["elsewhere/there.jpg", "https://host/1.jpg", "row:1"], None),  # they say nothing of this root
+        (["data/camera/gone.jpg"], None),  # itself
+        (["data/gone too.jpg"], False),
+        (["data/gone too.jpg", "data/image.jpg"], True),  # it is empty, which is read from it
+        (["elsewhere/image.jpg", "https://host/1.jpg", "row:1"], None),  # they say nothing of this root
     ],
 )
 def test_where_no_image_is_near_another_one_is_looked_for_below_the_same_root(root, tmp_path, others, expected):
     for folder in (root / "camera", tmp_path / "elsewhere"):
         folder.mkdir()
-    (tmp_path / "elsewhere" / "there.jpg").write_bytes(b"x")
+    (tmp_path / "elsewhere" / "image.jpg").write_bytes(b"x")
     limits = ReadLimits((root, tmp_path / "elsewhere"), 100)
     locations = [other if ":" in other else str(tmp_path / other) for other in others]
     assert is_other_there(str(root / "camera" / "gone.jpg"), locations, limits) is expected
