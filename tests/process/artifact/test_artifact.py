@@ -1,7 +1,6 @@
 import fcntl
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ from infer_app.artifact.artifact import open_artifact, record_variant, save_mani
 from infer_app.artifact.models_folder import find_artifact, find_folder, list_artifacts, remove_folder
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.errors import ModelError, UsageError
-from infer_app.build.build_model import build_model
-from tests.support.networks import RECIPE, built, request
+from tests.support.networks import RECIPE, built
 
 
 @pytest.fixture
@@ -145,8 +143,7 @@ def test_a_custom_preprocess_works_from_another_folder_without_its_source(tmp_pa
     monkeypatch.syspath_prepend(str(user))
     code = "import numpy as np\n\ndef corner(rgb):\n    return np.ascontiguousarray(rgb[:16, :16])\n"
     (user / "my_corner.py").write_text(code)
-    asked = replace(request(tmp_path / "in"), recipe=Recipe("custom", 16), preprocess="my_corner:corner")
-    folder = build_model(asked, tmp_path / "models").folder
+    folder = built(tmp_path, recipe=Recipe("custom", 16), preprocess="my_corner:corner").folder
     (user / "my_corner.py").unlink()
     monkeypatch.chdir("/")
     monkeypatch.delitem(sys.modules, "my_corner")

@@ -40,17 +40,17 @@ def results(database, register, monkeypatch, tmp_path):
 def told(capsys, command, *arguments):
     capsys.readouterr()
     command(*arguments)
-    return capsys.readouterr().out
+    return json.loads(capsys.readouterr().out)
 
 
 def test_each_object_is_listed_with_both_labels_and_scores(capsys):
-    text = told(capsys, show_image, ExplainOptions(image="1", model="species"))
-    lines = [line.strip() for line in text.splitlines()]
+    show_image(ExplainOptions(image="1", model="species"))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert "objects   2 of the 3 that animals@dddddddd found, 3 shown by its thresholds" in lines
     box = "x 160 y 240 width 80 height 30"
     first = lines.index(f"animal 0.900: {box} → lion 0.750")
     assert lines[first + 1 : first + 3] == [f"animal 0.800: {box} → dog 0.500", f"animal 0.100: {box}, not taken"]
-    (model,) = json.loads(told(capsys, show_image, ExplainOptions(image="1", model="species", as_json=True)))["models"]
+    (model,) = told(capsys, show_image, ExplainOptions(image="1", model="species", as_json=True))["models"]
     objects = model["prediction"]["objects"]
     assert [one["score"] for one in objects] == [0.9, 0.8, 0.1]
     assert [one["prediction"] and one["prediction"]["label"] for one in objects] == ["lion", "dog", None]
@@ -63,20 +63,18 @@ def next_run(**changed):
 
 def test_another_version_of_the_detector_in_use_is_why_a_result_no_longer_counts(database, capsys, monkeypatch):
     monkeypatch.setattr(NextRun, "of", lambda *_: next_run())
-    assert json.loads(told(capsys, show_pending, str(DAY), None, False, True, None))["pending"] == []
+    assert told(capsys, show_pending, str(DAY), None, False, True, None)["pending"] == []
     switch_version(database, "animals", E, DETECTOR.manifest)
-    pending = json.loads(told(capsys, show_pending, str(DAY), None, False, True, None))["pending"]
-    assert [(one["image_id"], one["why"], one["state"]) for one in pending] == [
-        ("1", "detector_changed", "pending"),
-        ("2", "detector_changed", "pending"),
-    ]
+    pending = told(capsys, show_pending, str(DAY), None, False, True, None)["pending"]
+    told_of = [(one["image_id"], one["why"], one["state"]) for one in pending]
+    assert told_of == [(image_id, "detector_changed", "pending") for image_id in "12"]
     assert {one["message"] for one in pending} == {FORMER + "the next run covers 2026-11-20"}
     for image_id in ("1", "2"):
         options = ExplainOptions(image=image_id, model="species", as_json=True)
-        (model,) = json.loads(told(capsys, show_image, options))["models"]
+        (model,) = told(capsys, show_image, options)["models"]
         assert (model["state"], model["missing"]["why"]) == ("pending", "detector_changed")
     switch_version(database, "animals", D, DETECTOR.manifest)
-    (model,) = json.loads(told(capsys, show_image, options))["models"]
+    (model,) = told(capsys, show_image, options)["models"]
     assert (model["state"], model["missing"]["why"]) == ("rejected", "rejected")
 
 

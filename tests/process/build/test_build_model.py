@@ -115,9 +115,8 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, no_space):
     ],
 )
 def test_flags_that_make_no_sense_are_usage_errors(tmp_path, changes, message):
-    asked = request(tmp_path)
     with pytest.raises(UsageError, match=message):
-        build_model(replace(asked, **changes), tmp_path / "models")
+        built(tmp_path, **changes)
 
 
 def test_golden_images_that_are_none_are_refused(tmp_path):
@@ -214,6 +213,5 @@ def test_a_preprocess_function_that_can_not_work_every_night_is_refused(user, co
     (user / "user_rest.py").write_text("def half(rgb):\n    return rgb[:16, :16]\n")
     (user / "user_parts").mkdir()
     (user / "user_parts" / "more.py").write_text("")
-    asked = replace(request(user), recipe=Recipe("custom", SIZE), preprocess="user_pre:pre")
     with pytest.raises((ModelError, UsageError), match=message):
-        build_model(asked, user / "models")
+        built(user, recipe=Recipe("custom", SIZE), preprocess="user_pre:pre")

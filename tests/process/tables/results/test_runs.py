@@ -14,11 +14,6 @@ from tests.unit.tables.results.test_runs import change, open_run, row_of
 
 
 @pytest.fixture
-def run_store(database):
-    return RunStore(database)
-
-
-@pytest.fixture
 def process():
     """Another process of this machine; `end` ends and reaps it."""
     with subprocess.Popen(["sleep", "60"]) as sleeper:
@@ -26,7 +21,8 @@ def process():
         sleeper.kill()
 
 
-def test_a_day_is_held_as_long_as_its_owner_lives_whatever_its_heartbeat(database, run_store, process):
+def test_a_day_is_held_as_long_as_its_owner_lives_whatever_its_heartbeat(database, process):
+    run_store = RunStore(database)
     run_id = open_run(run_store)
     change(database, run_id, process=process_identity(process.pid), heartbeat_at=datetime(2026, 1, 1))
     with pytest.raises(DayHeld):
@@ -34,8 +30,9 @@ def test_a_day_is_held_as_long_as_its_owner_lives_whatever_its_heartbeat(databas
 
 
 @pytest.mark.parametrize("is_reaped", [True, False])
-def test_a_dead_owner_is_taken_over_at_once_and_its_row_closed(database, run_store, process, is_reaped):
+def test_a_dead_owner_is_taken_over_at_once_and_its_row_closed(database, process, is_reaped):
     """In a container whose first process reaps nothing, a killed run stays a zombie."""
+    run_store = RunStore(database)
     dead = open_run(run_store)
     change(database, dead, process=process_identity(process.pid))
     process.kill()
