@@ -1,4 +1,4 @@
-"""SQLite as it really is: locks of other processes, logs of crashed ones, files that are something else."""
+"""SQLite as it really is: another connection's lock, and the logs of processes that crashed."""
 
 import sqlite3
 import subprocess
@@ -15,76 +15,68 @@ from tests.unit.tables.engine.conftest import files_of, insert, read_only, value
 CRASH = """
 import os, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA journal_mode=WAL")
-connection.execute("CREATE TABLE t (x)")
-connection.execute("INSERT INTO t VALUES (7)")
+for statement in sys.argv[2:]:
+    connection.execute(statement)
 os._exit(0)
 """
+TABLE = ("CREATE TABLE t (x)", "INSERT INTO t VALUES (1)")
+
+
+def crash(file, *statements):
+    """Execute statements in a process that crashes then."""
+    subprocess.run([sys.executable, "-c", CRASH, file, *statements], check=True)
 
 
 @pytest.fixture
-def file(tmp_path):
-    return tmp_path / "some.db"
-
-
-@pytest.fixture
-def theirs(file):
-    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as connection:
-        connection.execute("CREATE TABLE t (x)")
-        connection.execute("INSERT INTO t VALUES (1)")
+def other(tmp_path):
+    """Another connection to a file with such a table."""
+    with closing(sqlite3.connect(tmp_path / "some.db", isolation_level=None, check_same_thread=False)) as connection:
+        for statement in TABLE:
+            connection.execute(statement)
         yield connection
 
 
-def test_a_write_waits_for_another_one(theirs, file):
-    theirs.execute("BEGIN IMMEDIATE")
-    theirs.execute("INSERT INTO t VALUES (2)")
-    threading.Timer(1.5, theirs.execute, ["COMMIT"]).start()  # longer than SQLite itself waits
-    with Database(f"sqlite:///{file}") as database:
+def test_a_write_waits_for_another_one(other, tmp_path):
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("INSERT INTO t VALUES (2)")
+    threading.Timer(1.5, other.execute, ["COMMIT"]).start()  # longer than SQLite itself waits
+    with Database(f"sqlite:///{tmp_path / 'some.db'}") as database:
         insert(database, 3)
         assert values(database) == [1, 2, 3]
 
 
-def test_a_crashed_database_is_left_as_it_is_by_a_read_only_connection_and_whole_for_the_next_writer(file):
-    """Its log holds what the file does not: it is read, and neither is touched."""
-    subprocess.run([sys.executable, "-c", CRASH, file], check=True)
-    before = files_of(file.parent)
-    assert before["some.db-wal"]
-    with read_only(file) as look:
-        assert values(look) == [7]
-    after = files_of(file.parent)
-    assert (after["some.db"], after["some.db-wal"]) == (before["some.db"], before["some.db-wal"])
-    with Database(f"sqlite:///{file}") as database:
-        insert(database, 8)
-        assert values(database) == [7, 8]
-
-
-# A file that another program made, in SQLite's default mode with a rollback journal
-
-CRASH_IN_ROLLBACK = """
-import os, sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA cache_size=1")
-connection.execute("BEGIN")
-connection.execute("UPDATE t SET x = x + 1000")
-connection.execute("INSERT INTO t SELECT zeroblob(100000) FROM t")
-os._exit(0)
-"""
-
-
-def test_a_commit_that_waits_longer_than_its_patience_writes_nothing(theirs, file):
-    with Database(f"sqlite:///{file}") as database:
-        theirs.execute("BEGIN")
-        theirs.execute("SELECT * FROM t").fetchall()
+def test_a_commit_that_waits_longer_than_its_patience_writes_nothing(other, tmp_path):
+    with Database(f"sqlite:///{tmp_path / 'some.db'}") as database:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM t").fetchall()
         with pytest.raises(DatabaseUnavailable, match="locked"), database.write(wait_limit_s=0) as connection:
             connection.exec_driver_sql("INSERT INTO t VALUES (2)")
-        theirs.execute("ROLLBACK")
+        other.execute("ROLLBACK")
         insert(database, 3)
         assert values(database) == [1, 3]
 
 
+def test_a_crashed_database_is_left_as_it_is_by_a_read_only_connection_and_whole_for_the_next_writer(tmp_path):
+    """Its log holds what the file does not: it is read, and neither is touched."""
+    file = tmp_path / "some.db"
+    crash(file, "PRAGMA journal_mode=WAL", *TABLE)
+    before = files_of(tmp_path)
+    assert before["some.db-wal"]
+    with read_only(file) as look:
+        assert values(look) == [1]
+    after = files_of(tmp_path)
+    assert (after["some.db"], after["some.db-wal"]) == (before["some.db"], before["some.db-wal"])
+    with Database(f"sqlite:///{file}") as database:
+        insert(database, 8)
+        assert values(database) == [1, 8]
+
+
 @pytest.mark.parametrize("is_read_only", [False, True])
-def test_what_a_crashed_program_had_not_committed_is_not_read(theirs, file, is_read_only):
-    subprocess.run([sys.executable, "-c", CRASH_IN_ROLLBACK, file], check=True)
+def test_what_a_crashed_program_had_not_committed_is_not_read(tmp_path, is_read_only):
+    """Also where its file has a rollback journal, SQLite's default, and its changes are in the file already."""
+    file = tmp_path / "some.db"
+    changes = ("UPDATE t SET x = x + 1000", "INSERT INTO t SELECT zeroblob(100000) FROM t")
+    crash(file, *TABLE, "PRAGMA cache_size=1", "BEGIN", *changes)
     assert file.with_name("some.db-journal").exists()
     with Database(f"sqlite:///{file}", read_only=is_read_only) as database:
         assert values(database) == [1]
