@@ -80,23 +80,21 @@ def test_a_storage_that_is_down_is_a_read_error_and_gone(monkeypatch):
 
 
 @pytest.mark.parametrize(("code", "hits"), [(503, 3), (500, 3), (403, 1)])
-def test_busy_is_tried_again_and_forbidden_is_not(monkeypatch, code, hits):
-    with web_server() as server:
-        server.answers["/photos/day/a.jpg"] = lambda handler: handler.status(code)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-        found = refusal(read, "s3://photos/day/a.jpg", retries=2)
-        assert sum(server.hits.values()) == hits
+def test_busy_is_tried_again_and_forbidden_is_not(server, monkeypatch, code, hits):
+    server.answers["/photos/day/a.jpg"] = lambda handler: handler.status(code)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    found = refusal(read, "s3://photos/day/a.jpg", retries=2)
+    assert sum(server.hits.values()) == hits
     assert found.reason is (Reason.PERMISSION_DENIED if code == 403 else Reason.READ_ERROR)
 
 
-def test_a_storage_that_stalls_ends_at_the_deadline(monkeypatch):
-    with web_server() as server:
-        server.answers["/photos/day/a.jpg"] = never_answers
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-        refusal(read, "s3://photos/day/b.jpg")  # loads what it needs
-        started = time.monotonic()
-        assert refusal(read, "s3://photos/day/a.jpg", timeout_s=1.0).reason is Reason.READ_TIMEOUT
-        assert time.monotonic() - started < 20
+def test_a_storage_that_stalls_ends_at_the_deadline(server, monkeypatch):
+    server.answers["/photos/day/a.jpg"] = never_answers
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    refusal(read, "s3://photos/day/b.jpg")  # loads what it needs
+    started = time.monotonic()
+    assert refusal(read, "s3://photos/day/a.jpg", timeout_s=1.0).reason is Reason.READ_TIMEOUT
+    assert time.monotonic() - started < 20
 
 
 def test_a_place_is_looked_at(bucket):
@@ -137,18 +135,17 @@ def place(request):
 
 
 @pytest.fixture
-def server(monkeypatch):
-    with web_server() as server:
-        account = "DefaultEndpointsProtocol=http;AccountName=account;AccountKey=Y2FuYXJ5"
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{account};BlobEndpoint={server.url}/account;")
-        yield server
+def storage(server, monkeypatch):
+    account = "DefaultEndpointsProtocol=http;AccountName=account;AccountKey=Y2FuYXJ5"
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{account};BlobEndpoint={server.url}/account;")
+    return server
 
 
-def test_an_object_of_google_or_azure_is_read(server, place):
+def test_an_object_of_google_or_azure_is_read(storage, place):
     headers = {"Content_Range": f"bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}", "ETag": '"1"'}
     headers["Last_Modified"] = "Fri, 20 Nov 2026 12:00:00 GMT"
-    server.serve(PATHS[place].format("a.jpg"), CONTENT, code=206, **headers)
+    storage.serve(PATHS[place].format("a.jpg"), CONTENT, code=206, **headers)
     assert read(f"{place}a.jpg", place).data == CONTENT
 
 
@@ -156,7 +153,7 @@ def test_an_object_of_google_or_azure_is_read(server, place):
     ("code", "reason"),
     [(404, Reason.NOT_FOUND), (403, Reason.PERMISSION_DENIED), (416, Reason.EMPTY), (500, Reason.READ_TIMEOUT)],
 )
-def test_their_errors_mean_what_they_mean_elsewhere(server, place, code, reason):
-    server.answers[PATHS[place].format("a.jpg")] = lambda handler: handler.status(code)
+def test_their_errors_mean_what_they_mean_elsewhere(storage, place, code, reason):
+    storage.answers[PATHS[place].format("a.jpg")] = lambda handler: handler.status(code)
     found = refusal(read, f"{place}a.jpg", place)
     assert (found.reason, "Y2FuYXJ5" in found.detail) == (reason, False)

@@ -125,11 +125,10 @@ def test_connections_are_closed_with_the_reader_that_holds_them(request):
                 assert peer.recv(1) == b""
 
 
-def test_a_connection_that_the_server_has_closed_meanwhile_is_made_again_at_once():
-    with web_server() as server:
-        server.serve("/a.jpg", CONTENT)
-        closing = server.answers["/a.jpg"]
-        server.answers["/b.jpg"] = lambda handler: (closing(handler), handler.hang_up())
-        for path in ("/b.jpg", "/b.jpg", "/a.jpg"):  # limits allow no retry
-            assert read_image(server.url + path, remote_limits(server.url)).data == CONTENT
-            time.sleep(0.1)
+def test_a_connection_that_the_server_has_closed_meanwhile_is_made_again_at_once(server):
+    server.serve("/a.jpg", CONTENT)
+    closing = server.answers["/a.jpg"]
+    server.answers["/b.jpg"] = lambda handler: (closing(handler), handler.hang_up())
+    for path in ("/b.jpg", "/b.jpg", "/a.jpg"):  # limits allow no retry
+        assert read_image(server.url + path, remote_limits(server.url)).data == CONTENT
+        time.sleep(0.1)

@@ -15,20 +15,6 @@ STALL_S = 1.0  # the time limit where an answer stalls
 
 
 @pytest.fixture(scope="module")
-def running():
-    with web.web_server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running):
-    running.answers.clear()
-    running.hits.clear()
-    running.heard.clear()
-    return running
-
-
-@pytest.fixture(scope="module")
 def canary():
     """A server on loopback that nobody may ask anything."""
     with web.web_server() as server:

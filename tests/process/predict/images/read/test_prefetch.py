@@ -5,15 +5,9 @@ import pytest
 from infer_app.base.domain import Chunk, ImageRef, Reason
 from infer_app.predict.images.read.prefetch import Prefetch
 from tests.support.refusals import refusal
-from tests.support.web_server import remote_limits, web_server
+from tests.support.web_server import remote_limits
 
 CONCURRENCY = 3
-
-
-@pytest.fixture
-def server():
-    with web_server() as server:
-        yield server
 
 
 @pytest.fixture
