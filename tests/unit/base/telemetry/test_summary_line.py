@@ -17,12 +17,6 @@ from infer_app.base.telemetry.summary_line import (
 from tests.support.run_reports import REPORT
 
 
-def test_the_last_line_of_a_run():
-    assert summary_line(REPORT) == (
-        "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit; bottleneck: model"
-    )
-
-
 @pytest.mark.parametrize(
     ("changed", "end"),
     [

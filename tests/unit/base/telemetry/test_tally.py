@@ -39,13 +39,6 @@ def test_two_models_of_an_image_are_one_image():
     assert tally.cpu_ms()["model"] == pytest.approx(20.0)
 
 
-def test_where_there_are_only_first_chunks_they_are_what_is_known():
-    tally = Tally(2)
-    tally.add(result(1, cpu=0.2), wrote(0.01))
-    assert tally.cpu_ms()["model"] == pytest.approx(20.0)
-    assert tally.steady_images_per_second is None
-
-
 def test_without_images_nothing_was_measured():
     tally = Tally(2)
     tally.add_page(0, wrote())
@@ -75,7 +68,7 @@ def test_the_rate_is_that_between_starting_and_the_idle_end(clock):
     assert tally.seconds == 200
 
 
-def test_a_verdict_over_a_dead_worker_is_no_work(clock):
+def test_a_verdict_over_a_dead_worker_is_no_work_and_only_a_first_chunk_is_what_is_known(clock):
     tally = Tally(1)
     tally.add(result(1, cpu=0.2), wrote())
     tally.add(ChunkResult(1, (), (Broken(REF, Reason.DECODER_CRASH, "", "decode"),)), wrote())

@@ -38,13 +38,6 @@ def test_a_read_sees_one_moment(database):
     assert values(database) == [1, 2]
 
 
-def test_a_read_does_not_wait_for_a_writer(database):
-    insert(database, 1)
-    with database.write() as writer:
-        writer.exec_driver_sql("INSERT INTO t VALUES (2)")
-        assert values(database) == [1]  # or it would wait for ever
-
-
 @pytest.mark.parametrize("statement", ["INSERT INTO t VALUES (2)", "DROP TABLE t", "CREATE TABLE u (x)"])
 def test_a_read_only_connection_writes_nothing_and_leaves_no_file_behind(database, file, statement):
     insert(database, 1)
