@@ -31,7 +31,7 @@ test-rest: $(VENV)/.test system
 	$(PYTEST) -m "not ($(QUICK))"
 
 # Tests of databases on PostgreSQL and MariaDB as Debian installs them: a language's order of text, autovacuum, `jit`.
-SERVERS = audit exports forget forgettable_results known_database odd_times plans recorded_sources row_audit \
+SERVERS = audit exports forget forgettable_results known_database odd_times plans recorded_sources \
 	same_picture second_network_exports second_networks views watched_images
 test-servers: $(VENV)/.test system
 	TEST_SERVERS=installed $(PYTEST) -k "postgres or mariadb" tests/databases/conformance $(SERVERS:%=tests/databases/test_%.py)

@@ -15,22 +15,43 @@ from tests.support.second_networks import DETECTOR, SECOND, D, StoredModel
 from tests.support.shots import fill, run  # noqa: F401
 
 
+def only(*kinds):
+    """Run a test on these databases alone."""
+    return pytest.mark.parametrize("kind", kinds, indirect=True, scope="session")
+
+
 class ServerProject(Hit):
     """A project whose tables are on a server."""
 
-    url = ""
+    def __init__(self, folder, url, *more):
+        super().__init__(folder, *more)
+        self.url = url
 
     def rows(self, sql):
-        engine = create_engine(self.url)
-        try:
-            with engine.connect() as connection:
-                return [tuple(row) for row in connection.exec_driver_sql(sql)]
-        finally:
-            engine.dispose()
+        with connected(self.url) as connection:
+            return [tuple(row) for row in connection.exec_driver_sql(sql)]
+
+    def execute(self, *statements):
+        with connected(self.url) as connection:
+            execute_all(connection, statements)
 
     def results(self):
         """Sorted here: databases order text each in their own way."""
         return sorted(super().results())
+
+
+@contextmanager
+def connected(url):
+    engine = create_engine(url, poolclass=NullPool)  # a test may have restarted the server meanwhile
+    with engine.begin() as connection:
+        yield connection
+
+
+def execute_all(connection, statements):
+    """Execute statements; :name parameters come as (statement, rows)."""
+    for statement in statements:
+        sql, rows = statement if isinstance(statement, tuple) else (statement, None)
+        connection.execute(text(sql), rows)
 
 
 @pytest.fixture
@@ -48,14 +69,11 @@ def database(empty):
 
 @pytest.fixture
 def execute(database):
-    """execute("CREATE …", …): each statement in one transaction; :name parameters come as (statement, rows)."""
+    """execute("CREATE …", …): each statement in one transaction, as of `execute_all`."""
 
     def execute_statements(*statements):
-
         with database.write() as connection:
-            for statement in statements:
-                sql, rows = statement if isinstance(statement, tuple) else (statement, None)
-                connection.execute(text(sql), rows)
+            execute_all(connection, statements)
 
     return execute_statements
 
@@ -74,8 +92,8 @@ def roles_of(url):
     drop = ("DROP OWNED BY {role}", "DROP ROLE {role}") if is_postgres else ("DROP USER {role}",)
 
     def execute(role, *statements):
-        quoted = engine.dialect.identifier_preparer.quote(role)
-        with engine.begin() as connection:
+        with connected(url) as connection:
+            quoted = connection.dialect.identifier_preparer.quote(role)
             for statement in statements:
                 connection.exec_driver_sql(statement.format(role=quoted, all=every, schema=schema))
 
@@ -84,7 +102,6 @@ def roles_of(url):
         execute(added[-1], f"{create} 'canary'", *statements)
         return parsed.set(username=added[-1], password="canary").render_as_string(hide_password=False)
 
-    engine = create_engine(url, poolclass=NullPool)  # a test may have restarted the server meanwhile
     try:
         yield add
     finally:
@@ -102,24 +119,11 @@ def add_role(url, kind):
 
 
 @pytest.fixture
-def make_server_project(url, tmp_path, monkeypatch, models):  # noqa: F811
-    """make_server_project("name") is a folder of its own over the one database."""
+def project(url, tmp_path, monkeypatch, models):  # noqa: F811
     monkeypatch.setenv("INFER_DATABASE__URL", url)
-
-    def make(name):
-        project = ServerProject(tmp_path / name)
-        project.url = url
-        project.init()
-        project.use_models(models)
-        project.upgrade()
-        return project
-
-    return make
-
-
-@pytest.fixture
-def project(make_server_project):
-    return make_server_project("project")
+    project = ServerProject(tmp_path / "project", url, models)
+    project.upgrade()
+    return project
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
@@ -68,6 +69,26 @@ class Server:
             with suppress(ProcessLookupError):
                 self.process.send_signal(by)
             self.process.wait(PATIENCE_S)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """PostgreSQL: as by `pg_ctl stop -m immediate`; MariaDB has no such thing."""
+        self.end(signal.SIGQUIT if "postgres" in self.url else signal.SIGKILL)
+        yield
+        self.start()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        main = psutil.Process(self.process.pid)
+        processes = [main, *main.children(recursive=True)]
+        try:
+            for process in processes:
+                process.suspend()
+            yield
+        finally:
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
 
 
 @contextmanager

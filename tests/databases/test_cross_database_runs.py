@@ -2,16 +2,15 @@
 
 import hashlib
 import os
-import signal
 import sqlite3
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import make_url
 
-from tests.databases.conftest import ServerProject, roles_of
+from tests.databases.conftest import ServerProject, connected, execute_all, roles_of
 from tests.faults.conftest import NUM_PHOTOS
 from tests.support.projects import DATE
 
@@ -27,19 +26,15 @@ ALL_DONE = {"eligible": NUM_PHOTOS, "predicted": NUM_PHOTOS - 1, "rejected": 1, 
 class ForeignProject(ServerProject):
     """A project whose images are listed by `source_url`, where its role may only read."""
 
-    source_url = ""
-
     def snapshot(self):
         """Of all that the source's database holds."""
         url = make_url(self.source_url)
         if url.get_backend_name() == "sqlite":
             return hashlib.sha256(self.source_file.read_bytes()).hexdigest(), sorted(self.source_file.parent.iterdir())
-        engine = create_engine(url)
-        with engine.connect() as connection:
+        with connected(url) as connection:
             tables = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE %s OR table_name = %s"
             names = connection.exec_driver_sql(tables, ("infer%", "shots")).scalars().all()
             rows = connection.exec_driver_sql("SELECT * FROM shots ORDER BY id").all()
-        engine.dispose()
         return names, rows
 
     @property
@@ -55,10 +50,9 @@ def kinds(request):
 @pytest.fixture
 def day(kinds, new_url, tmp_path, monkeypatch, models):
     """A day of photos in a table `shots` of the one database, and our tables in the other."""
-    project = ForeignProject(tmp_path / "project")
-    project.source_url, project.url = new_url(kinds[0]), new_url(kinds[1])
-    project.use_models(models)
-    project.init()
+    source_url = new_url(kinds[0])
+    project = ForeignProject(tmp_path / "project", new_url(kinds[1]), models)
+    project.source_url = source_url
     project.add_photos(NUM_PHOTOS)  # into a SQLite file that no test looks at again
     (project.photos / "0007.jpg").write_bytes(b"")
     fill(project.source_url, sorted(project.photos.glob("*.jpg")))
@@ -73,15 +67,12 @@ def day(kinds, new_url, tmp_path, monkeypatch, models):
 
 
 def fill(url, paths):
-    engine = create_engine(url)
     known = {"postgresql": ("TIMESTAMP", "BYTEA"), "sqlite": ("TIMESTAMP", "BLOB")}
-    clock, blob = known.get(engine.dialect.name, ("DATETIME", "LONGBLOB"))
+    clock, blob = known.get(make_url(url).get_backend_name(), ("DATETIME", "LONGBLOB"))
     create = f"CREATE TABLE shots (id VARCHAR(40) PRIMARY KEY, path VARCHAR(300), added_at {clock}, data {blob})"
     rows = [{"i": f"shot {place:03}", "path": str(path), "data": path.read_bytes()} for place, path in enumerate(paths)]
-    with engine.begin() as connection:
-        connection.exec_driver_sql(create)
-        connection.execute(text(f"INSERT INTO shots VALUES (:i, :path, '{DATE} 08:00:00', :data)"), rows)
-    engine.dispose()
+    with connected(url) as connection:
+        execute_all(connection, [create, (f"INSERT INTO shots VALUES (:i, :path, '{DATE} 08:00:00', :data)", rows)])
 
 
 @contextmanager
@@ -182,10 +173,8 @@ def test_an_outage_of_either_server_is_ridden_out(day, private_server, kinds):
     day.wait_for_results(run, 12)
     for kind in kinds:
         if kind != "sqlite":
-            server = private_server(kind)
-            server.end(signal.SIGQUIT if kind == "postgres" else signal.SIGKILL)
-            time.sleep(1)
-            server.start()
+            with private_server(kind).stopped():
+                time.sleep(1)
     out, err = run.communicate(timeout=100)
     assert run.returncode == 0, out + err
     assert len(day.results()) == NUM_PHOTOS

@@ -1,41 +1,30 @@
-"""The objects of a day's images as they are read back, compared, counted and deleted."""
+"""The objects and labels of a day's images as they are read back, compared, counted and deleted."""
 
 import json
-from functools import partial
 
 import pytest
 from sqlalchemy import select
 
-from infer_app.ask.compare.compare_versions import compare_objects
-from infer_app.ask.figures.detections import read_together
+from infer_app.ask.compare.compare_versions import compare_labels, compare_objects
+from infer_app.ask.compare.paired_answers import Overlap, count_overlap, paired_images
+from infer_app.ask.figures.detections import Part, read_together
 from infer_app.base.domain import DetectedObject
-from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.day_rows import DayRows
-from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, count_shown
 from infer_app.tables.results.forget_results import forget_results
-from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import objects, predictions, rejections
 from tests.conftest import DAY, MODEL
-from tests.support.results import broken, commit, predicted
-
-
-def of_objects(image_id, *objects):
-    (prediction,) = predicted(image_id, label=objects[0].label if objects else None, objects=objects)
-    return prediction
+from tests.support.results import broken, commit, of_objects, predicted
 
 
 def at(label, score, x, width=0.2):
     return DetectedObject(label, 0, score, x, 0.0, width, 0.5)
 
 
-def compared(database, thresholds=({}, {}), limit=10):
-    images = read_together(ListedImages(database, Source(database, SourceSettings())), DAY, ("a", "b"))
-    return compare_objects(images, thresholds, limit)
+def compared(tables, thresholds=({}, {}), limit=10):
+    return compare_objects(read_together(tables, DAY, ("a", "b")), thresholds, limit)
 
 
-def test_the_objects_of_two_models_are_matched_by_label_and_box(database, register):
+def test_the_objects_of_two_models_are_matched_by_label_and_box(database, tables, register):
     """Computed by hand: of image 1 a cat is moved by a quarter of its width, IoU 0.15 / 0.25, and a dog is a fox."""
     register(*(f"/{number}.jpg" for number in range(1, 6)))
     of_a = [
@@ -53,7 +42,7 @@ def test_the_objects_of_two_models_are_matched_by_label_and_box(database, regist
     ]
     commit(database, of_a, model_id="a")
     commit(database, of_b, model_id="b")
-    found = compared(database)
+    found = compared(tables)
     assert found["objects"] == {
         "matched": 3,
         "only_a": 3,
@@ -70,51 +59,37 @@ def test_the_objects_of_two_models_are_matched_by_label_and_box(database, regist
         {"image_id": image_id, "location": f"/{image_id}.jpg", "matched": 1, "only_a": 1, "only_b": 1}
         for image_id in "124"
     ]
-    assert [one["image_id"] for one in compared(database, limit=2)["images"]] == ["1", "2"]
-    only_sure = compared(database, ({ALL_LABELS: 0.7}, {ALL_LABELS: 1.0, "cat": 0.8}))
+    assert [one["image_id"] for one in compared(tables, limit=2)["images"]] == ["1", "2"]
+    only_sure = compared(tables, ({ALL_LABELS: 0.7}, {ALL_LABELS: 1.0, "cat": 0.8}))
     assert [only_sure["objects"][one] for one in ("matched", "only_a", "only_b")] == [1, 2, 0]
 
 
-def test_shown_objects_and_labels_are_counted(database, register):
+def test_labels_are_compared_by_bytes(database, tables, register):
+    register(*(f"/p/{number}.jpg" for number in range(1, 6)))
+    ids = [ref.image_id for ref in tables.source.select_new(DAY, "a")]
+    commit(database, predicted(*ids[:4], label="Cat"), model_id="a")
+    surest = predicted(ids[0], label="cat", score=0.4), predicted(ids[1], label="cat", score=0.25)  # A's are 0.3
+    commit(database, (*surest[0], *surest[1], *predicted(*ids[2:4], label="Cat")), model_id="b")
+    assert count_overlap(tables, DAY, ("a", "b")) == Overlap(4, only_a=0, only_b=0, neither=1)
+    found = compare_labels(paired_images(read_together(tables, DAY, ("a", "b"), Part.OUTPUT)), "images", limit=5)
+    assert (found["agree"], found["confusions"]) == (2, [{"a": "Cat", "b": "cat", "images": 2}])
+    assert [one["image_id"] for one in found["images"]] == ids[:2]
+
+
+def test_shown_objects_and_labels_are_counted(database, tables, register):
     register("/1.jpg", "/2.jpg", "/3.jpg")
-    RunStore(database).open_run(DAY, MODEL)
+    tables.run_store.open_run(DAY, MODEL)
     labels = [{"label": "Fox", "score": 0.9}, {"label": "fox", "score": 0.2}, {"label": "\u00e4 ", "score": 0.1}]
     several = predicted("2", label="Fox", details=json.dumps({"labels": labels, "threshold": 0.1}))
     elsewhere = of_objects("99", at("cow", 0.9, 0.0))  # of no image of the day
     commit(database, [of_objects("1", at("cat", 0.9, 0.0), at("Cat", 0.8, 0.5)), *several, elsewhere])
     commit(database, [of_objects("1", at("emu", 0.9, 0.0))], model_id="another")
-    source = Source(database, SourceSettings())
+    source = tables.source
     assert count_shown(database, source, DAY, MODEL.name) == 5
     change_thresholds(database, MODEL.name, {ALL_LABELS: 0.85, "Cat": 0.8})
     assert count_shown(database, source, DAY, MODEL.name) == 3
     assert count_shown(database, source, DAY.before(1), MODEL.name) == 0
     assert count_shown(database, source, DAY, "another name") == 0
-
-
-def test_the_audit_counts_objects(database, register, execute):
-    """Of one model each image has two objects; then one is lost, and another image loses its prediction."""
-    register(*(f"/{number}.jpg" for number in range(1, 5)))
-    for model_id in (MODEL.model_id, "another"):
-        pair = at("cat", 0.9, 0.0), at("cat", 0.8, 0.5)
-        commit(database, [*(of_objects(image_id, *pair) for image_id in "123"), of_objects("4")], model_id=model_id)
-    problems = partial(DayRows(ListedImages(database, Source(database, SourceSettings()))).find_problems, DAY)
-    without_run = "4 predictions of a run that is not in infer_runs"
-    assert problems(MODEL.model_id) == [without_run]
-    own = f"model_id = '{MODEL.model_id}'"
-    execute(
-        f"DELETE FROM infer_objects WHERE image_id = '1' AND object = 1 AND {own}",
-        f"DELETE FROM infer_objects WHERE image_id = '2' AND object = 0 AND {own}",
-        f"DELETE FROM infer_predictions WHERE image_id = '3' AND {own}",
-        f"UPDATE infer_predictions SET num_objects = 1 WHERE image_id = '4' AND {own}",
-    )
-    assert set(problems(MODEL.model_id)) == {
-        "3 predictions of a run that is not in infer_runs",
-        "3 predictions with another number of objects than it counts",
-        "2 objects without a prediction of its image",
-    }
-    assert problems("another") == [without_run]
-    execute("UPDATE infer_predictions SET num_objects = NULL")  # as those of other kinds of models have it
-    assert "3 predictions with another number of objects than it counts" in problems("another")
 
 
 def test_of_images_that_are_tried_again_no_result_or_object_of_that_model_is_left(database):

@@ -3,9 +3,7 @@
 import os
 import signal
 import time
-from contextlib import contextmanager
 
-import psutil
 import pytest
 from sqlalchemy import text
 
@@ -14,12 +12,15 @@ from infer_app.run.stop import Stop
 from infer_app.tables.engine import reconnect
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.engine.reconnect import ConnectionLost
+from tests.databases.conftest import only
+
+pytestmark = only("postgres")
 
 
 @pytest.fixture
-def patient(url, kind, server):
-    if kind != "postgres" or server is None:
-        pytest.skip("of PostgreSQL's connections, with a server of one's own")
+def patient(url, server):
+    if server is None:
+        pytest.skip("needs a server of one's own")
     with Database(f"{url}&connect_timeout=2") as database:
         yield database
 
@@ -48,25 +49,12 @@ def test_a_lock_that_another_session_holds_is_not_waited_for_for_ever(impatient,
         assert connection.scalars(text("SELECT id FROM locked")).all() == [2]
 
 
-@contextmanager
-def frozen(server):
-    main = psutil.Process(server.process.pid)
-    processes = [main, *main.children(recursive=True)]
-    for process in processes:
-        process.suspend()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.resume()
-
-
 def test_a_signal_ends_a_transaction_of_a_frozen_server(patient, server):
     """Its rollback is not waited for, nor is the transaction begun again."""
 
     def freeze_and_ask(connection):
         connection.execute(text("SELECT 1"))
-        with frozen(server):
+        with server.frozen():
             os.kill(os.getpid(), signal.SIGTERM)
             connection.execute(text("SELECT 1"))
 

@@ -60,7 +60,6 @@ def role(admin_url):
 @pytest.fixture
 def day(admin_url, tmp_path, built_models):
     project = Project(tmp_path / "project")
-    project.init()
     project.use_models(built_models)
     project.add_photos(3)
     project.forget_database()

@@ -9,6 +9,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.project_database import open_results_database, read_in_use
 from infer_app.tables.results.schema import VERSION_TABLE, database_id, metadata
 from infer_app.tables.results.views import VIEWS
+from tests.databases.conftest import only
 
 ID_FILE = "infer.database-id"
 
@@ -94,9 +95,8 @@ def test_an_empty_database_is_refused_and_stays_empty(loaded):
     open_to_read(loaded)
 
 
-def test_a_file_that_is_gone_is_refused_and_not_made_again(loaded, kind):
-    if kind != "sqlite":
-        pytest.skip("only SQLite has a file")
+@only("sqlite")
+def test_a_file_that_is_gone_is_refused_and_not_made_again(loaded):
     with Database(loaded.database_url) as database:
         file = database.file
     assert file is not None

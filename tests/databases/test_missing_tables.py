@@ -11,6 +11,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.schema import VERSION_TABLE, metadata
 from infer_app.tables.results.views import VIEWS
+from tests.databases.conftest import only
 from tests.support.projects import DATE
 from tests.support.results import definitions
 
@@ -60,9 +61,7 @@ def call(capsys, command, arguments=""):
 
 
 @pytest.fixture
-def in_project(project, kind, monkeypatch, logging_as_it_was):
-    if kind == "mariadb":
-        pytest.skip("one server will do for every command")
+def in_project(project, monkeypatch, logging_as_it_was):
     project.add_photos(1)
     (project.folder / "labels.txt").write_text("red\n")
     monkeypatch.chdir(project.folder)
@@ -70,6 +69,7 @@ def in_project(project, kind, monkeypatch, logging_as_it_was):
     return project
 
 
+@only("sqlite", "postgres")  # one server will do for every command
 @pytest.mark.parametrize(
     ("kind_of", "lost", "hint"),
     [

@@ -18,7 +18,7 @@ from infer_app.tables.results.runs import RunStore
 from tests.conftest import MODEL
 from tests.databases.conformance.test_roles import MAY_WRITE
 from tests.databases.conftest import ServerProject
-from tests.support.results import commit, predicted
+from tests.support.results import commit, of_objects
 
 NOON = datetime.now(UTC).replace(hour=12, tzinfo=None) - timedelta(days=2)
 DATE = f"{NOON:%Y-%m-%d}"
@@ -32,9 +32,7 @@ def cat(score, x=0.0, label="cat"):
 def project(url, tmp_path, monkeypatch, database):
     """Two detectors have seen images 1 and 2, and only `cats` image 3, where it found nothing."""
     monkeypatch.setenv("INFER_DATABASE__URL", url)
-    project = ServerProject(tmp_path / "project")
-    project.url = url
-    project.init()
+    project = ServerProject(tmp_path / "project", url)
     add_images(database, [Path(f"/p/{number}.jpg") for number in (1, 2, 3)], NOON)
     manifest = {"output": {"kind": "detection", "detection": {"min_score": 0.05}}}
     seen = {
@@ -42,26 +40,11 @@ def project(url, tmp_path, monkeypatch, database):
         "dogs": {"1": (cat(0.8, 0.01),), "2": (cat(0.7, 0.7),)},
     }
     for number, (name, found) in enumerate(seen.items()):
-        version = f"{number}" * 16
-        RunStore(database).open_run(
-            Day.of(NOON.date(), "UTC"), replace(MODEL, name=name, model_id=version, manifest=manifest)
-        )
-        good = [one for image_id, objects in found.items() for one in prediction(image_id, objects)]
-        commit(database, good, model_id=version, run_id=run_of(database, name))
+        model = replace(MODEL, name=name, model_id=f"{number}" * 16, manifest=manifest)
+        run_id = RunStore(database).open_run(Day.of(NOON.date(), "UTC"), model)
+        good = [of_objects(image_id, *objects) for image_id, objects in found.items()]
+        commit(database, good, model_id=model.model_id, run_id=run_id)
     return project
-
-
-def run_of(database, name):
-    with database.read() as connection:
-        return connection.exec_driver_sql(f"SELECT id FROM infer_runs WHERE model = '{name}'").scalar_one()
-
-
-def prediction(image_id, objects):
-    first = objects[0] if objects else None
-    return (
-        replace(one, output=replace(one.output, label=first and first.label, score=first and first.score))
-        for one in predicted(image_id, objects=objects)
-    )
 
 
 @pytest.mark.slow

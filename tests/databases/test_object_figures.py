@@ -7,18 +7,14 @@ from infer_app.ask.figures.crop_figures import open_figures
 from infer_app.ask.figures.figures import Figures
 from infer_app.ask.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectResults
 from infer_app.base.domain import DetectedObject
-from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.image_history import StoredObject, read_history
-from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.conditions import ListedPicture
 from infer_app.tables.results.label_groups import replace_label_groups
 from infer_app.tables.results.model_versions import switch_version
-from infer_app.tables.results.runs import RunStore
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit, predicted
-from tests.support.second_networks import DETECTOR, SECOND, StoredModel
+from tests.support.second_networks import DETECTOR, SECOND
 
 HOSTILE = 'it\'s <b>"%s" :x \\ 😀\n'
 
@@ -28,7 +24,7 @@ def found(label, *scores):
 
 
 @pytest.fixture
-def figures(database, register):
+def figures(database, register, tables):
     """Five images: one with objects of two labels, one of a hostile label, two with little or nothing, one not done."""
     register(*(f"/{number}.jpg" for number in range(1, 6)))
     commit(
@@ -45,8 +41,7 @@ def figures(database, register):
     commit(database, other, model_id="another")
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE infer_predictions SET score = NULL WHERE image_id = '4'").close()
-    images = ListedImages(database, Source(database, SourceSettings()))
-    return Figures(images, MODEL.model_id, ObjectResults(images, MODEL.name, MODEL.model_id))
+    return Figures(tables, MODEL.model_id, ObjectResults(tables, MODEL.name, MODEL.model_id))
 
 
 def test_without_thresholds_every_stored_object_counts(figures):
@@ -87,12 +82,11 @@ def test_of_very_many_objects_the_best_are_read(database, figures):
     assert (image.num_objects, image.objects) == (MAX_OBJECTS + 30, many[:MAX_OBJECTS])
 
 
-def test_the_figures_are_those_of_the_kind_of_output(database):
-    images, run_store = ListedImages(database, Source(database, SourceSettings())), RunStore(database)
+def test_the_figures_are_those_of_the_kind_of_output(tables):
     for kind, model_id, wanted in (("detection", "1" * 16, True), ("classification", "2" * 16, False)):
-        run_store.open_run(DAY, type(MODEL)("m", model_id, "cpu", {"output": {"kind": kind}}))
-        assert isinstance(open_figures(images, "m", model_id).results, ObjectResults) is wanted
-    assert not isinstance(open_figures(images, "m", "never ran").results, ObjectResults)
+        tables.run_store.open_run(DAY, type(MODEL)("m", model_id, "cpu", {"output": {"kind": kind}}))
+        assert isinstance(open_figures(tables, "m", model_id).results, ObjectResults) is wanted
+    assert not isinstance(open_figures(tables, "m", "never ran").results, ObjectResults)
 
 
 def test_the_history_of_an_image_has_its_objects(database, figures):
@@ -112,10 +106,9 @@ def test_the_history_of_an_image_has_its_objects(database, figures):
 
 
 @pytest.fixture
-def crop_figures(database, register):
+def crop_figures(database, register, tables, detector, species):
     """A second network's figures: three images, of which one has objects of its labels, one of none, one no object."""
     register(*(f"/{number}.jpg" for number in range(1, 5)))
-    detector, species = StoredModel(database, DETECTOR), StoredModel(database, SECOND, DETECTOR.model_id)
     switch_version(database, DETECTOR.name, DETECTOR.model_id, DETECTOR.manifest)
     detector.detect("1", 0.9, 0.8, 0.3)
     detector.detect("2", 0.7)
@@ -123,7 +116,7 @@ def crop_figures(database, register):
     species.classify("1", {0: [("lion", 0.5), ("tiger", 0.25)], 1: [(HOSTILE, 0.75)], 2: [("dog", 0.9)]})
     species.classify("2", {0: [("tiger", 0.4), ("lion", 0.3)]})
     species.classify("3", {})
-    return open_figures(ListedImages(database, Source(database, SourceSettings())), SECOND.name, SECOND.model_id)
+    return open_figures(tables, SECOND.name, SECOND.model_id)
 
 
 def test_what_a_second_network_gives_for_the_objects_that_are_shown(database, crop_figures):
@@ -141,18 +134,18 @@ def test_what_a_second_network_gives_for_the_objects_that_are_shown(database, cr
     assert (crop_figures.count_labels(DAY), crop_figures.count_predicted(DAY)) == ({}, 0)
 
 
-def test_labels_with_groups_are_counted_as_they_are_shown(database, crop_figures):
+def test_labels_with_groups_are_counted_as_they_are_shown(database, tables, crop_figures):
     change_thresholds(database, SECOND.name, {ALL_LABELS: 0.6})
     groups = {"lion": ("cat", "lion"), "tiger": ("cat", "tiger"), "dog": None}
     replace_label_groups(database, SECOND.name, groups)
-    figures = open_figures(ListedImages(database, Source(database, SourceSettings())), SECOND.name, SECOND.model_id)
+    figures = open_figures(tables, SECOND.name, SECOND.model_id)
     assert figures.count_labels(DAY) == {"cat": 2, HOSTILE: 1}
 
 
-def test_labels_with_thresholds_of_their_own_are_counted_as_they_are_shown(database, crop_figures):
+def test_labels_with_thresholds_of_their_own_are_counted_as_they_are_shown(database, tables, crop_figures):
     """Where the best label does not reach its own, another one of the object may."""
     change_thresholds(database, SECOND.name, {"lion": 0.9})
-    figures = open_figures(ListedImages(database, Source(database, SourceSettings())), SECOND.name, SECOND.model_id)
+    figures = open_figures(tables, SECOND.name, SECOND.model_id)
     with database.read() as connection:
         label = column("label")
         shown = select(label, func.count()).select_from(text("infer_shown_crops")).where(label.is_not(None))

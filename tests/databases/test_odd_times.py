@@ -1,10 +1,8 @@
 """One row whose time is none costs that row, on each database; a column that can't be a time is refused."""
 
 import pytest
-from sqlalchemy import create_engine
 
 from tests.databases.test_same_picture import paint, pictures  # noqa: F401
-from tests.integration.conftest import built_models  # noqa: F401
 from tests.support.projects import DATE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -34,17 +32,16 @@ NO_TIMES = {"sqlite": ("INTEGER", "17"), "postgres": ("BIGINT", "17"), "mariadb"
 
 def fill(project, time, odd, good):
     """A table whose first and last rows have these times, with a good one between them if there is one."""
-    engine = create_engine(project.url)
-    with engine.begin() as connection:
-        if engine.dialect.name != "sqlite" and "maria" in project.url:
-            connection.exec_driver_sql("SET sql_mode = ''")
-        connection.exec_driver_sql("DROP TABLE IF EXISTS shots")
-        connection.exec_driver_sql(f"CREATE TABLE shots (id INTEGER, path VARCHAR(300), taken {time})")
-        for number, value in enumerate([*odd, *good, *odd]):
-            paint(project.photos / f"{number}.png", 90 + number)
-            row = f"INSERT INTO shots VALUES ({number}, '{project.photos}/{number}.png', {value})"
-            connection.exec_driver_sql(row.replace("%", "%%"))
-    engine.dispose()
+    values = []
+    for number, value in enumerate([*odd, *good, *odd]):
+        paint(photo := project.photos / f"{number}.png", 90 + number)
+        values.append(f"({number}, '{photo}', {value})")
+    project.execute(
+        *(["SET sql_mode = ''"] if "maria" in project.url else []),
+        "DROP TABLE IF EXISTS shots",
+        f"CREATE TABLE shots (id INTEGER, path VARCHAR(300), taken {time})",
+        f"INSERT INTO shots VALUES {', '.join(values)}",
+    )
 
 
 def test_a_row_whose_time_is_none_costs_that_row_alone(pictures, kind):  # noqa: F811

@@ -3,7 +3,6 @@
 import uuid
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from tests.faults.conftest import NUM_PHOTOS
 from tests.support.projects import DATE
@@ -54,13 +53,8 @@ def test_results_may_have_a_schema_of_their_own(day, kind, monkeypatch):
     if kind != "postgres":
         assert "only PostgreSQL has schemas" in day.infer_json("status", exit_code=2)["error"]
         return
-    engine = create_engine(day.url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("CREATE VIEW photos AS SELECT id, location, added_at FROM public.infer_images")
-    engine.dispose()
-    source = {"TABLE": "photos", "TIME_ZONE": "UTC"}
-    for key, value in source.items():
-        monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
+    day.execute("CREATE VIEW photos AS SELECT id, location, added_at FROM public.infer_images")
+    day.set("source", table="photos", time_zone="UTC")
     day.forget_database()
     assert "was empty" in day.infer("db", "upgrade")
     assert day.run()["predicted"] == NUM_PHOTOS - 1
@@ -72,7 +66,7 @@ def test_results_may_have_a_schema_of_their_own(day, kind, monkeypatch):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("executor", ["cpu", "cuda"])
-def test_images_may_lie_in_a_column(day, kind, url, monkeypatch, executor):
+def test_images_may_lie_in_a_column(day, kind, monkeypatch, executor):
     """As many workers read them, each by a connection of its own."""
     types = {
         "sqlite": ("TEXT", "BLOB", "TIMESTAMP"),
@@ -82,16 +76,12 @@ def test_images_may_lie_in_a_column(day, kind, url, monkeypatch, executor):
     ids = [str(uuid.UUID(int=number)) for number in range(40)]
     images = [(day.photos / f"{number:04}.jpg").read_bytes() for number in range(40)]
     contents: list[bytes | None] = [*images[:36], b"", None, images[0][:100], b"x" * 70_000]
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        create = "CREATE TABLE scans (uid {} PRIMARY KEY, picture {}, came {} NOT NULL)"
-        connection.exec_driver_sql(create.format(*types))
-        insert = text("INSERT INTO scans VALUES (:uid, :picture, '2026-11-20 08:00:00')")
-        connection.execute(insert, [{"uid": uid, "picture": data} for uid, data in zip(ids, contents, strict=True)])
-    engine.dispose()
-    mapped = {"TABLE": "scans", "ID": "uid", "BYTES": "picture", "TIME": "came", "TIME_ZONE": "UTC"}
-    for key, value in mapped.items():
-        monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
+    create = "CREATE TABLE scans (uid {} PRIMARY KEY, picture {}, came {} NOT NULL)"
+    insert = "INSERT INTO scans VALUES (:uid, :picture, '2026-11-20 08:00:00')"
+    rows = [{"uid": uid, "picture": data} for uid, data in zip(ids, contents, strict=True)]
+    day.execute(create.format(*types), (insert, rows))
+    settings = (day.folder / "infer.toml").read_text()
+    day.set("source", table="scans", id="uid", bytes="picture", time="came", time_zone="UTC")
     monkeypatch.setenv("INFER_IMAGES__MAX_BYTES", "65536")
     report = day.run("--executor", executor)
     reasons = {"empty": 3, "too_large_bytes": 1, "truncated": 1}  # one of the photos is empty itself
@@ -101,12 +91,11 @@ def test_images_may_lie_in_a_column(day, kind, url, monkeypatch, executor):
     assert {row["location"].partition("@")[0] for row in shown} == {f"row:{uid}" for uid in [ids[7], *ids[36:]]}
     labels = "SELECT label, score, sha256 FROM infer_predictions ORDER BY image_id"
     from_column = day.rows(labels)
-    for key in mapped:
-        monkeypatch.delenv(f"INFER_SOURCE__{key}")
+    (day.folder / "infer.toml").write_text(settings)
     day.run("--executor", executor)
     assert set(from_column) <= set(day.rows(labels))
 
 
-def test_a_column_of_images_that_is_not_there_is_a_wrong_setting(day, monkeypatch):
-    monkeypatch.setenv("INFER_SOURCE__BYTES", "picture")
+def test_a_column_of_images_that_is_not_there_is_a_wrong_setting(day):
+    day.set("source", bytes="picture")
     assert "bytes = 'picture' is not a column of infer_images" in day.infer_json(*day.command(), exit_code=2)["error"]

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from sqlalchemy import create_engine, text
 
 from tests.databases.conftest import ServerProject
-from tests.integration.conftest import built_models  # noqa: F401
 from tests.support.projects import DATE
 from tests.support.web_server import web_server
 
@@ -28,24 +26,20 @@ class Pictures(ServerProject):
     """A project whose table `shots` has an id, a path, and always the same day."""
 
     def list(self, column, *paths):
-        engine = create_engine(self.url)
-        with engine.begin() as connection:
-            connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS shots (id VARCHAR(20), path {column}, taken DATE)")
-            connection.exec_driver_sql("DELETE FROM shots")
-            rows = [{"id": str(number), "path": path} for number, path in enumerate(paths)]
-            connection.execute(text(f"INSERT INTO shots VALUES (:id, :path, '{DATE}')"), rows)
-        engine.dispose()
+        rows = [{"id": str(number), "path": path} for number, path in enumerate(paths)]
+        self.execute(
+            f"CREATE TABLE IF NOT EXISTS shots (id VARCHAR(20), path {column}, taken DATE)",
+            "DELETE FROM shots",
+            (f"INSERT INTO shots VALUES (:id, :path, '{DATE}')", rows),
+        )
 
     def stored(self):
         return self.results(), self.rows("SELECT image_id, location FROM infer_predictions ORDER BY 1")
 
 
 @pytest.fixture
-def pictures(tmp_path, url, built_models, monkeypatch):  # noqa: F811
-    project = Pictures(tmp_path / "project")
-    project.url = url
-    project.init()
-    project.use_models(built_models)
+def pictures(tmp_path, url, built_models, monkeypatch):
+    project = Pictures(tmp_path / "project", url, built_models)
     monkeypatch.setenv("INFER_DATABASE__URL", url)
     project.set("source", table="shots", location="path", time="taken", time_zone="UTC")
     project.set("images", roots=["photos"])

@@ -31,9 +31,8 @@ COLUMNS = ["image_id", "object", "detected_label", "detected_score", "label", "s
 
 
 @pytest.fixture
-def networks(database):
+def networks(database, detector, species):
     """A detector and a second network, which are in use."""
-    detector, species = StoredModel(database, DETECTOR), StoredModel(database, SECOND, DETECTOR.model_id)
     for model in (DETECTOR, SECOND):
         switch_version(database, model.name, model.model_id, {})
     return detector, species

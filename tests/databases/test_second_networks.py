@@ -9,10 +9,6 @@ from sqlalchemy import select, text, update
 from infer_app.base.domain import CropOutput, DetectedObject, Output, Reason
 from infer_app.base.errors import DayHeld
 from infer_app.base.run_report import DayCounts
-from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing.image_registry import add_images
-from infer_app.tables.listing.source import Source
-from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.stored_objects import read_detections
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.label_groups import read_groups, read_label_groups, replace_label_groups
@@ -72,27 +68,23 @@ def test_a_detectors_result_stays_with_what_was_made_of_it_if_it_cannot_be_repla
     assert [*made(database), *keys(database, objects)] == before
 
 
-def test_a_second_network_is_pending_while_its_results_are_of_a_version_out_of_use(
-    database, detector, species, tmp_path
-):
+def test_a_second_network_is_pending_while_its_results_are_of_a_version_out_of_use(database, tables, species, register):
     """Its own ones of that version count again, if they were not replaced meanwhile."""
-    add_images(database, [tmp_path / f"{number}.jpg" for number in range(4)], DAY.start.replace(tzinfo=None))
-    source = Source(database, SourceSettings())
-    queries = ProjectDatabase(database, source)
+    register(*(f"/{number}.jpg" for number in range(4)))
 
     def new():
-        found = [ref.image_id for ref in source.select_new(DAY, S)]
-        assert found == [one.image_id for one in queries.pending.read_pending(DAY, S)]
+        found = [ref.image_id for ref in tables.source.select_new(DAY, S)]
+        assert found == [one.image_id for one in tables.pending.read_pending(DAY, S)]
         return found
 
     species.classify("1", {0: LION})
     species.classify("2", {})
     species.reject("3")
     assert new() == ["4"]
-    assert queries.counts.count_day(DAY, S) == DayCounts(4, 2, 1, 1)
+    assert tables.counts.count_day(DAY, S) == DayCounts(4, 2, 1, 1)
     switch_version(database, "animals", "e" * 16, {})
     assert new() == ["1", "2", "3", "4"]
-    assert queries.counts.count_day(DAY, S) == DayCounts(4, 0, 0, 4)
+    assert tables.counts.count_day(DAY, S) == DayCounts(4, 0, 0, 4)
     species.detector_id = "e" * 16
     species.reject("1")  # in place of the prediction, which is of the former version's objects
     species.classify("3", {})

@@ -16,7 +16,7 @@ from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
 from tests.conftest import DAY, MODEL
-from tests.support.results import ODD_TEXTS, commit
+from tests.support.results import ODD_TEXTS, commit, of_objects
 
 ODD_LABELS = [*ODD_TEXTS, "x" * 512]
 NUM_IMAGES = 100
@@ -24,12 +24,6 @@ NUM_IMAGES = 100
 
 def detected(label, score):
     return DetectedObject(label, 0, score, 0.25, 0.5, 0.125, 0.0625)
-
-
-def of_objects(image_id, *objects):
-    best = objects[0] if objects else None
-    output = Output(best and best.label, best and best.score, objects=objects)
-    return Prediction(ImageRef(image_id, ""), output)
 
 
 def of_labels(image_id, *labels):

@@ -17,13 +17,13 @@ from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY
+from tests.databases.conftest import only
 
 SHOTS = SourceSettings(table="shots", time_zone="UTC")
 
 
+@only("sqlite", "mariadb")  # PostgreSQL's collations tell all texts apart, unless one is made not to
 def test_ids_that_a_collation_takes_for_equal_are_refused_before_the_run(database, execute, kind):
-    if kind == "postgres":
-        pytest.skip("its collations tell all texts apart, unless one is made not to")
     collation = {"sqlite": "COLLATE NOCASE", "mariadb": "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"}[kind]
     execute(f"CREATE TABLE shots (id VARCHAR(20) {collation}, location TEXT, added_at DATE)")
     execute("INSERT INTO shots VALUES ('a', '/a.jpg', '2026-11-20'), ('A', '/b.jpg', '2026-11-20')")
@@ -31,10 +31,9 @@ def test_ids_that_a_collation_takes_for_equal_are_refused_before_the_run(databas
         Source(database, SHOTS).find_left_out(DAY)
 
 
+@only("postgres", "mariadb")  # all numbers of SQLite are double
 @pytest.mark.parametrize("key", ["id", "added_at"])
 def test_numbers_that_are_not_read_as_they_are_stored_are_refused(database, execute, kind, key):
-    if kind == "sqlite":
-        pytest.skip("all its numbers are double")
     single = "REAL" if kind == "postgres" else "FLOAT"
     columns = {"id": "INTEGER", "location": "TEXT", "added_at": "DATE"} | {key: single}
     execute(f"CREATE TABLE shots ({', '.join(f'{name} {type_}' for name, type_ in columns.items())})")
@@ -42,9 +41,8 @@ def test_numbers_that_are_not_read_as_they_are_stored_are_refused(database, exec
         check_source(Source(database, SHOTS))
 
 
-def test_ids_of_bytes_that_are_no_text_are_refused_before_the_run(database, execute, kind):
-    if kind != "mariadb":
-        pytest.skip("PostgreSQL writes them as text, SQLite hands them on")
+@only("mariadb")  # PostgreSQL writes them as text, SQLite hands them on
+def test_ids_of_bytes_that_are_no_text_are_refused_before_the_run(database, execute):
     execute("CREATE TABLE shots (id BINARY(16), location TEXT, added_at DATE)")
     source = Source(database, SHOTS)
     execute("INSERT INTO shots VALUES ('sixteen letters.', '/a.jpg', '2026-11-20')")
@@ -100,11 +98,10 @@ def test_images_in_some_rows_and_paths_in_others_are_both_read(url, database, ex
         check_source(Source(database, SourceSettings(**settings, location="paths")))
 
 
+@only("postgres")  # the others have our tables in UTF-8
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "UTF8"])
-def test_text_is_the_same_in_a_database_of_any_encoding(server_url, kind, encoding, monkeypatch):
+def test_text_is_the_same_in_a_database_of_any_encoding(server_url, encoding, monkeypatch):
     """The client's own setting, by the environment, is another one."""
-    if kind != "postgres":
-        pytest.skip("SQLite and MariaDB have our tables in UTF-8")
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     admin = create_engine(make_url(server_url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
     name = f"infer_test_{encoding.lower()}"

@@ -11,12 +11,13 @@ from sqlalchemy import insert, text
 from infer_app.base.domain import ImageRef, Output, Prediction
 from infer_app.tables.results.schema import models
 from tests.conftest import MODEL
+from tests.databases.conftest import only
 from tests.support.results import commit
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@only("postgres")
 def test_vectors_become_those_of_pgvector_by_the_sql_of_the_docs(database):
     rows = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     outputs = [Output(vector=row.tobytes(), vector_dtype="float32") for row in rows]

@@ -27,6 +27,7 @@ from infer_app.tables.listing.watched_images import (
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import images
 from tests.conftest import DAY, MODEL
+from tests.databases.conftest import only
 from tests.support.results import run_day
 
 ID = MODEL.model_id
@@ -126,6 +127,7 @@ def test_no_folder_moves_during_a_run(database):
     assert has_images_in(database, ["/b/photos/"])
 
 
+@only("postgres", "mariadb")
 @pytest.mark.parametrize(
     "read",
     [
@@ -138,10 +140,8 @@ def test_no_folder_moves_during_a_run(database):
         lambda database: read_forgotten_before(database, OURS) is None,
     ],
 )
-def test_a_connection_that_is_lost_costs_no_registration(database, kind, read):
+def test_a_connection_that_is_lost_costs_no_registration(database, read):
     """Each connection's first statement after it was opened finds it closed once."""
-    if kind == "sqlite":
-        pytest.skip("has no connections to lose")
     walk(database, [ImageFile("/p/a.jpg", 5, 1.0)])
     lost = set()
 

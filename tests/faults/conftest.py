@@ -86,7 +86,6 @@ def models(tmp_path_factory):
 def a_day(tmp_path_factory, models, pytestconfig):
     """A project with a day of NUM_PHOTOS registered and nothing predicted."""
     project = Hit(tmp_path_factory.mktemp("a-day") / "project")
-    project.init()
     if pytestconfig.option.sqlite_journal == "delete":
         make_users_file(project.folder / "infer.db")
         project.upgrade()

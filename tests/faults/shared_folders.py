@@ -18,8 +18,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from infer_app.tables.engine.connect import Database
-from tests.support.patches import COLORS, PLAIN, draw
-from tests.support.projects import DATE, INFER
+from tests.support.patches import COLORS, draw
+from tests.support.projects import DATE, INFER, PLAIN
 
 NOON = 1_795_176_000  # of DATE
 TONES = ("colors.ts", "--name", "tones", "--labels", "colors.txt", *PLAIN)

@@ -1,11 +1,11 @@
 """Who holds a day: a frozen run on another machine, its clock, and a server that deadlocks. Rows 16 and 19."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import insert, make_url, select
@@ -14,24 +14,11 @@ from sqlalchemy.exc import OperationalError
 from infer_app.tables.results.schema import images, predictions, runs
 from tests.faults.conftest import SERVERS, on
 from tests.faults.project_run import DATE, slow_photos
+from tests.support.clock import Clock, needs_faketime
 from tests.support.suspended import suspend
 
 SLOW = slow_photos(240)  # eight seconds of work
 LEASE_S = 4
-# What Python and PostgreSQL's client ask the time of day from.
-WRONG_CLOCK = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <time.h>
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    static int (*ask)(clockid_t, struct timespec *);
-    if (!ask) ask = dlsym(RTLD_NEXT, "clock_gettime");
-    int answer = ask(clock, now);
-    if (clock == CLOCK_REALTIME) now->tv_sec += WRONG_BY_S;
-    return answer;
-}
-"""
 
 
 def start(night, host, *more, **faults):
@@ -59,18 +46,16 @@ def test_a_run_that_was_frozen_for_longer_than_its_lease_writes_nothing_more(nig
 
 @on("postgres", of=SERVERS)
 @pytest.mark.parametrize("hours", [-7, 7])
-def test_a_machine_whose_clock_is_wrong_by_hours_takes_no_day_from_the_living(night, monkeypatch, tmp_path, hours):
+@needs_faketime
+def test_a_machine_whose_clock_is_wrong_by_hours_takes_no_day_from_the_living(night, monkeypatch, hours):
     """The clock is the database's: SQLite's is the machine's own, of which there is one."""
-    if shutil.which("gcc") is None:
-        pytest.skip("needs gcc")
-    (tmp_path / "clock.c").write_text(WRONG_CLOCK)
-    library = tmp_path / "clock.so"
-    compiling = ["gcc", "-shared", "-fPIC", f"-DWRONG_BY_S={hours * 3600}", "-o", library, "clock.c", "-ldl"]
-    subprocess.run(compiling, cwd=tmp_path, check=True)
     night.add(SLOW)
     first = start(night, "right")
     night.wait_for_results(first, 4)
-    monkeypatch.setenv("LD_PRELOAD", str(library))
+    clock = Clock()
+    clock.set(datetime.now(UTC) + timedelta(hours=hours))
+    for name, value in clock.environ.items():
+        monkeypatch.setenv(name, value)
     told = subprocess.run([sys.executable, "-c", "import time; print(time.time())"], capture_output=True, check=True)
     assert abs(float(told.stdout) - time.time() - hours * 3600) < 60
     wrong = night.wait(start(night, "wrong"))

@@ -3,12 +3,12 @@
 import os
 import signal
 import time
-from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
 from sqlalchemy import make_url
 
+from tests.databases.servers import Server
 from tests.faults.conftest import SERVERS, on
 from tests.faults.project_run import DATE, photos, slow_photos
 from tests.faults.proxy import Proxy
@@ -23,29 +23,8 @@ def stoppable(server):
     return server
 
 
-@contextmanager
-def stopped(server):
-    """PostgreSQL: as by `pg_ctl stop -m immediate`; MariaDB has no such thing."""
-    server.end(signal.SIGQUIT if "postgres" in server.url else signal.SIGKILL)
-    yield
-    server.start()
-
-
-@contextmanager
-def frozen(server):
-    main = psutil.Process(server.process.pid)
-    processes = [main, *main.children(recursive=True)]
-    try:
-        for process in processes:
-            process.suspend()
-        yield
-    finally:
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.resume()
-
-
-each_absence = pytest.mark.parametrize("absence", [pytest.param(stopped, marks=pytest.mark.always), frozen])
+STOPPED = pytest.param(Server.stopped, marks=pytest.mark.always)
+each_absence = pytest.mark.parametrize("absence", [STOPPED, Server.frozen])
 
 
 @on("postgres", "mariadb", of=SERVERS)
@@ -86,7 +65,7 @@ def test_sigterm_while_the_server_is_away_ends_the_run_in_time(night, stoppable)
     night.add(SLOW)
     run = night.start()
     night.wait_for_results(run, 8)
-    with stopped(stoppable):
+    with stoppable.stopped():
         time.sleep(1)
         os.kill(run.pid, signal.SIGTERM)
         start = time.monotonic()

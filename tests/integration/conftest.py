@@ -19,16 +19,16 @@ def built_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def make_project(tmp_path: Path, built_models: Path) -> Callable[[str], Project]:
+    return lambda name: Project(tmp_path / name, built_models)
+
+
+@pytest.fixture
 def project(make_project: Callable[[str], Project]) -> Project:
     return make_project("project")
 
 
 @pytest.fixture
-def make_project(tmp_path: Path, built_models: Path) -> Callable[[str], Project]:
-    def make(name: str) -> Project:
-        project = Project(tmp_path / name)
-        project.init()
-        project.use_models(built_models)
-        return project
-
-    return make
+def watching(project: Project) -> None:
+    """Let each run register what is new in the project's folder `photos`, as `infer init` does."""
+    project.set("images", watch=["photos"])

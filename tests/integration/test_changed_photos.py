@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import wait_until
-from tests.support.watched import OLD, TODAY, YESTERDAY, changed, daily, new_project, put, replace_photo
+from tests.support.watched import OLD, TODAY, YESTERDAY, changed, daily, put, replace_photo
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def project(tmp_path, built_models):
-    return new_project(tmp_path / "project", built_models)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watching")]
 
 
 def test_a_replaced_file_is_mailed_once_and_told_until_it_is_predicted_again(project):

@@ -18,8 +18,6 @@ PICTURES = "SELECT image_id, width, height, num_objects, label, score FROM infer
 @pytest.fixture
 def project(tmp_path):
     project = Project(tmp_path / "project")
-    project.init()
-    project.upgrade()
     save(Quadrants(), project.folder / "quadrants.ts")
     (project.folder / "labels.txt").write_text("red\ngreen\n")
     for number, (size, color) in enumerate([((80, 40), (255, 0, 0)), ((40, 80), (0, 255, 0)), ((64, 64), (0, 0, 0))]):

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def lab(project, monkeypatch):
+def lab(project):
     """lab(location, …) is a project over a user's table with these locations, of DATE; photos lie in its folder."""
 
     def make(*locations):
@@ -20,8 +20,7 @@ def lab(project, monkeypatch):
         project.write("CREATE TABLE shots (id INTEGER PRIMARY KEY, path TEXT, came TEXT)")
         for location in locations:
             project.write("INSERT INTO shots (path, came) VALUES (?, ?)", location, DATE)
-        for key, value in {"TABLE": "shots", "LOCATION": "path", "TIME": "came"}.items():
-            monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
+        project.set("source", table="shots", location="path", time="came")
         return project
 
     return make
@@ -54,10 +53,10 @@ def test_doctor_fails_where_a_run_finds_no_allowed_location(lab, locations, has_
     assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
 
 
-def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab, monkeypatch):
+def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab):
     project = lab("0000.jpg", "../photos/0001.jpg", "gone.jpg", "../infer.toml")
     project.set("images", roots=[])
-    monkeypatch.setenv("INFER_SOURCE__BASE", "photos")
+    project.set("source", base="photos")
     ((told, _, exit_code),) = findings(project, "locations")
     assert ("image 4, ../infer.toml, read as" in told, exit_code) == (True, 0)
     run = project.infer_json("run", "--date", DATE)
@@ -72,10 +71,10 @@ def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab, mo
     project.infer("report", "--date", DATE)
 
 
-def test_a_base_that_is_not_there_ends_as_storage_that_is_gone(lab, monkeypatch):
+def test_a_base_that_is_not_there_ends_as_storage_that_is_gone(lab):
     project = lab("0000.jpg")
     project.set("images", roots=[])
-    monkeypatch.setenv("INFER_SOURCE__BASE", "nowhere")
+    project.set("source", base="nowhere")
     ((told, _, exit_code),) = findings(project, "roots", exit_code=14)
     assert ("nowhere: No such file" in told, exit_code) == (True, 14)
     project.infer("run", "--date", DATE, exit_code=14)
@@ -122,61 +121,38 @@ def test_late_rows_that_may_not_be_read_are_rejected_beside_those_that_are_done(
     assert "location  none" in told[1]
 
 
-def lose_models(project):
-    shutil.rmtree(project.folder / "models")
-    (project.folder / "models").mkdir()
-
-
 def lose_version_in_use(project):
     (used,) = (project.folder / "models" / "colors").iterdir()
     shutil.rmtree(used)
 
 
-def lose_tables(project):
-    for table in ("infer_rejections", "infer_predictions"):
-        project.write(f"DROP TABLE {table}")
-
-
-def other_database(project):
-    (project.folder / "infer.database-id").write_text("another\n")
-
-
 def other_source(project):
     """Ids that the database has results of, of other images."""
-    project.write("CREATE TABLE shots AS SELECT 3 - id AS id, location, added_at FROM infer_images")
-    project.set("source", table="shots", location="location", time="added_at", time_zone="UTC")
+    project.own_table("3 - id AS id, location, added_at")
     project.set("images", watch=[], roots=["photos"])
 
 
 FAULTS = {
     "another source": (other_source, 2),
     "watched folder": (lambda project: project.photos.rename(project.folder / "away"), 14),
-    "models": (lose_models, 12),
+    "models": (lambda project: shutil.rmtree(project.folder / "models/colors"), 12),
     "version in use": (lose_version_in_use, 12),
     "database": (lambda project: (project.folder / "infer.db").unlink(), 10),
-    "another database": (other_database, 10),
-    "tables": (lose_tables, 11),
+    "another database": (lambda project: (project.folder / "infer.database-id").write_text("another\n"), 10),
+    "tables": (lambda project: project.write("DROP TABLE infer_rejections"), 11),
     "column": (lambda project: project.set("source", table="infer_images", location="path"), 2),
     "typo": (lambda project: project.set("run", lookbak=3), 2),
 }
 
 
-def _exit_code(project, *command):
-    process = project.start(*command)
-    process.communicate(timeout=100)
-    return process.returncode
-
-
-def test_doctor_ends_with_the_code_of_a_run(project, built_models, tmp_path):
+def test_doctor_ends_with_the_code_of_a_run(project, built_models):
     project.use_models(built_models, copied=True)
     project.set("images", watch=["photos"])
     project.add_photos(2)
     project.run_day()
-    shutil.copytree(project.folder, tmp_path / "sound")
-    codes = {}
-    for name, (fault, _) in FAULTS.items():
-        shutil.rmtree(project.folder)
-        shutil.copytree(tmp_path / "sound", project.folder)
+    project.keep()
+    for fault, code in FAULTS.values():
+        project.restore()
         fault(project)
-        codes[name] = tuple(_exit_code(project, *command) for command in (["doctor"], ["run", "--date", DATE]))
-    assert codes == {name: (code, code) for name, (_, code) in FAULTS.items()}
+        for command in (("doctor",), ("run", "--date", DATE)):
+            project.infer(*command, exit_code=code)

@@ -14,25 +14,20 @@ from tests.support.projects import DATE, Project
 
 @pytest.fixture(scope="module")
 def ended_night(tmp_path_factory, built_models):
-    """A day of twelve photos of which the sixth is none, done once for all tests; and a copy of it."""
-    project = Project(tmp_path_factory.mktemp("explain") / "project")
-    project.init()
-    project.use_models(built_models)
+    """A day of twelve photos of which the sixth is none, done once for all tests."""
+    project = Project(tmp_path_factory.mktemp("explain") / "project", built_models)
     project.add_photos(12)
     (project.photos / "0005.jpg").write_bytes(b"no picture")
     project.run_day()
-    copy = project.folder.with_name("copy")
-    shutil.copytree(project.folder, copy, symlinks=True)
-    return project, copy
+    project.keep()
+    return project
 
 
 @pytest.fixture
 def night(ended_night):
     """As it was when the night ended."""
-    project, copy = ended_night
-    shutil.rmtree(project.folder)
-    shutil.copytree(copy, project.folder, symlinks=True)
-    return project
+    ended_night.restore()
+    return ended_night
 
 
 def explained(project, image_id, *flags, exit_code=0):

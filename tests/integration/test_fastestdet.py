@@ -26,8 +26,6 @@ def project(tmp_path_factory):
     need_fastestdet()
     need("openvino", "onnxruntime")
     project = Project(tmp_path_factory.mktemp("fastestdet") / "project")
-    project.init()
-    project.upgrade()
     write_scripts(project.folder)
     project.infer("model", "build", *BUILD, "--name", "fd", "--golden", str(FOLDER / "photos"))
     project.add(*map(str, PHOTOS))

@@ -12,7 +12,7 @@ from infer_app.artifact.models_folder import find_artifact
 from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.predict.runtimes.gpu_probe import Gpu, Host, describe_host
 from tests.support.networks import ChannelMeans, save
-from tests.support.projects import DATE, Project, install
+from tests.support.projects import DATE, PLAIN, Project, install
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,7 +21,6 @@ pytestmark = [
 
 TRT, CUDA = "trt-fp16", "cuda-fp16"
 NO_GPU = "no NVIDIA GPU is found: nvidia-smi must show one, and a container be started with it"
-RECIPE = ("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1")
 DRIVER = """
 int cuInit(unsigned flags) { return 0; }
 int cuDeviceGetCount(int* count) { *count = 1; return 0; }
@@ -47,7 +46,7 @@ def with_gpu_variants(project: Project, built_models) -> Project:
 def test_a_gpu_variant_that_can_not_be_built_ends_with_12_and_publishes_nothing(project):
     (project.folder / "models").unlink()
     save(ChannelMeans(), project.folder / "colors.ts")
-    command = ("model", "build", "colors.ts", "--name", "colors", *RECIPE, "--variant", "trt,cuda")
+    command = ("model", "build", "colors.ts", "--name", "colors", *PLAIN, "--variant", "trt,cuda")
     error = project.infer_json(*command, exit_code=12)
     assert error["error"] == f"trt-fp16 can't be built here: {NO_GPU}"
     assert error["hint"] == "nothing was published; build it where it will run"

@@ -6,10 +6,9 @@ import pytest
 
 from infer_app.base.errors import ModelError
 from infer_app.base.locations import NO_MAPPING
-from infer_app.cli.project.project import init
 from infer_app.predict.images.read.local_files import stat_all
 from infer_app.predict.workers.isolated_call import iterate_in_process
-from tests.support.projects import DATE, Project
+from tests.support.projects import DATE
 from tests.support.stalled_folder import stalled
 
 pytestmark = pytest.mark.slow
@@ -37,11 +36,9 @@ def test_a_run_over_storage_that_does_not_answer_ends_and_rejects_nothing_for_go
     assert project.rows("SELECT reason FROM infer_rejections") == [("truncated",)]
 
 
+@pytest.mark.usefixtures("watching")
 @pytest.mark.parametrize("is_signalled", [True, False])
-def test_a_walk_over_a_watched_folder_that_hangs_half_way_ends_the_run(tmp_path, built_models, is_signalled):
-    project = Project(tmp_path / "project")
-    init(project.folder)
-    project.use_models(built_models)
+def test_a_walk_over_a_watched_folder_that_hangs_half_way_ends_the_run(project, is_signalled):
     (project.photos / "below").mkdir()
     with stalled(project.photos / "below"):
         run = project.start("run", "--json")

@@ -21,7 +21,6 @@ AS_IT_IS = ("--mean", "0,0,0", "--std", "1,1,1", "--output", "embedding")
 def project(tmp_path) -> Project:
     """A day of photos whose colours differ from left to right, from top to bottom, and by channel."""
     project = Project(tmp_path / "project")
-    project.init()
     for number, (width, height) in enumerate(SIZES):
         y, x = np.mgrid[0:height, 0:width]
         channels = (255 * x / width, 200 * y / height, np.full(x.shape, 30 + 5 * number))

@@ -12,17 +12,10 @@ import pytest
 from infer_app.base.errors import InferError
 from tests.support.projects import INFER
 from tests.support.waiting import wait_until
+from tests.support.watched import CRON_ENVIRONMENT, DAILY, run_daily
 
 JOBS = Path(__file__).parents[2] / "jobs"
-DAILY = JOBS / "daily.sh"
-CRON_ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
-
 EXIT_CODES = sorted({1, 3, 75, 137, 143} | {error.exit_code for error in InferError.__subclasses__()})
-
-
-def daily(*arguments, **environ):
-    command = [str(DAILY), *map(str, arguments)]
-    return subprocess.run(command, env=CRON_ENVIRONMENT | environ, capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
@@ -39,18 +32,11 @@ def stub_infer(tmp_path):
     return write
 
 
-def test_a_good_night_is_silent(project):
-    project.add_photos(5, date="yesterday")
-    job = daily(project.folder, "--workers", "1", DAILY_COMMAND=str(INFER))
-    assert (job.returncode, job.stdout, job.stderr) == (0, "", "")
-    assert project.rows("SELECT count(*) FROM infer_predictions") == [(5,)]
-
-
 @pytest.mark.always
 def test_a_bad_night_says_what_ran_how_it_ended_and_why(project):
     """The database is named as a crontab would: a line of its own, on its way to infer as it is."""
     elsewhere = "sqlite:////nowhere/infer.db"
-    job = daily(DAILY_PROJECT=str(project.folder), DAILY_COMMAND=str(INFER), INFER_DATABASE__URL=elsewhere)
+    job = run_daily(DAILY_PROJECT=str(project.folder), DAILY_COMMAND=str(INFER), INFER_DATABASE__URL=elsewhere)
     assert job.returncode == 10
     command, meaning, *log = job.stdout.splitlines()
     assert command.startswith(f"{INFER} run --date yesterday --quiet in {project.folder} on ")
@@ -60,7 +46,7 @@ def test_a_bad_night_says_what_ran_how_it_ended_and_why(project):
 
 @pytest.mark.parametrize("exit_code", EXIT_CODES)
 def test_every_exit_code_is_passed_on_and_explained(stub_infer, exit_code):
-    job = daily(stub_infer(f"exit {exit_code}"))
+    job = run_daily(stub_infer(f"exit {exit_code}"))
     assert job.returncode == exit_code
     assert f"exit code {exit_code}: " in job.stdout
     assert "not an exit code of infer" not in job.stdout
@@ -69,14 +55,14 @@ def test_every_exit_code_is_passed_on_and_explained(stub_infer, exit_code):
 
 def test_a_log_that_could_not_be_kept_is_told(stub_infer):
     """As infer with standard error on a full disk: nothing could be written, and the exit code is still its own."""
-    assert "its output is lost: is /tmp full?" in daily(stub_infer("exit 10")).stdout
+    assert "its output is lost: is /tmp full?" in run_daily(stub_infer("exit 10")).stdout
     for told in ("echo why; exit 10", "kill -9 $$"):  # what is killed tells nothing
-        assert "is lost" not in daily(stub_infer(told)).stdout
+        assert "is lost" not in run_daily(stub_infer(told)).stdout
 
 
 def test_of_what_a_good_night_says_only_what_wants_to_be_looked_at_is_mailed(stub_infer):
     project = stub_infer("echo out; echo 'attention: no images for 3 days'; echo err >&2")
-    job = daily("--limit", "7", DAILY_PROJECT=str(project))
+    job = run_daily("--limit", "7", DAILY_PROJECT=str(project))
     command, *attention = job.stdout.splitlines()
     assert command.startswith(f"{project}/.venv/bin/infer run --date yesterday --quiet --limit 7 in {project} on ")
     assert (job.returncode, attention, job.stderr) == (0, ["attention: no images for 3 days"], "")
@@ -85,7 +71,7 @@ def test_of_what_a_good_night_says_only_what_wants_to_be_looked_at_is_mailed(stu
 def test_of_a_long_log_the_end_is_mailed_and_no_temporary_file_stays(stub_infer, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    job = daily("--model", "two words", DAILY_PROJECT=str(stub_infer("seq 200; exit 3")), TMPDIR=str(scratch))
+    job = run_daily("--model", "two words", DAILY_PROJECT=str(stub_infer("seq 200; exit 3")), TMPDIR=str(scratch))
     command, _, cut, *log = job.stdout.splitlines()
     assert "infer run --date yesterday --quiet --model two\\ words in " in command
     assert (cut, len(log), log[-1]) == ("the last 100 of 200 lines:", 100, "200")

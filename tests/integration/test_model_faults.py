@@ -13,7 +13,7 @@ from torch import nn
 from infer_app.run.flow.failure_budget import PROBATION_IMAGES
 from tests.support import projects
 from tests.support.networks import ChannelMeans, NeedsMemoryForWhite, save
-from tests.support.projects import Project, build_model
+from tests.support.projects import Project, build_model, without
 
 pytestmark = pytest.mark.slow
 
@@ -30,21 +30,12 @@ def crop(rgb):
 """
 
 
-HIDES_OPENVINO = """
-from importlib.machinery import PathFinder
-find_spec = PathFinder.find_spec
-PathFinder.find_spec = lambda name, *more: None if name == "openvino" else find_spec(name, *more)
-"""
-
-
 @pytest.fixture(params=["cpu", "cuda"], autouse=True, scope="module")
 def _executor(request, tmp_path_factory):
     """Each executor, without OpenVINO: the networks are ones that TorchScript alone computes."""
-    folder = tmp_path_factory.mktemp("hides")
-    (folder / "sitecustomize.py").write_text(HIDES_OPENVINO)
     with pytest.MonkeyPatch.context() as patch:
-        variables = {"INFER_RUN__EXECUTOR": request.param, "PYTHONPATH": str(folder)}
-        patch.setattr(projects, "EVERYWHERE", variables)
+        hidden = without(tmp_path_factory.mktemp("model-faults") / "hides", "openvino")
+        patch.setattr(projects, "EVERYWHERE", {"INFER_RUN__EXECUTOR": request.param} | hidden)
         yield
 
 
@@ -67,11 +58,6 @@ def script(project: Project, module: nn.Module) -> None:
     build(project, "own.ts", "--recipe", "stretch")
 
 
-def is_empty(project: Project) -> bool:
-    """Whether nothing has a result."""
-    return project.results() == []
-
-
 def test_a_preprocess_that_fails_on_every_image_rejects_none_and_once_it_works_one_run_predicts_all(project):
     save(ChannelMeans(), project.folder / "own.ts")
     (project.folder / "own.py").write_text(PREPROCESS)
@@ -80,7 +66,7 @@ def test_a_preprocess_that_fails_on_every_image_rejects_none_and_once_it_works_o
         add_white_photos(project, date, num_photos)
     (project.folder / "LIBRARY_IS_GONE").touch()
     report = project.infer_json("run", "--date", DATES[-1], exit_code=3)
-    assert is_empty(project)
+    assert project.results() == []
     assert report["day"] == {"eligible": 1000, "predicted": 0, "rejected": 0, "pending": 1000}
     assert "preprocess: ImportError: a library is gone" in report["stopped"]
     (project.folder / "LIBRARY_IS_GONE").unlink()
@@ -99,5 +85,5 @@ def test_a_model_that_has_no_memory_for_any_image_rejects_none(project):
     script(project, NeedsMemoryForWhite(0))
     add_white_photos(project, DATES[-1], PROBATION_IMAGES + 50)
     report = project.infer_json("run", "--date", DATES[-1], exit_code=3)
-    assert is_empty(project)
+    assert project.results() == []
     assert "can't allocate memory" in report["stopped"]

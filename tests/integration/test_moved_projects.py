@@ -6,16 +6,9 @@ from datetime import timedelta
 import pytest
 
 from tests.support.projects import Project
-from tests.support.watched import TODAY, changed, daily, new_project, put
+from tests.support.watched import TODAY, changed, daily, put
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def project(tmp_path, built_models):
-    return new_project(tmp_path / "project", built_models)
-
-
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watching")]
 SIX_DAYS = [TODAY - timedelta(days=n) for n in range(6, 0, -1)]
 
 

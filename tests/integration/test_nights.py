@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-import subprocess
 from datetime import UTC, date, datetime, time, timedelta
 from types import SimpleNamespace
 
@@ -11,12 +10,11 @@ import pytest
 from PIL import Image
 
 from infer_app.base.machine import process_identity
-from infer_app.cli.project.project import init
 from tests.support.clock import Clock, needs_faketime
 from tests.support.listeners import Recorder
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import INFER, Project, build_model
-from tests.support.watched import DAILY
+from tests.support.watched import run_daily
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # of a month of nights, on a machine however slow
 
@@ -65,8 +63,7 @@ def test_a_run_that_failed_before_it_held_a_day_is_in_status_until_one_has_done_
 
 def test_old_images_of_an_own_table_are_mailed_once_and_again_when_there_are_more(project):
     project.add_photos(2, date="2026-01-20")
-    project.write("CREATE TABLE shots AS SELECT id, location, added_at FROM infer_images")
-    project.set("source", table="shots", location="location", time="added_at", time_zone="UTC")
+    project.own_table()
     mails = [project.infer("run", "--quiet") for _ in range(2)]
     project.write("INSERT INTO shots SELECT 3, location, added_at FROM shots LIMIT 1")
     mails.append(project.infer("run", "--quiet"))
@@ -111,9 +108,7 @@ class Month:
         """The exit code of the job of the night after the day, and what is mailed; the day after it begins then."""
         self.day += timedelta(days=1)
         self.clock.set(datetime(self.day.year, self.day.month, self.day.day, 2, 30, tzinfo=UTC))
-        environ = {"PATH": "/usr/bin:/bin", "DAILY_COMMAND": str(INFER), **self.clock.environ}
-        given = {"env": environ, "stdin": subprocess.DEVNULL, "start_new_session": True}
-        job = subprocess.run([str(DAILY), str(self.project.folder)], capture_output=True, text=True, **given)
+        job = run_daily(self.project.folder, DAILY_COMMAND=str(INFER), **self.clock.environ)
         assert job.stderr == ""
         return job.returncode, job.stdout.splitlines()[1:]  # without what was run where
 
@@ -137,9 +132,7 @@ class Month:
 
 
 @pytest.fixture
-def month(tmp_path, built_models):
-    project = Project(tmp_path / "project")
-    init(project.folder)
+def month(project, watching, built_models):
     project.use_models(built_models, copied=True)
     return Month(project, Clock())
 

@@ -10,7 +10,7 @@ import pytest
 
 from infer_app.base.telemetry.metrics import LAST_SUCCESS, read_samples
 from tests.support.listeners import Raw, stay_silent
-from tests.support.projects import DATE
+from tests.support.projects import DATE, found_first
 
 pytestmark = pytest.mark.slow
 
@@ -102,13 +102,12 @@ def test_what_is_no_night_is_not_told(told, listener, arguments):
 
 def test_all_of_them_bad_cost_five_seconds_in_all_and_a_line_each(project, tmp_path):
     silent = Raw(stay_silent)
-    (tmp_path / "sitecustomize.py").write_text(NAMES_HANG)
     seconds, exit_code, warnings = seconds_after_answer(
         project,
         INFER_PING__URL=f"https://a-name.invalid/{SECRET}",
         INFER_WEBHOOK__URL=f"{silent.url}/{SECRET}",
         INFER_METRICS__TEXTFILE="/nowhere/infer.prom",
-        PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+        **found_first(tmp_path / "first", sitecustomize=NAMES_HANG),
     )
     silent.close()
     assert (exit_code, 4.5 < seconds < 30) == (0, True)  # five seconds, and what a busy machine adds

@@ -29,9 +29,7 @@ def missing(project, image_id, *flags):
 
 
 def run_printed(project, command):
-    program, *arguments = shlex.split(command)
-    assert program == "infer"
-    return project.infer(*arguments)
+    return project.infer(*shlex.split(command.removeprefix("infer ")))
 
 
 @pytest.fixture
@@ -132,27 +130,26 @@ def test_a_replaced_photo_is_predicted_again(project):
 
 def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(project):
     project.add_photos(5, date=str(day(9)))
-    project.write("CREATE TABLE shots AS SELECT id, location, added_at FROM infer_images")
-    own = {"INFER_SOURCE__TABLE": "shots", "INFER_SOURCE__TIME_ZONE": "UTC"}
+    project.own_table()
     dates = ("--from", str(day(9)), "--to", str(day(9)))
-    project.infer("backfill", *dates, **own)
+    project.infer("backfill", *dates)
     shutil.copy(project.photos / "0001.jpg", project.photos / "0000.jpg")
     (project.photos / "0002.jpg").touch()
     (project.photos / "0003.jpg").unlink()
-    found = project.infer_json("images", "changed", "--date", str(day(9)), **own)["images"]
+    found = project.infer_json("images", "changed", "--date", str(day(9)))["images"]
     assert [(one["image_id"], one["state"]) for one in found] == [("1", "replaced"), ("4", "missing")]
-    assert "--date" in project.infer_json("images", "changed", exit_code=2, **own)["hint"]
-    retried = project.infer_json("retry", "--replaced", "--date", str(day(9)), **own)
+    assert "--date" in project.infer_json("images", "changed", exit_code=2)["hint"]
+    retried = project.infer_json("retry", "--replaced", "--date", str(day(9)))
     assert retried == {
         "images": ["1"],
         "retried": 1,
         "commands": [f"infer backfill {' '.join(dates)}"],
         "second_networks": [],
     }
-    project.infer("backfill", *dates, **own)
+    project.infer("backfill", *dates)
     assert project.rows("SELECT label FROM infer_predictions WHERE image_id = '1'") == [("green",)]
     project.photos.rename(project.folder / "unmounted")
-    assert project.infer_json("images", "changed", "--date", str(day(9)), exit_code=14, **own)
+    assert project.infer_json("images", "changed", "--date", str(day(9)), exit_code=14)
 
 
 def test_nothing_is_deleted_for_an_image_that_no_run_would_predict(project):
@@ -171,9 +168,7 @@ def test_nothing_is_deleted_for_an_image_that_no_run_would_predict(project):
 
 def test_an_image_without_a_time(project):
     project.add_photos(2, date=str(day(1)))
-    project.write("CREATE TABLE photos (id, location, shot_at)")
-    project.write("INSERT INTO photos SELECT id, location, CASE id WHEN 1 THEN added_at END FROM infer_images")
-    project.set("source", table="photos", time="shot_at", time_zone="UTC")
+    project.own_table("id, location, CASE id WHEN 1 THEN added_at END AS added_at")
     assert missing(project, "2")["why"] == "no_time"
     assert "has no time" in project.infer_json("retry", "--image", "2", exit_code=2)["error"]
     other_day = project.infer_json("explain", "--image", "2", "--date", str(day(1)), exit_code=2)
@@ -181,12 +176,9 @@ def test_an_image_without_a_time(project):
     assert project.infer_json("pending")["without_time"] == 1
 
 
-def test_rows_without_an_id_of_their_own_are_left_out_and_said_by_every_command(project, monkeypatch):
+def test_rows_without_an_id_of_their_own_are_left_out_and_said_by_every_command(project):
     project.add_photos(5, date=str(day(1)))
-    project.write("CREATE TABLE shots (nr INTEGER, location TEXT, added_at TEXT)")
-    project.write("INSERT INTO shots SELECT nullif(max(id, 2), 5), location, added_at FROM infer_images")
-    for key, value in {"TABLE": "shots", "ID": "nr", "TIME_ZONE": "UTC"}.items():
-        monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
+    project.own_table("nullif(max(id, 2), 5) AS id, location, added_at")
     said = project.infer_json("run", "--dry-run", exit_code=2)["left_out"]
     assert f"of 5 images of {day(1)} some are left out: 1 without an id" in said
     for predicted in (2, 0):  # each run says so
@@ -218,9 +210,8 @@ def test_a_file_that_is_not_registered(project):
 @pytest.mark.parametrize(("time", "day"), [("2025-10-32 10:00", "2025-10-31"), ("2025-13-01 10:00", "2025-12-31")])
 def test_a_text_that_no_calendar_has_is_of_the_day_that_it_is_compared_into(project, time, day):
     project.add_photos(2)
-    project.write("CREATE TABLE shots AS SELECT id, location, ? AS added_at FROM infer_images", f"{DATE} 10:00")
+    project.own_table("id, location, ? AS added_at", f"{DATE} 10:00")
     project.write("UPDATE shots SET added_at = ? WHERE id = 1", time)
-    project.set("source", table="shots", time_zone="UTC")
     command = f"infer backfill --from {day} --to {day}"
     assert f"`{command}" in project.run_day()["attention"][0]
     assert command in project.infer("pending")

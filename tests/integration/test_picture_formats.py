@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.support.heif_files import avif, heic, smooth
-from tests.support.projects import DATE, build_model, install
+from tests.support.projects import DATE, build_model, install, without
 from tests.support.rasters import png_of_16_bits
 
 RUN = ("run", "--date", DATE, "--lookback", "0")
@@ -21,17 +20,8 @@ DARK = "images use at most 12 of 16 bits: nearly black as read; build the model 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def without_decoders(tmp_path):
-    """What a process is given so that it finds neither pi-heif nor Pillow's AVIF."""
-    folder = tmp_path / "without"
-    folder.mkdir()
-    blocked = "import sys\nsys.modules |= {'_pi_heif': None, 'pi_heif': None, 'PIL._avif': None}\n"
-    (folder / "sitecustomize.py").write_text(blocked)
-    return {"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
-
-
-def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project, without_decoders):
+def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project, tmp_path):
+    without_decoders = without(tmp_path / "without", "pi_heif", "_pi_heif", "PIL._avif")
     project.add_photos(20)
     (project.photos / "a.heic").write_bytes(heic(smooth()))
     (project.photos / "b.avif").write_bytes(avif(smooth()))

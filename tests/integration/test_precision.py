@@ -7,12 +7,11 @@ import pytest
 
 from infer_app.base.machine import computes_bf16
 from tests.support.networks import ChannelMeans, save
-from tests.support.projects import DATE, Project
+from tests.support.projects import DATE, PLAIN, Project
 
 pytestmark = pytest.mark.slow
 FP32, BF16 = "cpu-openvino-fp32", "cpu-openvino-bf16"
-BUILD = ("--name", "colors", "--labels", "labels.txt", "--recipe", "stretch", "--size", "16")
-BUILD += ("--mean", "0,0,0", "--std", "1,1,1")
+BUILD = ("--name", "colors", "--labels", "labels.txt", *PLAIN)
 needs_bf16 = pytest.mark.skipif(not computes_bf16(), reason="this CPU does not compute bf16")
 
 
@@ -20,7 +19,6 @@ needs_bf16 = pytest.mark.skipif(not computes_bf16(), reason="this CPU does not c
 def project(tmp_path) -> Project:
     """A day of 24 images in three colours."""
     project = Project(tmp_path / "project")
-    project.init()
     save(ChannelMeans(), project.folder / "colors.ts")
     (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
     project.infer_json("model", "build", "colors.ts", *BUILD)

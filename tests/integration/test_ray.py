@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.projects import DATE, Project, install
+from tests.support.projects import DATE, Project, install, without
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -91,9 +91,8 @@ def test_a_driver_that_is_killed_leaves_no_process_and_its_day_is_completed(proj
 
 
 def test_without_ray_it_says_what_to_install(project, tmp_path):
-    (tmp_path / "ray.py").write_text("raise ImportError('no ray here')")
     project.add_photos(1)
-    error = project.infer_json(*RAY, exit_code=2, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    error = project.infer_json(*RAY, exit_code=2, **without(tmp_path / "hides", "ray"))
     assert (error["error"], error["hint"]) == ("Ray is not installed", install("ray"))
 
 

@@ -19,7 +19,6 @@ NEXT_DAY = "2026-11-21"
 def project(tmp_path, request):
     """A project with a release's database, in which each table has rows, and its model `colors`."""
     project = Project(tmp_path / "project")
-    project.init()
     with closing(sqlite3.connect(project.folder / "infer.db")) as database:
         database.executescript((RELEASES / request.param / "infer.sql").read_text())
     shutil.copytree(RELEASES / request.param / "models", project.folder / "models")

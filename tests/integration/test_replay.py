@@ -9,28 +9,24 @@ from PIL import Image
 
 from tests.support.detectors import Quadrants
 from tests.support.networks import ChannelMeans, save
-from tests.support.projects import DATE, Project
+from tests.support.projects import DATE, PLAIN, Project
 
 
 @pytest.fixture(scope="module")
 def ended_day(tmp_path_factory, built_models):
     project = Project(tmp_path_factory.mktemp("replay") / "project")
-    project.init()
     project.use_models(built_models, copied=True)
     project.add_photos(12)
     project.run_day()
-    copy = project.folder.with_name("copy")
-    shutil.copytree(project.folder, copy)
-    return project, copy
+    project.keep()
+    return project
 
 
 @pytest.fixture
 def day(ended_day):
     """As it was when the run ended."""
-    project, copy = ended_day
-    shutil.rmtree(project.folder)
-    shutil.copytree(copy, project.folder)
-    return project
+    ended_day.restore()
+    return ended_day
 
 
 def replayed(project, amount, *flags, exit_code=0):
@@ -159,30 +155,26 @@ def test_rows_of_a_variant_that_can_not_run_here_are_told_apart_and_no_differenc
     assert difference["cause"] == "picture"
 
 
-def test_a_row_is_that_of_the_listed_image_with_its_location(day, monkeypatch):
+def test_a_row_is_that_of_the_listed_image_with_its_location(day):
     """In a table of the user's own, whose ids came back for other pictures."""
-    for key, value in {"TABLE": "shots", "TIME": "at", "TIME_ZONE": "UTC"}.items():
-        monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
-    day.write("CREATE TABLE shots AS SELECT id, location, added_at AS at FROM infer_images")
+    day.own_table()
     day.write("DELETE FROM infer_sources")  # as if it had listed the images before, too
     day.write("UPDATE infer_runs SET source_id = NULL")
-    day.write("INSERT INTO shots SELECT id, replace(location, '0000', '0003'), at FROM shots WHERE id = 1")
+    day.write("INSERT INTO shots SELECT id, replace(location, '0000', '0003'), added_at FROM shots WHERE id = 1")
     assert replayed(day, "100%")["num_compared"] == 12
     day.write("UPDATE shots SET location = replace(location, '0000', '0006') WHERE id = 1")
     elsewhere = {"its image is listed at another location": 1}
     assert replayed(day, "100%")["not_compared"] == elsewhere
     day.write("INSERT INTO shots SELECT * FROM shots WHERE id = 2")  # the same picture
-    day.write("INSERT INTO shots SELECT id, location || '.jpg', at FROM shots WHERE id = 3")
+    day.write("INSERT INTO shots SELECT id, location || '.jpg', added_at FROM shots WHERE id = 3")
     assert replayed(day, "100%")["not_compared"] == elsewhere
 
 
 def test_a_vector_is_compared_by_direction_and_length(tmp_path):
     """Also one of zeros, of a black picture."""
     project = Project(tmp_path / "project")
-    project.init()
     save(ChannelMeans(), project.folder / "means.ts")
-    flags = ["--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1"]
-    project.infer("model", "build", "means.ts", "--name", "means", "--output", "raw", *flags)
+    project.infer("model", "build", "means.ts", "--name", "means", "--output", "raw", *PLAIN)
     Image.new("RGB", (40, 30)).save(project.photos / "black.png")
     project.add_photos(3)
     project.run_day()
@@ -205,7 +197,6 @@ def test_a_vector_is_compared_by_direction_and_length(tmp_path):
 def test_a_second_network_gets_the_stored_objects_again(tmp_path):
     """However the detector would find them now, which is not opened."""
     project = Project(tmp_path / "project")
-    project.init()
     save(Quadrants(), project.folder / "quadrants.ts")
     save(ChannelMeans(), project.folder / "means.ts")
     project.add_photos(3)

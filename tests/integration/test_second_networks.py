@@ -33,8 +33,6 @@ def sources(tmp_path_factory):
 def project(tmp_path, sources, monkeypatch):
     """A project in which models can be built; the file `detected` counts the images that the detector gets."""
     project = Project(tmp_path / "project")
-    project.init()
-    project.upgrade()
     shutil.copytree(sources, project.folder, dirs_exist_ok=True)
     monkeypatch.setenv("DETECTED", str(project.folder / "detected"))
     return project

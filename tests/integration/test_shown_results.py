@@ -14,7 +14,6 @@ from tests.support.stored_project import AT, D1, D2, MODELS, S1, S2, SPECIES, St
 @pytest.fixture
 def stored(tmp_path):
     project = Stored(tmp_path / "project")
-    project.init()
     project.upgrade()
     for name, model_id, manifest in MODELS:
         project.insert("infer_models", id=model_id, name=name, manifest=manifest, created_at=AT)

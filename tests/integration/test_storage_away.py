@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.cli.project.project import init
 from tests.conftest import make_users_file
 from tests.support.projects import Project
 from tests.support.watched import YESTERDAY, daily, put, replace_photo
@@ -18,13 +17,11 @@ COUNTS = "SELECT count(*), count(missing_since), (SELECT count(*) FROM infer_pre
 
 
 @pytest.fixture
-def project(tmp_path, built_models):
+def project(project):
     """Two cameras with five photos each, which are predicted; the database keeps its rollback journal."""
-    project = Project(tmp_path / "project")
-    init(project.folder)
     make_users_file(project.folder / "infer.db")
     project.upgrade()
-    project.use_models(built_models)
+    project.set("images", watch=["photos"])
     for number in range(10):
         put(project, f"cam{number % 2}/{number}.jpg", YESTERDAY - timedelta(days=number % 3))
     project.infer("run")
@@ -161,13 +158,11 @@ def test_photos_of_forgotten_days_are_mailed_once_and_the_days_are_shown_as_forg
 
 
 @pytest.mark.parametrize("marker", [".not-mounted", "lost+found/"])
-def test_a_new_photo_of_a_users_table_is_not_called_missing_while_no_other_is_there(tmp_path, built_models, marker):
-    project = Project(tmp_path / "project")
-    project.init()
+def test_a_new_photo_of_a_users_table_is_not_called_missing_while_no_other_is_there(make_project, marker):
+    project = make_project("project")
     project.upgrade()
-    project.use_models(built_models)
     project.set("source", table="shots", location="path", time="came", time_zone="UTC")
-    project.set("images", watch=[], roots=["photos", "other"])
+    project.set("images", roots=["photos", "other"])
     project.write("CREATE TABLE shots (id INTEGER PRIMARY KEY, path TEXT, came TEXT)")
     for number, day in ((1, YESTERDAY - timedelta(days=1)), (2, YESTERDAY)):
         for image_id, name in ((number, "cam1"), (number + 2, "../other")):

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from tests.support.projects import INFER
+from tests.support.watched import DAILY
 
-DAILY = Path(__file__).parents[2] / "jobs" / "daily.sh"
 LATE = 1763681400  # seconds since the epoch: half past eleven in the evening of a day in UTC, the next day in Tokyo
 RUN = "{infer} run"
 SURROUNDINGS = {  # what a shell does in the project's folder

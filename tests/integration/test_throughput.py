@@ -4,8 +4,6 @@ Through the real command, processes and database.
 """
 
 import json
-import shutil
-import subprocess
 from collections import defaultdict
 from itertools import pairwise
 
@@ -14,37 +12,21 @@ import torch
 from torch import nn
 
 from infer_app.base.telemetry.bottleneck import OTHERS
-from tests.support.projects import DATE
+from tests.support.projects import DATE, PLAIN, found_first
 
 pytestmark = pytest.mark.alone
-PHOTO_S = 0.015  # how long the slow storage takes to open a photo
+PHOTO_S = 0.015  # how long the slow storage takes to open a photo, as one far away: without a core
 NUM_PHOTOS = 120
 
-SLOW_CALLS = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-/* As of a storage far away: whoever asks it waits, and takes no core. */
-static void wait_for(const char *path, const char *end, long delay_ns) {
-    size_t length = strlen(path), ending = strlen(end);
-    struct timespec delay = {0, delay_ns};
-    if (length > ending && strcmp(path + length - ending, end) == 0) nanosleep(&delay, 0);
-}
-
-#define SLOW_OPEN(name) int name(const char *path, int flags, ...) { \
-    va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); va_end(rest); \
-    wait_for(path, ".jpg", PHOTO_NS); \
-    return ((int (*)(const char *, int, ...)) dlsym(RTLD_NEXT, #name))(path, flags, mode); }
-SLOW_OPEN(open)
-SLOW_OPEN(open64)
+SLOW_OPEN = f"""
+import os, time
+open_file = os.open
+def open_slowly(path, *more, **given):
+    if str(path).endswith(".jpg"):
+        time.sleep({PHOTO_S})
+    return open_file(path, *more, **given)
+os.open = open_slowly
 """
-
 BURN = """CREATE TRIGGER burn AFTER INSERT ON infer_predictions BEGIN
     SELECT max(i) FROM (
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000) SELECT i FROM n
@@ -73,31 +55,6 @@ def project(make_project):
     return project
 
 
-@pytest.fixture
-def dear(project, built_models):
-    """The name of a model that takes its time."""
-    project.use_models(built_models, copied=True)
-    torch.manual_seed(0)
-    torch.jit.trace(Dear(), torch.zeros(2, 3, 48, 48)).save(str(project.folder / "dear.ts"))
-    flags = ("--recipe", "stretch", "--size", "48", "--mean", "0,0,0", "--std", "1,1,1")
-    project.infer("model", "build", "dear.ts", "--name", "dear", *flags)
-    return "dear"
-
-
-@pytest.fixture(scope="session")
-def slow_storage(tmp_path_factory):
-    """What the environment of a run must hold for its photos to be opened slowly."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("needs a C compiler: apt-get install gcc")
-    folder = tmp_path_factory.mktemp("slow")
-    (folder / "slow.c").write_text(SLOW_CALLS)
-    delay = f"-DPHOTO_NS={int(1e9 * PHOTO_S)}"
-    command = [compiler, "-shared", "-fPIC", delay, "-o", "slow.so", "slow.c", "-ldl"]
-    subprocess.run(command, cwd=folder, check=True)
-    return {"LD_PRELOAD": str(folder / "slow.so")}
-
-
 def run(project, *more, exit_code=0, model="colors", **environ):
     command = ("run", "--date", DATE, "--lookback", "0", "--workers", "2", "--model", model, *more)
     return project.infer_json(*command, exit_code=exit_code, **{"INFER_RUN__CHUNK_SIZE": "4"} | environ)
@@ -120,8 +77,8 @@ def foretold_and_run(project, environ):
     return run(project, "--dry-run", "--limit", "60", **environ), run(project, **environ)
 
 
-def test_a_slow_storage_limits_and_its_rate_is_foretold(project, slow_storage):
-    dry, report = foretold_and_run(project, slow_storage)
+def test_a_slow_storage_limits_and_its_rate_is_foretold(project, tmp_path):
+    dry, report = foretold_and_run(project, found_first(tmp_path / "slow", sitecustomize=SLOW_OPEN))
     assert (dry["limited_by"], report["limited_by"]) == ("storage", "storage")
     assert report["waits"]["read"] >= 0.9 * 1e3 * PHOTO_S  # without the CPU time of the read
     assert report["limits"]["workers"] < report["limits"]["cores"]
@@ -129,8 +86,12 @@ def test_a_slow_storage_limits_and_its_rate_is_foretold(project, slow_storage):
     check_rate(report, dry)
 
 
-def test_a_slow_model_limits(project, dear):
-    report = run(project, model=dear)
+def test_a_slow_model_limits(project, built_models):
+    project.use_models(built_models, copied=True)
+    torch.manual_seed(0)
+    torch.jit.trace(Dear(), torch.zeros(2, 3, 48, 48)).save(str(project.folder / "dear.ts"))
+    project.infer("model", "build", "dear.ts", "--name", "dear", *PLAIN, "--size", "48")
+    report = run(project, model="dear")
     assert report["limited_by"] == "model"
     assert report["limit_images_per_second"] == min(report["limits"].values())
     assert report["stages"]["model"] > 5 * report["stages"]["decode"]

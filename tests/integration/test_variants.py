@@ -12,13 +12,12 @@ from infer_app.base.machine import computes_bf16, has_vnni
 from infer_app.cli.model.build import WITHOUT_VNNI
 from tests.conftest import need
 from tests.support.networks import ChannelMeans, save, save_photos
-from tests.support.projects import DATE, Project
+from tests.support.projects import DATE, PLAIN, Project, found_first
 
 pytestmark = pytest.mark.slow
 TORCHSCRIPT, FP32, INT8 = "cpu-torchscript", "cpu-openvino-fp32", "cpu-openvino-int8"
 HALF = ["cpu-openvino-bf16"] if computes_bf16() else []  # by the machine that runs the tests
-BUILD = ("--name", "colors", "--labels", "labels.txt", "--recipe", "stretch", "--size", "16")
-BUILD += ("--mean", "0,0,0", "--std", "1,1,1")
+BUILD = ("--name", "colors", "--labels", "labels.txt", *PLAIN)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,6 @@ def workshop(tmp_path_factory) -> Project:
     """A day of twelve images, and `colors` with int8, which is said to be the faster one."""
     need("nncf")
     project = Project(tmp_path_factory.mktemp("workshop") / "project")
-    project.init()
     save(ChannelMeans(), project.folder / "colors.ts")
     (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
     save_photos(project.folder / "alike", 24)
@@ -51,11 +49,8 @@ def project(tmp_path, workshop) -> Project:
 
 @pytest.fixture
 def broken_openvino(tmp_path) -> dict[str, str]:
-    """Variables with which Python finds an OpenVINO that can't be imported."""
-    package = tmp_path / "broken" / "openvino"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise ImportError('libtbb.so.12: cannot open shared object file')")
-    return {"PYTHONPATH": str(package.parent)}
+    code = "raise ImportError('libtbb.so.12: cannot open shared object file')"
+    return found_first(tmp_path / "broken", openvino=code)
 
 
 def folder_of(project: Project) -> Path:

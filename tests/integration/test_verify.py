@@ -34,8 +34,6 @@ NETWORKS = {
 
 def test_rows_of_real_runs_are_right_and_an_edited_one_is_named(tmp_path):
     project = Project(tmp_path / "project")
-    project.init()
-    project.upgrade()
     (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
     for number, color in enumerate([(255, 0, 0), (0, 255, 0), (9, 9, 9)]):
         Image.new("RGB", (80, 60), color).save(project.photos / f"{number}.png")

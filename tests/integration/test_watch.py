@@ -10,14 +10,9 @@ from pathlib import Path
 import pytest
 from PIL import ExifTags, Image
 
-from tests.support.watched import OLD, TODAY, YESTERDAY, daily, new_project, put
+from tests.support.watched import OLD, TODAY, YESTERDAY, daily, put
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def project(tmp_path, built_models):
-    return new_project(tmp_path / "project", built_models)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watching")]
 
 
 def test_a_folder_that_gains_photos_for_five_days_is_predicted_by_the_daily_job_alone(project):

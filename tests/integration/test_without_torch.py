@@ -1,18 +1,15 @@
 """Runs of OpenVINO variants load no torch, and a machine that has none does all but build models."""
 
+from functools import partial
+
 import pytest
 
-from tests.support.projects import DATE, install
+from tests.support.projects import DATE, found_first, install, without
 
 RECORDS = """import pathlib, traceback
 with pathlib.Path(__file__).with_name("imported").open("a") as file:  # workers may be ended while they write
     file.write("".join(traceback.format_stack()))
 raise RuntimeError("torch was imported")
-"""
-HIDES = """from importlib.machinery import PathFinder
-find_spec, find_distributions = PathFinder.find_spec, PathFinder.find_distributions
-PathFinder.find_spec = lambda name, *more: None if name == "torch" else find_spec(name, *more)
-PathFinder.find_distributions = lambda *given: (one for one in find_distributions(*given) if one.name != "torch")
 """
 
 
@@ -24,8 +21,7 @@ def day(project):
 
 @pytest.mark.always
 def test_no_process_of_a_run_imports_torch(day, tmp_path):
-    (tmp_path / "torch.py").write_text(RECORDS)
-    imported, environ = tmp_path / "imported", {"PYTHONPATH": str(tmp_path)}
+    imported, environ = tmp_path / "first/imported", found_first(tmp_path / "first", torch=RECORDS)
     assert day.run_day(**environ)["predicted"] == 6
     assert not imported.exists(), imported.read_text()
     day.write("DELETE FROM infer_predictions WHERE image_id = '1'")
@@ -38,14 +34,7 @@ def test_no_process_of_a_run_imports_torch(day, tmp_path):
 def bare(day, tmp_path, built_models):
     """`infer` on a machine without torch, with models that were built elsewhere."""
     day.use_models(built_models, copied=True)
-    path = tmp_path / "hides"
-    path.mkdir()
-    (path / "sitecustomize.py").write_text(HIDES)
-
-    def infer(*command: str, **given: int) -> str:
-        return day.infer(*command, PYTHONPATH=str(path), **given)
-
-    return infer
+    return partial(day.infer, **without(tmp_path / "hides", "torch"))
 
 
 def test_a_machine_without_torch_runs_models_that_were_built_elsewhere(bare, day):

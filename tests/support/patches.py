@@ -12,7 +12,7 @@ from PIL import Image
 from tests.support import pasted_photos
 from tests.support.networks import ChannelMeans, save
 from tests.support.pasted_photos import Pasted, paste, save_detector
-from tests.support.projects import INFER, Project
+from tests.support.projects import INFER, PLAIN, Project
 
 COLORS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
 GATE = 0.85  # of `species`, which takes animals alone
@@ -48,7 +48,6 @@ def slowly(rgb, box):
     return crop
 '''
 NAMES = ("cells", "species", "vectors")
-PLAIN = ("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1")
 DETECTOR = ("cells.ts", "--name", "cells", "--size", "128", "--head", "own:head", *pasted_photos.FLAGS)
 SPECIES = (
     *("colors.ts", "--name", "species", "--labels", "colors.txt", "--of", "cells", "--of-label", "animal"),

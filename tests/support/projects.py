@@ -19,6 +19,12 @@ from infer_app.cli.project import project as commands
 INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
 EVERYWHERE: dict[str, str] = {}  # variables for every `infer` of a module
+PLAIN = ("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1")
+HIDES = """from importlib.machinery import PathFinder
+find_spec, find_distributions = PathFinder.find_spec, PathFinder.find_distributions
+PathFinder.find_spec = lambda name, *more: None if name in {0} else find_spec(name, *more)
+PathFinder.find_distributions = lambda *given: (one for one in find_distributions(*given) if one.name not in {0})
+"""
 
 
 def install(extra: str) -> str:
@@ -26,18 +32,31 @@ def install(extra: str) -> str:
     return errors.install(extra).replace(sys.executable, INFER.read_text().split("\n", 1)[0].removeprefix("#!"))
 
 
-class Project:
-    """A folder in which `infer` is run."""
+def found_first(folder: Path, **modules: str) -> dict[str, str]:
+    """Write modules of this code; return variables by which `infer` finds these before all others."""
+    folder.mkdir()
+    for name, code in modules.items():
+        (folder / f"{name}.py").write_text(code)
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
 
-    def __init__(self, folder: Path) -> None:
+
+def without(folder: Path, *packages: str) -> dict[str, str]:
+    """Return variables by which `infer` runs as where these packages are not installed."""
+    return found_first(folder, sitecustomize=HIDES.format(packages))
+
+
+class Project:
+    """A folder in which `infer` is run, with infer.toml, and with a folder of models if one is given."""
+
+    def __init__(self, folder: Path, models: Path | None = None) -> None:
         self.folder = folder
         self.photos = folder / "photos"
         self.photos.mkdir(parents=True)
+        commands.write_config(folder)
+        if models:
+            self.use_models(models)
 
-    # What a test begins with, by the functions behind `infer init`, `db upgrade` and `images add`: no second for each
-
-    def init(self) -> None:
-        commands.write_config(self.folder)
+    # What a test begins with, by the functions behind `infer db upgrade` and `images add`: no second for each
 
     def upgrade(self) -> None:
         commands.upgrade(self.folder / "infer.toml")
@@ -71,6 +90,19 @@ class Project:
             shutil.copytree(models, own)
         else:
             own.symlink_to(models)
+
+    def own_table(self, columns: str = "id, location, added_at", *values: object) -> None:
+        """List the images by a table of the user's with these columns of ours."""
+        self.write(f"CREATE TABLE shots AS SELECT {columns} FROM infer_images", *values)
+        self.set("source", table="shots", time_zone="UTC")
+
+    def keep(self) -> None:
+        """Keep a copy, as which `restore` brings the project back."""
+        shutil.copytree(self.folder, self.folder.with_name("kept"), symlinks=True)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.folder.with_name("kept"), self.folder, symlinks=True)
 
     # The commands, each a process
 

@@ -3,15 +3,13 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-ACTOR = "ray::NodeActor"
 
 
 class Nodes:
@@ -21,16 +19,6 @@ class Nodes:
         self.address: str = cluster.address
         self._cluster = cluster
         self._others = [cluster.add_node(num_cpus=count) for count in cpus]
-
-    def actors(self) -> list[psutil.Process]:
-        """Processes of actors that live, which Ray names by what they do; one that starts is in its __init__."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                name = "".join(process.cmdline()[:1])
-                if name.startswith(ACTOR) and "__init__" not in name:
-                    found.append(process)
-        return found
 
     def kill_last(self) -> None:
         """Its raylet by SIGKILL, as a machine that is switched off."""

@@ -24,6 +24,13 @@ def predicted(*ids, label="cat", **output):
     return tuple(Prediction(ImageRef(i, f"/{i}.jpg"), Output(**output), facts) for i in ids)
 
 
+def of_objects(image_id, *objects):
+    """Return the prediction of a detector, by its best object first."""
+    label, score = (objects[0].label, objects[0].score) if objects else (None, None)
+    (prediction,) = predicted(image_id, label=label, score=score, objects=objects)
+    return prediction
+
+
 def broken(*ids, reason=Reason.CORRUPT, detail="no JPEG", size=7):
     facts = FileFacts(size, 1763609999.123457, "cd" * 32)
     return tuple(Broken(ImageRef(i, f"/{i}.jpg"), reason, detail, "decode", facts, "jpg 9") for i in ids)

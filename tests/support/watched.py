@@ -7,21 +7,13 @@ from pathlib import Path
 
 from PIL import Image
 
-from infer_app.cli.project.project import init
 from tests.support.projects import INFER, Project
 
 DAILY = Path(__file__).parents[2] / "jobs" / "daily.sh"
+CRON_ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 TODAY = datetime.now(UTC).date()
 YESTERDAY = TODAY - timedelta(days=1)
 OLD = TODAY - timedelta(days=40)
-
-
-def new_project(folder: Path, models: Path) -> Project:
-    """A project as `infer init` makes it, with a model."""
-    project = Project(folder)
-    init(project.folder)
-    project.use_models(models)
-    return project
 
 
 def put(project: Project, name: str, day: date, hour: int = 12, **options: object) -> Path:
@@ -34,11 +26,14 @@ def put(project: Project, name: str, day: date, hour: int = 12, **options: objec
     return file
 
 
+def run_daily(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [str(DAILY), *map(str, arguments)]
+    return subprocess.run(command, env=CRON_ENVIRONMENT | environ, capture_output=True, text=True, timeout=100)
+
+
 def daily(project: Project, day: date) -> tuple[int, str]:
     """The daily job as on the morning after `day`."""
-    command = [str(DAILY), str(project.folder), "--date", str(day), "--workers", "1"]
-    environ = {"PATH": "/usr/bin:/bin", "DAILY_COMMAND": str(INFER)}
-    job = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100)
+    job = run_daily(project.folder, "--date", day, "--workers", "1", DAILY_COMMAND=str(INFER))
     assert job.stderr == ""
     return job.returncode, job.stdout
 

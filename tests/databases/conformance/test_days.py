@@ -15,9 +15,8 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.propose_mapping import propose
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
-from infer_app.tables.queries.counts import Counts
-from infer_app.tables.queries.listed_images import ListedImages
 from tests.conftest import DAY, MODEL
+from tests.databases.conftest import only
 from tests.support.listings import LISTINGS, open_source, select_new
 from tests.support.results import broken, commit, predicted
 
@@ -25,14 +24,14 @@ ID = MODEL.model_id
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns"])
-def test_a_day_begins_and_ends_to_the_microsecond(database, register, zone):
+def test_a_day_begins_and_ends_to_the_microsecond(database, tables, register, zone):
     day = Day.of(date(2026, 10, 25), zone)  # of 25 hours in Berlin
     tick = timedelta(microseconds=1)
     moments = [day.start - tick, day.start, day.end - tick, day.end]
     for number, moment in enumerate(moments):
         register(f"/{number}.jpg", at=moment.replace(tzinfo=None))
     assert [ref.location for ref in select_new(database, day=day)] == ["/1.jpg", "/2.jpg"]
-    assert Counts(ListedImages(database, Source(database, SourceSettings()))).count_day(day, ID).eligible == 2
+    assert tables.counts.count_day(day, ID).eligible == 2
     assert [ref.location for ref in select_new(database, day=day.before(1))] == ["/0.jpg"]
     assert [ref.location for ref in select_new(database, day=day.before(-1))] == ["/3.jpg"]
 
@@ -77,9 +76,8 @@ def test_times_of_every_type_fall_into_their_day(database, execute, kind, type_n
     assert Source(database, settings).nearest_date(Day.of(date(2026, 12, 1), "UTC")) == date(2026, 11, 21)
 
 
-def test_times_are_read_whatever_way_the_database_writes_them(url, database, execute, kind):
-    if kind != "postgres":
-        pytest.skip("PostgreSQL's DateStyle")
+@only("postgres")
+def test_times_are_read_whatever_way_the_database_writes_them(url, database, execute):
     execute(
         "CREATE TABLE photos (id integer, location text, time timestamptz)",
         ("INSERT INTO photos VALUES (1, '/1.jpg', :time)", [{"time": DAY.start}]),
@@ -91,9 +89,8 @@ def test_times_are_read_whatever_way_the_database_writes_them(url, database, exe
             assert [ref.image_id for ref in select_new(german, settings)] == ["1"]
 
 
-def test_mariadbs_timestamps_are_utc_whatever_zone_the_server_is_in(database, execute, kind):
-    if kind != "mariadb":
-        pytest.skip("its TIMESTAMP alone is shown in the session's zone")
+@only("mariadb")  # its TIMESTAMP alone is shown in the session's zone
+def test_mariadbs_timestamps_are_utc_whatever_zone_the_server_is_in(database, execute):
     execute("CREATE TABLE shots (id INTEGER, location TEXT, added_at TIMESTAMP NULL)")
     execute("INSERT INTO shots VALUES (1, '/a.jpg', FROM_UNIXTIME(1795132800))")  # 2026-11-20 00:00:00 UTC
     settings = SourceSettings(table="shots", time_zone="UTC")
@@ -127,16 +124,14 @@ def test_a_users_table_view_and_query_in_other_words_give_the_same(database, exe
             check_source(Source(database, SourceSettings(query=wrong, location="path", **common)))
 
 
+@only("postgres", "mariadb")
 def test_a_query_that_the_server_ends_is_not_called_a_wrong_one(url, database, execute, kind):
     execute("CREATE TABLE shots (id INTEGER, location VARCHAR(80), added_at DATE)")
     execute("INSERT INTO shots VALUES (1, '/a.jpg', '2026-11-20')")
     limit, sleep = {
         "postgres": ("options=-c%20statement_timeout%3D200", "pg_sleep(5)"),
         "mariadb": ("init_command=SET%20max_statement_time%3D0.2", "SLEEP(5)"),
-        "sqlite": (None, None),
     }[kind]
-    if limit is None:
-        pytest.skip("it has no such limit")
     settings = SourceSettings(query=f"SELECT id, location, added_at, {sleep} FROM shots WHERE {sleep} IS NOT NULL")
     with Database(f"{url}{'&' if '?' in url else '?'}{limit}") as impatient, pytest.raises(DatabaseUnavailable):
         check_source(Source(impatient, settings))
@@ -180,9 +175,8 @@ def test_a_table_of_large_values_is_proposed_without_reading_them(database, exec
     assert peak < large
 
 
-def test_a_server_or_database_that_is_not_there_is_told_with_what_to_check(url, kind, tmp_path):
-    if kind == "sqlite":
-        pytest.skip("a file that is not there has a test of its own")
+@only("postgres", "mariadb")  # a file that is not there has a test of its own
+def test_a_server_or_database_that_is_not_there_is_told_with_what_to_check(url, tmp_path):
     gone = make_url(url).set(database="nodb").render_as_string(hide_password=False)
     with pytest.raises(DatabaseUnavailable, match="nodb") as caught:
         init_from(gone, folder=tmp_path)
@@ -190,9 +184,8 @@ def test_a_server_or_database_that_is_not_there_is_told_with_what_to_check(url, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_with_types_of_its_own_is_proposed(database, execute, kind):
-    if kind != "postgres":
-        pytest.skip("it has neither domains nor enums of their own name")
+@only("postgres")  # the others have neither domains nor enums of their own name
+def test_a_table_with_types_of_its_own_is_proposed(database, execute):
     execute("CREATE DOMAIN place AS TEXT CHECK (VALUE LIKE '/%')", "CREATE TYPE state AS ENUM ('new', 'old')")
     execute("CREATE TABLE shots (id UUID PRIMARY KEY, path place, state state, about JSONB, came TIMESTAMPTZ)")
     key = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
@@ -215,10 +208,10 @@ def test_pages_of_any_size_give_each_image_once(database, register, size, listin
     assert found == [f"/{minute}-{number}.jpg" for minute in (0, 1, 2) for number in range(7)]
 
 
-def test_two_models_have_each_their_own_new_images(database, register):
+def test_two_models_have_each_their_own_new_images(database, tables, register):
     register("/1.jpg", "/2.jpg", "/3.jpg")
     ids = [ref.image_id for ref in select_new(database)]
     commit(database, predicted(ids[0], ids[1]))
     commit(database, predicted(ids[0]), broken(ids[2]), model_id="another")
-    (page,) = Source(database, SourceSettings()).select_pages(DAY, ID, "another")
+    (page,) = tables.source.select_pages(DAY, ID, "another")
     assert [(new.ref.image_id, new.model_indices) for new in page] == [(ids[1], (1,)), (ids[2], (0,))]

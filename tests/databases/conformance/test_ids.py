@@ -23,7 +23,7 @@ from infer_app.tables.listing.image_registry import (
 )
 from infer_app.tables.listing.image_registry import register as register_files
 from infer_app.tables.listing.left_out import MAX_SHARED
-from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source import Source, find_by_id, find_similar
 from infer_app.tables.listing.watched_images import has_images_in
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
@@ -195,13 +195,24 @@ def test_a_path_that_the_database_can_not_hold_is_left_out_and_told_and_the_othe
 def test_the_days_of_older_pending_images_and_a_gap_are_read(tables, database, register):
     for n in (*range(3, 12), 40):
         register(f"/{n}.jpg", at=datetime(2026, 11, 20, 12) - timedelta(days=n))
-    asked = tables
-    found = asked.pending.find_older_pending(DAY.before(5), ID)
+    found = tables.pending.find_older_pending(DAY.before(5), ID)
     assert (found.first, found.last) == (date(2026, 10, 11), date(2026, 11, 14))
-    assert asked.pending.find_older_pending(DAY.before(60), ID) is None
+    assert tables.pending.find_older_pending(DAY.before(60), ID) is None
     ids = [ref.image_id for ref in tables.source.select_new(DAY.before(40), ID)]
     commit(database, predicted(*ids))
-    found = asked.pending.find_older_pending(DAY.before(5), ID)
+    found = tables.pending.find_older_pending(DAY.before(5), ID)
     assert (found.first, found.last) == (date(2026, 11, 9), date(2026, 11, 14))
     assert find_gap(tables.source, DAY) == ArrivalGap(date(2026, 11, 17), 3, 9)
     assert find_gap(tables.source, DAY.before(2)) is None
+
+
+def test_an_image_is_found_by_its_id_and_by_what_looks_like_it(tables, register):
+    register("/p/1%.jpg", "/p/12.jpg", at=datetime(2026, 11, 20))
+    source = tables.source
+    (ref, _) = source.select_new(DAY, ID)
+    assert find_by_id(source, ref.image_id) == [(ref.location, DAY.start)]
+    assert find_by_id(source, ref.image_id, DAY) == [(ref.location, DAY.start)]
+    assert find_by_id(source, ref.image_id, DAY.before(1)) == []
+    assert find_by_id(source, "x'; --") == []
+    assert [location for _, location in find_similar(source, "%.jpg")] == ["/p/1%.jpg"]
+    assert find_similar(source, "\\") == []

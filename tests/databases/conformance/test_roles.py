@@ -16,6 +16,7 @@ from infer_app.tables.results.migrate import check_schema
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import images, predictions, rejections
 from tests.conftest import DAY, MODEL
+from tests.databases.conftest import only
 from tests.support.listings import select_new
 from tests.support.results import broken, commit, predicted, stored
 
@@ -47,9 +48,8 @@ def test_a_read_only_connection_reads_and_can_not_write(url, database, register)
 MAY_WRITE = "GRANT ALL ON {all} TO {role}"
 
 
-def test_a_role_that_may_not_read_is_no_bug(database, add_role, kind):
-    if kind != "postgres":
-        pytest.skip("MariaDB's refusals are those of any statement that can't be done")
+@only("postgres")  # MariaDB's refusals are those of any statement that can't be done
+def test_a_role_that_may_not_read_is_no_bug(database, add_role):
     with (
         Database(add_role()) as limited,
         pytest.raises(DatabaseUnavailable, match="permission denied for table infer_"),
@@ -68,9 +68,8 @@ def test_a_role_that_may_not_read_the_source_is_told_so(execute, add_role):
     assert "to read the table of [source]" in caught.value.hint
 
 
-def test_a_role_that_only_reads_is_no_bug(database, add_role, kind):
-    if kind != "postgres":
-        pytest.skip("MariaDB's refusals are those of any statement that can't be done")
+@only("postgres")
+def test_a_role_that_only_reads_is_no_bug(database, add_role):
     only_reads = "ALTER ROLE {role} SET default_transaction_read_only = on"
     with Database(add_role(MAY_WRITE, only_reads)) as limited:
         check_schema(limited)
@@ -80,10 +79,9 @@ def test_a_role_that_only_reads_is_no_bug(database, add_role, kind):
             commit(limited, good=predicted("a"))
 
 
-def test_a_row_that_a_policy_refuses_costs_that_row_only(database, execute, add_role, kind):
+@only("postgres")  # which alone has policies
+def test_a_row_that_a_policy_refuses_costs_that_row_only(database, execute, add_role):
     """PostgreSQL has the same code for it as for a role that may not write at all."""
-    if kind != "postgres":
-        pytest.skip("only PostgreSQL has policies")
     execute(
         "ALTER TABLE infer_predictions ENABLE ROW LEVEL SECURITY",
         "CREATE POLICY not_b ON infer_predictions USING (image_id <> 'b')",

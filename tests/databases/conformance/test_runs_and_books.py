@@ -18,14 +18,13 @@ from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.counts import Counts
-from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingDays
 from infer_app.tables.results.forget_results import forget_rejections, forget_results
 from infer_app.tables.results.runs import LEASE_S, RunStore
 from infer_app.tables.results.schema import objects, predictions, rejections, runs
 from infer_app.tables.results.views import VIEWS
 from tests.conftest import DAY, MODEL
+from tests.databases.conftest import only
 from tests.support.listings import select_new
 from tests.support.results import broken, commit, predicted, stored
 
@@ -40,28 +39,27 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     commit(database, (), broken(ids[4], reason=Reason.READ_ERROR), run_id)
     commit(database, predicted(*ids[5:7]), model_id="another")
     commit(database, predicted("999", f"0{ids[9]}"))  # of no image that the source has
-    asked = tables
-    assert asked.counts.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
-    assert asked.counts.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
-    assert asked.counts.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
-    assert (asked.counts.count_new(DAY, ID), asked.pending.count_older_pending(DAY.before(-1), ID)) == (6, 5)
-    pending = list(asked.pending.read_pending(DAY, ID))
+    assert tables.counts.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
+    assert tables.counts.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
+    assert tables.counts.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
+    assert (tables.counts.count_new(DAY, ID), tables.pending.count_older_pending(DAY.before(-1), ID)) == (6, 5)
+    pending = list(tables.pending.read_pending(DAY, ID))
     assert [(one.image_id, one.failure and one.failure.reason) for one in pending] == [
         (ids[4], "read_error"),
         *((image_id, None) for image_id in ids[5:]),
     ]
     assert {one.time for one in pending} == {datetime(2026, 11, 20, 12, tzinfo=UTC)}
-    assert asked.pending.find_older_pending(DAY.before(-1), ID) == PendingDays(DAY.date, DAY.date, 5)
+    assert tables.pending.find_older_pending(DAY.before(-1), ID) == PendingDays(DAY.date, DAY.date, 5)
     future = replace(DAY, end=Day.of(date(9000, 1, 1), "UTC").end)
     for days in (
-        asked.pending.read_older_pending_days(DAY.before(-1), ID),
-        asked.pending.read_pending_days(future, ID),
+        tables.pending.read_older_pending_days(DAY.before(-1), ID),
+        tables.pending.read_pending_days(future, ID),
     ):
         assert list(days) == [PendingDays(DAY.date, DAY.date, 5, 1)]
-    assert asked.rows.find_problems(DAY, ID) == []
-    assert [row["image_id"] for row in asked.rows.read_predictions(DAY, ID)] == ids[:3]
+    assert tables.rows.find_problems(DAY, ID) == []
+    assert [row["image_id"] for row in tables.rows.read_predictions(DAY, ID)] == ids[:3]
     (rejection,) = broken(ids[3])
-    settled = [(one.image_id, one.reason, one.file) for one in asked.rows.final_rejections(DAY, ID)]
+    settled = [(one.image_id, one.reason, one.file) for one in tables.rows.final_rejections(DAY, ID)]
     assert settled == [(ids[3], "corrupt", rejection.file)]
     assert [forget_rejections(database, ids, ID) for _ in range(2)] == [2, 0]
     commit(database, predicted(ids[9]), run_id="nobody's")
@@ -69,19 +67,18 @@ def test_the_books_are_counted_from_rows(tables, database, register):
         row = {"image_id": ids[0], "model_id": ID, "created_at": datetime(2026, 11, 20)}
         row |= {"run_id": "?", "reason": "odd", "detail": "", "stage": "", "attempts": 1, "location": "", "decoder": ""}
         connection.execute(insert(rejections), row)
-    assert sorted(asked.rows.find_problems(DAY, ID)) == [
+    assert sorted(tables.rows.find_problems(DAY, ID)) == [
         "1 image with both a prediction and a rejection",
         "1 prediction of a run that is not in infer_runs",
         "1 rejection of a run that is not in infer_runs",
         "1 rejection with a reason outside the list",
     ]
-    assert asked.rows.runs_of_day(DAY.date, ID)[0]["predicted"] == 3
+    assert tables.rows.runs_of_day(DAY.date, ID)[0]["predicted"] == 3
 
 
-def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, database, register, kind):
+@only("postgres", "mariadb")  # in SQLite a transaction sees one state of the file
+def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, database, register):
     """Another connection commits both after each statement."""
-    if kind == "sqlite":
-        pytest.skip("a transaction sees one state of the file")
     register("/1.jpg")  # whose time shows how times are written
     numbers = iter(range(2, 100))
 
@@ -92,7 +89,7 @@ def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, d
 
     with Database(url) as reader:
         event.listen(reader._engine, "after_cursor_execute", arrive)
-        counts = Counts(ListedImages(reader, Source(reader, SourceSettings()))).count_day(DAY, ID)
+        counts = ProjectDatabase(reader, Source(reader, SourceSettings())).counts.count_day(DAY, ID)
     assert counts.balanced
     assert counts.predicted > 0
 
@@ -189,14 +186,12 @@ def test_nothing_is_forgotten_of_a_day_that_a_run_holds(database):
     assert stored(database, predictions) == stored(database, objects) == {}
 
 
-def test_a_start_that_is_refused_puts_no_version_in_use(database):
+def test_a_start_that_is_refused_puts_no_version_in_use(tables):
     """As of a model that runs by another name, under which it was never run before."""
-    run_store = RunStore(database)
-    run_store.open_run(DAY, MODEL)
+    tables.run_store.open_run(DAY, MODEL)
     with pytest.raises(DayHeld):
-        run_store.open_run(DAY, replace(MODEL, name="other"))
-    asked = ProjectDatabase(database, Source(database, SourceSettings()))
-    assert asked.versions.models_in_use() == [(MODEL.name, MODEL.model_id)]
+        tables.run_store.open_run(DAY, replace(MODEL, name="other"))
+    assert tables.versions.models_in_use() == [(MODEL.name, MODEL.model_id)]
 
 
 def test_a_lease_runs_out_by_the_databases_clock_and_its_late_owner_writes_nothing(database):

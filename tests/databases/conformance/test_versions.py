@@ -6,12 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import insert, select, text, update
 
-from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
-from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
@@ -39,30 +34,28 @@ def model_version(number):
     return type(MODEL)(MODEL.name, f"{number}" * 16, "cpu-torchscript", {"a": "😀"})
 
 
-def test_the_view_shows_the_version_in_use_and_so_do_the_books(database, register):
+def test_the_view_shows_the_version_in_use_and_so_do_the_books(database, tables, register):
     """Image 1 was seen by the first version only, and image 3 by one that was only tried."""
-    run_store, asked = RunStore(database), ProjectDatabase(database, Source(database, SourceSettings()))
     register("/1.jpg", "/2.jpg", "/3.jpg")
     for number, seen in ((1, "12"), (2, "2"), (3, "123")):
         model = model_version(number)
         if number == 2:
             switch_version(database, model.name, model.model_id, model.manifest)
-        run_store.open_run(DAY, model)
+        tables.run_store.open_run(DAY, model)
         commit(database, predicted(*seen), model_id=model.model_id)
     with database.read() as connection:
         found = connection.execute(text("SELECT image_id, model_id FROM infer_current_predictions ORDER BY image_id"))
         assert [tuple(row) for row in found] == [("1", "1" * 16), ("2", "2" * 16)]
-    listed = asked.rows.read_current_predictions(DAY, asked.versions.models_in_use())
+    listed = tables.rows.read_current_predictions(DAY, tables.versions.models_in_use())
     assert [(row["image_id"], row["model_id"]) for row in listed] == [("1", "1" * 16), ("2", "2" * 16)]
 
 
-def test_a_switch_puts_one_version_in_use_and_a_run_none(database):
+def test_a_switch_puts_one_version_in_use_and_a_run_none(database, tables):
     """Whatever the clock said: here version 2 was put in use in the year 2099, and the others within one tick."""
-    run_store, asked = RunStore(database), ProjectDatabase(database, Source(database, SourceSettings()))
     for number in "213":
-        run_store.open_run(DAY, model_version(number))
+        tables.run_store.open_run(DAY, model_version(number))
         commit(database, predicted("1"), model_id=number * 16)
-    assert asked.versions.ids_in_use() == {"2" * 16}
+    assert tables.versions.ids_in_use() == {"2" * 16}
     with database.write() as connection:
         connection.execute(update(models).where(models.c.id == "2" * 16).values(in_use_since=datetime(2099, 1, 1)))
     before = "2"
@@ -71,11 +64,11 @@ def test_a_switch_puts_one_version_in_use_and_a_run_none(database):
         former = switch_version(database, model.name, model.model_id, model.manifest)
         assert former.model_id == before * 16
         before = number
-        run_store.open_run(DAY.before(days_ago), model_version("3"))
+        tables.run_store.open_run(DAY.before(days_ago), model_version("3"))
         with database.read() as connection:
             shown = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars().all()
-        assert asked.versions.ids_in_use() == {number * 16}
-        assert asked.versions.models_of()[0][1] == number * 16
+        assert tables.versions.ids_in_use() == {number * 16}
+        assert tables.versions.models_of()[0][1] == number * 16
         assert shown == [number * 16 if number != "4" else "1" * 16]  # version 4 never ran
 
 
@@ -95,7 +88,7 @@ def test_a_first_run_and_two_switches_at_once_leave_one_version_in_use(database)
     assert sorted(in_use) == [f"name-{number}" for number in range(10)]
 
 
-def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database):
+def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database, tables):
     moment = datetime(2026, 1, 1)
     row = {"name": MODEL.name, "manifest": {}, "created_at": moment, "used_until": moment}
     with database.write() as connection:
@@ -104,4 +97,4 @@ def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database):
         commit(database, predicted("1"), model_id=version * 16)
     with database.read() as connection:
         (current,) = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars()
-    assert Versions(ListedImages(database, Source(database, SourceSettings()))).models_of()[0] == (MODEL.name, current)
+    assert tables.versions.models_of()[0] == (MODEL.name, current)

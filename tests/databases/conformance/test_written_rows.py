@@ -10,13 +10,11 @@ from sqlalchemy import select, update
 
 from infer_app.base.domain import ATTEMPT_INTERVAL_H, DetectedObject, ImageRef, Reason
 from infer_app.base.errors import DatabaseUnavailable
-from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine import array_upsert
-from infer_app.tables.listing.source import Source
-from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.image_history import read_history
 from infer_app.tables.results.schema import objects, predictions, rejections
 from tests.conftest import DAY, MODEL
+from tests.databases.conftest import only
 from tests.support.listings import select_new
 from tests.support.results import broken, commit, predicted, stored
 
@@ -115,16 +113,15 @@ def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does
     ],
 )
 def test_a_run_and_what_explains_an_image_agree_on_whether_it_is_tried_again(
-    database, register, installed, reason, attempts, is_settled
+    database, tables, register, installed, reason, attempts, is_settled
 ):
     installed.remove("_pi_heif")
     register("/1.jpg")
     commit(database, bad=broken("1", reason=reason))
     with database.write() as connection:
         connection.execute(update(rejections).values(attempts=attempts))
-    project = ProjectDatabase(database, Source(database, SourceSettings()))
-    [history] = read_history(database, [(MODEL.name, ID)], project.source.picture_of("1", "/1.jpg"))
-    pending = [one.failure.attempts for one in project.pending.read_pending(DAY, ID)]
+    [history] = read_history(database, [(MODEL.name, ID)], tables.source.picture_of("1", "/1.jpg"))
+    pending = [one.failure.attempts for one in tables.pending.read_pending(DAY, ID)]
     assert (history.is_settled, select_new(database), pending) == (
         (True, [], []) if is_settled else (False, [ImageRef("1", "/1.jpg")], [attempts])
     )
@@ -142,10 +139,9 @@ def test_a_prediction_deletes_its_rejection_and_outlives_a_later_one(database, c
     assert {tuple(row) for row in left} == {("other", ID), *((i, "another") for i in ids)}
 
 
+@only("postgres")
 @pytest.mark.parametrize("code", ["25P03", "25P04"])
-def test_a_transaction_that_a_timeout_of_its_session_has_ended_is_done_again(database, kind, code):
-    if kind != "postgres":
-        pytest.skip("it has no such codes")
+def test_a_transaction_that_a_timeout_of_its_session_has_ended_is_done_again(database, code):
     ends = [f"DO $$ BEGIN RAISE 'terminating connection' USING ERRCODE = '{code}'; END $$"]
     assert (
         database.transact(lambda connection: connection.exec_driver_sql(ends.pop() if ends else "SELECT 7").scalar())
@@ -189,9 +185,8 @@ def test_a_row_that_can_not_even_be_rejected_ends_the_run(database, execute, kin
     assert stored(database, rejections) == {}
 
 
+@only("sqlite", "postgres")  # MariaDB's triggers skip no row
 def test_a_row_that_a_trigger_drops_without_a_word_is_rejected(database, execute, kind):
-    if kind == "mariadb":
-        pytest.skip("its triggers skip no row")
     refuse(execute, kind, predictions, "NEW.label = 'dropped'", silently=True)
     ids = [str(number) for number in range(COUNT)]
     for _ in range(2):  # the second time they are overwritten
@@ -209,9 +204,8 @@ def test_a_text_that_no_server_takes_costs_its_own_row_only(database):
     assert stored(database, predictions).keys() == set(ids)
 
 
-def test_a_text_too_long_for_an_index_of_the_users_costs_its_own_row_only(database, execute, kind):
-    if kind != "postgres":
-        pytest.skip("the others have no such limit, or say so when the index is made")
+@only("postgres")  # the others have no such limit, or say so when the index is made
+def test_a_text_too_long_for_an_index_of_the_users_costs_its_own_row_only(database, execute):
     execute("CREATE INDEX by_label ON infer_predictions (label)")
     long = random.Random(0).randbytes(5000).hex()  # which does not compress
     written = commit(database, [*predicted("1", "2"), *predicted("bad", label=long)])
@@ -219,10 +213,9 @@ def test_a_text_too_long_for_an_index_of_the_users_costs_its_own_row_only(databa
     assert "index row" in stored(database, rejections, "detail")["bad"][0]
 
 
-def test_a_row_longer_than_a_statement_may_be_costs_that_row_only(url, database, kind):
+@only("mariadb")  # which alone has a limit so low
+def test_a_row_longer_than_a_statement_may_be_costs_that_row_only(database):
     """A server that is sent more hangs up, which must not be taken for an outage."""
-    if kind != "mariadb":
-        pytest.skip("only MariaDB has a limit so low")
     with database.read() as connection:
         longest = connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar()
     vector = bytes(longest)
@@ -232,10 +225,9 @@ def test_a_row_longer_than_a_statement_may_be_costs_that_row_only(url, database,
     assert "max_allowed_packet" in stored(database, rejections, "detail")["bad"][0]
 
 
-def test_a_chunk_longer_than_a_message_may_be_is_written_by_image(database, kind, monkeypatch):
+@only("postgres")  # which alone is sent a chunk in one message
+def test_a_chunk_longer_than_a_message_may_be_is_written_by_image(database, monkeypatch):
     """PostgreSQL hangs up at 1 GiB, which must not be taken for an outage."""
-    if kind != "postgres":
-        pytest.skip("only PostgreSQL is sent a chunk in one message")
     monkeypatch.setattr(array_upsert, "MAX_MESSAGE_BYTES", 10_000)
     big = {"vector": bytes(8_000), "vector_dtype": "float32", "vector_dim": 2_000}
     assert len(commit(database, predicted("1", "2", "3", **big)).predictions) == 3
