@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from sqlalchemy import NullPool, create_engine, make_url, text
+from sqlalchemy import make_url
 
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import upgrade
-from tests.faults.conftest import Hit, a_day, models, seeded, uninterrupted  # noqa: F401
+from tests.faults.conftest import Hit, models, seeded  # noqa: F401
 from tests.integration.conftest import built_models  # noqa: F401
 from tests.support.forgetting import listing, loaded  # noqa: F401
 from tests.support.second_networks import DETECTOR, SECOND, D, StoredModel
 from tests.support.shots import fill, run  # noqa: F401
+from tests.support.statements import connected, execute_all, execute_at
 
 
 def only(*kinds):
@@ -32,26 +33,11 @@ class ServerProject(Hit):
             return [tuple(row) for row in connection.exec_driver_sql(sql)]
 
     def execute(self, *statements):
-        with connected(self.url) as connection:
-            execute_all(connection, statements)
+        execute_at(self.url, *statements)
 
     def results(self):
         """Sorted here: databases order text each in their own way."""
         return sorted(super().results())
-
-
-@contextmanager
-def connected(url):
-    engine = create_engine(url, poolclass=NullPool)  # a test may have restarted the server meanwhile
-    with engine.begin() as connection:
-        yield connection
-
-
-def execute_all(connection, statements):
-    """Execute statements; :name parameters come as (statement, rows)."""
-    for statement in statements:
-        sql, rows = statement if isinstance(statement, tuple) else (statement, None)
-        connection.execute(text(sql), rows)
 
 
 @pytest.fixture

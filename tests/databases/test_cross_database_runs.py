@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from tests.databases.conftest import ServerProject, connected, execute_all, roles_of
+from tests.databases.conftest import ServerProject, roles_of
 from tests.faults.conftest import NUM_PHOTOS
 from tests.support.projects import DATE
+from tests.support.statements import connected, execute_at
 
 PAIRS = [
     ("postgres", "sqlite"),
@@ -71,8 +72,7 @@ def fill(url, paths):
     clock, blob = known.get(make_url(url).get_backend_name(), ("DATETIME", "LONGBLOB"))
     create = f"CREATE TABLE shots (id VARCHAR(40) PRIMARY KEY, path VARCHAR(300), added_at {clock}, data {blob})"
     rows = [{"i": f"shot {place:03}", "path": str(path), "data": path.read_bytes()} for place, path in enumerate(paths)]
-    with connected(url) as connection:
-        execute_all(connection, [create, (f"INSERT INTO shots VALUES (:i, :path, '{DATE} 08:00:00', :data)", rows)])
+    execute_at(url, create, (f"INSERT INTO shots VALUES (:i, :path, '{DATE} 08:00:00', :data)", rows))
 
 
 @contextmanager

@@ -14,15 +14,13 @@ from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatab
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.day_rows import DayRows
-from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import change_thresholds
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import images, predictions, rejections, runs
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.support.questions import questions
-from tests.support.results import ODD_TEXTS, broken, commit, predicted
+from tests.support.results import ODD_TEXTS, broken, commit, predicted, relations
 
 ID, OTHER, DETECTOR = MODEL.model_id, "another", "detector"
 QUICK = [("sqlite", "postgres"), ("postgres", "mariadb"), ("mariadb", "sqlite")]  # each once on either side
@@ -89,10 +87,6 @@ def open_source(source_url, results):
         yield open_foreign
 
 
-def tables_of(database, source):
-    return ProjectDatabase(database, source)
-
-
 NOON = datetime(2026, 11, 20, 12)
 A_NIGHT = [(str(n), f"/{n}.jpg", NOON + timedelta(seconds=n // 4)) for n in range(100, 140)]
 EARLIER = [(str(n), f"/{n}.jpg", NOON - timedelta(days=1 + n % 5)) for n in range(200, 220)]
@@ -143,8 +137,8 @@ def test_every_question_has_the_answer_that_one_database_gives(fill, open_source
         write_a_night(one)
         write_a_night(results)
         settings = SourceSettings(table="shots", time_zone="UTC")
-        expected = answers(tables_of(one, Source(one, settings)))
-    found = answers(tables_of(results, open_source(size, table="shots")))
+        expected = answers(ProjectDatabase(one, Source(one, settings)))
+    found = answers(ProjectDatabase(results, open_source(size, table="shots")))
     assert len(expected["problems"]) >= 5
     for question, answer in expected.items():
         assert found[question] == answer, question
@@ -152,7 +146,7 @@ def test_every_question_has_the_answer_that_one_database_gives(fill, open_source
 
 def test_a_day_without_images_has_books(fill, open_source, results):
     fill("shots", [])
-    found = answers(tables_of(results, open_source(table="shots")))
+    found = answers(ProjectDatabase(results, open_source(table="shots")))
     assert (found["new"], found["images"], found["problems"]) == ([], 0, [])
 
 
@@ -166,7 +160,7 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     assert {ref.image_id for ref in refs} == set(ids)
     commit(results, [Prediction(ref, Output()) for ref in refs[::2]])
     assert list(source.select_new(DAY, ID)) == refs[1::2]
-    found = DayRows(ListedImages(results, source)).read_predictions(DAY, ID)
+    found = ProjectDatabase(results, source).rows.read_predictions(DAY, ID)
     assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]
 
 
@@ -179,15 +173,13 @@ def test_the_source_is_never_written(fill, open_source, results, theirs):
         connection.execute(text("CREATE TABLE infer_predictions (id INTEGER)"))
     before = relations_and_rows(theirs)
     write_a_night(results)
-    answers(tables_of(results, source))
+    answers(ProjectDatabase(results, source))
     assert relations_and_rows(theirs) == before == {"shots": len(A_NIGHT)}
 
 
 def relations_and_rows(database):
-    from sqlalchemy import inspect
-
+    names = relations(database)
     with database.read() as connection:
-        names = inspect(connection).get_table_names()
         return {name: connection.scalar(text(f"SELECT count(*) FROM {name}")) for name in names}
 
 

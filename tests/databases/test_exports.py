@@ -28,16 +28,6 @@ OLD, NEW, OTHER = "0" * 16, "1" * 16, "d" * 16
 CAT, DOG = DetectedObject("cat", 0, 0.1 + 0.2, 0.1, 0.2, 0.3, 0.4), DetectedObject("dög", 1, 0.25, 0.0, 0.0, 1.0, 1.0)
 
 
-@pytest.fixture
-def project(database):
-    return project_of(database, SourceSettings())
-
-
-def project_of(database, settings):
-    source = Source(database, settings)
-    return ProjectDatabase(database, source)
-
-
 def record(database, name, model_id, day, kind="detection", mark="in_use_since"):
     row = {"id": model_id, "name": name, "manifest": {"output": {"kind": kind}}, "created_at": AT.replace(day=day)}
     with database.write() as connection:
@@ -45,7 +35,7 @@ def record(database, name, model_id, day, kind="detection", mark="in_use_since")
 
 
 @pytest.fixture
-def two_versions(database, register, project):
+def two_versions(database, register, tables):
     """Image 1 by both versions, 2 by the old one, 3 by none, 4 rejected by both; 5 by the new one and rejected."""
     register(*(f"/p/{number}.jpg" for number in range(1, 6)))
     record(database, "animals", OLD, 1, mark="used_until")
@@ -53,7 +43,7 @@ def two_versions(database, register, project):
     commit(database, predicted(*"12", objects=(CAT, DOG)), broken("4", reason=Reason.TRUNCATED), model_id=OLD)
     commit(database, predicted(*"15", objects=(DOG,)), broken("4"), model_id=NEW)
     commit(database, (), broken("5"), model_id=OLD)
-    return project
+    return tables
 
 
 def export_of(project, wanted=None, min_score=None, paths=None, days=(DAY,)):
@@ -65,7 +55,7 @@ def numbers_of(export):
     return [(one.prediction.image_id, one.prediction.model_id, len(one.objects)) for one in export.read_images()]
 
 
-def test_thresholds_hide_no_label_of_a_classification_that_gives_one(project, database, register):
+def test_thresholds_hide_no_label_of_a_classification_that_gives_one(tables, database, register):
     """They may be those of a detector of the same name."""
     register("/p/1.jpg")
     record(database, "animals", OLD, 1, kind="classification", mark="used_until")
@@ -73,9 +63,9 @@ def test_thresholds_hide_no_label_of_a_classification_that_gives_one(project, da
     top = {"top": [{"label": "cat", "index": 0, "score": 0.3}]}
     commit(database, predicted("1", score=0.3, details=json.dumps(top)), model_id=OLD)
     change_thresholds(database, "animals", {ALL_LABELS: 0.5})
-    (image,) = export_of(project, f"animals@{OLD}").read_images()
+    (image,) = export_of(tables, f"animals@{OLD}").read_images()
     assert [one["label"] for one in image.labels] == ["cat"]
-    (image,) = export_of(project, f"animals@{OLD}", min_score=0.5).read_images()
+    (image,) = export_of(tables, f"animals@{OLD}", min_score=0.5).read_images()
     assert image.labels == ()
 
 
@@ -103,16 +93,16 @@ def test_of_several_models_one_must_be_named(two_versions, database):
     assert numbers_of(export_of(two_versions, "dogs")) == [("3", OTHER, 0)]
 
 
-def test_outputs_and_vectors_are_read(register, project, database, tmp_path):
+def test_outputs_and_vectors_are_read(register, tables, database, tmp_path):
     register("/p/1.jpg")
     record(database, "vectors", NEW, 1, kind="embedding")
     vector = {"vector": bytes.fromhex("0000803f00000040"), "vector_dtype": "float32", "vector_dim": 2}
     commit(database, predicted("1", label=None, score=None, **vector), model_id=NEW)
-    write_export("jsonl", tmp_path / "a.jsonl", export_of(project))
+    write_export("jsonl", tmp_path / "a.jsonl", export_of(tables))
     line = json.loads((tmp_path / "a.jsonl").read_text())
     assert (line["vector"], line["label"], line["output"], line["sha256"]) == ([1, 2], None, {}, "ab" * 32)
     with pytest.raises(UsageError, match="embedding outputs, which have no scores"):
-        export_of(project, min_score=0.5)
+        export_of(tables, min_score=0.5)
 
 
 def test_versions_of_several_kinds_are_told_apart(two_versions, database):
@@ -126,7 +116,7 @@ def test_versions_of_several_kinds_are_told_apart(two_versions, database):
 def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path):
     """Not with the version in use, another prediction, another day, or a version that runs again or is only tried."""
     execute("CREATE TABLE shots (id VARCHAR(40) PRIMARY KEY, location VARCHAR(40), added_at TIMESTAMP)")
-    project = project_of(database, SourceSettings(table="shots", time_zone="UTC"))
+    project = ProjectDatabase(database, Source(database, SourceSettings(table="shots", time_zone="UTC")))
     labels = {OLD: ("cat", "dog"), NEW: ("bird", "dog", "cat"), OTHER: ("fish", "bird")}
     images, classes = {}, {}
 

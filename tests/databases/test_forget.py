@@ -11,7 +11,6 @@ from infer_app.ask.image_report import find_place
 from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.load import load_settings
-from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.listing.source import find_similar
 from infer_app.tables.listing.watched_images import mark_missing
@@ -35,6 +34,7 @@ from tests.support.forgetting import (
     run,
     stored,
 )
+from tests.support.statements import execute_at
 
 
 def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded, listing, capsys):
@@ -83,17 +83,14 @@ def test_an_image_registered_late_for_a_forgotten_day_is_named(loaded, tmp_path,
     assert "no run takes 3 images registered late, of days before 2" in caplog.text
 
 
-def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, execute, tmp_path):
+def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, tmp_path):
     gone, back, *_ = sorted(tmp_path.glob("photos/*.jpg"))
     gone.unlink()
     if listing == "our table":
         with open_project_database(loaded) as project:
             mark_missing(project.database, ids_of(project.database, gone, back))
-    elif listing == "a table":
-        execute(f"DELETE FROM shots WHERE path = '{gone}'")
     else:
-        with Database(loaded.source_url) as listed, listed.write() as connection:
-            connection.exec_driver_sql(f"DELETE FROM shots WHERE path = '{gone}'")
+        execute_at(loaded.source_url, f"DELETE FROM shots WHERE path = '{gone}'")
     forget(loaded, missing=True)
     assert answer(capsys) == NOTHING | {"predictions": 1, "objects": 1, "images": int(listing == "our table")}
     assert counts(loaded) == [DayCounts(2, 1, 1, 0), WHOLE, WHOLE]
@@ -101,7 +98,7 @@ def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, execute, 
     assert answer(capsys) == NOTHING
 
 
-def test_most_of_a_source_is_not_forgotten_without_a_second_flag(loaded, listing, capsys, execute, tmp_path):
+def test_most_of_a_source_is_not_forgotten_without_a_second_flag(loaded, listing, capsys, tmp_path):
     """A table may be loaded anew, a storage be away, a date be mistyped."""
     with pytest.raises(UsageError, match="nothing was deleted: .* 6 of 9 results") as refused:
         forget(loaded, before=str(DAY))
@@ -111,11 +108,8 @@ def test_most_of_a_source_is_not_forgotten_without_a_second_flag(loaded, listing
     if listing == "our table":
         with open_project_database(loaded) as project:
             mark_missing(project.database, list(range(2, 10)))
-    elif listing == "a table":
-        execute("DELETE FROM shots")
     else:
-        with Database(loaded.source_url) as listed, listed.write() as connection:
-            connection.exec_driver_sql("DELETE FROM shots")
+        execute_at(loaded.source_url, "DELETE FROM shots")
     with pytest.raises(UsageError, match=f"nothing was deleted: .* {8 if listing == 'our table' else 9} of 9 results"):
         forget(loaded, missing=True)
     assert stored(loaded, predictions, objects, rejections) == (6, 6, 3)

@@ -18,10 +18,9 @@ ID_FILE = "infer.database-id"
 def loaded(tmp_path, url, monkeypatch):
     """A project whose database was made by `infer db upgrade`."""
     monkeypatch.setenv("INFER_DATABASE__URL", url)
-    folder = tmp_path / "project"
-    folder.mkdir()
-    upgrade(write_config(folder))
-    return load_settings(folder / "infer.toml")
+    config = write_config(tmp_path)
+    upgrade(config)
+    return load_settings(config)
 
 
 def open_to_read(loaded):

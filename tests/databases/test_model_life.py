@@ -51,7 +51,6 @@ class Life:
 
     def check(self, in_use: str, days: dict[str, str], name: str = "colors") -> None:
         """Ask everything: `days` has the version that did each day."""
-        self.project.rows("SELECT 1")
         view = self.project.rows(
             "SELECT image_id, model_id FROM infer_current_predictions WHERE model = 'colors' ORDER BY 1"
         )
@@ -173,43 +172,3 @@ def test_a_second_version_is_built_tried_used_rolled_back_and_removed(life):
         use(f"colors@{second[:8]}", False, life.config)
     with pytest.raises(UsageError, match="at least 4"):
         use(f"colors@{second[:3]}", False, life.config)
-
-
-def test_the_only_version_is_removed_by_force_and_the_next_one_that_is_built_is_used(life):
-    project = life.project
-    first = life.run()["model_id"]
-    hint = project.infer_json("model", "remove", "colors", exit_code=2)["hint"]
-    assert hint == f"if no run needs it any more: infer model remove --force colors@{first[:8]}"
-    view = project.rows("SELECT * FROM infer_current_predictions ORDER BY image_id")
-    project.infer("model", "remove", "--force", f"colors@{first[:8]}")
-    assert project.rows("SELECT * FROM infer_current_predictions ORDER BY image_id") == view
-    assert len(life.predictions(YESTERDAY)) == 3
-    assert "no model" in project.infer_json("run", *DAY_FLAGS, exit_code=2)["error"]
-    assert project.infer(*SECOND).splitlines()[-1] == "the next run of colors takes this version"
-    second = life.run()["model_id"]
-    assert second != first
-    assert {row[0] for row in project.rows("SELECT model_id FROM infer_current_predictions")} == {second}
-
-
-def test_a_second_name_runs_beside_the_first(life):
-    project = life.project
-    first = life.run()["model_id"]
-    dark = [{"colors": "dark", "0,0,0": "0.5,0.5,0.5"}.get(word, word) for word in FIRST]
-    assert project.infer(*dark).splitlines()[-1] == "the next run of dark takes this version"
-    ran = life.run()
-    assert [(one["model"], one["exit_code"]) for one in ran["models"]] == [("colors", 0), ("dark", 0)]
-    assert ran["models"][0]["model_id"] == first
-    rows = project.rows("SELECT name, id FROM infer_models WHERE in_use_since IS NOT NULL ORDER BY name")
-    assert rows == [("colors", first), ("dark", ran["models"][1]["model_id"])]
-
-
-def test_a_version_in_use_that_is_not_there_stops_the_run_and_is_named_with_the_way_out(life, tmp_path):
-    project = life.project
-    first = life.run()["model_id"]
-    second = project.infer_json(*SECOND, "--use")["model_id"]
-    (project.folder / "models" / "colors" / second).rename(tmp_path / "away")
-    error = life.run(exit_code=12)
-    assert f"colors@{second[:8]}, the version in use, is not in" in error["error"]
-    assert f"`infer model use colors@{first[:8]}`" in error["hint"]
-    project.infer("model", "use", f"colors@{first[:8]}")
-    assert life.run()["model_id"] == first

@@ -13,7 +13,7 @@ from infer_app.tables.results.conditions import ListedPicture
 from infer_app.tables.results.label_groups import replace_label_groups
 from infer_app.tables.results.model_versions import switch_version
 from tests.conftest import DAY, MODEL
-from tests.support.results import commit, predicted
+from tests.support.results import commit, of_objects, predicted
 from tests.support.second_networks import DETECTOR, SECOND
 
 HOSTILE = 'it\'s <b>"%s" :x \\ 😀\n'
@@ -30,17 +30,13 @@ def figures(database, register, tables):
     commit(
         database,
         [
-            *predicted("1", objects=(*found("cat", 0.9, 0.8), *found("Cat", 0.7), *found("cat", 0.2))),
-            *predicted("2", objects=found(HOSTILE, 0.6, 0.5)),
-            *predicted("3", label="cat", objects=found("cat", 0.3)),
+            of_objects("1", *found("cat", 0.9, 0.8), *found("Cat", 0.7), *found("cat", 0.2)),
+            of_objects("2", *found(HOSTILE, 0.6, 0.5)),
+            of_objects("3", *found("cat", 0.3)),
+            of_objects("4"),
         ],
     )
-    nothing = predicted("4", label=None, objects=())[0]
-    commit(database, [nothing])
-    other = predicted("1", objects=found("owl", 0.99))
-    commit(database, other, model_id="another")
-    with database.write() as connection:
-        connection.exec_driver_sql("UPDATE infer_predictions SET score = NULL WHERE image_id = '4'").close()
+    commit(database, predicted("1", objects=found("owl", 0.99)), model_id="another")
     return Figures(tables, MODEL.model_id, ObjectResults(tables, MODEL.name, MODEL.model_id))
 
 

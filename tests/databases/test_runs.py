@@ -94,8 +94,3 @@ def test_images_may_lie_in_a_column(day, kind, monkeypatch, executor):
     (day.folder / "infer.toml").write_text(settings)
     day.run("--executor", executor)
     assert set(from_column) <= set(day.rows(labels))
-
-
-def test_a_column_of_images_that_is_not_there_is_a_wrong_setting(day):
-    day.set("source", bytes="picture")
-    assert "bytes = 'picture' is not a column of infer_images" in day.infer_json(*day.command(), exit_code=2)["error"]

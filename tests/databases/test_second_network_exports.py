@@ -31,17 +31,14 @@ COLUMNS = ["image_id", "object", "detected_label", "detected_score", "label", "s
 
 
 @pytest.fixture
-def networks(database, detector, species):
-    """A detector and a second network, which are in use."""
+def in_use(database, detector, species):
     for model in (DETECTOR, SECOND):
         switch_version(database, model.name, model.model_id, {})
-    return detector, species
 
 
 @pytest.fixture
-def filled(networks, register, tables):
+def filled(in_use, detector, species, register, tables):
     """Image 1 with three objects, two of them taken, 2 without; the species of 3 was rejected, and all of 4."""
-    detector, species = networks
     register(*(f"/{number}.jpg" for number in range(1, 6)))
     detector.detect("1", 0.9, 0.5, 0.125)
     species.classify("1", {0: [("lion", 0.75), ("tiger", 0.25)], 1: [("dog", 0.5), ("lion", 0.375)]})
@@ -165,9 +162,8 @@ def test_a_file_for_megadetector_has_the_best_allowed_labels_and_what_was_detect
     assert (counts.num_rejected, counts.num_detected) == (2, 1)
 
 
-def test_the_files_show_what_the_view_shows(database, networks, register, tables, tmp_path):
+def test_the_files_show_what_the_view_shows(database, in_use, detector, species, register, tables, tmp_path):
     """Chosen at random: labels, groups that hold some of them, which are allowed, and thresholds of all of these."""
-    detector, species = networks
     chance, labels = random.Random(5), ["a", "A", "a ", "b", "c", "d"]
     register(*(f"/{number}.jpg" for number in range(1, 21)))
     for number in range(1, 21):
@@ -189,13 +185,14 @@ def test_the_files_show_what_the_view_shows(database, networks, register, tables
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_vectors_and_numbers_of_objects_are_in_the_tables_alone(database, networks, register, tables, tmp_path, name):
+def test_vectors_and_numbers_of_objects_are_in_the_tables_alone(
+    database, in_use, detector, register, tables, tmp_path, name
+):
     vector = np.random.default_rng(1).normal(size=1000).astype(np.float32)
     outputs = {
         "embedding": Output(vector=vector.tobytes(), vector_dtype="float32", vector_dim=1000),
         "regression": Output(score=12.5),
     }
-    detector, _ = networks
     register("/1.jpg", "/2.jpg")
     detector.detect("1")
     detector.detect("2", 0.9, 0.125)
@@ -229,8 +226,7 @@ def test_a_lowest_score_is_that_of_the_detectors_objects(filled, database):
     assert [one.score for one in first.objects] == [0.9]
 
 
-def test_images_are_chosen_by_the_labels_of_their_objects(database, networks, register, tables):
-    detector, species = networks
+def test_images_are_chosen_by_the_labels_of_their_objects(in_use, detector, species, register, tables):
     best = {"1": [("lion", 0.75), ("dog", 0.25)], "2": [("lion", 0.5), ("dog", 0.4375)], "3": [("dog", 0.875)]}
     register(*(f"/{number}.jpg" for number in range(1, 5)))
     for image_id, labels in best.items():

@@ -94,8 +94,9 @@ def test_images_in_some_rows_and_paths_in_others_are_both_read(url, database, ex
     assert [ref.location for ref in Source(database, SourceSettings(**settings)).select_new(DAY, "model")] == [
         f"row:{number}@2026-11-20" for number in range(1, 5)
     ]
-    with pytest.raises(UsageError, match="location = 'paths' is not a column of shots"):
-        check_source(Source(database, SourceSettings(**settings, location="paths")))
+    for key in ("location", "bytes"):
+        with pytest.raises(UsageError, match=f"{key} = 'paths' is not a column of shots"):
+            check_source(Source(database, SourceSettings(**settings | {key: "paths"})))
 
 
 @only("postgres")  # the others have our tables in UTF-8

@@ -85,11 +85,10 @@ def models(tmp_path_factory):
 @pytest.fixture(scope="session")
 def a_day(tmp_path_factory, models, pytestconfig):
     """A project with a day of NUM_PHOTOS registered and nothing predicted."""
-    project = Hit(tmp_path_factory.mktemp("a-day") / "project")
+    project = Hit(tmp_path_factory.mktemp("a-day") / "project", models)
     if pytestconfig.option.sqlite_journal == "delete":
         make_users_file(project.folder / "infer.db")
         project.upgrade()
-    project.use_models(models)
     project.add_photos(NUM_PHOTOS)
     for number, content in BROKEN.items():
         file = project.photos / f"{number:04}.jpg"
@@ -97,31 +96,23 @@ def a_day(tmp_path_factory, models, pytestconfig):
     return project
 
 
-@pytest.fixture
-def copy_of_day(a_day, tmp_path):
-    """copy_of_day("name") is a project of its own over the same photos."""
-
-    def copy(name="project"):
-        folder = tmp_path / name
-        shutil.copytree(a_day.folder, folder, ignore=shutil.ignore_patterns("photos"), symlinks=True)
-        with sqlite3.connect(folder / "infer.db") as connection:
-            assert connection.execute("SELECT count(*) FROM infer_images").fetchall() == [(NUM_PHOTOS,)]
-        return Hit(folder)
-
-    return copy
+def copied(day, folder):
+    """A project of its own over the same photos."""
+    shutil.copytree(day.folder, folder, ignore=shutil.ignore_patterns("photos"), symlinks=True)
+    with sqlite3.connect(folder / "infer.db") as connection:
+        assert connection.execute("SELECT count(*) FROM infer_images").fetchall() == [(NUM_PHOTOS,)]
+    return Hit(folder)
 
 
 @pytest.fixture
-def project(copy_of_day):
-    return copy_of_day()
+def project(a_day, tmp_path):
+    return copied(a_day, tmp_path / "project")
 
 
 @pytest.fixture(scope="session")
 def uninterrupted(a_day, tmp_path_factory):
     """The results of the day when nothing happens to its run."""
-    folder = tmp_path_factory.mktemp("uninterrupted") / "project"
-    shutil.copytree(a_day.folder, folder, ignore=shutil.ignore_patterns("photos"), symlinks=True)
-    project = Hit(folder)
+    project = copied(a_day, tmp_path_factory.mktemp("uninterrupted") / "project")
     report = project.run()
     assert report["reasons"] == {"empty": 1, "truncated": 1, "unsupported_format": 1}
     assert report["predicted"] == NUM_PHOTOS - len(BROKEN)

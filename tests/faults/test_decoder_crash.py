@@ -20,8 +20,7 @@ COLORS = {"03-crash.png": (255, 0, 255), "05-hang.png": (0, 255, 255), "06-missi
 
 @pytest.mark.always
 def test_each_fault_is_named_and_its_neighbours_are_predicted(tmp_path, models):
-    project = Hit(tmp_path / "fragile")
-    project.use_models(models)
+    project = Hit(tmp_path / "fragile", models)
     project.add_photos(12)
     for name, color in COLORS.items():
         Image.new("RGB", (20, 20), color).save(project.photos / name)

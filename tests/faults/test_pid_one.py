@@ -8,21 +8,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.faults.conftest import on
 from tests.faults.project_run import slow_photos
 from tests.support.waiting import wait_until
 
 ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+pytestmark = on("sqlite", of=["sqlite"])
 
 
 @pytest.fixture(autouse=True)
 def _may_unshare():
     if subprocess.run([*ALONE, "true"], capture_output=True).returncode:
         pytest.skip("needs root, to make a PID namespace")
-
-
-@pytest.fixture
-def url(tmp_path):
-    return f"sqlite:///{tmp_path / 'infer.db'}"
 
 
 def first_of(run):

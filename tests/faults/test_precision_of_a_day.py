@@ -102,9 +102,8 @@ def test_a_machine_without_bf16_does_not_finish_a_day_that_was_begun_in_half(wit
 def test_of_two_machines_at_once_the_second_continues_in_the_precision_of_the_first(with_bf16, without_bf16, killed):
     """Both others wait for the day before the first has a prediction: what a day is begun in is known to its holder."""
     for machine in (with_bf16, without_bf16):
-        machine.faults = {
-            "bf16": machine is with_bf16
-        }  # one host: a run that is frozen keeps its day, a dead one loses it
+        # One host: a run that is frozen keeps its day, a dead one loses it.
+        machine.faults = {"bf16": machine is with_bf16}
     first = with_bf16.start("--precision", "half", "--limit", "30")
     while not with_bf16.rows("SELECT id FROM infer_runs") and first.poll() is None:
         pass

@@ -32,11 +32,9 @@ def slow(contents):
 def test_two_nodes_give_what_one_machine_gives_and_both_worked(two_nodes, night, seeded):
     night.add(slow(photos(200, seed=seeded.randrange(10**6))))
     ended = night.run(*on_ray(two_nodes))
-    assert ended.exit_code == 0, ended.err
-    assert night.results() == night.expected()
+    night.check_end(ended)
     assert sum(node["images"] for node in ended.answer["nodes"].values()) == 200
     assert len(ended.answer["nodes"]) == 2
-    night.check(ended)
 
 
 def test_a_node_that_is_killed(two_nodes, night, seeded):
@@ -46,9 +44,7 @@ def test_a_node_that_is_killed(two_nodes, night, seeded):
     two_nodes.kill_last()
     ended = night.wait(run, timeout_s=300)
     two_nodes.replace_last()
-    assert ended.exit_code == 0, ended.err
-    assert night.results() == night.expected()
-    night.check(ended)
+    night.check_end(ended)
 
 
 @pytest.mark.full

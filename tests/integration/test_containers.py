@@ -18,45 +18,33 @@ DOCKER = Path(__file__).parents[2] / "docker"
 VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
-def env_example():
-    """What a user starts from."""
-    return dict(re.findall(r"^(\w+)=(.*)$", (DOCKER / "env.example").read_text(), re.MULTILINE))
+# What a user starts from.
+ENV_EXAMPLE = dict(re.findall(r"^(\w+)=(.*)$", (DOCKER / "env.example").read_text(), re.MULTILINE))
+TEXT = (DOCKER / "compose.yaml").read_text()
+SET = ENV_EXAMPLE | {"POSTGRES_PASSWORD": "secret"}
+# As compose itself reads it: variables put in, merged.
+COMPOSE = yaml.safe_load(VARIABLE.sub(lambda found: SET.get(found[1]) or found[3] or "", TEXT))
+SERVICES = {name: service for name, service in COMPOSE["services"].items() if name != "database"}
 
 
-def interpolated(environ):
-    """The compose file as compose itself reads it: variables put in, merged."""
-    text = VARIABLE.sub(lambda found: environ.get(found[1]) or found[3] or "", (DOCKER / "compose.yaml").read_text())
-    return yaml.safe_load(text)
-
-
-@pytest.fixture
-def compose():
-    return interpolated(env_example() | {"POSTGRES_PASSWORD": "secret"})
-
-
-@pytest.fixture
-def services(compose):
-    return {name: service for name, service in compose["services"].items() if name != "database"}
-
-
-def test_the_compose_file_is_one(compose):
+def test_the_compose_file_is_one():
     """By a parser that refuses unknown keys and wrong values, as the specification does."""
     parser = pytest.importorskip("compose_spec")
-    parsed = parser.PyCompose.from_json(json.dumps(compose))
+    parsed = parser.PyCompose.from_json(json.dumps(COMPOSE))
     assert parsed.service_names() == ["database", "upgrade", "nightly", "infer"]
 
 
 def test_every_variable_is_explained_and_the_needed_ones_are_asked_for():
-    text = re.sub(r"(^|\s)#.*", "", (DOCKER / "compose.yaml").read_text())
+    text = re.sub(r"(^|\s)#.*", "", TEXT)
     used = {name: (kind, rest) for name, kind, rest in VARIABLE.findall(text)}
-    assert used.keys() == env_example().keys()
+    assert used.keys() == ENV_EXAMPLE.keys()
     needed = {name for name, (kind, _) in used.items() if kind == "?"}
     assert needed == {"POSTGRES_PASSWORD", "PROJECT", "PHOTOS"}
 
 
-def test_what_compose_sets_are_settings(services, tmp_path, monkeypatch):
+def test_what_compose_sets_are_settings(tmp_path, monkeypatch):
     (tmp_path / "infer.toml").touch()
-    for service in services.values():
+    for service in SERVICES.values():
         with monkeypatch.context() as variables:
             for name in service["environment"].keys() - {"PGPASSWORD"}:
                 variables.setenv(name, service["environment"][name])
@@ -65,15 +53,15 @@ def test_what_compose_sets_are_settings(services, tmp_path, monkeypatch):
         assert loaded.shown_url == "postgresql://infer@database/infer"
 
 
-def test_the_password_stands_in_no_url_and_in_no_file_of_ours(services):
-    assert env_example()["POSTGRES_PASSWORD"] == ""
-    for service in services.values():
+def test_the_password_stands_in_no_url_and_in_no_file_of_ours():
+    assert ENV_EXAMPLE["POSTGRES_PASSWORD"] == ""
+    for service in SERVICES.values():
         holders = [name for name, value in service["environment"].items() if "secret" in value]
         assert holders == ["PGPASSWORD"]
 
 
-def test_containers_have_no_more_rights_than_they_need(services):
-    for service in services.values():
+def test_containers_have_no_more_rights_than_they_need():
+    for service in SERVICES.values():
         assert (service["read_only"], service["init"], service["cap_drop"]) == (True, True, ["ALL"])
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["user"] == "10001:10001"
@@ -82,16 +70,16 @@ def test_containers_have_no_more_rights_than_they_need(services):
         assert photos["read_only"]
 
 
-def test_tables_are_there_before_the_first_night(services):
-    assert services["nightly"]["depends_on"] == {"upgrade": {"condition": "service_completed_successfully"}}
-    assert services["upgrade"]["depends_on"] == {"database": {"condition": "service_healthy"}}
-    assert "restart" not in services["upgrade"]
+def test_tables_are_there_before_the_first_night():
+    assert SERVICES["nightly"]["depends_on"] == {"upgrade": {"condition": "service_completed_successfully"}}
+    assert SERVICES["upgrade"]["depends_on"] == {"database": {"condition": "service_healthy"}}
+    assert "restart" not in SERVICES["upgrade"]
 
 
-def test_snooze_takes_the_hour(services):
+def test_snooze_takes_the_hour():
     if shutil.which("snooze") is None:
         pytest.skip("needs snooze: apt-get install snooze")
-    snooze, *arguments, infer = services["nightly"]["entrypoint"]
+    snooze, *arguments, infer = SERVICES["nightly"]["entrypoint"]
     assert (snooze, infer) == ("snooze", "infer")
     told = subprocess.run([snooze, "-n", *arguments], capture_output=True, text=True, check=True).stdout
     assert [line.split()[0].split("T")[1][:8] for line in told.splitlines()] == ["02:30:00"] * 5
@@ -116,7 +104,7 @@ def database():
 
 
 @pytest.mark.slow
-def test_the_first_day_and_its_night(project, services, database):
+def test_the_first_day_and_its_night(project, database):
     """In the order of docker/README.md, with the variables of the compose file."""
     (project.folder / "infer.toml").unlink()
     project.forget_database()
@@ -127,13 +115,13 @@ def test_the_first_day_and_its_night(project, services, database):
         "INFER_IMAGES__ROOTS": str(project.photos),
         "INFER_IMAGES__MAP": f"/srv/photos={project.photos}",
     }
-    environ = services["nightly"]["environment"] | here
+    environ = SERVICES["nightly"]["environment"] | here
     project.infer("init", **environ)
     project.infer("db", "upgrade", exit_code=10, **environ | {"PGPASSWORD": "wrong"})
     assert "password authentication failed" in project.errors
-    project.infer(*services["upgrade"]["command"], **environ)
+    project.infer(*SERVICES["upgrade"]["command"], **environ)
     assert "2 images added" in project.infer("images", "add", "photos", "--date", "yesterday", **environ)
-    assert "2 predicted" in project.infer(*services["nightly"]["command"], **environ)
+    assert "2 predicted" in project.infer(*SERVICES["nightly"]["command"], **environ)
     assert "/srv/photos/0.jpg" in project.infer("predictions", "--date", "yesterday", "--json", **environ)
 
 

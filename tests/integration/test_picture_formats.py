@@ -14,7 +14,6 @@ from tests.support.heif_files import avif, heic, smooth
 from tests.support.projects import DATE, build_model, install, without
 from tests.support.rasters import png_of_16_bits
 
-RUN = ("run", "--date", DATE, "--lookback", "0")
 INSTALL = install("heic")
 DARK = "images use at most 12 of 16 bits: nearly black as read; build the model with --depth window:0,4095"
 pytestmark = pytest.mark.slow
@@ -152,7 +151,7 @@ def test_nearly_black_images_are_told_in_the_output_the_json_and_the_report(proj
 
     (project.photos / "late.png").write_bytes((project.photos / "deep-0.png").read_bytes())
     project.add("photos")
-    told = project.infer(*RUN, "--report", "--quiet")
+    told = project.infer("run", "--date", DATE, "--lookback", "0", "--report", "--quiet")
     assert told == f"attention: 1 {DARK}\n".replace("images use", "image uses")
     assert f"4 {DARK}" in (project.folder / f"reports/{DATE}-colors.html").read_text()
 

@@ -57,17 +57,11 @@ def test_a_report_of_any_day_and_an_overview(project):
     assert told["verdict"].startswith("20 Nov: 3 = 3 predicted + 0 rejected + 0 pending")
     project.infer("report", "--date", DATE, "--model", "colors", "--out", "here.html")
     assert (project.folder / "here.json").is_file()
+    refused = project.infer_json("report", "--date", DATE, "--out", "/proc/x.html", exit_code=2)
+    assert "--out" in refused["hint"]
     assert project.infer_json("report", "--index")["days"] == 1
     assert f'href="./{DATE}-colors.html"' in (project.folder / "reports/index.html").read_text()
     assert (project.folder / "infer.db").read_bytes() == before
-
-
-def test_a_report_that_can_not_be_made_is_refused(project):
-    project.add("photos")
-    assert project.infer_json("report", "--date", DATE, exit_code=2)["hint"] == "`infer run` first"
-    project.add_photos(1)
-    project.infer("run", "--date", DATE)
-    assert "--out" in project.infer_json("report", "--date", DATE, "--out", "/proc/x.html", exit_code=2)["hint"]
 
 
 @pytest.fixture
@@ -160,31 +154,28 @@ def test_boxes_and_hostile_labels_in_a_browser(project, server, browse, measure,
     assert [*server.hits] == []
 
 
-def killing(locations, limits):
-    if any("killer" in location for location in locations):
+def harmed(locations, limits):
+    names = " ".join(locations)
+    if "killer" in names:
         os.kill(os.getpid(), signal.SIGSEGV)
-    return thumbnails_of(locations, limits)
-
-
-def hanging(locations, limits):
-    if any("hanger" in location for location in locations):
+    if "hanger" in names:
         time.sleep(1000)
     return thumbnails_of(locations, limits)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("harm", "timeout_s"), [(killing, 60.0), (hanging, 10.0)])  # one more process takes a second
-def test_a_file_that_kills_or_hangs_its_process_costs_its_thumbnail_alone(tmp_path, monkeypatch, harm, timeout_s):
+def test_a_file_that_kills_or_hangs_its_process_costs_its_thumbnail_alone(tmp_path, monkeypatch):
     for name in ("0.jpg", "1.jpg", "hanger.jpg", "killer.jpg", "x.jpg", "y.jpg"):
         (tmp_path / name).write_bytes(jpeg())
     locations = sorted(map(str, tmp_path.iterdir()))
-    limits = ThumbnailLimits(ReadLimits((tmp_path,), 10**6), 10**6, timeout_s, all_timeout_s=200.0)
+    limits = ThumbnailLimits(
+        ReadLimits((tmp_path,), 10**6), 10**6, 10.0, all_timeout_s=200.0
+    )  # one more process takes a second
     assert make_thumbnails(locations[:1], replace(limits, all_timeout_s=0.0)) == {}  # the report goes on without
     make_thumbnails(locations[:1], limits)  # the fork server is up from here on
-    monkeypatch.setattr(thumbnails, "thumbnails_of", harm)
+    monkeypatch.setattr(thumbnails, "thumbnails_of", harmed)
     made = make_thumbnails(locations, limits)
-    assert {Path(one).name for one in made} >= {"0.jpg", "1.jpg", "x.jpg", "y.jpg"}
-    assert len(made) == 5
+    assert {Path(one).name for one in made} == {"0.jpg", "1.jpg", "x.jpg", "y.jpg"}
 
 
 FRAME = """<title></title><iframe srcdoc="{page}" style="border: 0" width="{width}" height="9000"></iframe><script>

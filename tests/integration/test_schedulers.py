@@ -19,6 +19,13 @@ from tests.support.projects import INFER
 pytestmark = pytest.mark.slow
 
 JOBS = Path(__file__).parents[2] / "jobs"
+CRONJOB, RAYJOB, ALERTS = (
+    yaml.safe_load((JOBS / name).read_text()) for name in ("cronjob.yaml", "rayjob.yaml", "infer.rules.yml")
+)
+POD = CRONJOB["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+RAY_CLUSTER = RAYJOB["spec"]["rayClusterSpec"]
+RAY_GROUPS = [RAY_CLUSTER["headGroupSpec"], *RAY_CLUSTER["workerGroupSpecs"]]
+RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
 PROJECT = "/srv/photos-project"
 COMMAND = "/opt/infer_app/.venv/bin/infer"
 EXIT_CODES = {EXIT_BUG, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 143} | {
@@ -75,56 +82,46 @@ def test_systemd_tries_again_what_a_second_try_can_mend():
     assert int(unit["TimeoutStopSec"][0]) > 25
 
 
-@pytest.fixture(scope="module")
-def cronjob():
-    return yaml.safe_load((JOBS / "cronjob.yaml").read_text())
-
-
-def pod_of(cronjob):
-    return cronjob["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-
-
-def test_kubernetes_takes_the_cronjob_and_the_pods_of_the_rayjob(cronjob, rayjob):
+def test_kubernetes_takes_the_cronjob_and_the_pods_of_the_rayjob():
     validator = pytest.importorskip("kubernetes_validate")
-    pods = [group["template"]["spec"] for group in ray_groups(rayjob)]
+    pods = [group["template"]["spec"] for group in RAY_GROUPS]
     for pod in pods:
         whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "infer"}, "spec": pod}
         validator.validate(whole, "1.31", strict=True)
     for version in ("1.31", validator.latest_version()):
-        validator.validate(cronjob, version, strict=True)
+        validator.validate(CRONJOB, version, strict=True)
     # no variables for a service whose name begins with infer-, as KubeRay's does: INFER_…_SERVICE_HOST and others
-    assert [pod["enableServiceLinks"] for pod in (pod_of(cronjob), *pods)] == [False, False, False]
+    assert [pod["enableServiceLinks"] for pod in (POD, *pods)] == [False, False, False]
 
 
-def test_kubernetes_decides_on_every_exit_code_once(cronjob):
-    rules = cronjob["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+def test_kubernetes_decides_on_every_exit_code_once():
+    rules = CRONJOB["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
     decided = [(code, rule["action"]) for rule in rules for code in rule.get("onExitCodes", {"values": []})["values"]]
     assert len(dict(decided)) == len(decided)
     assert dict(decided).keys() >= EXIT_CODES
     assert {code for code, action in decided if action == "FailJob"} == HOPELESS | {75}
 
 
-def test_the_pod_has_no_more_rights_than_it_needs(cronjob):
-    pod = pod_of(cronjob)
-    (container,) = pod["containers"]
-    assert pod["securityContext"]["runAsNonRoot"]
+def test_the_pod_has_no_more_rights_than_it_needs():
+    (container,) = POD["containers"]
+    assert POD["securityContext"]["runAsNonRoot"]
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert pod["terminationGracePeriodSeconds"] > 25
+    assert POD["terminationGracePeriodSeconds"] > 25
     mounted = {mount["name"] for mount in container["volumeMounts"]}
-    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    assert mounted == {volume["name"] for volume in POD["volumes"]}
 
 
-def test_what_the_pod_runs_runs_with_what_it_sets(project, cronjob):
+def test_what_the_pod_runs_runs_with_what_it_sets(project):
     project.add_photos(2, date="yesterday")
-    (container,) = pod_of(cronjob)["containers"]
+    (container,) = POD["containers"]
     database = f"sqlite:///{project.folder}/infer.db"
     values = {"database-url": database, "ping-url": "http://127.0.0.1:9/x"}
     environ = {one["name"]: values[one["valueFrom"]["secretKeyRef"]["key"]] for one in container["env"]}
     assert '"predicted": 2' in project.infer(*container["args"], **environ)
     assert json.loads(project.errors.splitlines()[-1])["exit_code"] == 0
     budget = float(container["args"][container["args"].index("--max-duration") + 1])
-    assert budget + 600 < cronjob["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
+    assert budget + 600 < CRONJOB["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
 
 
 def test_airflow_s_words_for_the_exit_codes():
@@ -142,14 +139,8 @@ def test_airflow_s_words_for_the_exit_codes():
     assert {10, 13, 14, 74} <= named["RETRIED"]
 
 
-@pytest.fixture(scope="module")
-def rules():
-    (group,) = yaml.safe_load((JOBS / "infer.rules.yml").read_text())["groups"]
-    return group["rules"]
-
-
-def test_alerts_are_about_metrics_that_are_written(rules):
-    named = {name for rule in rules for name in re.findall(r"infer_\w+", rule["expr"])}
+def test_alerts_are_about_metrics_that_are_written():
+    named = {name for rule in RULES for name in re.findall(r"infer_\w+", rule["expr"])}
     assert named <= set(HELP)
     outcome = ModelOutcome("a", 0, day_state=DayState("done", "good", 0, ()))
     written = read_samples(render_metrics({}, Path("/p"), [outcome], 0, 1.0).decode())
@@ -189,10 +180,10 @@ tests:
 """
 
 
-def test_promtool_takes_the_alerts_and_they_fire_when_they_should(rules, tmp_path):
+def test_promtool_takes_the_alerts_and_they_fire_when_they_should(tmp_path):
     if shutil.which("promtool") is None:
         pytest.skip("needs promtool: apt-get install prometheus")
-    description = yaml.safe_dump(rules[0]["annotations"]["description"], width=1000).splitlines()[0]
+    description = yaml.safe_dump(RULES[0]["annotations"]["description"], width=1000).splitlines()[0]
     (tmp_path / "test.yml").write_text(RULES_TEST.format(rules=JOBS / "infer.rules.yml", description=description))
     check = subprocess.run(["promtool", "check", "rules", JOBS / "infer.rules.yml"], capture_output=True, text=True)
     assert check.returncode == 0, check.stderr
@@ -200,34 +191,24 @@ def test_promtool_takes_the_alerts_and_they_fire_when_they_should(rules, tmp_pat
     assert test.returncode == 0, test.stdout + test.stderr
 
 
-@pytest.fixture(scope="module")
-def rayjob():
-    return yaml.safe_load((JOBS / "rayjob.yaml").read_text())
-
-
-def ray_groups(rayjob):
-    cluster = rayjob["spec"]["rayClusterSpec"]
-    return [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
-
-
-def test_the_rayjob_asks_for_as_many_nodes_as_it_may_have(rayjob):
-    words = shlex.split(rayjob["spec"]["entrypoint"])
-    head, workers = ray_groups(rayjob)
+def test_the_rayjob_asks_for_as_many_nodes_as_it_may_have():
+    words = shlex.split(RAYJOB["spec"]["entrypoint"])
+    head, workers = RAY_GROUPS
     variables = {one["name"]: one.get("value") for one in head["template"]["spec"]["containers"][0]["env"]}
     assert int(variables["INFER_RAY__ACTORS"]) == workers["maxReplicas"]
     (container,) = workers["template"]["spec"]["containers"]
     assert words[words.index("--workers") + 1] == container["resources"]["limits"]["cpu"]
     assert head["rayStartParams"] == {"num-cpus": "0"}
     assert int(variables["RAY_JOB_STOP_WAIT_TIME_S"]) > 25
-    assert int(words[words.index("--max-duration") + 1]) < rayjob["spec"]["activeDeadlineSeconds"]
+    assert int(words[words.index("--max-duration") + 1]) < RAYJOB["spec"]["activeDeadlineSeconds"]
 
 
 @pytest.mark.ray
-def test_the_line_that_the_rayjob_runs_runs(project, rayjob):
+def test_the_line_that_the_rayjob_runs_runs(project):
     """On a Ray of this machine instead of the cluster."""
     pytest.importorskip("ray")
     project.add_photos(2, date="yesterday")
-    command, *arguments = shlex.split(rayjob["spec"]["entrypoint"])
+    command, *arguments = shlex.split(RAYJOB["spec"]["entrypoint"])
     here = {"/data/infer.toml": str(project.folder / "infer.toml"), "auto": "local", "4": "1"}
     assert command == "infer"
     assert "2 predicted" in project.infer(*(here.get(word, word) for word in arguments), INFER_RAY__ACTORS="1")

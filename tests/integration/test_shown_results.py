@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from infer_app.base.domain import Output
 from tests.support.projects import DATE, INFER
 from tests.support.stored_project import AT, D1, D2, MODELS, S1, S2, SPECIES, Stored
 
@@ -90,15 +91,6 @@ def test_one_label_of_an_object_is_shown_everywhere(stored, best, output, labels
     assert counted == ([(shown, 1)] if shown else None)
 
 
-def test_a_dataset_is_one_that_its_readers_take(stored):
-    """Datumaro, which CVAT reads by, wants `licenses` and a `segmentation` of each box, which may be empty."""
-    stored.register("1")
-    stored.detect("1", D1, 0.9)
-    dataset = json.loads(stored.export("coco", "--model", "animals").read_text())
-    assert (dataset["licenses"], dataset["annotations"][0]["segmentation"]) == ([], [])
-    assert list(dataset) == ["info", "licenses", "images", "annotations", "categories"]
-
-
 def test_labels_that_no_trainer_would_find_are_refused(stored):
     """Trainers replace the last `/images/` of a photo's path by `/labels/`."""
     stored.register("1", "/srv/cam/images/1.jpg")
@@ -158,7 +150,7 @@ def test_the_last_version_of_a_name_stays_preferred_when_it_is_removed_by_a_cloc
     for model_id, (column, day) in times.items():
         at = {"created_at": AT, column: f"{day} 00:00:00.000000"}
         stored.insert("infer_models", id=model_id, name="colors", manifest=SPECIES["output"], **at)
-        stored.predict("1", model_id, model_id, 0.9)
+        stored.predict("1", model_id, Output(model_id, 0.9))
     current = "SELECT model_id FROM infer_current_predictions"
     assert stored.rows(current) == [(folder.name,)]
     stored.infer("model", "remove", "--force", "colors")
@@ -174,7 +166,7 @@ def test_status_and_pending_count_what_the_next_run_predicts_again_with_the_vers
     for model_id, used in (("7" * 16, "used_until"), (folder.name, "in_use_since")):
         at = {"created_at": AT, used: AT}
         stored.insert("infer_models", id=model_id, name="colors", manifest=SPECIES["output"], **at)
-    stored.predict("1", "7" * 16, "red", 0.9)
+    stored.predict("1", "7" * 16, Output("red", 0.9))
     stored.run_once("colors", "7" * 16, yesterday)
     pending = stored.infer_json("pending", "--date", yesterday, "--model", "colors")
     [day] = [one for one in stored.infer_json("status", "--days", "2")["days"] if one["model"] == "colors"]

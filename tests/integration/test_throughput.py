@@ -108,15 +108,6 @@ def test_a_database_that_takes_a_core_limits(project):
     check_rate(report)
 
 
-def test_the_run_row_keeps_what_was_measured(project):
-    report = run(project)
-    ((stages, limit, throughput),) = project.rows("SELECT stages, limit_images_per_second, throughput FROM infer_runs")
-    assert (json.loads(stages), limit) == (report["stages"], report["limit_images_per_second"])
-    kept = json.loads(throughput)
-    assert kept == {name: report[name] for name in kept}
-    assert {"walls", "waits", "limits", "limited_by", "share_of_limit", "num_cores", "num_workers"} <= set(kept)
-
-
 def test_a_run_that_is_cut_short_says_how_long_the_rest_takes(project):
     forecast = run(project, "--limit", "40")["forecast"]
     assert (forecast["pending"], forecast["seconds"] > 0) == (NUM_PHOTOS - 40, True)

@@ -26,14 +26,17 @@ def models(tmp_path_factory, built_models):
     return folder / "models"
 
 
-@pytest.fixture
-def project(make_project, models):
+def with_day(project, models):
     """A day of thirty for each of `models`, the sixth no picture."""
-    project = make_project("project")
     project.use_models(models)
     project.add_photos(30)
     (project.photos / "0005.jpg").write_bytes(b"no picture")
     return project
+
+
+@pytest.fixture
+def project(project, models):
+    return with_day(project, models)
 
 
 def run(project, *names, exit_code=0, more=()):
@@ -47,12 +50,8 @@ def test_jobs_of_one_model_each_mail_the_same_once(project):
 
 
 def results_of(project, model):
-    return project.rows(
-        "SELECT image_id, label, round(score, 6) FROM infer_predictions"
-        f" WHERE model_id = (SELECT id FROM infer_models WHERE name = '{model}')"
-        " UNION ALL SELECT image_id, reason, NULL FROM infer_rejections"
-        f" WHERE model_id = (SELECT id FROM infer_models WHERE name = '{model}') ORDER BY 1"
-    )
+    ((model_id,),) = project.rows(f"SELECT id FROM infer_models WHERE name = '{model}'")
+    return [row for row in project.results() if row[1] == model_id]
 
 
 @pytest.mark.parametrize(("names", "num_times"), [(("colors", "dark"), 1), (("colors", "large"), 2)])
@@ -64,11 +63,8 @@ def test_images_are_decoded_once_for_models_of_one_recipe_and_again_for_another(
     assert [len(results_of(project, name)) for name in names] == [30, 30]
 
 
-def test_two_models_get_what_each_would_get_alone(project, make_project):
-    alone = make_project("alone")
-    alone.use_models(project.folder / "models")
-    alone.add_photos(30)
-    (alone.photos / "0005.jpg").write_bytes(b"no picture")
+def test_two_models_get_what_each_would_get_alone(project, make_project, models):
+    alone = with_day(make_project("alone"), models)
     for name in ("colors", "dark"):
         run(alone, name)
     report = run(project, "colors", "dark")

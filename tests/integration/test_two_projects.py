@@ -1,8 +1,6 @@
 """Two projects over one database of results: what a run refuses every command refuses, and none sees the other's."""
 
 import os
-import sqlite3
-from contextlib import closing
 from datetime import datetime
 
 import pytest
@@ -41,12 +39,11 @@ def second(make_project):
             project.set("images", roots=["photos"])
             project.upgrade()
             projects.append(project)
-            with closing(sqlite3.connect(projects[0].folder / "infer.db")) as results, results:
-                results.execute(f"CREATE TABLE {table} (id TEXT, path, taken TEXT)")
-                for number in IDS:
-                    file = project.photos / f"{number}.png"
-                    path = file.read_bytes() if bytes_ else location.format(photos=project.photos, number=number)
-                    results.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (number, path, f"{DATE} 10:00:00"))
+            projects[0].write(f"CREATE TABLE {table} (id TEXT, path, taken TEXT)")
+            for number in IDS:
+                file = project.photos / f"{number}.png"
+                path = file.read_bytes() if bytes_ else location.format(photos=project.photos, number=number)
+                projects[0].write(f"INSERT INTO {table} VALUES (?, ?, ?)", number, path, f"{DATE} 10:00:00")
         first, other = projects
         assert first.run_day()["predicted"] == len(IDS)
         return first, other

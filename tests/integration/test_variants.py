@@ -57,10 +57,6 @@ def folder_of(project: Project) -> Path:
     return find_artifact(project.folder / "models", "colors").folder
 
 
-def run(project: Project, *more: str, date: str = DATE, exit_code: int = 0, **environ: str):
-    return project.infer_json("run", "--date", date, "--lookback", "0", *more, exit_code=exit_code, **environ)
-
-
 def variants_of(project: Project) -> list[tuple[str, int]]:
     """How many predictions each variant made."""
     return project.rows("SELECT variant, count(*) FROM infer_predictions GROUP BY variant ORDER BY variant")
@@ -92,20 +88,20 @@ def test_a_build_makes_the_variants_and_shows_what_each_keeps(workshop):
 
 @pytest.mark.always
 def test_openvino_in_fp32_is_run_and_the_rows_say_so_with_one_worker_too(project):
-    report = run(project, "--workers", "1")
+    report = project.run_day("--workers", "1")
     assert (report["variant"], report["predicted"], report["num_workers"]) == (FP32, 12, 1)
     assert (variants_of(project), labels_of(project)) == ([(FP32, 12)], COLORS)
 
 
 def test_where_openvino_is_broken_a_day_in_int8_waits_for_it(project, broken_openvino):
     """It is never finished in fp32 by itself; the error says what to do. No later run has to ask for int8 again."""
-    assert run(project, "--precision", "int8", "--limit", "5")["variant"] == INT8
+    assert project.run_day("--precision", "int8", "--limit", "5")["variant"] == INT8
     before = project.results()
-    error = run(project, exit_code=12, **broken_openvino)
+    error = project.run_day(exit_code=12, **broken_openvino)
     assert "OpenVINO can't be loaded: libtbb.so.12" in error["error"]
     assert "pip install --force-reinstall openvino" in error["error"] + error["hint"]
     assert project.results() == before
-    run(project)
+    project.run_day()
     assert (variants_of(project), labels_of(project)) == ([(INT8, 12)], COLORS)
 
 
@@ -118,7 +114,7 @@ def test_a_model_with_torchscript_only_runs_and_gains_the_other_variant_when_it_
     first = project.infer_json(*command, **broken_openvino)
     assert (first["variants"], first["reused"]) == ([TORCHSCRIPT], False)
     assert f"{FP32}: left out, OpenVINO can't be loaded: libtbb.so.12" in project.errors
-    assert run(project)["variant"] == TORCHSCRIPT
+    assert project.run_day()["variant"] == TORCHSCRIPT
     assert (variants_of(project), labels_of(project)) == ([(TORCHSCRIPT, 12)], COLORS)
     second = project.infer_json(*command)
     assert (second["variants"], second["reused"]) == ([TORCHSCRIPT, FP32, *HALF], True)
@@ -131,16 +127,16 @@ def test_a_day_begun_in_int8_is_finished_by_its_calibration_or_not_at_all(projec
     calibrate = ("model", "build", "colors.ts", *BUILD, "--calibrate", "more", "--min-agreement", "50%")
     save_photos(project.folder / "more", 30)
     int8 = ("--precision", "int8")
-    run(project, *int8, "--limit", "5")
+    project.run_day(*int8, "--limit", "5")
     project.infer(*calibrate, exit_code=2)
     assert f"{DATE} was begun with {INT8}" in project.errors
-    assert run(project, *int8)["predicted"] == 7
+    assert project.run_day(*int8)["predicted"] == 7
     project.infer(*calibrate)
     assert (WITHOUT_VNNI in project.errors) is not has_vnni()
-    assert run(project, *int8)["predicted"] == 0  # the day is done
+    assert project.run_day(*int8)["predicted"] == 0  # the day is done
     Image.new("RGB", (20, 20), "red").save(project.photos / "late.jpg")
     project.add("photos", date=DATE)
-    project.infer("run", "--date", DATE, "--lookback", "0", *int8, exit_code=12)
+    project.run_day(*int8, exit_code=12)
     assert "it was built anew since" in project.errors
     assert variants_of(project) == [(INT8, 12)]
     assert project.infer_json("model", "verify", "colors")["other_files"][0]["predictions"] == 12

@@ -15,23 +15,6 @@ from tests.support.watched import OLD, TODAY, YESTERDAY, daily, put
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watching")]
 
 
-def test_a_folder_that_gains_photos_for_five_days_is_predicted_by_the_daily_job_alone(project):
-    first = TODAY - timedelta(days=8)
-    days = [first + timedelta(days=n) for n in range(5)]
-    for number, day in enumerate(days):
-        for i in range(2 + number):
-            put(project, f"{day}/{i}.jpg", day)
-        if number == 3:
-            put(project, "late.jpg", days[1])  # copied two days later, with its date kept
-        assert daily(project, day) == (0, "")
-        assert project.rows("SELECT count(*) FROM infer_images") == project.rows(
-            "SELECT count(*) FROM infer_predictions"
-        )
-    assert project.rows("SELECT date(added_at), count(*) FROM infer_images GROUP BY 1") == [
-        (str(day), 2 + number + (number == 1)) for number, day in enumerate(days)
-    ]
-
-
 def test_photos_of_weeks_ago_are_predicted_by_the_next_run_each_on_its_own_day(project):
     """A memory card that was collected: one run is too short for it, the next one does the rest."""
     newest = TODAY - timedelta(days=20)

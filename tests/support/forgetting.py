@@ -13,13 +13,13 @@ from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.maintain_commands import ForgetOptions
 from infer_app.cli.project.forget import forget_chosen
 from infer_app.cli.project.project import upgrade, write_config
-from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.project_database import open_project_database
 from infer_app.tables.results.schema import images
 from infer_app.tables.row_audit import audit_rows
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
+from tests.support.statements import execute_at
 
 ID, OTHER = MODEL.model_id, "f" * 16
 DAYS = [DAY.before(2), DAY.before(1), DAY]
@@ -33,7 +33,7 @@ def listing(request):
 
 
 @pytest.fixture
-def loaded(tmp_path, database, url, monkeypatch, listing, execute, kind):
+def loaded(tmp_path, database, url, monkeypatch, listing, kind):
     """Each day has three images; the file of the third is broken."""
     monkeypatch.setenv("INFER_DATABASE__URL", url)
     photos = tmp_path / "photos"
@@ -50,18 +50,12 @@ def loaded(tmp_path, database, url, monkeypatch, listing, execute, kind):
     if listing == "our table":
         config.write_text(config.read_text().replace('# watch = ["photos"]', 'watch = ["photos"]'))
     else:
-        at_end = "" if listing == "a table" else f'database_url = "sqlite:///{tmp_path / "other.db"}"\n'
+        source_url = url if listing == "a table" else f"sqlite:///{tmp_path / 'other.db'}"
+        at_end = "" if listing == "a table" else f'database_url = "{source_url}"\n'
         config.write_text(config.read_text().replace("[source]\n", TABLE + at_end, 1))
-        at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
-        create = "CREATE TABLE shots (id VARCHAR(20), path VARCHAR(400), taken {})"
+        at = {"postgres": "TIMESTAMP", "mariadb": "DATETIME"}.get(kind, "TEXT") if listing == "a table" else "TEXT"
         insert = "INSERT INTO shots VALUES (:id, :path, :at)"
-        if listing == "a table":
-            execute(create.format(at), (insert, rows))
-        else:
-            with Database(f"sqlite:///{tmp_path / 'other.db'}") as listed, listed.write() as connection:
-                connection.exec_driver_sql(create.format("TEXT"))
-                for row in rows:
-                    connection.exec_driver_sql(insert, row)
+        execute_at(source_url, f"CREATE TABLE shots (id VARCHAR(20), path VARCHAR(400), taken {at})", (insert, rows))
     upgrade(config)
     loaded = load_settings(config)
     for day in DAYS:

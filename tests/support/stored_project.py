@@ -1,25 +1,20 @@
-"""A project whose rows are written by SQL: of two versions of a detector and of a second network."""
+"""A project with results of two versions of a detector and of a second network, written without a run."""
 
 import csv
 import json
 
+from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.sink import Sink
 from tests.support.projects import DATE, Project
+from tests.support.second_networks import DETECTION, FILE, SPECIES, classified
 
 AT = f"{DATE} 10:00:00.000000"
 D1, D2, S1, S2 = (digit * 16 for digit in "1234")
-DETECTION = {"output": {"kind": "detection"}, "labels": ["animal"]}
-CROP = {"of": "animals", "min_score": 0.2, "rule": {}}
-SPECIES = {
-    "output": {"kind": "classification", "activation": "softmax", "top_k": 5},
-    "labels": ["lion", "tiger", "dog"],
-    "crop": CROP,
-}
 MODELS = (("animals", D1, DETECTION), ("animals", D2, DETECTION), ("species", S1, SPECIES), ("species", S2, SPECIES))
 
 
 class Stored(Project):
-    """A project whose rows are written by SQL."""
-
     def insert(self, table, **row):
         values = [json.dumps(value) if isinstance(value, dict) else value for value in row.values()]
         columns = ", ".join(f'"{name}"' for name in row)
@@ -35,34 +30,28 @@ class Stored(Project):
             since = AT.replace("10:00:00", f"{11 if model_id in model_ids else 10}:00:{number:02}")
             self.write(f"UPDATE infer_models SET {column} = ?, {other} = NULL WHERE id = ?", since, model_id)
 
-    def predict(self, image_id, model_id, label=None, score=None, detector_id=None, num_objects=None, output=None):
-        facts = {"run_id": f"run-{model_id}", "variant": "cpu-openvino", "sha256": "0" * 64, "created_at": AT}
-        picture = {"width": 100, "height": 100, "location": f"/{image_id}.jpg", "size": 9, "modified": 1.0}
-        own = {"label": label, "score": score, "output": output or {}, "num_objects": num_objects}
-        self.insert(
-            "infer_predictions",
-            image_id=image_id,
-            model_id=model_id,
-            **own,
-            detector_id=detector_id,
-            **facts,
-            **picture,
-        )
+    def commit(self, model_id, detector_id, good=(), bad=()):
+        with Database(f"sqlite:///{self.folder / 'infer.db'}") as database:
+            sink = Sink(database, model_id, "cpu-openvino", f"run-{model_id}", detector_id)
+            sink.commit_chunk(ChunkResult(0, good, bad))
 
-    def detect(self, image_id, model_id, *scores, label="animal"):
-        self.predict(image_id, model_id, label if scores else None, scores[0] if scores else None, None, len(scores))
-        for number, score in enumerate(scores):
-            box = {"x": 0.1, "y": 0.1, "width": 0.5, "height": 0.5 if model_id == D1 else 0.25}
-            row = {"object": number, "label": label, "class_index": 0, "score": score}
-            self.insert("infer_objects", image_id=image_id, model_id=model_id, **row, **box)
+    def predict(self, image_id, model_id, output, detector_id=None):
+        good = Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, FILE)
+        self.commit(model_id, detector_id, good=(good,))
+
+    def detect(self, image_id, model_id, score):
+        height = 0.5 if model_id == D1 else 0.25
+        found = (DetectedObject("animal", 0, score, 0.1, 0.1, 0.5, height),)
+        self.predict(image_id, model_id, Output("animal", score, objects=found))
 
     def classify(self, image_id, model_id, detector_id, *best, **output):
-        """Write the labels and scores of object 0, the best first."""
-        listed = [{"label": label, "index": index, "score": score} for index, (label, score) in enumerate(best)]
-        label, score = best[0]
-        self.predict(image_id, model_id, label, score, detector_id, 1)
-        row = {"object": 0, "label": label, "score": score, "output": output or {"top": listed}}
-        self.insert("infer_object_predictions", image_id=image_id, model_id=model_id, **row)
+        """Write the labels and scores of object 0, the best first, or another output of it."""
+        made = Output(*best[0], details=json.dumps(output)) if output else classified(*best)
+        self.predict(image_id, model_id, Output(*best[0], crops=(CropOutput(0, made),)), detector_id)
+
+    def reject(self, image_id, model_id, detector_id=None):
+        bad = Broken(ImageRef(image_id, f"/{image_id}.jpg"), Reason.CORRUPT, "", "decode", FILE)
+        self.commit(model_id, detector_id, bad=(bad,))
 
     def run_once(self, name, model_id, day=DATE, source_id=None):
         row = dict.fromkeys(("interval_start", "interval_end", "started_at", "heartbeat_at", "ended_at"), AT)
@@ -70,12 +59,6 @@ class Stored(Project):
         row |= {"id": f"run-{model_id}", "day": day, "model": name, "model_id": model_id, "versions": {}}
         row |= {"state": "done", "selected": 1, "predicted": 1, "rejected": 0, "exit_code": 0}
         self.insert("infer_runs", **row, source_id=source_id)
-
-    def reject(self, image_id, model_id, detector_id=None):
-        facts = {"run_id": f"run-{model_id}", "detail": "", "stage": "decode", "attempts": 1, "decoder": "d"}
-        file = {"location": f"/{image_id}.jpg", "size": 1, "modified": 2.0, "sha256": "f" * 64, "created_at": AT}
-        row = {"reason": "corrupt", "detector_id": detector_id}
-        self.insert("infer_rejections", image_id=image_id, model_id=model_id, **row, **facts, **file)
 
     def export(self, name, *flags):
         file = self.folder / f"out.{name}"

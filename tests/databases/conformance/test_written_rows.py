@@ -20,41 +20,39 @@ from tests.support.results import broken, commit, predicted, stored
 
 ID = MODEL.model_id
 COUNT = 100
+IDS = [str(number) for number in range(COUNT)]
 NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]} %s %(x)s :y \\ \n"""
 
 
 def test_a_prediction_is_kept_to_the_last_bit(database):
     vector = np.frombuffer(bytes(range(256)) * 16, "<f4")
     details = {"top": [{"label": NASTY + "😀", "index": 3, "score": 1 / 3}], "values": [1e-320, 1.7e308, -0.0]}
-    ids = [str(number) for number in range(COUNT)]
     output = {"vector": vector.tobytes(), "vector_dtype": "float32", "vector_dim": vector.size}
-    good = predicted(*ids, label=NASTY + "😀", details=json.dumps(details), **output)
+    good = predicted(*IDS, label=NASTY + "😀", details=json.dumps(details), **output)
     without = predicted("0 without", label=None, score=None)
     commit(database, [*good[:50], *without, *good[50:]])
     result = ("cpu-torchscript", NASTY + "😀", 0.1 + 0.2, details, vector.tobytes(), "float32", 1024)
     file = ("ab" * 32, 640, 480, None)
-    expected = {i: (ID, "run 1", *result, *file, f"/{i}.jpg", None, None, None) for i in ids}
+    expected = {i: (ID, "run 1", *result, *file, f"/{i}.jpg", None, None, None) for i in IDS}
     nothing = (None, None, {}, None, None, None)
     expected["0 without"] = (ID, "run 1", "cpu-torchscript", *nothing, *file, "/0 without.jpg", None, None, None)
     assert stored(database, predictions) == expected
 
 
 def test_a_rejection_is_kept_with_the_facts_of_a_file_of_any_size(database):
-    ids = [str(number) for number in range(COUNT)]
-    commit(database, bad=broken(*ids, detail=NASTY + "\0\udce4", size=50 << 30))
+    commit(database, bad=broken(*IDS, detail=NASTY + "\0\udce4", size=50 << 30))
     reason = ("corrupt", NASTY + "\\x00\\udce4", "decode", 1)
     file = (50 << 30, 1763609999.123457, "cd" * 32, "jpg 9")
-    assert stored(database, rejections) == {i: (ID, "run 1", *reason, f"/{i}.jpg", *file, None) for i in ids}
+    assert stored(database, rejections) == {i: (ID, "run 1", *reason, f"/{i}.jpg", *file, None) for i in IDS}
 
 
 def test_a_repeat_changes_nothing_and_another_result_takes_its_place_whole(database):
-    ids = [str(number) for number in range(COUNT)]
     for _ in range(2):
-        commit(database, predicted(*ids, vector=b"1234", vector_dtype="float32", vector_dim=1), broken("x"))
+        commit(database, predicted(*IDS, vector=b"1234", vector_dtype="float32", vector_dim=1), broken("x"))
         commit(database)
-    assert stored(database, predictions, "label", "vector") == dict.fromkeys(ids, ("cat", b"1234"))
-    commit(database, predicted(*ids[1:], label="dog"))
-    expected = dict.fromkeys(ids, ("dog", None)) | {ids[0]: ("cat", b"1234")}
+    assert stored(database, predictions, "label", "vector") == dict.fromkeys(IDS, ("cat", b"1234"))
+    commit(database, predicted(*IDS[1:], label="dog"))
+    expected = dict.fromkeys(IDS, ("dog", None)) | {IDS[0]: ("cat", b"1234")}
     assert stored(database, predictions, "label", "vector") == expected
     assert stored(database, rejections, "attempts") == {"x": (1,)}
 
@@ -70,7 +68,6 @@ def test_the_objects_of_an_image_are_replaced_with_its_prediction(database):
 
 
 def test_attempts_are_counted_by_run_at_most_once_in_some_hours_and_anew_once_a_missing_file_is_there(database):
-    ids = [str(number) for number in range(COUNT)]
     for run, hours, reason, attempts in (
         ("1", 0, Reason.NOT_FOUND, 1),
         ("2", ATTEMPT_INTERVAL_H, Reason.NOT_FOUND, 2),
@@ -84,9 +81,9 @@ def test_attempts_are_counted_by_run_at_most_once_in_some_hours_and_anew_once_a_
         if began_at:
             with database.write() as connection:
                 connection.execute(update(rejections).values(created_at=began_at[0] - timedelta(hours=hours)))
-        commit(database, bad=broken(*ids, reason=reason), run_id=run)
+        commit(database, bad=broken(*IDS, reason=reason), run_id=run)
         expected = (reason.value, run, attempts)
-        assert stored(database, rejections, "reason", "run_id", "attempts") == dict.fromkeys(ids, expected)
+        assert stored(database, rejections, "reason", "run_id", "attempts") == dict.fromkeys(IDS, expected)
 
 
 def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does(database, register):
@@ -168,11 +165,10 @@ def refuse(execute, kind, table, condition, *, silently=False):
 def test_of_a_chunk_with_one_row_that_is_refused_only_that_is_rejected(database, execute, kind, table):
     """A prediction and its objects are one transaction."""
     refuse(execute, kind, table, "NEW.label = 'refused'")
-    ids = [str(number) for number in range(COUNT)]
     bad = predicted("bad", label="refused", objects=(DetectedObject("refused", 0, 0.9, 0, 0, 1, 1),))
-    written = commit(database, [*predicted(*ids), *bad], broken("no image"))
+    written = commit(database, [*predicted(*IDS), *bad], broken("no image"))
     assert len(written.predictions) == COUNT
-    assert stored(database, predictions).keys() == set(ids)
+    assert stored(database, predictions).keys() == set(IDS)
     assert stored(database, objects) == {}
     assert stored(database, rejections, "reason") == {"bad": ("write_error",), "no image": ("corrupt",)}
     assert "not this one" in stored(database, rejections, "detail")["bad"][0]
@@ -188,20 +184,18 @@ def test_a_row_that_can_not_even_be_rejected_ends_the_run(database, execute, kin
 @only("sqlite", "postgres")  # MariaDB's triggers skip no row
 def test_a_row_that_a_trigger_drops_without_a_word_is_rejected(database, execute, kind):
     refuse(execute, kind, predictions, "NEW.label = 'dropped'", silently=True)
-    ids = [str(number) for number in range(COUNT)]
     for _ in range(2):  # the second time they are overwritten
-        written = commit(database, [*predicted(*ids), *predicted("bad", label="dropped")])
+        written = commit(database, [*predicted(*IDS), *predicted("bad", label="dropped")])
         assert (len(written.predictions), [one.reason for one in written.broken]) == (COUNT, [Reason.WRITE_ERROR])
-    assert stored(database, predictions).keys() == set(ids)
+    assert stored(database, predictions).keys() == set(IDS)
     assert "dropped without an error" in stored(database, rejections, "detail")["bad"][0]
 
 
 def test_a_text_that_no_server_takes_costs_its_own_row_only(database):
     """PostgreSQL has no NUL in text, no database a lone surrogate."""
-    ids = [str(number) for number in range(COUNT)]
-    written = commit(database, [*predicted(*ids), *predicted("bad", label="\udce4")])
+    written = commit(database, [*predicted(*IDS), *predicted("bad", label="\udce4")])
     assert (len(written.predictions), [one.reason for one in written.broken]) == (COUNT, [Reason.WRITE_ERROR])
-    assert stored(database, predictions).keys() == set(ids)
+    assert stored(database, predictions).keys() == set(IDS)
 
 
 @only("postgres")  # the others have no such limit, or say so when the index is made

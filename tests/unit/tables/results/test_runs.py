@@ -101,6 +101,7 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, run_store):
     run_store.close_run(report)
     row = row_of(database, run_id)
     kept = ("selected", "predicted", "rejected", "reasons", "stages", "seconds", "images_per_second", "exit_code")
+    kept += ("limit_images_per_second",)
     assert [row[name] for name in kept] == [getattr(report, name) for name in kept]
     assert {name: row["throughput"][name] for name in speed} == speed
     assert (row["state"], row["error"]) == ("done", None)

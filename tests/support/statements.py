@@ -1,0 +1,29 @@
+"""Statements of a test's own, sent to a database by its URL."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, NullPool, create_engine, text
+
+Statement = str | tuple[str, Sequence[dict[str, Any]]]
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """Yield a connection in a transaction."""
+    engine = create_engine(url, poolclass=NullPool)  # a test may have restarted the server meanwhile
+    with engine.begin() as connection:
+        yield connection
+
+
+def execute_all(connection: Connection, statements: Sequence[Statement]) -> None:
+    """Execute statements; :name parameters come as (statement, rows)."""
+    for statement in statements:
+        sql, rows = statement if isinstance(statement, tuple) else (statement, None)
+        connection.execute(text(sql), rows)
+
+
+def execute_at(url: str, *statements: Statement) -> None:
+    with connected(url) as connection:
+        execute_all(connection, statements)
