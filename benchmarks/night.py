@@ -65,9 +65,7 @@ def main() -> None:
 
 
 def measure(folder: Path, models: Path, url: str, num_images: int, rounds: int) -> tuple[float, float]:
-    project = Project(folder)
-    project.init()
-    project.use_models(models)
+    project = Project(folder, models)
     project.add_photos(20)
     project.forget_database()
     project.set("database", url=url)
