@@ -3,10 +3,10 @@
 import csv
 import json
 
-from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
+from infer_app.base.domain import CropOutput, DetectedObject, ImageRef, Output, Prediction
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.sink import Sink
 from tests.support.projects import DATE, Project
+from tests.support.results import broken, commit
 from tests.support.second_networks import DETECTION, FILE, SPECIES, classified
 
 AT = f"{DATE} 10:00:00.000000"
@@ -30,14 +30,14 @@ class Stored(Project):
             since = AT.replace("10:00:00", f"{11 if model_id in model_ids else 10}:00:{number:02}")
             self.write(f"UPDATE infer_models SET {column} = ?, {other} = NULL WHERE id = ?", since, model_id)
 
-    def commit(self, model_id, detector_id, good=(), bad=()):
+    def commit(self, model_id, detector_id, *results):
+        facts = {"variant": "cpu-openvino", "detector_id": detector_id}
         with Database(f"sqlite:///{self.folder / 'infer.db'}") as database:
-            sink = Sink(database, model_id, "cpu-openvino", f"run-{model_id}", detector_id)
-            sink.commit_chunk(ChunkResult(0, good, bad))
+            commit(database, *results, run_id=f"run-{model_id}", model_id=model_id, **facts)
 
     def predict(self, image_id, model_id, output, detector_id=None):
         good = Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, FILE)
-        self.commit(model_id, detector_id, good=(good,))
+        self.commit(model_id, detector_id, [good])
 
     def detect(self, image_id, model_id, score):
         height = 0.5 if model_id == D1 else 0.25
@@ -50,8 +50,7 @@ class Stored(Project):
         self.predict(image_id, model_id, Output(*best[0], crops=(CropOutput(0, made),)), detector_id)
 
     def reject(self, image_id, model_id, detector_id=None):
-        bad = Broken(ImageRef(image_id, f"/{image_id}.jpg"), Reason.CORRUPT, "", "decode", FILE)
-        self.commit(model_id, detector_id, bad=(bad,))
+        self.commit(model_id, detector_id, (), broken(image_id))
 
     def run_once(self, name, model_id, day=DATE, source_id=None):
         row = dict.fromkeys(("interval_start", "interval_end", "started_at", "heartbeat_at", "ended_at"), AT)
