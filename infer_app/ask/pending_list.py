@@ -89,11 +89,11 @@ class PendingList:
                     yield one, explain_image(next_run, ref.image_id, day.date, one.failure, refusal)
 
     def count(self, day: Day, model_id: str) -> PendingCounts:
-        counts = self.project.counts.count_day(day, model_id)
-        num_retried = max(0, self.project.counts.count_new(day, model_id) - counts.pending)
+        counts = self.project.count_day(day, model_id)
+        num_retried = max(0, self.project.count_new(day, model_id) - counts.pending)
         num_pending = counts.pending
         if self._is_older(day):  # then it is not done again after a switch of versions
-            num_pending = self.project.counts.count_pending(day, *self.project.versions.versions_of(model_id))
+            num_pending = self.project.count_pending(day, *self.project.versions.versions_of(model_id))
         return PendingCounts(num_pending, num_retried, max(0, counts.rejected - num_retried))
 
     def days(self, model_id: str) -> list[PendingDays]:

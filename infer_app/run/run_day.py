@@ -55,7 +55,7 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
         left_out = find_left_out(project, day)
         for model_id in first.model_ids:
             project.ask(reset_changed_rejections, project, loaded.path_map, day, model_id)
-        if first.detector is not None and not project.count_new([day], [first.model_ids[first.detector]]):
+        if first.detector is not None and not project.count_new_of_days([day], [first.model_ids[first.detector]]):
             first = first.without_detector()
         plan = plan_day(replace(first, max_images=limit), loaded, project, day, group.executors.end_workers)
         executor = group.executors.open(plan)
@@ -85,7 +85,7 @@ def predict(
         is_any_done_allowed=others.is_any_done_allowed,
         is_other_there=others.is_other_there,
     )
-    count = partial(project.count_new, days, plan.model_ids)
+    count = partial(project.count_new_of_days, days, plan.model_ids)
     tally = Tally(executor.num_predictors)
     with group.display.progress.of_day(days[-1], count, plan.max_images) as advance:
         observer = FlowObserver(tally, advance, group.display.trace)
@@ -125,7 +125,7 @@ def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, ru
 
 
 def _count_predicted(project: ProjectDatabase, day: Day, model_id: str) -> int:
-    return project.ask(project.counts.count_asked, day, model_id)[0]
+    return project.ask(project.count_asked, day, model_id)[0]
 
 
 def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_workers: int) -> None:
@@ -133,7 +133,7 @@ def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_w
     if not log.isEnabledFor(logging.INFO):
         return
     model = model_run.model
-    counts = project.ask(project.counts.count_day, day, model.model_id)
+    counts = project.ask(project.count_day, day, model.model_id)
     done = counts.predicted + counts.rejected
     verb = "resumes" if done and counts.pending else "begins"
     values = (verb, day, f"{done:,}", f"{counts.eligible:,}", model.variant, num_workers)

@@ -128,7 +128,7 @@ def make_report(
         predicted=model_run.predicted,
         rejected=model_run.rejected,
         reasons=dict(sorted(model_run.reasons.items())),
-        day=project.ask(project.counts.count_day, day, model.model_id),
+        day=project.ask(project.count_day, day, model.model_id),
         seconds=seconds,
         images_per_second=model_run.selected / seconds,
         steady_images_per_second=steady,

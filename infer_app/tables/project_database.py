@@ -18,7 +18,6 @@ from infer_app.tables.listing.recorded_sources import SourceIdentity, number_amo
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
-from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingImages
@@ -39,10 +38,6 @@ class ProjectDatabase(ListedImages):
         return RunStore(self.database)
 
     @cached_property
-    def counts(self) -> Counts:
-        return Counts(self)
-
-    @cached_property
     def versions(self) -> Versions:
         return Versions(self)
 
@@ -58,9 +53,9 @@ class ProjectDatabase(ListedImages):
         """Call a function that opens its own connections, again while the database is away for a moment."""
         return self.database.with_reconnect(lambda: question(*args, **kwargs))
 
-    def count_new(self, days: Sequence[Day], model_ids: Sequence[str]) -> int:
+    def count_new_of_days(self, days: Sequence[Day], model_ids: Sequence[str]) -> int:
         """Return the number of images of the days that are new for at least one of the models."""
-        return sum(self.ask(self.counts.count_new, day, *model_ids) for day in days)
+        return sum(self.ask(self.count_new, day, *model_ids) for day in days)
 
 
 @contextmanager

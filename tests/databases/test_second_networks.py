@@ -81,10 +81,10 @@ def test_a_second_network_is_pending_while_its_results_are_of_a_version_out_of_u
     species.classify("2", {})
     species.reject("3")
     assert new() == ["4"]
-    assert tables.counts.count_day(DAY, S) == DayCounts(4, 2, 1, 1)
+    assert tables.count_day(DAY, S) == DayCounts(4, 2, 1, 1)
     switch_version(database, "animals", "e" * 16, {})
     assert new() == ["1", "2", "3", "4"]
-    assert tables.counts.count_day(DAY, S) == DayCounts(4, 0, 0, 4)
+    assert tables.count_day(DAY, S) == DayCounts(4, 0, 0, 4)
     species.detector_id = "e" * 16
     species.reject("1")  # in place of the prediction, which is of the former version's objects
     species.classify("3", {})

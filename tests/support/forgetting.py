@@ -84,7 +84,7 @@ def found_in(ref):
 def counts(loaded, model_id=ID):
     with open_project_database(loaded) as project:
         assert list(audit_rows(project.database)) == []
-        return [project.counts.count_day(day, model_id) for day in DAYS]
+        return [project.count_day(day, model_id) for day in DAYS]
 
 
 def stored(loaded, *tables):

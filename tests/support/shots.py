@@ -78,13 +78,13 @@ def labels_of(database, settings, day=DAY, listing=None):
     source = opened(database, settings, listing)
     asked = ProjectDatabase(database, source)
     found = {row["location"]: row["label"] for row in asked.rows.read_predictions(day, ID)}
-    counts = asked.counts.count_day(day, ID)
+    counts = asked.count_day(day, ID)
     assert asked.rows.find_problems(day, ID) == []
     figures = Figures(asked, ID, ObjectResults(asked, MODEL.name, ID))
     assert (counts.predicted, figures.count_predicted(day)) == (len(found), len(found))
     assert figures.count_labels(day) == ({"cat": len(found)} if found else {})
     assert count_shown(database, source, day, MODEL.name) == len(found)
-    assert len(list(asked.pending.read_pending(day, ID))) == asked.counts.count_new(day, ID)
+    assert len(list(asked.pending.read_pending(day, ID))) == asked.count_new(day, ID)
     return found, counts
 
 

@@ -34,7 +34,7 @@ def export_days(options: ExportOptions) -> None:
         find_format(options.format, model)
         export = Export.of_days(project, days, model, _paths(loaded, options.relative_to), options.min_score)
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
-        num_pending = sum(project.counts.count_pending(day, *model.all_ids) for day in days)
+        num_pending = sum(project.count_pending(day, *model.all_ids) for day in days)
         write_export(options.format, options.to, export)
         if not export.counts.num_images:
             log.warning("%s has no predictions for these days; `infer status` lists days that have some", model.name)

@@ -106,7 +106,7 @@ def _change(
     today, name = loaded.day("today"), model.name
     most = COUNTED_IMAGES if model.detector is None else COUNTED_OF_OBJECTS
     spans = ((number, replace(today, start=today.before(number - 1).start)) for number in COUNTED_DAYS)
-    few = (span for span in spans if project.counts.count_images(span[1]) <= most)
+    few = (span for span in spans if project.count(span[1]) <= most)
     counted_days, days = next(few, (None, None))
     before = 0 if days is None else count_shown(project.database, project.source, days, name)
     change_thresholds(project.database, name, changes)

@@ -108,10 +108,10 @@ def _amount(text: str) -> Amount:
 def _check_counts(project: ProjectDatabase, day: Day, model: str | None) -> list[VerifiedCounts]:
     in_use, checked = project.versions.ids_in_use(), list[VerifiedCounts]()
     for name, model_id in _versions_to_verify(project, day, model):
-        counts = project.counts.count_day(day, model_id)
+        counts = project.count_day(day, model_id)
         problems = project.rows.find_problems(day, model_id, counts)
         checked.append(VerifiedCounts(name, model_id, counts, problems, model_id in in_use))
-    return checked or [VerifiedCounts(None, None, project.counts.count_day(day, ""), [])]
+    return checked or [VerifiedCounts(None, None, project.count_day(day, ""), [])]
 
 
 def _replay_lines(audit: ReplayAudit) -> Iterator[str]:

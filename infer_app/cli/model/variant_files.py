@@ -86,7 +86,7 @@ def check_replaceable(artifact: Artifact, variants: Iterable[str], config: Path 
             if not variant_of(variant).is_fitted:
                 continue  # a day goes on with any build of it
             for one in project.run_store.dates_of_variant(manifest.model_id, variant):
-                counts = project.counts.count_day(Day.of(one, loaded.run.time_zone), manifest.model_id)
+                counts = project.count_day(Day.of(one, loaded.run.time_zone), manifest.model_id)
                 if counts.predicted and counts.pending:
                     version = short_name(manifest.name, manifest.model_id)
                     raise UsageError(

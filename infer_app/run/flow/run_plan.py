@@ -88,7 +88,7 @@ def plan_day(
     begun = [None if number in idle else find_begun(project, day, model) for number, model in enumerate(models)]
     if all(one is None or _is_that_of(one, model) for one, model in zip(begun, models, strict=True)):
         return of_new_day
-    if not project.count_new([day], of_new_day.model_ids):
+    if not project.count_new_of_days([day], of_new_day.model_ids):
         return replace(of_new_day, max_images=0)
     for one, model in zip(begun, models, strict=True):
         if one is not None and not _is_that_of(one, model):

@@ -16,7 +16,6 @@ from infer_app.base.locations import as_location, mask_checksum
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.audit import audit
-from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.scope import own_runs
 from infer_app.tables.results.conditions import ListedPicture, is_preferred, join_results
@@ -58,7 +57,7 @@ class DayRows:
 
         `counts` are those of the day if they are known already.
         """
-        counts = counts or Counts(self._images).count_day(day, model_id)
+        counts = counts or self._images.count_day(day, model_id)
         problems = [] if counts.balanced else [f"{counts} does not balance"]
         with self._images.database.read() as connection:
             return problems + list(audit(connection, self._images.source, day, model_id))

@@ -11,7 +11,6 @@ from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, UsageError, most_severe
 from infer_app.base.run_report import DayCounts, DayState
 from infer_app.base.settings.sections import rejection_budget
-from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingDays, PendingImages
@@ -87,7 +86,7 @@ class DayStates:
     """Reads the states of days; what several days share is counted once. Ask for the oldest day first."""
 
     def __init__(self, images: ListedImages, max_rejected: str) -> None:
-        self._counts, self._pending, self._rows = Counts(images), PendingImages(images), DayRows(images)
+        self._images, self._pending, self._rows = images, PendingImages(images), DayRows(images)
         self._run_store = RunStore(images.database)
         self._max_rejected = max_rejected
         self._living: Collection[str] | None = None
@@ -99,12 +98,12 @@ class DayStates:
         if self._living is None:
             self._living = self._run_store.living_runs()
         runs = self._rows.runs_of_day(day.date, model_id)
-        counts = counts or self._counts.count_day(day, model_id)
+        counts = counts or self._images.count_day(day, model_id)
         may_be_too_many = counts.rejected > rejection_budget(self._max_rejected, 0)
         return DayFacts(
             counts=counts,
             runs=runs,
-            asked=self._counts.count_asked(day, model_id) if may_be_too_many else None,
+            asked=self._images.count_asked(day, model_id) if may_be_too_many else None,
             max_rejected=self._max_rejected,
             is_running=bool(runs) and runs[0]["id"] in self._living,
             older=self.find_older_pending(day, model, model_id),
@@ -128,7 +127,7 @@ class DayStates:
 
     def _count_images(self, day: Day) -> int:
         if day.date not in self._num_images:
-            self._num_images[day.date] = self._counts.count_images(day)
+            self._num_images[day.date] = self._images.count(day)
         return self._num_images[day.date]
 
 

@@ -12,8 +12,7 @@ from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.listing.source import PAGE_SIZE
 from infer_app.tables.listing.time_column import read_time
-from infer_app.tables.queries.counts import without_results
-from infer_app.tables.queries.listed_images import ListedImages
+from infer_app.tables.queries.listed_images import ListedImages, without_results
 from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.conditions import (
     ListedPicture,

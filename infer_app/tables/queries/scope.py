@@ -8,7 +8,6 @@ from infer_app.artifact.model_names import Version, plain_name, short_name, vers
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError
 from infer_app.tables.listing.recorded_sources import SourceIdentity, own_numbers
-from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.model_versions import RecordedVersion, read_versions
 from infer_app.tables.results.schema import runs
@@ -88,7 +87,7 @@ class Versions:
 
     def _did_day(self, day: Day, version: RecordedVersion, started_at: datetime) -> bool:
         was_in_use = version.in_use_since is not None and started_at >= version.in_use_since
-        return was_in_use or not Counts(self._images).count_pending(day, version.model_id)
+        return was_in_use or not self._images.count_pending(day, version.model_id)
 
     def _counting(self, wanted: str | None) -> list[RecordedVersion]:
         found = self._recorded(wanted)

@@ -31,7 +31,7 @@ def test_a_day_begins_and_ends_to_the_microsecond(database, tables, register, zo
     for number, moment in enumerate(moments):
         register(f"/{number}.jpg", at=moment.replace(tzinfo=None))
     assert [ref.location for ref in select_new(database, day=day)] == ["/1.jpg", "/2.jpg"]
-    assert tables.counts.count_day(day, ID).eligible == 2
+    assert tables.count_day(day, ID).eligible == 2
     assert [ref.location for ref in select_new(database, day=day.before(1))] == ["/0.jpg"]
     assert [ref.location for ref in select_new(database, day=day.before(-1))] == ["/3.jpg"]
 

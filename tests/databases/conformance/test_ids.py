@@ -73,7 +73,7 @@ def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execut
     assert {ref.location for ref in refs} == usable
     commit(database, [Prediction(ref, Output()) for ref in refs])
     asked = ProjectDatabase(database, source)
-    assert asked.counts.count_day(DAY, ID) == DayCounts(12, len(usable), 0, 12 - len(usable))
+    assert asked.count_day(DAY, ID) == DayCounts(12, len(usable), 0, 12 - len(usable))
     assert found in asked.rows.find_problems(DAY, ID)
     pending = [one.location for one in asked.pending.read_pending(DAY, ID)]
     assert sorted(pending) == sorted({f"/{n}.jpg" for n in range(len(ids))} - usable)

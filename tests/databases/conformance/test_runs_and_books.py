@@ -39,10 +39,10 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     commit(database, (), broken(ids[4], reason=Reason.READ_ERROR), run_id)
     commit(database, predicted(*ids[5:7]), model_id="another")
     commit(database, predicted("999", f"0{ids[9]}"))  # of no image that the source has
-    assert tables.counts.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
-    assert tables.counts.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
-    assert tables.counts.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
-    assert (tables.counts.count_new(DAY, ID), tables.pending.count_older_pending(DAY.before(-1), ID)) == (6, 5)
+    assert tables.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
+    assert tables.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
+    assert tables.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
+    assert (tables.count_new(DAY, ID), tables.pending.count_older_pending(DAY.before(-1), ID)) == (6, 5)
     pending = list(tables.pending.read_pending(DAY, ID))
     assert [(one.image_id, one.failure and one.failure.reason) for one in pending] == [
         (ids[4], "read_error"),
@@ -89,7 +89,7 @@ def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, d
 
     with Database(url) as reader:
         event.listen(reader._engine, "after_cursor_execute", arrive)
-        counts = ProjectDatabase(reader, Source(reader, SourceSettings())).counts.count_day(DAY, ID)
+        counts = ProjectDatabase(reader, Source(reader, SourceSettings())).count_day(DAY, ID)
     assert counts.balanced
     assert counts.predicted > 0
 
@@ -105,7 +105,7 @@ def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, dat
         execute("ALTER TABLE infer_predictions DROP CONSTRAINT infer_predictions_pkey", twice)
     else:
         execute("ALTER TABLE infer_predictions DROP PRIMARY KEY", twice)
-    assert tables.counts.count_day(DAY, ID) == DayCounts(eligible=2, predicted=1, rejected=0, pending=1)
+    assert tables.count_day(DAY, ID) == DayCounts(eligible=2, predicted=1, rejected=0, pending=1)
     lost = "infer_predictions has lost its primary key: an image may have two rows of one model"
     assert lost in tables.rows.find_problems(DAY, ID)
 

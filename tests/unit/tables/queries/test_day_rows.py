@@ -153,4 +153,4 @@ def test_what_another_version_in_use_has_done_is_not_pending(tables, register, w
     former = [one for one in tables.versions.versions_of("second") if one != "second"]
     left = tables.pending.read_pending(DAY, "second", former)
     assert [one.image_id for one in left] == ["3"]
-    assert tables.counts.count_day(DAY, "second").pending == 3
+    assert tables.count_day(DAY, "second").pending == 3
