@@ -31,7 +31,7 @@ from infer_app.run.files.registration import Registration
 from infer_app.run.group_run import GroupRun, open_group
 from infer_app.run.run_day import run_day
 from infer_app.run.run_result import FailedModel, ModelResult, RunSummary
-from infer_app.run.stop import Stop, seconds_until
+from infer_app.run.stop import Stop
 from infer_app.tables.choose_models import group_by_pixels
 from infer_app.tables.listing.watched_images import count_changed
 from infer_app.tables.queries.arrivals import find_gap
@@ -42,32 +42,13 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RunLimits:
-    """When a run ends early."""
-
-    num_images: int | None
-    finish_by: str | None  # HH:MM
-    max_duration_s: float | None
-
-    def images_left(self, reports: Sequence[RunReport]) -> int | None:
-        """Return how many more images may be run; the limit is for all days together, for each model."""
-        return None if self.num_images is None else self.num_images - sum(report.selected for report in reports)
-
-    def stop(self) -> Stop:
-        given = [self.max_duration_s] if self.max_duration_s is not None else []
-        if self.finish_by is not None:
-            given.append(seconds_until(self.finish_by))
-        return Stop(min(given, default=None))
-
-
-@dataclass(frozen=True, slots=True)
 class RunRequest:
     """What a command wants to run."""
 
     loaded: LoadedSettings
     artifacts: Sequence[Artifact]
     days: Sequence[Day]  # oldest first
-    limits: RunLimits
+    limit: int | None = None  # images of each model, of all days together
     with_late: bool = False  # then also the days of images that were registered late
     not_found: Mapping[str, ModelError] = field(default_factory=dict)  # by name: models that should run too
 
@@ -89,7 +70,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
         try:
             with open_group(request.loaded, models, stop, display) as group:
                 project = group.project
-                ran = run_group(group, days, request.limits, with_late=with_late)
+                ran = run_group(group, days, request.limit, with_late=with_late)
                 results += [result for result in ran if result.last.model not in {one.last.model for one in results}]
                 if not results[-1].last.day.eligible:
                     nearest = project.ask(project.source.nearest_date, days[-1])
@@ -128,7 +109,7 @@ def dry_run_days(
         sample = [NewImage(ref, indices) for ref in registration.sample] if registration else []
         with open_group(request.loaded, models, stop, display, read_only=True) as group:
             late = _find_late(group, days) if request.with_late else []
-            reports = dry_run(group, [*late, *days], probes, request.limits.num_images, sample)
+            reports = dry_run(group, [*late, *days], probes, request.limit, sample)
             measured.append((reports, forecast(reports[0], _count_pending(group, days) + to_register)))
     return measured
 
@@ -136,21 +117,22 @@ def dry_run_days(
 def run_group(
     group: GroupRun,
     days: Sequence[Day],
-    limits: RunLimits,
+    limit: int | None,
     *,
     with_late: bool,
     run: Callable[[GroupRun, Day, int | None], list[RunReport]] = run_day,
 ) -> list[ModelResult]:
     """Run the days and return how each model ended. Raises the error of the last day, once the late days were run.
 
-    Raises Interrupted in its place if a signal came meanwhile.
+    `limit` is a number of images of each model, of all days together. Raises Interrupted instead if a signal came.
     """
     ran: dict[Day, list[RunReport]] = {}
     left_out: list[InferError] = []  # why days could not be run
     of_last_day: InferError | None = None
 
     def images_left() -> int | None:
-        return limits.images_left([max(reports, key=lambda one: one.selected) for reports in ran.values()])
+        num_run = sum(max(one.selected for one in reports) for reports in ran.values())
+        return None if limit is None else limit - num_run
 
     def is_over() -> bool:
         return bool(group.stop.exit_code) or images_left() == 0
@@ -222,7 +204,7 @@ def _result(
 
 def _forecast_rest(group: GroupRun, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:
     """Forecast a run over the images left pending, by the speed of the day with the most images."""
-    pending = group.project.count_new(days, [reports[-1].model_id])
+    pending = group.project.count_new_of_days(days, [reports[-1].model_id])
     return forecast(max(reports, key=lambda report: report.selected), pending) if pending else None
 
 
@@ -230,4 +212,4 @@ def _count_pending(group: GroupRun, days: Sequence[Day]) -> int:
     """Count the images that this run and a backfill of the days before would run for at least one of the models."""
     project, model_ids = group.project, group.plan.model_ids
     older = max(project.pending.count_older_pending(days[0], model_id) for model_id in model_ids)
-    return project.count_new(days, model_ids) + older
+    return project.count_new_of_days(days, model_ids) + older

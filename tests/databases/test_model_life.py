@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from infer_app.ask.page.reports import ReportRequest, write_index, write_reports
+from infer_app.ask.page.reports import write_index, write_reports
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.look_commands import ExplainOptions
@@ -65,7 +65,7 @@ class Life:
         for day, version in days.items():
             assert (status[day]["model_id"], status[day]["state"]) == (version, "done")
             assert status[day]["in_use"] is (version == in_use)
-            (report,) = write_reports(ReportRequest(day, None, None, self.config))
+            (report,) = write_reports(load_settings(self.config), day)
             assert (report.report.model_id, report.report.counts.predicted) == (version, status[day]["predicted"])
             verified = self.told(verify, day, name, None, None, True, self.config)
             assert [(one["model_id"], one["pending"]) for one in verified["models"]] == [(version, 0)]

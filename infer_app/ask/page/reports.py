@@ -15,26 +15,12 @@ from infer_app.ask.run_figures import read_timeline
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError, os_errors_as
-from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.project_database import ProjectDatabase, open_project_database, read_limits
 from infer_app.tables.queries.day_state import DayStates, judge_day
 
 INDEX = "index.html"
 MAX_DAYS = 366  # in the overview
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRequest:
-    """Which reports to write, with which settings."""
-
-    date: str
-    models: Sequence[str] | None  # all that ran on the day, if None
-    trace: Path | None
-    config: Path | None
-    max_rejected: str | None = None  # overrides the setting
-
-    def settings(self) -> LoadedSettings:
-        return load_settings(self.config, {"run": {"max_rejected": self.max_rejected}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +42,21 @@ class WrittenReport:
         }
 
 
-def write_reports(request: ReportRequest, out: Path | None = None) -> list[WrittenReport]:
+def write_reports(
+    loaded: LoadedSettings,
+    date: str,
+    models: Sequence[str] | None = None,
+    trace: Path | None = None,
+    out: Path | None = None,
+) -> list[WrittenReport]:
     """Write a report for each of the named models, or for all that ran on the day; at least one."""
-    loaded = request.settings()
-    day = loaded.day(request.date)
-    timeline = read_timeline(request.trace) if request.trace else None
+    day = loaded.day(date)
+    timeline = read_timeline(trace) if trace else None
     with open_project_database(loaded, read_only=True) as project:
-        chosen = usual = choose_models(project, day, request.models)
+        chosen = usual = choose_models(project, day, models)
         if out and len(chosen) > 1:
             raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
-        if request.models:
+        if models:
             usual = choose_models(project, day, [name for name, _ in chosen])
         states = DayStates(project, loaded.run.max_rejected)
         gathered = [gather(project, states, day, version, timeline) for version in chosen]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import OutputSpec
-from infer_app.ask.page.reports import ReportRequest, write_reports
+from infer_app.ask.page.reports import write_reports
 from infer_app.base.errors import InferError, UsageError, install, os_errors_as
 from infer_app.base.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.base.size import Size
@@ -49,7 +49,7 @@ def make_demo(folder: Path) -> None:
             config.unlink(missing_ok=True)
         raise
     _show(config)
-    (page,) = write_reports(ReportRequest("yesterday", [MODEL], None, config))
+    (page,) = write_reports(load_settings(config), "yesterday", [MODEL])
     print(f"\nThe day on one page: {page.html}")
     infer = "infer" if shutil.which("infer") else f"{shlex.quote(sys.executable)} -m infer_app"
     print(f"\nNext, in {folder}:")

@@ -20,7 +20,8 @@ from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.run.files.watched_folders import register_new
-from infer_app.run.run_days import RunLimits, RunRequest, dry_run_days, run_days
+from infer_app.run.run_days import RunRequest, dry_run_days, run_days
+from infer_app.run.stop import Stop, seconds_until
 from infer_app.tables.choose_models import choose_artifacts, choose_names, with_detectors
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.project_database import read_in_use
@@ -38,11 +39,9 @@ def run_and_report(options: RunOptions) -> int:
     """Run the day and, with --report, write its report; return the exit code."""
     if not options.report or options.dry_run:
         return run(options)
-    from infer_app.ask.page.reports import ReportRequest
     from infer_app.cli.look import report  # which a run without one need not load
 
-    request = ReportRequest(options.date, options.model, options.trace, options.config, options.max_rejected)
-    return report.run_and_report(lambda: run(options), request)
+    return report.run_and_report(lambda: run(options), options)
 
 
 def run(options: RunOptions) -> int:
@@ -83,8 +82,8 @@ def _run_days(
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
     session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
     with_late = isinstance(options, RunOptions) and _takes_late(loaded, days[-1], options, artifacts)
-    request = RunRequest(loaded, artifacts, days, _limits(options), with_late, not_found)
-    with request.limits.stop() as stop:
+    request = RunRequest(loaded, artifacts, days, options.limit, with_late, not_found)
+    with _stop(options) as stop:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT))
         summary = run_days(request, stop, Display(Progress(options.quiet), trace))
     for failure in summary.failures:
@@ -105,10 +104,9 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
     from infer_app.run.dry_run import Probes
 
     artifacts = with_detectors(loaded, choose_artifacts(loaded))
-    limits = _limits(options)
-    with limits.stop() as stop, _with_database(loaded, options) as loaded:
+    with _stop(options) as stop, _with_database(loaded, options) as loaded:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT), dry_run=True)
-        request = RunRequest(loaded, artifacts, days, limits, _takes_late(loaded, days[-1], options, artifacts))
+        request = RunRequest(loaded, artifacts, days, options.limit, _takes_late(loaded, days[-1], options, artifacts))
         display = Display(Progress(options.quiet), trace)
         measured = dry_run_days(request, stop, display, Probes(probe_variants, probe_decoding), registration)
     exit_code = most_severe([report.exit_code for reports, _ in measured for report in reports])
@@ -142,5 +140,7 @@ def _with_database(loaded: LoadedSettings, options: RunOptions) -> Iterator[Load
         yield loaded
 
 
-def _limits(options: DaysOptions) -> RunLimits:
-    return RunLimits(options.limit, options.finish_by, options.max_duration)
+def _stop(options: DaysOptions) -> Stop:
+    """Return what ends the run at the earlier of its two time limits, if it has any."""
+    until = None if options.finish_by is None else seconds_until(options.finish_by)
+    return Stop(min((limit for limit in (options.max_duration, until) if limit is not None), default=None))

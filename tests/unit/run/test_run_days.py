@@ -10,7 +10,7 @@ from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile
 from infer_app.base.errors import OF_ONE_DAY, DayHeld, Interrupted, NothingAllowed
 from infer_app.base.settings.sections import RunSettings
-from infer_app.run.run_days import RunLimits, run_group
+from infer_app.run.run_days import run_group
 from infer_app.tables.listing.image_registry import register
 from tests.conftest import MODEL
 from tests.support.listings import at
@@ -18,7 +18,6 @@ from tests.support.run_reports import REPORT
 
 DAYS = [Day.of(date(2026, 11, number), "UTC") for number in (18, 19, 20)]
 LATE = [DAYS[0].before(number) for number in (30, 20, 10)]
-NO_LIMITS = RunLimits(None, None, None)
 
 
 @pytest.fixture
@@ -52,13 +51,13 @@ def dates(days):
 
 @pytest.mark.parametrize("error", OF_ONE_DAY)
 def test_a_day_that_can_not_be_run_is_left_out_alone_and_gives_its_exit_code(group, error):
-    (found,) = run_group(group, DAYS, NO_LIMITS, with_late=False, run=Runner({DAYS[0]: error("no")}))
+    (found,) = run_group(group, DAYS, None, with_late=False, run=Runner({DAYS[0]: error("no")}))
     assert (dates(found.reports), found.late, found.rest) == (dates(DAYS[1:]), [], None)
     assert (found.exit_code, found.all_late_tried) == (error.exit_code, error is not DayHeld)
 
 
 def test_late_days_wait_for_the_next_run_once_the_limit_is_reached(group):
-    (found,) = run_group(group, DAYS, RunLimits(8, None, None), with_late=True, run=Runner({}))
+    (found,) = run_group(group, DAYS, 8, with_late=True, run=Runner({}))
     assert (dates(found.reports), dates(found.late)) == (dates(DAYS), dates(LATE[:1]))
     assert (found.exit_code, found.all_late_tried) == (0, False)
 
@@ -66,8 +65,8 @@ def test_late_days_wait_for_the_next_run_once_the_limit_is_reached(group):
 def test_a_last_day_that_can_not_be_run_keeps_no_late_day_from_its_run(group):
     runner = Runner({DAYS[-1]: NothingAllowed("no")})
     with pytest.raises(NothingAllowed):
-        run_group(group, DAYS, NO_LIMITS, with_late=True, run=runner)
+        run_group(group, DAYS, None, with_late=True, run=runner)
     assert runner.ran == [*DAYS[:-1], *LATE]
     group.stop.exit_code = 143
     with pytest.raises(Interrupted):
-        run_group(group, DAYS, NO_LIMITS, with_late=True, run=runner)
+        run_group(group, DAYS, None, with_late=True, run=runner)

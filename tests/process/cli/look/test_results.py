@@ -8,8 +8,9 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert
 
-from infer_app.ask.page.reports import ReportRequest, write_reports
+from infer_app.ask.page.reports import write_reports
 from infer_app.base.errors import UsageError
+from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.results import show_predictions, show_rejections
@@ -99,9 +100,7 @@ def test_rejections_books_explanations_and_retries_are_those_of_the_version_that
 
 def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
     def written(*names):
-        return [
-            (one.report.model_id, one.html.name) for one in write_reports(ReportRequest(str(DAY), names, None, None))
-        ]
+        return [(one.report.model_id, one.html.name) for one in write_reports(load_settings(), str(DAY), names)]
 
     assert written("cats") == [(NEW, f"{DAY}-cats.html")]
     assert written(NEW, "cats") == [(NEW, f"{DAY}-cats.html")]
@@ -116,7 +115,7 @@ def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
         lambda name: verify(str(DAY), name, None, None, False, None),
         lambda name: retry_rejected(str(DAY), name, [], False, None),
         lambda name: show_image(ExplainOptions(image="1", model=name)),
-        lambda name: write_reports(ReportRequest(str(DAY), [name], None, None)),
+        lambda name: write_reports(load_settings(), str(DAY), [name]),
     ],
     ids=["predictions", "rejects", "verify", "retry", "explain", "report"],
 )

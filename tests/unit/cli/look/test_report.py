@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.ask.page.reports import ReportRequest, choose_models, default_file
+from infer_app.ask.page.reports import choose_models, default_file
 from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.cli.look.report import run_and_report
 from tests.conftest import DAY
 
@@ -54,7 +55,7 @@ def test_how_a_run_ended_is_not_changed_by_its_report(tmp_path, caplog):
     def fail():
         raise StorageUnavailable("gone")
 
-    nowhere = ReportRequest(DAY.date.isoformat(), None, None, tmp_path / "infer.toml")
+    nowhere = RunOptions(date=DAY.date.isoformat(), config=tmp_path / "infer.toml")
     assert run_and_report(lambda: 143, nowhere) == 143
     assert caplog.records == []  # one that was stopped by a signal ends at once
     assert run_and_report(lambda: 3, nowhere) == 3
