@@ -20,7 +20,7 @@ HINT_SERVER = "is the server running, and are host, port, database, user and pas
 class Backend:
     """A kind of database; its errors are told apart by their codes."""
 
-    drivers: Mapping[str, str]  # by the first part of a URL: SQLAlchemy's default drivers change between its versions
+    drivers: Mapping[str, str]  # by the first part of a URL
     extras: Mapping[str, str] = MappingProxyType({})  # of this package, by the driver that it brings
     insert: Callable[[Table], Any]  # SQLAlchemy's, with the clauses of this database
     restarts = True  # a server that was reached before may be restarting, and is waited for
@@ -30,8 +30,7 @@ class Backend:
     lists_all_tables = True  # also those that the role has no right on
     hides_bytes = False  # a text column may give bytes
     single_precision: int | None = None  # the driver's code of such a column
-    json_ids = ""  # SELECT of place, from 1, and image_id out of the JSON array :ids
-    json_pictures = ""  # SELECT of place, image_id and location out of a JSON array of pairs
+    json_pictures = ""  # SELECT of place, from 1, image_id and location out of the JSON array :pictures of pairs
     row_errors: tuple[object, ...] = ()  # about a row, which the driver doesn't tell from errors of the server
     deadlocks: tuple[object, ...] = ()  # the transaction was ended for the sake of another one
     losses: tuple[object, ...] = ()  # the server announced that it ends the connection

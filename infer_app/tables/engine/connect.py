@@ -53,7 +53,8 @@ class Database:
     def __init__(self, url: str, read_only: bool = False) -> None:
         parsed = make_url(url)
         self.backend = backend_named(parsed)
-        self._url = with_driver(parsed, self.backend)
+        # With an explicit driver: SQLAlchemy's default drivers change between its versions.
+        self._url = parsed.set(drivername=self.backend.drivers.get(parsed.drivername, parsed.drivername))
         self.shown_url = mask_url(self._url)
         self.backend.check_url(self._url, self.shown_url)
         self._read_only = read_only
@@ -229,11 +230,6 @@ def _backend(place: str) -> Backend:
 def no_driver(url: URL) -> tuple[str, str]:
     """Return message and hint of the error that a URL's database is not supported."""
     return f"no driver for {url.drivername!r} databases", "sqlite:///, postgresql:// and mariadb:// work"
-
-
-def with_driver(url: URL, backend: Backend) -> URL:
-    """Return the URL with an explicit driver."""
-    return url.set(drivername=backend.drivers.get(url.drivername, url.drivername))
 
 
 def is_file(url: str) -> bool:

@@ -39,12 +39,8 @@ class MySQL(Backend):
     lists_all_tables = False
     hides_bytes = True
     single_precision = 4
-    json_ids = (
-        "SELECT place, image_id FROM JSON_TABLE(:ids, '$[*]'"
-        f" COLUMNS (place FOR ORDINALITY, image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$')) AS page"
-    )
     json_pictures = (
-        "SELECT place, image_id, location FROM JSON_TABLE(:ids, '$[*]' COLUMNS (place FOR ORDINALITY,"
+        "SELECT place, image_id, location FROM JSON_TABLE(:pictures, '$[*]' COLUMNS (place FOR ORDINALITY,"
         f" image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$[0]',"
         " location TEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS page"
     )

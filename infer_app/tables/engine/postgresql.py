@@ -66,13 +66,9 @@ class PostgreSQL(Backend):
     extras = MappingProxyType({"psycopg": "postgres"})
     insert = staticmethod(postgresql.insert)
     single_precision = 700
-    json_ids = (
-        "SELECT place, image_id FROM json_array_elements_text(CAST(:ids AS json))"
-        " WITH ORDINALITY AS page (image_id, place)"
-    )
     json_pictures = (
         "SELECT place, pair ->> 0 AS image_id, pair ->> 1 AS location"
-        " FROM json_array_elements(CAST(:ids AS json)) WITH ORDINALITY AS page (pair, place)"
+        " FROM json_array_elements(CAST(:pictures AS json)) WITH ORDINALITY AS page (pair, place)"
     )
     row_errors = ("54000",)  # a value is too long for its type or for an index
     deadlocks = ("40P01", "40001", "55P03")

@@ -32,10 +32,9 @@ class SQLite(Backend):
     restarts = False
     has_typed_columns = False
     has_text_limits = False
-    json_ids = "SELECT key + 1 AS place, value AS image_id FROM json_each(:ids)"
     json_pictures = (
         "SELECT key + 1 AS place, json_extract(value, '$[0]') AS image_id,"
-        " json_extract(value, '$[1]') AS location FROM json_each(:ids)"
+        " json_extract(value, '$[1]') AS location FROM json_each(:pictures)"
     )
 
     def check_url(self, url: URL, shown_url: str) -> None:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Dialect,
     Integer,
@@ -93,20 +92,16 @@ def as_relation(page: Sequence[Any], backend: Backend, picture: ListedPicture) -
 
     `picture` is that of their source.
     """
-    max_chars = MAX_ID if backend.has_text_limits else None
-    sent: list[object] = [_sendable_id(row[3], max_chars) for row in page]
-    known: list[ColumnElement[Any]] = [column("place", Integer), column("image_id", String)]
-    if picture.location is not None:
-        sent = [(image_id, stored_location(as_location(row[1]))) for image_id, row in zip(sent, page, strict=True)]
-        known.append(column("location", String))
-    # One parameter for any number of ids. One parameter for each id takes five times as long or more.
-    json_rows = backend.json_ids if picture.location is None else backend.json_pictures
-    named = text(json_rows).bindparams(ids=json.dumps(sent, ensure_ascii=False))
-    given = named.columns(*known).subquery("page")
+    max_chars, is_located = MAX_ID if backend.has_text_limits else None, picture.location is not None
+    # One parameter for any number of rows. One parameter for each id takes five times as long or more.
+    sent = [(_sendable_id(row[3], max_chars), is_located and stored_location(as_location(row[1]))) for row in page]
+    named = text(backend.json_pictures).bindparams(pictures=json.dumps(sent, ensure_ascii=False))
+    columns = column("place", Integer), column("image_id", String), column("location", String)
+    given = named.columns(*columns).subquery("page")
     place, image_id = given.c.place, given.c.image_id
-    if picture.location is not None:
+    if is_located:
         picture = replace(picture, location=AsText(given.c.location))
-    location, time = (type_coerce(place, _PageValue([row[column] for row in page])) for column in (1, 2))
+    location, time = (type_coerce(place, _PageValue([row[index] for row in page])) for index in (1, 2))
     as_text = AsText(image_id).label("infer_image_id")
     listed = image_id.label("id"), location.label("location"), time.label("time"), as_text
     return select(*listed, *picture.columns).subquery()

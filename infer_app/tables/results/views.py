@@ -1,8 +1,9 @@
 """The views: what they select is said here alone, and each `infer db upgrade` makes them anew."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from infer_app.tables.engine.connect import backend_of
 from infer_app.tables.results.schema import objects, predictions
@@ -146,12 +147,8 @@ def _shown(connection: Connection, column: str) -> str:
     )
 
 
-def _current_predictions(_: Connection) -> str:
-    return _current("infer_predictions", [f"p.{column.name}" for column in predictions.columns])
-
-
-def _current_objects(_: Connection) -> str:
-    return _current("infer_objects", [f"p.{column.name}" for column in objects.columns])
+def _whole_rows(table: Table, _: Connection) -> str:
+    return _current(table.name, [f"p.{column.name}" for column in table.columns])
 
 
 def _shown_objects(_: Connection) -> str:
@@ -160,8 +157,8 @@ def _shown_objects(_: Connection) -> str:
 
 
 VIEWS: dict[str, Callable[[Connection], str]] = {
-    "infer_current_predictions": _current_predictions,
-    "infer_current_objects": _current_objects,
+    "infer_current_predictions": partial(_whole_rows, predictions),
+    "infer_current_objects": partial(_whole_rows, objects),
     "infer_shown_objects": _shown_objects,
     "infer_shown_labels": _shown_labels,
     "infer_current_crops": _current_crops,
