@@ -64,16 +64,7 @@ def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
     names = {field.name for field in fields(RunReport)}
     measured = {name: value for name, value in _measured(row).items() if name in names and value is not None}
     same = {name: row[name] for name in names & row.keys() if row[name] is not None}
-    unknown: dict[str, Any] = {
-        "reasons": {},
-        "stages": {},
-        "seconds": 0.0,
-        "images_per_second": 0.0,
-        "steady_images_per_second": None,
-        "limit_images_per_second": None,
-        "exit_code": 0,
-    }
-    return judged(RunReport(**(unknown | same | measured | {"date": row["day"], "run_id": row["id"], "day": counts})))
+    return judged(RunReport(**(same | measured | {"date": row["day"], "run_id": row["id"], "day": counts})))
 
 
 def count_nearly_black(rows: Iterable[dict[str, object]]) -> int:

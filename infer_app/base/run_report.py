@@ -47,8 +47,7 @@ class Alternative:
     stages: tuple[str, ...]
     ms: float  # CPU milliseconds per image of these stages with it
     instead_of: float  # CPU milliseconds per image without it, measured at the same time
-    variant: str | None = None  # if it is another variant
-    trial: VariantTrial | None = None  # on images of the day
+    trial: VariantTrial | None = None  # of another variant, on images of the day
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Speedup:
         return f"{self.speedup:.1f} × faster overall with {self.what}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """The report of one model's run over one day, as `infer run --json` prints it. Keys are added, never renamed."""
 
@@ -78,14 +77,14 @@ class RunReport:
     selected: int
     predicted: int
     rejected: int
-    reasons: dict[str, int]
+    reasons: dict[str, int] = field(default_factory=dict)
     day: DayCounts
-    seconds: float
-    images_per_second: float  # over the total time, including start-up
-    steady_images_per_second: float | None  # from the first result on; None when there was only one
-    limit_images_per_second: float | None
-    stages: dict[str, float]  # CPU milliseconds per image
-    exit_code: int
+    seconds: float = 0.0
+    images_per_second: float = 0.0  # over the total time, including start-up
+    steady_images_per_second: float | None = None  # from the first result on; None when there was only one
+    limit_images_per_second: float | None = None
+    stages: dict[str, float] = field(default_factory=dict)  # CPU milliseconds per image
+    exit_code: int = 0
     walls: dict[str, float] = field(default_factory=dict)  # milliseconds per image, other programs' included
     waits: dict[str, float] = field(default_factory=dict)  # milliseconds per image waiting for storage and database
     limits: dict[str, float] = field(default_factory=dict)  # images per second of cores, workers and database
@@ -96,9 +95,8 @@ class RunReport:
     num_cores: int = 0
     num_workers: int = 0
     passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen
-    nodes: dict[str, dict[str, Any]] = field(
-        default_factory=dict
-    )  # of a cluster, by name: images, images_per_second, stages
+    # Of a cluster, by name: images, images_per_second, stages.
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     stopped: str | None = None  # why the run stopped early and left images pending; exit code 3
     bottleneck: str | None = None  # `limited_by`, or other programs; None when there were too few images to judge
     left_out: str | None = None  # which rows have no id of their own and stay pending; exit code 2

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -50,45 +50,6 @@ from infer_app.predict.verification.golden import (
 from infer_app.predict.verification.object_parity import EXACT_OBJECT
 
 
-@dataclass(frozen=True, slots=True)
-class KnownModel:
-    """The model that a build has made, if its folder is there: what is built now must give the same."""
-
-    folder: Path
-    built_now: Manifest
-    has_golden: bool  # whether golden images are given
-
-    def find(self, load: Callable[[bytes], np.ndarray], predict: Callable[[np.ndarray], np.ndarray]) -> Artifact | None:
-        """Return the model; None if it is missing or damaged and must be written again.
-
-        Raises UsageError if other golden images are given, and ModelError if `predict` gives other outputs for its own.
-        """
-        artifact = _intact_artifact(self.folder)
-        if artifact is None:
-            return None
-        self._check_same_golden_images(artifact.manifest)
-        try:
-            check_golden(artifact, load, predict)
-        except ModelError as error:
-            version = f"{artifact.manifest.name}@{artifact.manifest.model_id}"
-            raise ModelError(
-                f"{version} is there already, but what was built now gives other outputs: {error.message}",
-                "something that the id does not cover has changed, such as a library; nothing was changed here. Go "
-                f"back to that version of it; or build under another name; or `infer model remove {version}` and build "
-                "again",
-            ) from error
-        return artifact
-
-    def _check_same_golden_images(self, existing: Manifest) -> None:
-        theirs, ours = ([one.files[path] for path in one.golden] for one in (existing, self.built_now))
-        if self.has_golden and theirs != ours:
-            version = short_name(existing.name, existing.model_id)
-            raise UsageError(
-                f"{version} is there already, with other golden images, which its variants were compared on",
-                f"`infer model remove {version}`, then build it again: its results stay; or leave --golden out",
-            )
-
-
 def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     """Build and check a model, and return its artifact.
 
@@ -113,14 +74,43 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     if runtime := getattr(module, "runtime", None):
         manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
     folder = models_folder / request.name / manifest.model_id
-    load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
-    known = KnownModel(folder, manifest, has_golden=request.golden is not None)
-    if found := known.find(load, partial(source_rows, module, input_spec)):
-        return found
+    if known := _intact_artifact(folder):
+        if request.golden is not None:
+            _check_same_golden_images(known.manifest, manifest)
+        load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
+        _check_same_outputs(known, load, partial(source_rows, module, input_spec))
+        return known
     _check_outputs(request, outputs, files)
     with replaced_folder(folder) as building:
         _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
+
+
+def _check_same_golden_images(known: Manifest, built_now: Manifest) -> None:
+    """Raise UsageError if other golden images are given than those of the model that is there."""
+    theirs, ours = ([one.files[path] for path in one.golden] for one in (known, built_now))
+    if theirs != ours:
+        version = short_name(known.name, known.model_id)
+        raise UsageError(
+            f"{version} is there already, with other golden images, which its variants were compared on",
+            f"`infer model remove {version}`, then build it again: its results stay; or leave --golden out",
+        )
+
+
+def _check_same_outputs(
+    known: Artifact, load: Callable[[bytes], np.ndarray], predict: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    """Raise ModelError if `predict` gives other outputs for the golden images of the model that is there."""
+    try:
+        check_golden(known, load, predict)
+    except ModelError as error:
+        version = f"{known.manifest.name}@{known.manifest.model_id}"
+        raise ModelError(
+            f"{version} is there already, but what was built now gives other outputs: {error.message}",
+            "something that the id does not cover has changed, such as a library; nothing was changed here. Go "
+            f"back to that version of it; or build under another name; or `infer model remove {version}` and build "
+            "again",
+        ) from error
 
 
 def _manifest(
@@ -202,6 +192,7 @@ def _first_variant(artifact: Artifact, batch_size: int) -> tuple[Callable[[np.nd
 
 
 def _intact_artifact(folder: Path) -> Artifact | None:
+    """Return the model in a folder; None if it is missing or damaged and must be written again."""
     if not folder.is_dir():
         return None
     try:

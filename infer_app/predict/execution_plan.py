@@ -46,7 +46,7 @@ class ExecutionPlan:
     @property
     def device(self) -> str:
         """Return the device the executor is for, cpu or cuda."""
-        return self.choice.device
+        return variant_of(self.variant).device
 
 
 def plan_run(
@@ -123,7 +123,7 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
         cores = counted(num_cores, "core")
         log.info("%d workers on %s: more than one a core only help while others wait for images", num_workers, cores)
     choice = choose_variant(artifact.manifest, request, missing_or_broken)
-    if choice.device == "cuda":
+    if variant_of(choice.variant).device == "cuda":
         return ExecutionPlan(choice, None, num_workers or num_cores, 1)
     worker_bytes = estimate_bytes(artifact, choice.variant)
     workers, threads = num_workers or cap_by_memory(num_cores, worker_bytes), 1

@@ -40,11 +40,6 @@ class VariantSelection:
     variant: str
     passed_over: dict[str, str]  # variant: why it was not selected
 
-    @property
-    def device(self) -> str:
-        """Return cpu or cuda."""
-        return variant_of(self.variant).device
-
 
 def choose_variant(manifest: Manifest, request: VariantRequest, missing: Missing = missing_for) -> VariantSelection:
     """Select the first of PREFERRED that the model has, that the request allows and that can run here.

@@ -1,6 +1,5 @@
 """Measures a run on a sample of its images, and cheaper ways through a stage, without changing the database."""
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,8 +22,6 @@ from infer_app.run.run_result import make_report
 from infer_app.tables.listing.former_pictures import check_ids
 from infer_app.tables.results.dry_run_database import open_dry_run_database
 from infer_app.tables.results.runs import RunStore
-
-log = logging.getLogger(__name__)
 
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # for each worker, at least; the first is slow

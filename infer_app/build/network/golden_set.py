@@ -123,8 +123,10 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
     """
     photos = {} if folder is None else _images_in(folder, recipe)
     encoded = dict(islice((photos or synthetic_images()).items(), max_golden(recipe)))
-    if recipe.decode == "scaled" and not any(_is_shrunk(data, recipe) for data in encoded.values()):
-        encoded["large.jpg"] = large_image(_large_side(recipe))
+    decoded = (decode_image(data, recipe, GOLDEN_LIMITS) for data in encoded.values())
+    if recipe.decode == "scaled" and not any(picture.scale > 1 for picture in decoded):
+        least = (2 * MIN_SHRINK * max(recipe.resize or recipe.size) + 1) / (recipe.crop or 1)
+        encoded["large.jpg"] = large_image(ceil(least))  # about the smallest that is shrunk
     if recipe.depth != "full":
         encoded["deep.png"] = deep_image()
     return GoldenSet(
@@ -169,15 +171,6 @@ def _is_image(data: bytes, recipe: Recipe) -> bool:
     except BadImage:
         return False
     return True
-
-
-def _is_shrunk(data: bytes, recipe: Recipe) -> bool:
-    return decode_image(data, recipe, GOLDEN_LIMITS).scale > 1
-
-
-def _large_side(recipe: Recipe) -> int:
-    """Return the shorter side of about the smallest picture that is shrunk."""
-    return ceil((2 * MIN_SHRINK * max(recipe.resize or recipe.size) + 1) / (recipe.crop or 1))
 
 
 def _pixels_of(name: str, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> np.ndarray:

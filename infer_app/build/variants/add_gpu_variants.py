@@ -20,7 +20,7 @@ from infer_app.build.variants.calibration import Calibration, judge_on, load_cal
 from infer_app.predict.runtimes import tensorrt
 from infer_app.predict.runtimes.gpu_probe import Host, describe_host, missing_here
 from infer_app.predict.runtimes.gpu_variants import load_module, run_fixed
-from infer_app.predict.runtimes.torchscript import load_torchscript, trace_module
+from infer_app.predict.runtimes.torchscript import load_torchscript, save_module, trace_module
 from infer_app.predict.verification.agreement import Report, find_min_agreement, judgement
 from infer_app.predict.verification.golden import golden_parity, golden_pixels, predict_all
 from infer_app.predict.verification.parity import Parity
@@ -155,7 +155,7 @@ def _build_plan(model: nn.Module, size: Size, target: BuildTarget) -> BuiltVaria
     bindings = tensorrt.read_bindings(plan)
     if (len(bindings.inputs), len(bindings.outputs)) != (1, 1):
         raise ModelError(f"the plan has {bindings} instead of one input and one output", "build --variant cuda instead")
-    module = tensorrt.embed_to_bytes(plan, bindings, target.device)
+    module = save_module(tensorrt.embed(plan, bindings, target.device))
     details = {
         "requires": target.host.requirements() | {"abi": tensorrt.runtime_abi()},
         "bindings": bindings._asdict(),

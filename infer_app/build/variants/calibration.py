@@ -38,8 +38,6 @@ class Calibration:
     def __post_init__(self) -> None:
         if not self.folder.is_dir():
             raise UsageError(f"no folder {self.folder}", "--calibrate takes a folder of images like those to come")
-        if self.min_agreement is not None and not 0 < self.min_agreement <= 1:
-            raise UsageError(f"an agreement of {self.min_agreement} is not a share", "for example 0.99, or 99%")
 
     def files(self, size: Size) -> list[Path]:
         """Return up to MAX_IMAGES files, evenly spaced by name, so that a folder sorted by class gives all classes.

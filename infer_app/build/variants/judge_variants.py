@@ -234,4 +234,4 @@ def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
     measured = f"{describe_kept(manifest, parity)}, measured on {parity.num_images:,} of your images"
     to_add = "" if known else f"; `infer model judge {shlex.quote(manifest.name)}` adds it to the model"
     what = f"{variant_of(variant).option} ({measured}{to_add})"
-    return Alternative(what, ("model",), trial.ms, trial.instead_of, variant, found)
+    return Alternative(what, ("model",), trial.ms, trial.instead_of, found)

@@ -8,7 +8,7 @@ import numpy as np
 
 from infer_app.artifact.artifact import Artifact, record_variant
 from infer_app.artifact.specs import Tolerance
-from infer_app.base.errors import ModelError, install
+from infer_app.base.errors import ModelError
 from infer_app.base.machine import computes_bf16, has_vnni
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
 from infer_app.build.network.source_kinds import make_graph
@@ -145,8 +145,6 @@ def _add_int8(
     report: Report,
     check: Callable[[], None],
 ) -> Artifact:
-    if not openvino.can_quantise():
-        raise ModelError("int8 needs NNCF", install("int8"))
     best = None
     for candidate in _quantised(artifact, graph, images):
         report(f"{OPENVINO_INT8}: {candidate.settings.name}: {describe_kept(artifact.manifest, candidate.parity)}")

@@ -191,8 +191,4 @@ class BuildOptions(WithJson):
     use: bool = flag(
         "--use", "Put this version in use, as `infer model use NAME` does.  [default: only the first of its name]"
     )
-    given: frozenset[str] = frozenset()  # names of the options that the user gave
-
-    def given_values(self) -> dict[str, object]:
-        """Return the options that the user gave by name, also those that equal their default."""
-        return {name: getattr(self, name) for name in self.given}
+    given: frozenset[str] = frozenset()  # names of the options that the user gave, also with their default's value

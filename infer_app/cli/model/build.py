@@ -62,7 +62,8 @@ def build(options: BuildOptions) -> None:
         print_progress(WITHOUT_VNNI)
     with redirect_stdout(sys.stderr):  # output of the user's module or of a library must not mix with ours
         source = find_source(options.source, options.weights)
-        facts = source.facts(options.output_name).taken(options.given_values())
+        given = {name: getattr(options, name) for name in options.given}
+        facts = source.facts(options.output_name).taken(given)
     gpu = _gpu_variants(options, source.kind, describe_host())
     if facts:
         print_progress(f"taken from {options.source}: {describe(facts)}")

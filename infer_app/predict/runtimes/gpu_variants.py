@@ -55,7 +55,8 @@ def open_gpu_variant(
     """
     device, details = torch.device(device), artifact.manifest.variants[variant]
     module = _load(artifact, variant, details, device)
-    return run_fixed(module, artifact.manifest.recipe.size, batch_size or best_batch(details), device)
+    best = int(details.get("batch", {}).get("best", tensorrt.BEST_BATCH))  # the number of images that it was built for
+    return run_fixed(module, artifact.manifest.recipe.size, batch_size or best, device)
 
 
 def run_fixed(module: Script, size: Size, batch_size: int, device: torch.device) -> FixedBatch:
@@ -83,11 +84,6 @@ def load_module(variant: str, module: bytes, device: torch.device) -> Script:
         if variant_of(variant).runtime == "tensorrt"
         else load_frozen(module, device)
     )
-
-
-def best_batch(details: Details) -> int:
-    """Return the batch size that the variant was built for, in images."""
-    return int(details.get("batch", {}).get("best", tensorrt.BEST_BATCH))
 
 
 def _load(artifact: Artifact, variant: str, details: Details, device: torch.device) -> Script:

@@ -18,7 +18,7 @@ from torch import nn
 from infer_app.base.errors import ModelError, first_line, install
 from infer_app.base.size import Size
 from infer_app.predict.runtimes.gpu_probe import describe_host
-from infer_app.predict.runtimes.torchscript import Script, load_runnable, save_module
+from infer_app.predict.runtimes.torchscript import Script, load_runnable
 
 PLAN_FILE, MODULE_FILE = "engine.plan", "model.ts"  # in variants/<variant>/
 MIN_BATCH, BEST_BATCH, MAX_BATCH = 1, 64, 256  # images; the plan is tuned for BEST_BATCH
@@ -95,11 +95,6 @@ def embed(plan: bytes, bindings: Bindings, device: torch.device) -> Script:
             output_binding_names=list(bindings.outputs),
             device=_own_device(torch_tensorrt, device),
         )
-
-
-def embed_to_bytes(plan: bytes, bindings: Bindings, device: torch.device) -> bytes:
-    """Embed the plan and return the bytes of model.ts."""
-    return save_module(embed(plan, bindings, device))
 
 
 def load_embedded(module: bytes, device: torch.device) -> Script:

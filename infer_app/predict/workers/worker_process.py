@@ -18,9 +18,6 @@ from infer_app.predict.workers.fork_server import die_with_parent, silence_outpu
 from infer_app.predict.workers.heartbeat import Heartbeat
 from infer_app.predict.workers.retry_policy import DEVICE_LOST
 
-log = logging.getLogger(__name__)
-
-
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from infer_app.base.domain import ChunkResult, ImageRef, NewImage, Output, Prediction
-from infer_app.base.model_variants import OPENVINO_BF16
 from infer_app.base.run_report import Alternative
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.display import Display, Progress
@@ -16,7 +15,7 @@ from infer_app.run.stop import Stop
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
 
-MEASURED = Alternative("half, on your images", ("model",), 1.0, 2.0, OPENVINO_BF16)
+MEASURED = Alternative("half, on your images", ("model",), 1.0, 2.0)
 SCALED = Alternative("scaled decoding", ("decode",), 1.0, 2.0)
 NO_PROBES = dry_run.Probes(lambda *_: [], lambda *_: [])
 

@@ -12,6 +12,8 @@ from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO
 from infer_app.build.variants import openvino_variants as add_variants_module
 from infer_app.build.variants.calibration import Calibration
 from infer_app.build.variants.openvino_variants import INT8_SETTINGS, add_variants
+from infer_app.cli.commands.build_command import BuildOptions
+from infer_app.cli.model.build import build
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.runtimes.openvino import Int8Settings
 from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_pixels
@@ -175,12 +177,11 @@ def test_calibrating_again_replaces_int8_unless_a_run_has_begun_meanwhile(calibr
     check(after, OPENVINO_INT8)
 
 
-def test_int8_that_is_asked_for_and_can_not_be_made_is_an_error(network, photos, installed):
+def test_int8_that_is_asked_for_and_can_not_be_made_is_an_error_before_anything_is_built(photos, installed):
     installed.remove("nncf")
     with pytest.raises(ModelError, match="int8 needs NNCF") as caught:
-        add_variants(network, Calibration(photos), print)
+        build(BuildOptions(source="gone.ts", name="colours", calibrate=photos))
     assert caught.value.hint == install("int8")
-    open_artifact(network.folder).verify()
 
 
 def test_a_model_that_openvino_lacks_an_operator_of_is_torchscript_and_that_is_told(tmp_path, photos):

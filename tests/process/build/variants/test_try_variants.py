@@ -79,7 +79,7 @@ def test_a_dry_run_offers_what_was_measured_and_how_to_add_it_to_a_model_that_ha
     artifact = make(tmp_path)
     found = offer(artifact, images, TRIAL)
     assert found.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
-    assert (found.stages, found.ms, found.instead_of, found.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
+    assert (found.stages, found.ms, found.instead_of, found.trial.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
     del artifact.manifest.variants[OPENVINO_BF16]
     assert "; `infer model judge colours` adds it to the model)" in offer(artifact, images, TRIAL).what
 
@@ -190,7 +190,6 @@ def test_of_many_photos_most_judge_and_of_too_many_some_are_taken_from_all_over_
     assert num_large == [22, MIN_IMAGES]  # a GiB of pixels, and more for the least number of images
 
 
-def test_a_bar_that_is_no_share_and_a_folder_that_is_none_are_wrong_flags(photos):
-    for folder, share in ((photos, 0.0), (photos, 1.5), (photos, float("nan")), (photos.with_name("gone"), 0.5)):
-        with pytest.raises(UsageError, match="is not a share|no folder .*gone"):
-            Calibration(folder, share)
+def test_a_folder_that_is_none_is_a_wrong_flag(photos):
+    with pytest.raises(UsageError, match="no folder .*gone"):
+        Calibration(photos.with_name("gone"), 0.5)
