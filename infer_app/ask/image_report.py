@@ -165,8 +165,8 @@ def _find(
     Raises UsageError if it is of another day than `day`, or if several images have its id.
     """
     places = find_by_id(project.source, image_id, day) or (find_by_id(project.source, image_id) if day else [])
-    zone = loaded.run.time_zone
-    dated = [(location, time, _date(time, zone)) for location, time in places]
+    zone = find_zone(loaded.run.time_zone)
+    dated = [(location, time, time and time.astimezone(zone).date()) for location, time in places]
     chosen = [one for one in dated if day is None or one[2] == day.date]
     if dated and not chosen:
         date_of = dated[0][2]
@@ -217,7 +217,3 @@ def _unknown(project: ProjectDatabase, image_id: str) -> UsageError:
     if similar:
         hint = f"did you mean {', '.join(similar)}?"
     return UsageError(f"no image has the id {image_id!r}", hint)
-
-
-def _date(time: datetime | None, zone: str) -> date | None:
-    return None if time is None else time.astimezone(find_zone(zone)).date()

@@ -55,7 +55,9 @@ def recorded_packages() -> dict[str, str]:
     for key, names in RECORDED.items():
         installed = next(filter(None, map(installed_version, names)), None)
         found |= {key: installed} if installed else {}
-    return found | _named("nvidia_driver", _nvidia_driver()) | _named("cpu", _cpu_model())
+    driver = _first(r"Kernel Module(?: for \S+)?\s+([\d.]+)", PROC / "driver/nvidia/version")
+    cpu = _first(r"^(?:model name|Model)\s*:\s*(.+)$", PROC / "cpuinfo") or platform.machine()
+    return found | {key: value for key, value in (("nvidia_driver", driver), ("cpu", cpu)) if value}
 
 
 @cache
@@ -92,18 +94,6 @@ def find_mismatches(requirements: Iterable[str] | None = None) -> Iterator[Misma
         is_wrong = not extras if installed is None else not requirement.specifier.contains(installed, prereleases=True)
         if is_needed and is_wrong:
             yield Mismatch(requirement.name, installed, required)
-
-
-def _named(key: str, value: str | None) -> dict[str, str]:
-    return {key: value} if value else {}
-
-
-def _cpu_model() -> str | None:
-    return _first(r"^(?:model name|Model)\s*:\s*(.+)$", PROC / "cpuinfo") or platform.machine()
-
-
-def _nvidia_driver() -> str | None:
-    return _first(r"Kernel Module(?: for \S+)?\s+([\d.]+)", PROC / "driver/nvidia/version")
 
 
 def _first(pattern: str, file: Path) -> str | None:

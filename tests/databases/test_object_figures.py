@@ -67,8 +67,8 @@ def test_the_busiest_the_empty_and_the_extreme_images(database, figures):
     near, nothing = figures.results.empty(DAY, 9)
     assert (near.image_id, near.label, near.num_objects, near.objects) == ("3", "cat", 0, ())
     assert (nothing.image_id, nothing.label, nothing.score) == ("4", None, None)
-    assert [(one.image_id, one.score) for one in figures.extremes(DAY, 1, highest=False)] == [("2", 0.6)]
-    assert [(one.image_id, one.score) for one in figures.extremes(DAY, 1, highest=True)] == [("1", 0.9)]
+    assert [(one.image_id, one.score) for one in figures.results.extremes(DAY, 1, highest=False)] == [("2", 0.6)]
+    assert [(one.image_id, one.score) for one in figures.results.extremes(DAY, 1, highest=True)] == [("1", 0.9)]
 
 
 def test_of_very_many_objects_the_best_are_read(database, figures):
@@ -120,7 +120,7 @@ def test_what_a_second_network_gives_for_the_objects_that_are_shown(database, cr
     assert crop_figures.results.count(DAY) == ObjectCounts(num_objects=3, num_stored=4, num_images=3, num_empty=1)
     assert crop_figures.count_labels(DAY) == {"lion": 1, "tiger": 1, HOSTILE: 1}
     assert crop_figures.count_scores(DAY, [0.0, 0.45, 1.0]) == [1, 2]
-    assert [(one.image_id, one.object, one.label) for one in crop_figures.extremes(DAY, 2, highest=True)] == [
+    assert [(one.image_id, one.object, one.label) for one in crop_figures.results.extremes(DAY, 2, highest=True)] == [
         ("1", 1, HOSTILE),
         ("1", 0, "lion"),
     ]

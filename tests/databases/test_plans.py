@@ -20,7 +20,6 @@ from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatab
 from infer_app.tables.listing.former_pictures import check_ids
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.counts import Counts
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.stored_objects import read_detections
 from infer_app.tables.queries.thresholds import count_shown
@@ -107,7 +106,7 @@ def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled):
     pages = source.select_pages(DAY, MODEL.model_id, "another")
     assert [len(next(pages)), len(next(pages))] == [PAGE_SIZE] * 2
     asked = ProjectDatabase(filled, source)
-    assert asked.counts.count_day(DAY, MODEL.model_id).eligible == 10_000
+    assert asked.count_day(DAY, MODEL.model_id).eligible == 10_000
     assert asked.rows.find_problems(DAY, MODEL.model_id) != []
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS
@@ -129,7 +128,7 @@ def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(fil
     assert figures.count_reasons(DAY) == {"corrupt": 500}
     assert figures.score_range(DAY) is None
     assert figures.count_scores(DAY, [0.0, 0.5, 1.0]) == [0, 0]
-    assert figures.extremes(DAY, 3, highest=True) == []
+    assert figures.results.extremes(DAY, 3, highest=True) == []
     assert len(figures.some_rejected(DAY, "corrupt", 3)) == 3
     assert count_overlap(asked, DAY, both) == Overlap(both=0, only_a=5000, only_b=0, neither=5000)
     assert list(read_together(ListedImages(filled, source), DAY, both, Part.OUTPUT)) == []
@@ -146,7 +145,7 @@ def test_where_locations_are_compared_results_are_found_by_key(filled, own_numbe
     statements = recorded(filled)
     is_other = own_number is None  # no run has a number, so all are of this source
     assert len(next(source.select_pages(DAY, MODEL.model_id))) == 1000
-    assert Counts(ListedImages(filled, source)).count_day(DAY, MODEL.model_id).predicted == (0 if is_other else 5000)
+    assert ListedImages(filled, source).count_day(DAY, MODEL.model_id).predicted == (0 if is_other else 5000)
     assert count_shown(filled, source, DAY, "detector") == 0
     assert Figures(ListedImages(filled, source), MODEL.model_id).count_predicted(DAY) == (0 if is_other else 5000)
     check_ids(filled, source, DAY, [MODEL.model_id])

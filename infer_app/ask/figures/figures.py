@@ -3,8 +3,6 @@
 A `Day` may span several days here: any half-open interval of time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -133,10 +131,6 @@ class Figures:
         with self._images.parts(day) as parts:
             scored = ((connection, self.results.scores(images)) for connection, images in parts)
             return added_up(count_each(*part, _between(part[1].c.score, edges)) for part in scored)
-
-    def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
-        """Return the images, or the objects of a second network, with the lowest or the highest scores."""
-        return self.results.extremes(day, limit, highest)
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
         """Return the first images, by id, that were rejected for the reason."""

@@ -80,7 +80,8 @@ def render_day(
     No picture is shown for an image whose file holds other bytes than those that were predicted or rejected.
     """
     shown_ids = {image.image_id for image in _predicted(report)}
-    uris = {one: _data_uri(thumbnail.jpeg) for one, thumbnail in thumbnails.items()}
+    data = "data:image/jpeg;base64,"
+    uris = {one: Markup(data + base64.b64encode(thumbnail.jpeg).decode()) for one, thumbnail in thumbnails.items()}
     made = {image: _pictured(image) for image in _with_pictures(report) if _pictured(image) in thumbnails}
     pictures = {image: uris[one] for image, one in made.items() if thumbnails[one].is_of(image.sha256)}
     replaced = made.keys() - pictures.keys()
@@ -161,10 +162,6 @@ def _href(file: str) -> str:
 def _breakable(name: str) -> Markup:
     """Return a model's name that a browser breaks after its separators rather than within a word."""
     return Markup("<wbr>").join(re.split(r"(?<=[-_.@])", _printable(name)))
-
-
-def _data_uri(jpeg: bytes) -> Markup:
-    return Markup("data:image/jpeg;base64,") + Markup(base64.b64encode(jpeg).decode())
 
 
 def _overlays(

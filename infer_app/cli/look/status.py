@@ -1,7 +1,5 @@
 """`infer status`: shows the last days and their state."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping
@@ -58,10 +56,6 @@ class DayRow:
         begun = next((run for run in reversed(self.facts.runs) if run["predicted"]), None)
         return variant_facts(begun["variant"]) if begun else dict.fromkeys(variant_facts(""))
 
-    def without_older(self) -> DayRow:
-        """Return it without the pending images of earlier days."""
-        return replace(self, facts=replace(self.facts, older=None))
-
 
 def show_status(days: int, as_json: bool, config: Path | None) -> None:
     """Show the last days of each model, by the version that did the day: images, results and the last run."""
@@ -74,7 +68,8 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
         return
     cells, seen = [], set[str]()
     for row in rows:
-        cells.append(_cells(row.without_older() if row.model in seen else row))  # told once, for the newest day
+        older = None if row.model in seen else row.facts.older  # told once, for the newest day
+        cells.append(_cells(replace(row, facts=replace(row.facts, older=older))))
         seen.add(row.model)
     if cells:
         show_table(("day", "model", "state", "images", "predicted", "rejected", "pending", "remarks"), cells)
@@ -133,7 +128,7 @@ def read_last_days(
         for model, model_id in reversed(project.versions.models_of_day(day) or [NO_MODEL]):
             planned = used_next.get(model, model_id)
             is_done_again = planned != model_id and next_run.era(day.date) != "older"
-            again = project.counts.count_new(day, planned) if is_done_again else 0
+            again = project.count_new(day, planned) if is_done_again else 0
             facts, is_forgotten = states.read_facts(day, model, model_id), project.source.has_forgotten(day.start)
             row = DayRow(day, model, model_id, model_id in in_use, facts, is_forgotten, again)
             if row.facts.counts.eligible or row.facts.last_run:

@@ -104,14 +104,11 @@ class RunOutput:
     def _about_older(self, result: ModelResult) -> Iterator[str]:
         if older := result.older:
             verb = "is" if older.num_images == 1 else "are"
-            command = backfill_command(older.first, older.last, self._options(result.last.model))
+            names = self.options.model or [result.last.model]
+            command = backfill_command(older.first, older.last, printed_options(*names))
             images = counted(older.num_images, "image")
             then = "" if result.all_late_tried else "the next run goes on with those registered late; "
             yield f"{images} older than the look-back {verb} pending: {then}`{command}` predicts them"
-
-    def _options(self, model: str | None = None) -> str:
-        names = self.options.model or ([model] if model else [])
-        return printed_options(*names)
 
     def _print_result(self, result: ModelResult) -> None:
         last = result.last

@@ -168,8 +168,7 @@ class WithConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithJson:
+class WithJson(WithConfig):
     """The last options of a command whose results programs may read."""
 
     as_json: Json = False
-    config: Config = None

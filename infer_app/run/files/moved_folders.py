@@ -4,8 +4,8 @@ import heapq
 import random
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from infer_app.base.domain import ImageFile
@@ -24,27 +24,11 @@ NUM_COMPARED = 50  # images of such a folder, by their bytes or times
 NEAR_S = 2.0  # by which the times of one file differ on two file systems
 
 
-@dataclass(frozen=True, slots=True)
-class MovedFolder:
-    """A folder as recorded and the one whose images are those registered below it, both with a slash at the end."""
-
-    elsewhere: RegisteredElsewhere
-    old: str
-    new: str
-    ids: Sequence[int] | None  # of the images that were moved, while others are where they were; None: all
-
-    def apply(self) -> int:
-        """Store it and return the number of images."""
-        return self.elsewhere.move(self.old, self.new, self.ids)
-
-    def __str__(self) -> str:
-        return f"known below {self.old} are now below {self.new}"
+Move = tuple[str, Callable[[], int]]  # in words, and what stores it and returns the number of images
 
 
-def find_moved(
-    database: Database, loaded: LoadedSettings, recorded: Sequence[str], ask: AskStorage
-) -> Iterator[MovedFolder]:
-    """Yield the watched folders below which nothing is registered, and in which most of another folder's images lie.
+def find_moved(database: Database, loaded: LoadedSettings, recorded: Sequence[str], ask: AskStorage) -> Iterator[Move]:
+    """Yield for the watched folders below which nothing is registered that most of another folder's images lie in them.
 
     `recorded`: the watched folders as recorded, which are never taken for a former place of another one.
     """
@@ -75,7 +59,7 @@ def _former_folders(files: Sequence[ImageFile], folder: str, elsewhere: Register
 
 def _find_move(
     folder: str, old: str, elsewhere: RegisteredElsewhere, loaded: LoadedSettings, ask: AskStorage
-) -> MovedFolder | None:
+) -> Move | None:
     """Return the move of what was registered below `old`, if at least half of it lies in the folder and is the same.
 
     What lies in both places was copied with the rest, or stays where it is if anything does.
@@ -101,7 +85,9 @@ def _find_move(
         is_whole = list(ask(look_at_folders, [loaded.path_map.to_local(old)], loaded.images.exclude)) == [None]
     if not is_whole and not gone:
         return None
-    return MovedFolder(elsewhere, old, loaded.path_map.recorded(f"{folder}/"), None if is_whole else gone)
+    new = loaded.path_map.recorded(f"{folder}/")
+    move = partial(elsewhere.move, old, new, None if is_whole else gone)  # None: all that is below `old`
+    return f"known below {old} are now below {new}", move
 
 
 def _are_same(

@@ -83,11 +83,11 @@ class WatchedFolders:
 
         Raises UsageError in a dry run, which would take these images for new ones.
         """
-        for moved in find_moved(self._database, self._loaded, self._recorded_folders(), self.ask):
+        for moved, store in find_moved(self._database, self._loaded, self._recorded_folders(), self.ask):
             if dry_run:
                 hint = "`infer run` records where they are, then runs"
                 raise UsageError(f"images {moved}, and nothing is changed here", hint)
-            yield f"{counted(moved.apply(), 'image')} {moved}"
+            yield f"{counted(store(), 'image')} {moved}"
 
     def register(self, days: Sequence[Day], *, dry_run: bool) -> None:
         """Register what is new, and mark what is gone."""
@@ -203,12 +203,8 @@ class WatchedFolders:
 
     def _is_behind(self, now: datetime) -> bool:
         """Return whether this machine's clock is behind that of a former run, or no image is known to compare with."""
-        last = self._last_start
+        last = last_start(self._database)
         return self._first_known is None or (last is not None and last > now + timedelta(seconds=A_DAY_S))
-
-    @cached_property
-    def _last_start(self) -> datetime | None:
-        return last_start(self._database)
 
     @cached_property
     def _first_known(self) -> datetime | None:

@@ -54,7 +54,8 @@ class _StoredObjects:
 
         An image whose picture one network needs goes to a worker for all of them, so that it counts once.
         """
-        known = self._read([image for image in images if self._needs_stored(image)])
+        detected = (image for image in images if self._detector not in image.model_indices)
+        known = self._read([image for image in detected if not self._crops.keys().isdisjoint(image.model_indices)])
         done: list[Prediction | Broken] = []
         left: list[NewImage] = []
         for image in images:
@@ -71,9 +72,6 @@ class _StoredObjects:
             done += [self._result(image, detection, index) for index in seconds if detection]
             left += [replace(image, model_indices=others)] if others else []
         return ChunkResult.of(0, done, tuple(sorted(self._crops))), left
-
-    def _needs_stored(self, image: NewImage) -> bool:
-        return self._detector not in image.model_indices and not self._crops.keys().isdisjoint(image.model_indices)
 
     def _read(self, images: Sequence[NewImage]) -> dict[str, StoredDetection]:
         if not images:

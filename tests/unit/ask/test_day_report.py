@@ -38,7 +38,7 @@ def test_a_first_day_is_compared_with_nothing_and_a_model_without_labels_has_non
     write(predicted=[("/a.jpg", None, None)])
     assert gather_labels(figures, DAY) is None
     assert gather_scores(figures, DAY) is None
-    assert figures.extremes(DAY, 5, highest=True) == []
+    assert figures.results.extremes(DAY, 5, highest=True) == []
     write(predicted=scored("cat", 0.9))
     labels = gather_labels(figures, DAY)
     assert (labels.most[0].share_7, labels.drift_7, labels.moved) == (None, None, ())
@@ -62,8 +62,8 @@ def test_numbers_of_a_regression_set_their_own_scale(figures, write, numbers):
 
 def test_the_least_and_the_most_confident(figures, write):
     write(predicted=scored("cat", 0.5, 0.1, 0.9, 0.3))
-    assert [one.score for one in figures.extremes(DAY, 2, highest=False)] == [0.1, 0.3]
-    assert [one.score for one in figures.extremes(DAY, 2, highest=True)] == [0.9, 0.5]
+    assert [one.score for one in figures.results.extremes(DAY, 2, highest=False)] == [0.1, 0.3]
+    assert [one.score for one in figures.results.extremes(DAY, 2, highest=True)] == [0.9, 0.5]
 
 
 def test_rejections_are_counted_by_reason_but_for_images_that_are_predicted(database, figures, write):

@@ -124,10 +124,6 @@ def _config(labels: list[str], export: Export) -> str:
         control, element = f'RectangleLabels name="{BOXES}" toName="{IMAGE}"', "Label"
     else:
         control, element = f'Choices name="{CHOICES}" toName="{IMAGE}" choice="multiple"', "Choice"
-    listed = "".join(f"    <{element} value={quoteattr(_xml(label))}/>\n" for label in labels)
+    storable = (_NOT_IN_XML.sub("\ufffd", label) for label in labels)
+    listed = "".join(f"    <{element} value={quoteattr(label)}/>\n" for label in storable)
     return f"<View>\n{image}  <{control}>\n{listed}  </{control.split()[0]}>\n</View>\n"
-
-
-def _xml(text: str) -> str:
-    """Return a text without the characters that XML can't hold."""
-    return _NOT_IN_XML.sub("\ufffd", text)

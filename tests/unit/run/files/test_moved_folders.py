@@ -46,11 +46,11 @@ def find_all(database, project, *watched):
 
 
 def moved(*args):
-    return [(one.old, one.new) for one in find_all(*args)]
+    return [said for said, _ in find_all(*args)]
 
 
 def moved_from(old, new):
-    return [(f"{old}/", f"{new}/")]
+    return [f"known below {old}/ are now below {new}/"]
 
 
 COPY_WITHOUT_TIMES = partial(shutil.copytree, copy_function=shutil.copyfile)
@@ -120,8 +120,8 @@ def test_of_a_folder_that_may_be_away_only_what_was_found_elsewhere_is_moved(dat
     if left:
         old.mkdir()
         (old / left).touch()
-    [move] = find_all(database, tmp_path / "project", "photos")
-    assert move.apply() == num_moved
+    [(_, store)] = find_all(database, tmp_path / "project", "photos")
+    assert store() == num_moved
     below = select(func.count()).where(images.c.location.startswith(f"{new}/"))
     with database.read() as connection:
         assert connection.scalar(below) == num_moved
