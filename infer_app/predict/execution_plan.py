@@ -15,11 +15,7 @@ from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
 from infer_app.predict.runtimes.gpu_probe import missing_for
-from infer_app.predict.variant_selection import (
-    VariantRequest,
-    VariantSelection,
-    choose_variant,
-)
+from infer_app.predict.variant_selection import VariantRequest, choose_variant
 from infer_app.predict.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)
@@ -32,16 +28,13 @@ BYTES_PER_PIXEL = 300  # of the input: a detector of 1280x1280 pixels took 0.8 t
 class ExecutionPlan:
     """How a model will run on this host, decided before anything is loaded."""
 
-    choice: VariantSelection
+    variant: str
+    passed_over: dict[str, str]  # why each other variant was not selected
     batch_size: int | None  # None: the variant's own
     workers: int  # 0: on a cluster, one for each CPU of an actor
     threads: int  # of each worker
     is_idle: bool = False  # it has nothing to predict, so its network is not opened
     worker_bytes: int = field(default=0, compare=False)  # private memory of a worker with this model alone, on the CPU
-
-    @property
-    def variant(self) -> str:
-        return self.choice.variant
 
     @property
     def device(self) -> str:
@@ -122,17 +115,16 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
     if num_workers > num_cores:
         cores = counted(num_cores, "core")
         log.info("%d workers on %s: more than one a core only help while others wait for images", num_workers, cores)
-    choice = choose_variant(artifact.manifest, request, missing_or_broken)
-    if variant_of(choice.variant).device == "cuda":
-        return ExecutionPlan(choice, None, num_workers or num_cores, 1)
-    worker_bytes = estimate_bytes(artifact, choice.variant)
+    variant, passed_over = choose_variant(artifact.manifest, request, missing_or_broken)
+    if variant_of(variant).device == "cuda":
+        return ExecutionPlan(variant, passed_over, None, num_workers or num_cores, 1)
+    worker_bytes = estimate_bytes(artifact, variant)
     workers, threads = num_workers or cap_by_memory(num_cores, worker_bytes), 1
     if workers < num_cores and not num_workers:
         log.warning("%d workers instead of %d: there is not enough memory for more", workers, num_cores)
         threads = num_cores // workers
-    return ExecutionPlan(
-        choice, _batch_size(artifact.manifest.recipe.size), workers, threads, worker_bytes=worker_bytes
-    )
+    batch_size = _batch_size(artifact.manifest.recipe.size)
+    return ExecutionPlan(variant, passed_over, batch_size, workers, threads, worker_bytes=worker_bytes)
 
 
 def _batch_size(size: Size) -> int | None:

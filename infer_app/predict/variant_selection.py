@@ -33,16 +33,12 @@ class VariantRequest:
     begun: BegunVariant | None = None  # that of the day, which keeps its precision
 
 
-@dataclass(frozen=True, slots=True)
-class VariantSelection:
-    """The selected variant, and why each other one was not selected."""
-
-    variant: str
-    passed_over: dict[str, str]  # variant: why it was not selected
-
-
-def choose_variant(manifest: Manifest, request: VariantRequest, missing: Missing = missing_for) -> VariantSelection:
+def choose_variant(
+    manifest: Manifest, request: VariantRequest, missing: Missing = missing_for
+) -> tuple[str, dict[str, str]]:
     """Select the first of PREFERRED that the model has, that the request allows and that can run here.
+
+    Return it, and by variant why each other one was not selected.
 
     Exactly one precision of the CPU's is allowed, and a day keeps the one that it began with, so that no variant that
     can't run here changes it. GPU variants have half precision; they exist only if they were built. Raises ModelError
@@ -55,9 +51,7 @@ def choose_variant(manifest: Manifest, request: VariantRequest, missing: Missing
     if not usable:
         raise _no_usable_variant(manifest, request, passed_over)
     best = request.begun.variant if request.begun and request.begun.variant in usable else usable[0]
-    return VariantSelection(
-        best, passed_over | {variant: f"{best} comes first" for variant in usable if variant != best}
-    )
+    return best, passed_over | {variant: f"{best} comes first" for variant in usable if variant != best}
 
 
 def _requested_dtype(request: VariantRequest) -> str:

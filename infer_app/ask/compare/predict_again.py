@@ -92,7 +92,7 @@ def stored_objects(rows: Iterable[tuple[ImageRef, Mapping[str, Any]]]) -> dict[s
 
 def _idle(plan: ExecutionPlan, detector: Artifact) -> ExecutionPlan:
     """Return a plan for a detector that is not run: any of its variants will do."""
-    return replace(plan, choice=replace(plan.choice, variant=next(iter(detector.manifest.variants))), is_idle=True)
+    return replace(plan, variant=next(iter(detector.manifest.variants)), is_idle=True)
 
 
 def _changed(loaded: LoadedSettings, **values: object) -> LoadedSettings:

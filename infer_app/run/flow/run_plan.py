@@ -121,7 +121,7 @@ def _run_model(loaded: LoadedSettings, artifact: Artifact, execution: ExecutionP
     values = (variant_of(execution.variant), execution.workers, execution.threads)
     of_model = names_and_ids([(manifest.name, manifest.model_id)])
     log.info("%s runs as %s, %d workers x %d threads", manifest.name, *values, extra=of_model)
-    for variant, why in execution.choice.passed_over.items():
+    for variant, why in execution.passed_over.items():
         log.info("%s was passed over: %s", variant, why, extra=of_model)
     facts = json.loads(manifest.to_json()) | {"labels": artifact.labels}  # exports name all classes, also unseen ones
     return RunModel(
@@ -129,7 +129,7 @@ def _run_model(loaded: LoadedSettings, artifact: Artifact, execution: ExecutionP
         manifest.model_id,
         execution.variant,
         facts,
-        execution.choice.passed_over,
+        execution.passed_over,
         runs_unasked(loaded, artifact),
         manifest.variant_sha256(execution.variant),
     )

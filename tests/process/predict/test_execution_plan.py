@@ -11,12 +11,12 @@ from infer_app.base.size import BATCH_PIXELS, Size
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict import execution_plan
 from infer_app.predict.execution_plan import ExecutionPlan, plan_execution
-from infer_app.predict.variant_selection import VariantRequest, VariantSelection
+from infer_app.predict.variant_selection import VariantRequest
 from tests.support.box import open_box
 from tests.support.networks import Network, built
 
 CORES = 4
-SELECTED = VariantSelection(OPENVINO_FP32, {TORCHSCRIPT: f"{OPENVINO_FP32} comes first"})
+SELECTED = OPENVINO_FP32, {TORCHSCRIPT: f"{OPENVINO_FP32} comes first"}
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def taking(artifact, width, height):
 @pytest.mark.parametrize(("asked", "workers"), [(0, CORES), (2, 2), (16, 16)])
 def test_a_worker_for_every_core_unless_others_are_asked_for(artifact, asked, workers, caplog):
     caplog.set_level("INFO", logger="infer_app")
-    assert plan_execution(artifact, VariantRequest(), asked) == ExecutionPlan(SELECTED, None, workers, 1)
+    assert plan_execution(artifact, VariantRequest(), asked) == ExecutionPlan(*SELECTED, None, workers, 1)
     assert (f"{workers} workers on {CORES} cores: more than one a core" in caplog.text) == (workers > CORES)
 
 

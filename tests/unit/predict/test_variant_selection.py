@@ -19,7 +19,7 @@ from infer_app.base.model_variants import (
     BegunVariant,
 )
 from infer_app.predict.runtimes.gpu_probe import UNKNOWN
-from infer_app.predict.variant_selection import VariantRequest, VariantSelection, choose_variant
+from infer_app.predict.variant_selection import VariantRequest, choose_variant
 
 
 def parity(cosine, relative_difference):
@@ -80,7 +80,7 @@ def choose(manifest, request=VariantRequest(), missing=None):  # noqa: B008
 
 
 def chosen(manifest, missing=None, **request):
-    return choose(manifest, VariantRequest(**request), missing).variant
+    return choose(manifest, VariantRequest(**request), missing)[0]
 
 
 def begun_in(variant, sha256=None):
@@ -89,19 +89,18 @@ def begun_in(variant, sha256=None):
 
 @pytest.mark.parametrize("variants", [(TORCHSCRIPT, OPENVINO_FP32), (OPENVINO_FP32, TORCHSCRIPT)])
 def test_openvino_comes_before_torchscript_and_the_others_are_told(variants):
-    assert choose(model(*variants, OPENVINO_INT8)) == VariantSelection(
-        OPENVINO_FP32, {OPENVINO_INT8: NO_INT8, TORCHSCRIPT: f"{OPENVINO_FP32} comes first"}
+    assert choose(model(*variants, OPENVINO_INT8)) == (
+        OPENVINO_FP32,
+        {OPENVINO_INT8: NO_INT8, TORCHSCRIPT: f"{OPENVINO_FP32} comes first"},
     )
     assert chosen(model(*variants), NO_OPENVINO) == TORCHSCRIPT
 
 
 def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
-    choice = choose(model(*CPU, *GPU))
-    assert choice.variant == TRT_FP16
+    variant, passed_over = choose(model(*CPU, *GPU))
+    assert variant == TRT_FP16
     first = f"{TRT_FP16} comes first"
-    assert choice.passed_over == dict.fromkeys((CUDA_FP16, TORCHSCRIPT, OPENVINO_FP32), first) | {
-        OPENVINO_INT8: NO_INT8
-    }
+    assert passed_over == dict.fromkeys((CUDA_FP16, TORCHSCRIPT, OPENVINO_FP32), first) | {OPENVINO_INT8: NO_INT8}
 
 
 @pytest.mark.parametrize(
@@ -125,9 +124,9 @@ def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
     ],
 )
 def test_what_is_passed_over_is_told_with_its_reason(manifest, request_, missing, taken, passed_over):
-    choice = choose(manifest, request_, missing)
-    assert choice.variant == taken
-    assert choice.passed_over.items() >= passed_over.items()
+    variant, reasons = choose(manifest, request_, missing)
+    assert variant == taken
+    assert reasons.items() >= passed_over.items()
 
 
 @pytest.mark.parametrize(
