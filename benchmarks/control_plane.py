@@ -25,10 +25,11 @@ from peers import RESULTS
 
 from infer_app.base.domain import Chunk, ChunkResult, FileFacts, ImageRef, Output, Prediction
 from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.sections import RaySettings
 from infer_app.predict.cluster.actor_pool import Actor, ActorPool
 from infer_app.predict.cluster.node_actor import ActorSpec, Opened, Reply
-from infer_app.predict.cluster.ray_cluster import Cluster, ClusterSpec
-from infer_app.predict.executors import open_cpu_pool
+from infer_app.predict.cluster.ray_cluster import Cluster
+from infer_app.predict.executors import open_pool
 from infer_app.predict.handlers.handler_spec import HandlerSpec
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import upgrade
@@ -68,11 +69,9 @@ class Sample:
 
 def main() -> None:
     flags = read_flags()
-    cluster = Cluster(ClusterSpec(), 2)
+    cluster = Cluster(RaySettings(), 2)
     handler = HandlerSpec((), ReadLimits((), 1), 1)
-    pool = StubActorPool(
-        cluster, ClusterSpec(actors=flags.actors), ActorSpec(handler, flags.workers, open_cpu_pool, 30), 1
-    )
+    pool = StubActorPool(cluster, RaySettings(actors=flags.actors), ActorSpec(handler, flags.workers, open_pool, 30), 1)
     with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
         sink = open_sink(Path(folder)) if flags.commit else None
         step = flags.chunk_size if flags.ranges else 1

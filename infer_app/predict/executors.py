@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.second_network import detector_of, seconds_of
@@ -22,15 +22,13 @@ from infer_app.base.errors import UsageError
 from infer_app.base.machine import usable_cores
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.base.settings.sections import RaySettings
 from infer_app.base.size import Size
 from infer_app.predict.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.predict.execution_plan import ExecutionPlan
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec, OneOf
 from infer_app.predict.handlers.open_handler import open_cpu_handler, open_load_handler, open_predict_handler
-from infer_app.predict.workers.pool import Stage, WorkerPool, slots_for
-
-if TYPE_CHECKING:
-    from infer_app.predict.cluster.ray_cluster import ClusterSpec
+from infer_app.predict.workers.pool import WorkerPool, slots_for
 
 log = logging.getLogger(__name__)
 
@@ -104,22 +102,22 @@ class RingSpec:
     devices: tuple[str, ...]
 
 
-def open_cpu_pool(handler: HandlerSpec, num_workers: int, timeout_s: float) -> WorkerPool:
-    """Open a pool whose workers run their chunks to completion with `handler.num_threads` threads each."""
-    openers = [partial(open_cpu_handler, handler, OneOf(number, num_workers)) for number in range(num_workers)]
-    return WorkerPool([Stage("predict", openers)], timeout_s)
+def open_pool(
+    handler: HandlerSpec, num_workers: int, timeout_s: float, ring_spec: RingSpec | None = None
+) -> WorkerPool:
+    """Open a pool whose workers run their chunks to completion with `handler.num_threads` threads each.
 
-
-def open_cuda_pool(handler: HandlerSpec, num_workers: int, timeout_s: float, ring_spec: RingSpec) -> WorkerPool:
-    """Open a pool of loaders and a process for each device, for chunks of at most `ring_spec.batch_size` images."""
+    With a ring it has loaders and a process for each device, for chunks of at most `ring_spec.batch_size` images.
+    """
+    if ring_spec is None:
+        openers = [partial(open_cpu_handler, handler, OneOf(number, num_workers)) for number in range(num_workers)]
+        return WorkerPool([openers], timeout_s)
     from infer_app.predict.workers.shared_ring import Ring  # loads numpy
 
     ring = Ring(slots_for(num_workers, len(ring_spec.devices)), ring_spec.batch_size, ring_spec.size)
-    stages = [
-        Stage("load", [partial(open_load_handler, handler, ring)] * num_workers),
-        Stage("predict", [partial(open_predict_handler, handler, ring, device) for device in ring_spec.devices]),
-    ]
-    return WorkerPool(stages, timeout_s, ring)
+    loaders = [partial(open_load_handler, handler, ring)] * num_workers
+    predictors = [partial(open_predict_handler, handler, ring, device) for device in ring_spec.devices]
+    return WorkerPool([loaders, predictors], timeout_s, ring)
 
 
 @contextmanager
@@ -129,22 +127,18 @@ def open_local_executor(
     """Open the `cpu` executor, or with a ring the `cuda` executor. `num_workers` 0: one for each core."""
     num_cores = usable_cores()
     num_workers = num_workers or num_cores
-    if ring_spec is None:
-        with open_cpu_pool(handler, num_workers, timeout_s) as pool:
-            yield Executor("cpu", "cpu", handler, pool, num_cores, num_workers)
-    else:
-        with open_cuda_pool(handler, num_workers, timeout_s, ring_spec) as pool:
-            of_run = (handler, pool, num_cores, num_workers, len(ring_spec.devices), ring_spec.batch_size)
-            yield Executor("cuda", ", ".join(ring_spec.devices), *of_run)
+    with open_pool(handler, num_workers, timeout_s, ring_spec) as pool:
+        of_run = handler, pool, num_cores, num_workers
+        if ring_spec is None:
+            yield Executor("cpu", "cpu", *of_run)
+        else:
+            devices = ring_spec.devices
+            yield Executor("cuda", ", ".join(devices), *of_run, len(devices), ring_spec.batch_size)
 
 
 @contextmanager
 def open_ray_executor(
-    handler: HandlerSpec,
-    num_workers: int,
-    timeout_s: float,
-    cluster_spec: ClusterSpec,
-    ring_spec: RingSpec | None = None,
+    handler: HandlerSpec, num_workers: int, timeout_s: float, spec: RaySettings, ring_spec: RingSpec | None = None
 ) -> Iterator[Executor]:
     """Connect to the cluster. Each actor has `num_workers` workers; 0: one for each of its CPUs.
 
@@ -154,16 +148,15 @@ def open_ray_executor(
     from infer_app.predict.cluster.node_actor import ActorSpec
     from infer_app.predict.cluster.ray_cluster import Cluster, no_room
 
-    if ring_spec is None:
-        open_pool = partial(open_cpu_pool, timeout_s=timeout_s)
-    else:
-        open_pool = partial(open_cuda_pool, timeout_s=timeout_s, ring_spec=ring_spec)
-    threads, spec = handler.num_threads, cluster_spec
+    open_actor_pool = partial(open_pool, timeout_s=timeout_s, ring_spec=ring_spec)
+    threads = min(handler.num_threads, spec.num_cpus or handler.num_threads)
     with closing(Cluster(spec, max(usable_cores(), spec.num_cpus, num_workers * threads))) as cluster:
         # The smallest node that offers any: a head node often offers none.
         smallest = next((node.num_cpus for node in cluster.nodes() if node.num_cpus), 1)
         num_cpus = spec.num_cpus or num_workers * threads or smallest
-        actor_spec = ActorSpec(handler, num_workers or max(1, num_cpus // threads), open_pool, log.getEffectiveLevel())
+        workers = num_workers or max(1, num_cpus // threads)
+        handler = replace(handler, num_threads=threads)
+        actor_spec = ActorSpec(handler, workers, open_actor_pool, log.getEffectiveLevel())
         with closing(ActorPool(cluster, spec, actor_spec, num_cpus)) as pool:
             if not pool.num_actors:
                 raise UsageError(*no_room(num_cpus, spec.num_gpus, cluster.nodes()))
@@ -203,21 +196,9 @@ def open_executor(
         seconds=seconds_of(artifacts),
         idle=frozenset(number for number, plan in enumerate(plans) if plan.is_idle),
     )
-    kind, workers = loaded.run.executor, lead.workers
+    kind, of_all = loaded.run.executor, (spec, lead.workers, images.timeout_s)
     ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, (plans[0].device,))
     if kind == "ray":
-        return _open_ray(loaded, spec, workers, ring_spec)
-    if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
-        return open_local_executor(spec, workers, images.timeout_s, ring_spec)
-    return open_local_executor(spec, workers, images.timeout_s)
-
-
-@contextmanager
-def _open_ray(loaded: LoadedSettings, handler: HandlerSpec, workers: int, ring_spec: RingSpec) -> Iterator[Executor]:
-    from infer_app.predict.cluster.ray_cluster import ClusterSpec
-
-    cluster_spec = ClusterSpec(**dict(loaded.ray))
-    handler = replace(handler, num_threads=min(handler.num_threads, cluster_spec.num_cpus or handler.num_threads))
-    of_actor = (cluster_spec, ring_spec if cluster_spec.num_gpus else None)
-    with open_ray_executor(handler, workers, loaded.images.timeout_s, *of_actor) as executor:
-        yield executor
+        return open_ray_executor(*of_all, loaded.ray, ring_spec if loaded.ray.num_gpus else None)
+    has_ring = kind == "cuda" or (kind == "auto" and plans[0].device == "cuda")
+    return open_local_executor(*of_all, ring_spec if has_ring else None)

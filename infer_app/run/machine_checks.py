@@ -169,14 +169,14 @@ def check_ray(loaded: LoadedSettings) -> Iterator[Finding]:
     if loaded.run.executor != "ray":
         return
     from infer_app.predict.cluster.node_actor import NodeCheck, check_node
-    from infer_app.predict.cluster.ray_cluster import Cluster, ClusterSpec
+    from infer_app.predict.cluster.ray_cluster import Cluster
 
     zone = loaded.run.time_zone
     with open_project_database(loaded, read_only=True) as project:
         nearest = project.source.nearest_date(loaded.day("today"))
         latest = some_images(project.source, Day.of(nearest, zone), SAMPLED_IMAGES) if nearest else []
     locations = [ref.location for ref in latest]
-    cluster = Cluster(ClusterSpec(**dict(loaded.ray)), usable_cores())
+    cluster = Cluster(loaded.ray, usable_cores())
     try:
         answers = cluster.on_each_node(check_node, locations, read_limits(loaded))
     finally:

@@ -140,7 +140,7 @@ def _stub_handlers() -> None:
     from infer_app.predict.workers import fork_server
     from tests.faults import stub
 
-    _replace(executors, "open_cpu_pool", partial(stub.open_pool, stub.OpenStubHandler))
+    _replace(executors, "open_pool", partial(stub.open_pool, stub.OpenStubHandler))
     _replace(fork_server, "PRELOAD", ("infer_app.predict.workers.parent_death", "tests.faults.stub"))
 
 

@@ -12,7 +12,7 @@ import psutil
 
 from infer_app.base.domain import Broken, ChunkResult, FileFacts, Output, Prediction, Reason
 from infer_app.predict.handlers.handler_spec import HandlerSpec
-from infer_app.predict.workers.pool import Stage, WorkerPool
+from infer_app.predict.workers.pool import WorkerPool
 
 LABELS = ("red", "green", "blue")
 IMAGE_S, SLOW_IMAGE_S = 0.004, 0.06
@@ -66,6 +66,6 @@ class OpenStubHandler:
         return StubHandler()
 
 
-def open_pool(open_handler, handler, num_workers, timeout_s):
+def open_pool(open_handler, handler, num_workers, timeout_s, ring_spec=None):
     """Open the pool of a machine, or of each node of a cluster, which imports this module."""
-    return WorkerPool([Stage("predict", [open_handler(handler)] * num_workers)], timeout_s)
+    return WorkerPool([[open_handler(handler)] * num_workers], timeout_s)

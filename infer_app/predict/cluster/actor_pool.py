@@ -14,8 +14,9 @@ from typing import Any
 
 from infer_app.base.domain import Chunk, ChunkResult, FileFacts
 from infer_app.base.errors import InferError, ModelError, UsageError
+from infer_app.base.settings.sections import RaySettings
 from infer_app.predict.cluster.node_actor import ActorSpec, ExecutorActor, Opened, Reply
-from infer_app.predict.cluster.ray_cluster import Cluster, ClusterSpec, Node, import_ray, no_room
+from infer_app.predict.cluster.ray_cluster import Cluster, Node, import_ray, no_room
 from infer_app.predict.workers.bundle import pack
 from infer_app.predict.workers.heartbeat import NOTHING, CurrentStep
 from infer_app.predict.workers.pool import POLL_INTERVAL_S, TASKS_AHEAD
@@ -49,7 +50,7 @@ class Actor:
 class ActorPool:
     """Supervises the actors of a run, whose number follows the room on the cluster's nodes."""
 
-    def __init__(self, cluster: Cluster, spec: ClusterSpec, actor_spec: ActorSpec, num_cpus: int) -> None:
+    def __init__(self, cluster: Cluster, spec: RaySettings, actor_spec: ActorSpec, num_cpus: int) -> None:
         self.num_cpus = num_cpus  # of an actor
         self.workers_each = actor_spec.num_workers
         self._ray = import_ray()
@@ -60,7 +61,6 @@ class ActorPool:
         self._actors: list[Actor] = []
         self._bundles: object = None
         self._queue: deque[Task] = deque()
-        self._next_number = 0
         self._nodes: dict[str, str] = {}  # node id: its name, in the order of their numbers
         self._exits = ExitLimit(
             "actors", "is there enough memory on the nodes? see `ray status` and Ray's logs; the rest stays pending"
@@ -117,7 +117,7 @@ class ActorPool:
         while num_given + len(self._queue) < wanted * self._tasks_each:
             if (chunk := next(pending, None)) is None:
                 break
-            self._queue.append(self._numbered(Task(0, chunk)))
+            self._queue.append(Task(0, chunk))
         while len(self._actors) < min(wanted, num_given + len(self._queue)):
             self._actors.append(self._start())
         for actor in sorted(filter(lambda actor: actor.opened, self._actors), key=lambda actor: len(actor.tasks)):
@@ -125,10 +125,6 @@ class ActorPool:
                 task = self._queue.popleft()
                 actor.tasks[actor.handle.process.remote(task.chunk)] = task
         return bool(self._queue) or any(actor.tasks for actor in self._actors)
-
-    def _numbered(self, task: Task) -> Task:
-        self._next_number += 1
-        return replace(task, number=self._next_number)
 
     def _start(self) -> Actor:
         if self._bundles is None:
@@ -211,7 +207,7 @@ class ActorPool:
         tasks = list(actor.tasks.values())
         decisions = [decide(task, KILLED) for task in tasks[: self._actor_spec.num_workers]]
         decisions += [Decision(retry=(task,)) for task in tasks[self._actor_spec.num_workers :]]
-        retries = [self._numbered(task) for decision in decisions for task in decision.retry]
+        retries = [task for decision in decisions for task in decision.retry]
         self._queue.extendleft(reversed(retries))
         for task, decision in zip(tasks, decisions, strict=True):
             if decision.broken:

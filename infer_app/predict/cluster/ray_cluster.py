@@ -9,14 +9,15 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from infer_app.base.errors import UsageError, install, lines_of
+from infer_app.base.settings.sections import RaySettings
 from infer_app.predict.workers.fork_server import run_folder, signals_blocked
 
 log = logging.getLogger(__name__)
@@ -33,17 +34,6 @@ NODE_TIMEOUT_S = 120.0  # for a function on every node
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSpec:
-    """The address of the cluster, and the number and resources of our actors."""
-
-    address: str = LOCAL
-    actors: int = 0  # 0: as many as there is room for
-    num_cpus: int = 0  # of an actor; 0: those of the smallest node
-    num_gpus: float = 0.0  # of an actor
-    runtime_env: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Node:
     """A living machine of the cluster, and the resources that Ray can allocate on it."""
 
@@ -56,7 +46,7 @@ class Node:
 class Cluster:
     """A connection to a Ray cluster. If the program was connected before, closing keeps that connection."""
 
-    def __init__(self, spec: ClusterSpec, num_cpus: int) -> None:
+    def __init__(self, spec: RaySettings, num_cpus: int) -> None:
         """Connect, or start a local Ray with `num_cpus`. Raises UsageError without Ray or without a cluster."""
         self._ray = import_ray()
         self._folder: Path | None = None
@@ -120,7 +110,7 @@ class Cluster:
             _end_all_in(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _connect(self, spec: ClusterSpec, num_cpus: int) -> None:
+    def _connect(self, spec: RaySettings, num_cpus: int) -> None:
         common: dict[str, object] = {
             "log_to_driver": False,
             "logging_level": logging.ERROR,

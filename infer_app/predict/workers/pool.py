@@ -15,16 +15,16 @@ import signal
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import connection as mp_connection
 from typing import TYPE_CHECKING
 
 from infer_app.base.domain import Chunk, ChunkResult, Loaded
-from infer_app.base.errors import ModelError
+from infer_app.base.errors import InferError, ModelError
 from infer_app.predict.workers.fork_server import SERVER_GONE, end_process
 from infer_app.predict.workers.retry_policy import Decision, ExitLimit, Task, WorkerExit, decide
 from infer_app.predict.workers.worker import Worker
-from infer_app.predict.workers.worker_process import Copied, Done, Failed, Logged, OpenHandler
+from infer_app.predict.workers.worker_process import Copied, Done, Logged, OpenHandler
 
 if TYPE_CHECKING:
     from infer_app.predict.workers.shared_ring import Ring
@@ -43,19 +43,15 @@ def slots_for(num_loaders: int, num_devices: int = 1) -> int:
     return TASKS_AHEAD * (num_loaders + num_devices) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One kind of worker process of a pool."""
-
-    name: str  # load or predict
-    openers: Sequence[OpenHandler[object]]  # one for each worker; they differ by the device where there are several
+# What opens the handler of each worker of a stage; they differ by the device where there are several.
+Openers = Sequence[OpenHandler[object]]
 
 
-class _StageWorkers:
-    """The workers of a stage, and its queued tasks, which have priority over new chunks."""
+class _Stage:
+    """The workers of one kind, and their queued tasks, which have priority over new chunks."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, openers: Openers) -> None:
+        self.openers = openers
         self.workers: list[Worker] = []
         self.queue: deque[Task] = deque()
         self.exits = ExitLimit(
@@ -63,7 +59,7 @@ class _StageWorkers:
         )
 
     def start_worker(self) -> Worker:
-        free = list(self.stage.openers)
+        free = list(self.openers)
         for worker in self.workers:
             free.remove(worker.open_handler)
         self.workers.append(Worker(free[0]))
@@ -72,14 +68,14 @@ class _StageWorkers:
     @property
     def has_room(self) -> bool:
         """Return whether a worker can take another task, or can be started for it."""
-        may_start = len(self.workers) < len(self.stage.openers)
+        may_start = len(self.workers) < len(self.openers)
         return may_start or any(len(worker.tasks) < TASKS_AHEAD for worker in self.workers)
 
     def choose_worker(self) -> Worker:
         """Return the worker with the fewest tasks, or a new one if none is idle and another may be started."""
         worker = min(self.workers, key=lambda worker: len(worker.tasks), default=None)
         is_idle = worker is not None and not worker.tasks
-        if worker is None or (not is_idle and len(self.workers) < len(self.stage.openers)):
+        if worker is None or (not is_idle and len(self.workers) < len(self.openers)):
             return self.start_worker()
         return worker
 
@@ -97,13 +93,13 @@ class _StageWorkers:
 class WorkerPool:
     """Supervises worker processes, which are started when there is work and kept between runs."""
 
-    def __init__(self, stages: Sequence[Stage], timeout_s: float, ring: Ring | None = None) -> None:
+    def __init__(self, stages: Sequence[Openers], timeout_s: float, ring: Ring | None = None) -> None:
         """Make a pool; processes start with the first chunk.
 
         With a `ring` the first stage fills slots, which are passed on with its results, and the next stage copies them.
         A worker is killed if a step takes longer than `timeout_s` for an image.
         """
-        self._stages = [_StageWorkers(stage) for stage in stages]
+        self._stages = [_Stage(openers) for openers in stages]
         self._timeout_s = timeout_s
         self._ring = ring
         self._next_number = 0
@@ -124,14 +120,16 @@ class WorkerPool:
         finally:
             self._cancel()
 
+    @property
+    def _workers(self) -> list[Worker]:
+        return [worker for stage in self._stages for worker in stage.workers]
+
     def pids(self) -> list[int]:
-        workers = (worker for stage in self._stages for worker in stage.workers)
-        return [worker.process.pid for worker in workers if worker.process.pid is not None]
+        return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
 
     def close(self) -> None:
         """End every worker; a later run starts others."""
-        workers = [worker for stage in self._stages for worker in stage.workers]
-        for worker in workers:
+        for worker in self._workers:
             worker.process.kill()  # all at once: the kernel takes a while to free the memory of each
         for stage in self._stages:
             while stage.workers:
@@ -155,7 +153,7 @@ class WorkerPool:
             is_left = self._dispatch_to(stage, iter(())) or is_left
         return is_left
 
-    def _dispatch_to(self, stage: _StageWorkers, pending: Iterator[Chunk]) -> bool:
+    def _dispatch_to(self, stage: _Stage, pending: Iterator[Chunk]) -> bool:
         """Give tasks to the stage's workers, starting them as needed, and return whether anything may be left.
 
         No task is given while no slot is free.
@@ -173,8 +171,7 @@ class WorkerPool:
     def _poll(self) -> Iterator[ChunkResult]:
         """Wait for a message or exit of any worker, up to POLL_INTERVAL_S, and yield the results that have arrived."""
         began_at = time.monotonic()
-        workers = [worker for stage in self._stages for worker in stage.workers]
-        awaited = [item for worker in workers for item in (worker.pipe, worker.process.sentinel)]
+        awaited = [item for worker in self._workers for item in (worker.pipe, worker.process.sentinel)]
         ready = mp_connection.wait(awaited, POLL_INTERVAL_S)
         if time.monotonic() - began_at > 2 * POLL_INTERVAL_S:  # all processes were stopped: Ctrl-Z, docker pause
             self._awake_since = time.monotonic()
@@ -184,22 +181,21 @@ class WorkerPool:
                 if worker.needs_attention(ready):
                     yield from self._poll_worker(stage, worker)
 
-    def _poll_worker(self, stage: _StageWorkers, worker: Worker) -> Iterator[ChunkResult]:
+    def _poll_worker(self, stage: _Stage, worker: Worker) -> Iterator[ChunkResult]:
         if worker.overdue:
             end_process(worker.process)
         # Checked before its messages are read, so that the last message of a worker that just died is not lost.
         has_ended = worker.overdue is not None or not worker.process.is_alive()
         for message in worker.received():
-            if isinstance(message, Failed):
-                raise message.error
+            if isinstance(message, InferError):
+                raise message
             if isinstance(message, Logged):
                 message.write(worker=worker.process.pid)
                 continue
             worker.is_ready = True
             if isinstance(message, Copied):
-                worker.tasks = deque(
-                    self._freed(task) if task.number == message.task else task for task in worker.tasks
-                )
+                copied = message.task
+                worker.tasks = deque(self._freed(one) if one.number == copied else one for one in worker.tasks)
             if isinstance(message, Done):
                 task = worker.tasks.popleft()
                 assert task.number == message.task
@@ -208,7 +204,7 @@ class WorkerPool:
         if has_ended:
             yield from self._on_exit(stage, worker)
 
-    def _on_result(self, stage: _StageWorkers, task: Task, result: Loaded | ChunkResult) -> ChunkResult:
+    def _on_result(self, stage: _Stage, task: Task, result: Loaded | ChunkResult) -> ChunkResult:
         """Return the result for the caller; queue what was loaded for the next stage."""
         if not isinstance(result, Loaded):
             self._freed(task)
@@ -220,7 +216,7 @@ class WorkerPool:
         self._freed(loaded)
         return task.finish(result.result)
 
-    def _on_exit(self, stage: _StageWorkers, worker: Worker) -> Iterator[ChunkResult]:
+    def _on_exit(self, stage: _Stage, worker: Worker) -> Iterator[ChunkResult]:
         """Decide whether to retry or reject the current task, and queue the others again.
 
         They restart at the first stage, because their slots are released. The next dispatch starts a replacement.
@@ -254,7 +250,7 @@ class WorkerPool:
             for task in cancelled:
                 self._freed(task)
 
-    def _lacks_slots(self, stage: _StageWorkers) -> bool:
+    def _lacks_slots(self, stage: _Stage) -> bool:
         return self._ring is not None and stage is self._stages[0] and not self._ring.num_free
 
     def _with_slot(self, task: Task) -> Task:

@@ -8,10 +8,11 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 from typing import Any
 
+from infer_app.base.errors import InferError
 from infer_app.predict.workers.fork_server import context, end_process, start_process
 from infer_app.predict.workers.heartbeat import CurrentStep, Heartbeat
 from infer_app.predict.workers.retry_policy import Task, WorkerExit
-from infer_app.predict.workers.worker_process import Copied, Done, Failed, Logged, OpenHandler, Ready, work
+from infer_app.predict.workers.worker_process import Copied, Done, Logged, OpenHandler, Ready, work
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             return  # it is dead: the supervisor will notice that, and retry the task
 
-    def received(self) -> Iterator[Ready | Failed | Logged | Copied | Done[Any]]:
+    def received(self) -> Iterator[Ready | InferError | Logged | Copied | Done[Any]]:
         """Yield the messages that have arrived, including those of a dead worker."""
         try:
             while self.pipe.poll():

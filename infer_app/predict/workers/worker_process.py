@@ -46,13 +46,6 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """The message that the worker failed; the run ends with this error."""
-
-    error: InferError
-
-
-@dataclass(frozen=True, slots=True)
 class Logged:
     """A log message that the supervisor writes, because it knows the run and the worker's output may be silenced."""
 
@@ -114,7 +107,7 @@ class MessageSender:
         self._pipe = pipe
         self._lock = threading.Lock()
 
-    def __call__(self, message: Ready | Failed | Logged | Copied | Done[R]) -> None:
+    def __call__(self, message: Ready | InferError | Logged | Copied | Done[R]) -> None:
         with self._lock:
             self._pipe.send(message)
 
@@ -195,4 +188,4 @@ def _fail(send: MessageSender, error: BaseException, is_open: bool) -> None:
             send(Logged(__name__, logging.ERROR, str(error), send.chunk))
             os._exit(DEVICE_LOST)
         bug = f"a worker failed: {type(error).__name__}: {error}"
-        send(Failed(as_known(error) or InferError(bug, traceback.format_exc())))
+        send(as_known(error) or InferError(bug, traceback.format_exc()))

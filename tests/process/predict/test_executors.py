@@ -46,9 +46,9 @@ def open_executor(name, handler):
     if not name.startswith("ray"):
         return open_local_executor(handler, 2, 30.0, RINGS[name])
     pytest.importorskip("ray")
-    from infer_app.predict.cluster.ray_cluster import ClusterSpec
+    from infer_app.base.settings.sections import RaySettings
 
-    return open_ray_executor(handler, 2, 30.0, ClusterSpec(), RINGS[name])
+    return open_ray_executor(handler, 2, 30.0, RaySettings(), RINGS[name])
 
 
 @pytest.fixture(

@@ -17,7 +17,7 @@ from infer_app.base.model_variants import TORCHSCRIPT
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.cluster.node_actor import ActorSpec, ExecutorActor
 from infer_app.predict.cluster.ray_cluster import _end_all_in
-from infer_app.predict.executors import open_cpu_pool
+from infer_app.predict.executors import open_pool
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.predict.workers import bundle
 from tests.support.networks import built_colors
@@ -33,7 +33,7 @@ def test_a_root_that_is_gone_on_a_node_is_no_missing_image(tmp_path, monkeypatch
     root.mkdir()
     model = replace(ModelSpec.of(artifact, TORCHSCRIPT), artifact=tmp_path / "elsewhere")
     handler = HandlerSpec((model,), ReadLimits((root,), 1 << 20), 1 << 20)
-    spec = ActorSpec(handler, 2, partial(open_cpu_pool, timeout_s=30.0), logging.INFO)
+    spec = ActorSpec(handler, 2, partial(open_pool, timeout_s=30.0), logging.INFO)
     actor = ExecutorActor(spec, [bundle.pack(artifact, TORCHSCRIPT)])
     refs = save_colored(root, 2)
     root.rename(root.with_name("unmounted"))

@@ -24,7 +24,7 @@ from infer_app.predict.handlers.predictor import LoadedModel
 from infer_app.predict.runtimes.torchscript import BATCH_SIZE
 from infer_app.predict.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.predict.workers.heartbeat import Heartbeat
-from infer_app.predict.workers.pool import Stage, WorkerPool
+from infer_app.predict.workers.pool import WorkerPool
 from tests.support.box import Box
 from tests.support.networks import ChannelMeans, NeedsMemoryForWhite, NotANumberForWhite, built_colors
 from tests.support.outcomes import outcomes as outcomes_of
@@ -201,7 +201,7 @@ def test_a_picture_that_needs_more_memory_than_is_left_is_rejected_and_ends_no_w
     large = ImageRef("large", str(tmp_path / "large.png"))
     spec = spec_of(build(tmp_path, ChannelMeans()), Path(photos["0"].location).parent, tmp_path)
     chunks = [Chunk(0, (photos["0"], large, photos["1"])), Chunk(1, (photos["2"],))]
-    with WorkerPool([Stage("predict", [OpenInGroup(spec, tmp_path)])], 30) as workers:
+    with WorkerPool([[OpenInGroup(spec, tmp_path)]], 30) as workers:
         results = list(workers.run(chunks))
     found = {key: one for result in results for key, one in outcomes(result).items()}
     assert found == {"0": "red", "large": expected, "1": "green", "2": "blue"}

@@ -9,7 +9,7 @@ import pytest
 from infer_app.base.domain import Chunk, ImageRef
 from infer_app.base.size import Size
 from infer_app.predict.workers import pool as workers_module
-from infer_app.predict.workers.pool import Stage, WorkerPool, slots_for
+from infer_app.predict.workers.pool import WorkerPool, slots_for
 from infer_app.predict.workers.shared_ring import Ring
 from tests.process.predict.workers.toy_handlers import ToyDevice, ToyLane, ToyLoader, code
 from tests.support.outcomes import outcomes
@@ -30,11 +30,11 @@ def start(monkeypatch):
     def start_pool(num_stages=1, num_workers=2, timeout_s=TIMEOUT_S, load_s=0.0, predict_s=0.0, opener=None):
         """`opener` is that of the last stage's handler."""
         ring = None
-        stages = [Stage("toy", [opener or ToyLane(load_s + predict_s)] * num_workers)]
+        stages = [[opener or ToyLane(load_s + predict_s)] * num_workers]
         if num_stages == 2:
             ring = Ring(slots_for(num_workers), BATCH, Size.square(16))
-            load = Stage("load", [ToyLoader(load_s, ring)] * num_workers)
-            stages = [load, Stage("predict", [opener or ToyDevice(predict_s, ring)])]
+            load = [ToyLoader(load_s, ring)] * num_workers
+            stages = [load, [opener or ToyDevice(predict_s, ring)]]
         started.append((WorkerPool(stages, timeout_s, ring), ring, slots_for(num_workers)))
         return started[-1][0]
 

@@ -22,7 +22,7 @@ from multiprocessing import forkserver
 from tests.process.predict.workers.toy_calls import *
 from infer_app.predict.workers import fork_server
 from infer_app.predict.workers.isolated_call import run_in_process
-from infer_app.predict.workers.pool import Stage, WorkerPool
+from infer_app.predict.workers.pool import WorkerPool
 from infer_app.base.domain import Chunk, ImageRef
 
 fork_server.PRELOAD = ("infer_app.predict.workers.parent_death",)
@@ -78,7 +78,7 @@ print(sorted(set(heard)), server == forkserver._forkserver._forkserver_pid)
 
 @pytest.mark.parametrize(
     "script_text",
-    ["run_in_process(hold_the_interpreter, {!r})", "list(WorkerPool([Stage('toy', [open_stuck])], 60).run([CHUNK]))"],
+    ["run_in_process(hold_the_interpreter, {!r})", "list(WorkerPool([[open_stuck]], 60).run([CHUNK]))"],
     ids=["once", "worker"],
 )
 def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_behind(start, tmp_path, script_text):
