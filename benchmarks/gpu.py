@@ -36,7 +36,7 @@ from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_varia
 from infer_app.predict.executors import RingSpec, open_local_executor
 from infer_app.predict.handlers.gpu_handlers import open_stream
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.transform.to_pixels import transform
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.open_variant import open_variant
@@ -44,7 +44,7 @@ from infer_app.predict.workers.shared_ring import Ring
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SIZE = 224
-LIMITS = DecodeLimits(64_000_000)
+LIMITS = 64_000_000
 MEASURE_S = 2.0  # duration of the measurement of one part alone
 TIMEOUT_S = 60.0
 STAGES_OF_LOADERS = ("read", "decode", "transform", "collate")

@@ -45,7 +45,6 @@ from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import describe_others
 from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model
-from infer_app.predict.images.decode.decoder import DecodeLimits
 from infer_app.predict.images.read.folder_scan import find_images, folders_of
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -72,7 +71,7 @@ class Request:
         readers = PixelReaders(
             artifact=open_artifact(Path(self.model)),
             read_limits=ReadLimits(tuple(map(Path, self.roots)), loaded.images.max_bytes),
-            decode_limits=DecodeLimits(loaded.images.max_pixels),
+            max_pixels=loaded.images.max_pixels,
         )
         return Workload(self.paths, readers, self.num_workers, loaded)
 

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.read_limits import ReadLimits
-from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.images.transform.geometry import Picture
 from infer_app.predict.images.transform.to_pixels import reference_transform, transform
@@ -32,7 +32,7 @@ class PixelReaders:
 
     artifact: Artifact
     read_limits: ReadLimits
-    decode_limits: DecodeLimits
+    max_pixels: int
 
     def with_pillow(self, path: str) -> Pixels:
         """Return the model's pixels as most scripts read them."""
@@ -53,7 +53,7 @@ class PixelReaders:
 
     def pixels_of(self, data: bytes) -> Pixels:
         """Return the model's pixels of an encoded image, as a run decodes it."""
-        return self._transform(decode_image(data, self.artifact.manifest.recipe, self.decode_limits))
+        return self._transform(decode_image(data, self.artifact.manifest.recipe, self.max_pixels))
 
     def normalised(self, pixels: Pixels) -> Floats:
         """Normalise the pixels of one image or of a batch, for a model that doesn't do so itself."""

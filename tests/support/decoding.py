@@ -9,17 +9,17 @@ from PIL import Image, ImageOps
 
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.domain import Reason
-from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image, has_turbo
+from infer_app.predict.images.decode.decoder import decode_image, has_turbo
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.transform.geometry import Picture
 
 RECIPE = Recipe("stretch", size=8)
 IGNORE = Recipe("stretch", size=8, exif="ignore")
-LIMITS = DecodeLimits(max_pixels=10**6)
+LIMITS = 10**6
 needs_turbo = pytest.mark.skipif(not has_turbo(), reason="needs libturbojpeg: apt-get install libturbojpeg0")
 
 
-def decode(data: bytes, recipe: Recipe = RECIPE, limits: DecodeLimits = LIMITS) -> Picture:
+def decode(data: bytes, recipe: Recipe = RECIPE, limits: int = LIMITS) -> Picture:
     return decode_image(data, recipe, limits)
 
 
@@ -27,7 +27,7 @@ def decoded(data: bytes, recipe: Recipe = RECIPE) -> np.ndarray:
     return decode(data, recipe).rgb
 
 
-def outcome(data: bytes, limits: DecodeLimits = LIMITS) -> Reason | None:
+def outcome(data: bytes, limits: int = LIMITS) -> Reason | None:
     """Why an image is refused; None: it has pixels."""
     try:
         decode(data, limits=limits)

@@ -7,13 +7,12 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact
-from infer_app.artifact.recipe import Recipe
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, NewImage, Prediction
 from infer_app.base.errors import UsageError
 from infer_app.base.printing import counted
@@ -70,7 +69,7 @@ def compare_with(
     with open_executor(loaded, [artifact], [plan], _limits(loaded, folder, paths)) as executor:
         started, *blocks = cut_into_blocks(paths, executor.num_workers)
         ours += _items(_predict(executor, started))
-        their_answers += [_their_answer(reference, path) for path in started]
+        their_answers += [(str(path), _answer(reference.answer, path)) for path in started]
         for number, block in enumerate(blocks):
             results, seconds = [], {}
             lost_seconds = 0.0
@@ -79,7 +78,7 @@ def compare_with(
                 if side == "ours":
                     results = _predict(executor, block)
                 else:
-                    their_answers += [_their_answer(reference, path) for path in block]
+                    their_answers += [(str(path), _answer(reference.answer, path)) for path in block]
                 seconds[side] = time.monotonic() - began_at
                 lost_seconds += queued_seconds() - queued if side == "theirs" else 0.0
             if executor.num_workers <= executor.num_cores:  # more of them take the cores from each other
@@ -148,12 +147,13 @@ def _lost_share(results: Sequence[ChunkResult]) -> float:
     return lost_share(cpu, wall)
 
 
-def _their_answer(reference: ReferencePipeline[[Path]], path: Path) -> tuple[str, object]:
+def _answer(function: Callable[..., object], *inputs: object) -> object:
+    """Return what a function gives, or the exception that it raised: the user's may raise anything."""
     with redirect_stdout(sys.stderr):
         try:
-            return str(path), reference.answer(path)
-        except Exception as error:  # the user's function may raise anything; it counts as its answer for this image
-            return str(path), error
+            return function(*inputs)
+        except Exception as error:
+            return error
 
 
 def compare_crops(
@@ -177,11 +177,12 @@ def compare_crops(
         )
     theirs, ours = list[tuple[str, object]](), list[Prediction | Broken](found.broken)
     for path, crops in sorted(found.crops.items()):
-        answers = _answers(reference, Path(path), second.recipe, [found.objects[path][one.object] for one in crops])
-        for one, answer in zip(crops, answers, strict=True):
-            named = f"{path}, object {one.object}"
-            theirs.append((named, answer))
-            ours.append(Prediction(ImageRef(named, named), one.output))
+        rgb = _answer(open_upright, Path(path), second.recipe)
+        for crop in crops:
+            one, named = found.objects[path][crop.object], f"{path}, object {crop.object}"
+            box = one.x, one.y, one.width, one.height
+            theirs.append((named, rgb if isinstance(rgb, Exception) else _answer(reference.answer, rgb, box)))
+            ours.append(Prediction(ImageRef(named, named), crop.output))
     report = compare_answers(
         theirs,
         ours,
@@ -211,25 +212,6 @@ def _predict_both(
                     found.crops[path] = one.output.crops
             found.broken += [one for one in result.broken if one.model_index in (None, SECOND)]
     return found
-
-
-def _answers(
-    reference: ReferencePipeline[[Pixels, Shares]], path: Path, recipe: Recipe, objects: Sequence[DetectedObject]
-) -> list[object]:
-    """Return the reference's answer for each object of an image, or the exception that it raised."""
-    with redirect_stdout(sys.stderr):
-        try:
-            rgb = open_upright(path, recipe)
-        except Exception as error:
-            return [error] * len(objects)
-        return [_answer(reference, rgb, (one.x, one.y, one.width, one.height)) for one in objects]
-
-
-def _answer(reference: ReferencePipeline[[Pixels, Shares]], rgb: Pixels, box: Shares) -> object:
-    try:
-        return reference.answer(rgb, box)
-    except Exception as error:  # the user's function may raise anything; it counts as its answer for this object
-        return error
 
 
 def _limits(loaded: LoadedSettings, folder: Path, paths: Sequence[Path]) -> ReadLimits:

@@ -18,14 +18,14 @@ from PIL import Image
 from infer_app.artifact.artifact import Preprocess
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.errors import ModelError, UsageError
-from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.transform.geometry import MIN_SHRINK
 from infer_app.predict.images.transform.to_pixels import reference_transform, transform
 
 MAX_GOLDEN = 8  # images
 FEW_GOLDEN = 2  # of a large input: each worker predicts them before its first chunk, which takes seconds an image
-GOLDEN_LIMITS = DecodeLimits(max_pixels=100_000_000)
+GOLDEN_PIXELS = 100_000_000  # of the largest image that is decoded
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
 _ORIENTATION = 274  # EXIF tag
 _ROTATED = 6  # shown a quarter turn clockwise
@@ -123,7 +123,7 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
     """
     photos = {} if folder is None else _images_in(folder, recipe)
     encoded = dict(islice((photos or synthetic_images()).items(), max_golden(recipe)))
-    decoded = (decode_image(data, recipe, GOLDEN_LIMITS) for data in encoded.values())
+    decoded = (decode_image(data, recipe, GOLDEN_PIXELS) for data in encoded.values())
     if recipe.decode == "scaled" and not any(picture.scale > 1 for picture in decoded):
         least = (2 * MIN_SHRINK * max(recipe.resize or recipe.size) + 1) / (recipe.crop or 1)
         encoded["large.jpg"] = large_image(ceil(least))  # about the smallest that is shrunk
@@ -147,7 +147,7 @@ def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = Non
 
     Raises BadImage if that fails.
     """
-    return transform(decode_image(data, recipe, GOLDEN_LIMITS), recipe, preprocess)
+    return transform(decode_image(data, recipe, GOLDEN_PIXELS), recipe, preprocess)
 
 
 def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
@@ -167,7 +167,7 @@ def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
 
 def _is_image(data: bytes, recipe: Recipe) -> bool:
     try:
-        decode_image(data, recipe, GOLDEN_LIMITS)
+        decode_image(data, recipe, GOLDEN_PIXELS)
     except BadImage:
         return False
     return True
@@ -177,7 +177,7 @@ def _pixels_of(name: str, data: bytes, recipe: Recipe, preprocess: Preprocess | 
     try:
         if recipe.kind == "custom":  # the user's function is its own reference
             return load_pixels(data, recipe, preprocess)
-        return reference_transform(decode_image(data, recipe, GOLDEN_LIMITS), recipe)
+        return reference_transform(decode_image(data, recipe, GOLDEN_PIXELS), recipe)
     except BadImage as bad:
         raise ModelError(f"golden image {name}: {bad.detail}", "check the recipe and the preprocess function") from bad
 

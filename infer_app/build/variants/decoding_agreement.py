@@ -11,8 +11,8 @@ from infer_app.artifact.artifact import Artifact, open_artifact
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
-from infer_app.build.network.golden_set import GOLDEN_LIMITS, load_pixels
-from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.build.network.golden_set import GOLDEN_PIXELS, load_pixels
+from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.images.transform.to_pixels import transform
@@ -50,7 +50,7 @@ def decoding_agreement(
 
 
 def _scaled_pixels(data: bytes, recipe: Recipe) -> np.ndarray | None:
-    picture = decode_image(data, recipe, GOLDEN_LIMITS)
+    picture = decode_image(data, recipe, GOLDEN_PIXELS)
     return transform(picture, recipe) if picture.scale > 1 else None
 
 
@@ -69,17 +69,16 @@ def decoding_ms(
     if manifest.recipe.decode != "exact" or manifest.preprocess or not manifest.recipe.antialias:
         return None
     recipes = {decode: replace(manifest.recipe, decode=decode) for decode in ("exact", "scaled")}
-    decode_limits = DecodeLimits(max_pixels)
     seconds = {decode: [0.0, 0.0] for decode in recipes}
     shrunk = num_images = 0
     for location in locations:
         try:
             data = read_image(location, limits).data
-            shrunk += decode_image(data, recipes["scaled"], decode_limits).scale > 1
+            shrunk += decode_image(data, recipes["scaled"], max_pixels).scale > 1
             for round_number in range(2):
                 for decode, recipe in recipes.items():
                     started = time.thread_time()
-                    transform(decode_image(data, recipe, decode_limits), recipe)
+                    transform(decode_image(data, recipe, max_pixels), recipe)
                     seconds[decode][round_number] += time.thread_time() - started
         except BadImage:
             continue

@@ -30,7 +30,7 @@ from infer_app.base.read_limits import ReadLimits
 from infer_app.base.size import Size
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import HandlerSpec
-from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image, decoder_name
+from infer_app.predict.images.decode.decoder import decode_image, decoder_name
 from infer_app.predict.images.decode.formats import check_answer
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.local_files import read_ahead
@@ -59,7 +59,7 @@ class Loader:
         self._preprocess = artifact.preprocess()
         self._read_limits = spec.read
         self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
-        self._decode_limits = DecodeLimits(spec.max_pixels)
+        self._max_pixels = spec.max_pixels
         self._memory_limit: int | None = None  # for a chunk
         self._models: Collection[int] = (0,)  # of a chunk
         self._keeps_pictures = False
@@ -95,7 +95,7 @@ class Loader:
 
     def pixels_by(self, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> np.ndarray:
         """Do the same by the recipe of another model."""
-        return transform(decode_image(data, recipe, self._decode_limits), recipe, preprocess)
+        return transform(decode_image(data, recipe, self._max_pixels), recipe, preprocess)
 
     def begin(self, chunk: Chunk, models: Collection[int] = (0,), *, keeps_pictures: bool = False) -> None:
         """Begin a chunk, before its first image is loaded.
@@ -146,7 +146,7 @@ class Loader:
         image.data, image.facts = found.data, found.facts
 
     def _decode(self, image: _Image) -> None:
-        image.picture = decode_image(image.data, self.recipe, self._decode_limits)
+        image.picture = decode_image(image.data, self.recipe, self._max_pixels)
 
     def _transform(self, image: _Image) -> None:
         if self._models:

@@ -12,7 +12,6 @@ from loading_strategies.workload import PixelReaders, Workload
 
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import load_settings
-from infer_app.predict.images.decode.decoder import DecodeLimits
 from tests.support.networks import SIZE, built, save_photos
 
 PROGRAM = Path(__file__).parents[3] / "benchmarks" / "loading.py"
@@ -41,7 +40,7 @@ def test_every_strategy_is_measured_and_broken_files_are_named(tmp_path):
 def test_all_yield_the_same_pixels_in_whole_batches(name, tmp_path):
     paths = sorted(map(str, save_photos(tmp_path / "photos", NUM_IMAGES).iterdir()))
     (tmp_path / "infer.toml").touch()
-    readers = PixelReaders(built(tmp_path), ReadLimits((tmp_path,), 1 << 20), DecodeLimits(1 << 20))
+    readers = PixelReaders(built(tmp_path), ReadLimits((tmp_path,), 1 << 20), 1 << 20)
     workload = Workload(paths, readers, 2, load_settings(tmp_path / "infer.toml"))
     batches = [torch.as_tensor(batch).numpy() for batch in find_strategy(name).run(workload)]
     assert sorted(map(len, batches)) == [5, 16, 16]

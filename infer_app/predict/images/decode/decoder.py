@@ -7,7 +7,6 @@ TIFF, HEIC and AVIF is part of the format and always applied.) docs/pictures.md 
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from typing import Any, BinaryIO
@@ -39,7 +38,7 @@ from infer_app.predict.images.read.bad_image import BadImage, reason_of
 from infer_app.predict.images.transform.geometry import Picture, Pixels, scale_for
 
 # Pillow's own pixel limit warns or raises at sizes that the user may have allowed. The only limit is
-# DecodeLimits.max_pixels, which is compared with the header before any pixel is decoded.
+# `max_pixels`, width times height, which is compared with the header before any pixel is decoded.
 Image.MAX_IMAGE_PIXELS = None
 
 MAX_SCANS = 500  # of a JPEG, as in libjpeg-turbo; each costs a pass over the whole image
@@ -63,20 +62,13 @@ _PLUGINS: dict[str, Callable[[BinaryIO], ImageFile.ImageFile]] = {
 }
 
 
-@dataclass(frozen=True)
-class DecodeLimits:
-    """Limits of what is decoded."""
-
-    max_pixels: int  # width times height, by the header
-
-
-def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
+def decode_image(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
     """Decode an image to an upright picture. Raises BadImage, and nothing else, whatever the bytes.
 
     The picture is whole, unless the recipe's `decode` is scaled: then a JPEG is shrunk as far as its resize allows.
     """
     try:
-        return _decode(data, recipe, limits)
+        return _decode(data, recipe, max_pixels)
     except BadImage:
         raise
     except MemoryError as error:
@@ -110,38 +102,38 @@ def open_file(file: BinaryIO, kind: str) -> ImageFile.ImageFile:
     return _PLUGINS[kind](file)
 
 
-def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
+def _decode(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
     if not data:
         raise BadImage(Reason.EMPTY, "0 bytes")
     kind = sniff(data)
     if kind == "jpeg":
-        return _decode_jpeg(data, recipe, limits)
+        return _decode_jpeg(data, recipe, max_pixels)
     if kind == "png":
-        return _decode_png(data, recipe, limits)
+        return _decode_png(data, recipe, max_pixels)
     if kind == "webp":
-        _check_pixels(*webp_size(data), limits)
+        _check_pixels(*webp_size(data), max_pixels)
         _check_memory(*webp_size(data))
     if kind in _BOXED:
         check_boxes_end(data)
-    return _decode_with_pillow(data, kind, recipe, limits)
+    return _decode_with_pillow(data, kind, recipe, max_pixels)
 
 
-def _decode_png(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
+def _decode_png(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
     """Decode a PNG. Pillow refuses one for metadata that are long or damaged: it is tried again without them."""
     check_png_end(data)
     try:
-        return _decode_with_pillow(data, "png", recipe, limits)
+        return _decode_with_pillow(data, "png", recipe, max_pixels)
     except (BadImage, MemoryError):
         raise
     except Exception:  # whatever the damage leads to
-        return _decode_with_pillow(without_metadata(data), "png", recipe, limits)
+        return _decode_with_pillow(without_metadata(data), "png", recipe, max_pixels)
 
 
-def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
+def _check_pixels(width: int, height: int, max_pixels: int) -> None:
     if not width * height:
         raise BadImage(Reason.CORRUPT, f"{width}x{height} pixels")
-    if width * height > limits.max_pixels:
-        raise BadImage(Reason.TOO_MANY_PIXELS, f"{width}x{height} pixels, at most {limits.max_pixels:,} are decoded")
+    if width * height > max_pixels:
+        raise BadImage(Reason.TOO_MANY_PIXELS, f"{width}x{height} pixels, at most {max_pixels:,} are decoded")
 
 
 def _check_memory(width: int, height: int, bytes_per_pixel: int = SILENT_BYTES) -> None:
@@ -151,19 +143,19 @@ def _check_memory(width: int, height: int, bytes_per_pixel: int = SILENT_BYTES) 
         raise BadImage(Reason.OUT_OF_MEMORY, f"{width}x{height} pixels, and {left >> 20:,} MiB are left")
 
 
-def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
+def _decode_jpeg(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
     header = parse_jpeg_header(data)
-    _check_pixels(header.width, header.height, limits)
+    _check_pixels(header.width, header.height, max_pixels)
     if not header.is_one_sequential_scan:
         check_scans(data, header, MAX_SCANS)
     orientation = 1 if recipe.exif == "ignore" else header.orientation
     size = (header.width, header.height) if orientation < 5 else (header.height, header.width)
     scale = scale_for(*size, recipe, is_turned=orientation > 1)
-    rgb = _jpeg_pixels(data, header, recipe, limits, scale)
+    rgb = _jpeg_pixels(data, header, recipe, max_pixels, scale)
     return Picture(rgb, *size, scale)
 
 
-def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, limits: DecodeLimits, scale: int) -> Pixels:
+def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, max_pixels: int, scale: int) -> Pixels:
     """Decode with libjpeg-turbo, and with Pillow what libjpeg-turbo's interface does not support.
 
     A JPEG that ends early is refused unless only its end marker is missing. libjpeg itself would fill it up with grey.
@@ -180,25 +172,25 @@ def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, limits: Decode
     if not has_jpeg_end(data):
         raise BadImage(Reason.TRUNCATED, "ends without an end marker")
     try:
-        return _decode_with_pillow(data, "jpeg", recipe, limits, scale).rgb
+        return _decode_with_pillow(data, "jpeg", recipe, max_pixels, scale).rgb
     except OSError:  # for a lack of memory libjpeg and Pillow have no error of their own here
         _check_memory(header.width, header.height, COEFFICIENT_BYTES)
         raise
 
 
-def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits, scale: int = 1) -> Picture:
+def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, max_pixels: int, scale: int = 1) -> Picture:
     # What HEIC and AVIF say of these is part of the format, whatever the recipe: they are upright, and of 8 bits.
     exif, depth = ("apply", "full") if kind in _BOXED else (recipe.exif, recipe.depth)
     # Warning filters belong to the process; they can be changed because a process decodes in one thread.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with open_image(data, kind) as image:
-            _check_pixels(*image.size, limits)
+            _check_pixels(*image.size, max_pixels)
             if kind in _BOXED:
                 _check_memory(*image.size)
             if isinstance(image, TiffFile):
                 check_tiff(image, depth)
-                _check_pixels(*tile_size(image), limits)
+                _check_pixels(*tile_size(image), max_pixels)
             if scale > 1:
                 image.draft(image.mode, (image.width // scale, image.height // scale))
             is_color = has_deep_colors(image)
@@ -209,7 +201,7 @@ def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLi
                 rgb = _oriented(np.repeat(rgb, 3 // rgb.shape[2], axis=2), image, exif)
             else:
                 rgb = rgb_of(image, exif, depth)
-    _check_pixels(rgb.shape[1], rgb.shape[0], limits)
+    _check_pixels(rgb.shape[1], rgb.shape[0], max_pixels)
     return Picture.whole(rgb, is_dim=is_deep and depth == "full" and int(rgb.max()) < DIM)
 
 

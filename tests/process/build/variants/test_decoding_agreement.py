@@ -7,7 +7,7 @@ from infer_app.artifact.recipe import Recipe
 from infer_app.base.errors import ModelError
 from infer_app.base.model_variants import TORCHSCRIPT
 from infer_app.base.read_limits import ReadLimits
-from infer_app.build.network.golden_set import GOLDEN_LIMITS, make_golden_set, synthetic_images
+from infer_app.build.network.golden_set import GOLDEN_PIXELS, make_golden_set, synthetic_images
 from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
 from infer_app.build.variants.judge_variants import probe_decoding
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
@@ -34,7 +34,7 @@ def artifact(tmp_path_factory):
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)
 def test_one_golden_image_at_least_is_shrunk(recipe: Recipe):
     golden = make_golden_set(None, recipe, None)
-    scales = [decode_image(data, recipe, GOLDEN_LIMITS).scale for data in golden.images]
+    scales = [decode_image(data, recipe, GOLDEN_PIXELS).scale for data in golden.images]
     assert scales == [1, 1, 1, 1, 2]
     assert make_golden_set(None, replace(recipe, decode="exact"), None).images == golden.images[:4]
 
@@ -89,7 +89,7 @@ def test_a_dry_run_is_offered_scaled_decoding_with_what_it_costs_on_the_images_t
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)
 def test_the_made_image_shows_geometry_that_is_computed_from_the_shrunk_size(recipe: Recipe):
     golden = make_golden_set(None, recipe, None)
-    shrunk = decode_image(golden.images[-1], recipe, GOLDEN_LIMITS)
+    shrunk = decode_image(golden.images[-1], recipe, GOLDEN_PIXELS)
     right, wrong = (transform(one, recipe).astype(int) for one in (shrunk, shrunk.rgb))
     assert np.abs(right - golden.pixels[-1]).max() <= 2
     assert np.abs(wrong - golden.pixels[-1]).max() > 2

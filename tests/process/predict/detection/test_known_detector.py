@@ -8,11 +8,11 @@ from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.size import Size
 from infer_app.predict.detection.object_decoder import ObjectDecoder
-from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.transform.to_pixels import transform
 from tests.support.jpegs import encoded, exif, put
 
-LIMITS = DecodeLimits(100_000_000)
+LIMITS = 100_000_000
 GREY = 114
 SIZES = [
     *((8, 8), (9, 8), (8, 13), (17, 16), (33, 31), (63, 65), (64, 64), (101, 100), (127, 255), (320, 320)),

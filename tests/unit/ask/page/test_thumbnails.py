@@ -10,7 +10,7 @@ from infer_app.artifact.recipe import Recipe
 from infer_app.ask.page import thumbnails
 from infer_app.ask.page.thumbnails import MAX_BYTES, SIZE, PictureOfObject, Thumbnail, ThumbnailLimits, thumbnails_of
 from infer_app.base.read_limits import ReadLimits
-from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.decode.decoder import decode_image
 from tests.support.jpegs import encoded
 from tests.support.photos import jpeg
 
@@ -100,7 +100,7 @@ def half_clear(mode):
 )
 def test_a_thumbnail_shows_what_the_model_gets(tmp_path, limits, here, image, kind):
     location = save(tmp_path / "a", encoded(image, kind))
-    read = decode_image((tmp_path / "a").read_bytes(), Recipe("stretch", 16), DecodeLimits(limits.max_pixels)).rgb
+    read = decode_image((tmp_path / "a").read_bytes(), Recipe("stretch", 16), limits.max_pixels).rgb
     with Image.open(io.BytesIO(here([location], limits)[location].jpeg)) as small:
         shown = np.asarray(small)
     np.testing.assert_allclose(shown.mean((0, 1)), read.mean((0, 1)), atol=3)  # a JPEG rounds

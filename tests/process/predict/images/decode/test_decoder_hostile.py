@@ -18,15 +18,14 @@ from hypothesis import strategies as st
 
 import tests.support.jpegs as jpegs
 from infer_app.base.domain import Reason
-from infer_app.predict.images.decode.decoder import DecodeLimits
 from infer_app.predict.images.read.bad_image import BadImage
 from tests.support.decoding import decode, outcome
 from tests.support.heif_files import avif, deep_avif, heic
 from tests.support.jpegs import encoded, picture
 from tests.support.rasters import claiming, png, png_chunk, tiff
 
-LARGE = DecodeLimits(max_pixels=64 * 10**6)
-SMALL = DecodeLimits(max_pixels=10**5)
+LARGE = 64 * 10**6
+SMALL = 10**5
 SOUND = {
     "jpeg": jpegs.baseline(),
     "jpeg-progressive": jpegs.progressive(),
@@ -64,7 +63,7 @@ if find_spec("pi_heif") and find_spec("pillow_heif"):
 SOUND |= BOXED
 
 
-def ends_well(data: bytes, limits: DecodeLimits = SMALL) -> bool:
+def ends_well(data: bytes, limits: int = SMALL) -> bool:
     """Pixels as promised, or a BadImage with something to read; whatever else happens is an error."""
     try:
         pixels = decode(data, limits=limits).rgb

@@ -10,7 +10,7 @@ from PIL import Image
 
 import tests.support.jpegs as jpegs
 from infer_app.artifact.recipe import Recipe
-from infer_app.predict.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.transform.geometry import Picture
 from infer_app.predict.images.transform.to_pixels import reference_transform, transform
@@ -23,7 +23,7 @@ WIDE = [
     Recipe("resize-crop", "320x200", resize="365x228", channels="bgr", crop_rounding="down", decode="scaled"),
     Recipe("stretch", "320x200", resize="365x228", interpolation="bilinear", crop_rounding="down", decode="scaled"),
 ]
-LIMITS = DecodeLimits(max_pixels=10**8)
+LIMITS = 10**8
 TINY = {1: Recipe("stretch", size=8), 8: Recipe("stretch", size=1, decode="scaled")}  # of pictures of 24x16 pixels
 TINY |= {4: Recipe("stretch", size=2, decode="scaled"), 2: Recipe("stretch", size=4, decode="scaled")}
 KINDS = [jpegs.baseline, jpegs.progressive, jpegs.grey, jpegs.cmyk, jpegs.with_restarts, jpegs.non_interleaved]
@@ -123,7 +123,7 @@ def test_limits_are_held_against_the_whole_picture(decoder: str):
 def outcome(data: bytes, recipe: Recipe, max_pixels: int = 10**6) -> tuple[object, ...]:
     """The picture's size, or why it was refused."""
     try:
-        decoded: Picture = decode_image(data, recipe, DecodeLimits(max_pixels))
+        decoded: Picture = decode_image(data, recipe, max_pixels)
     except BadImage as refused:
         return refused.reason, refused.detail
     return decoded.width, decoded.height

@@ -9,7 +9,6 @@ from PIL import Image
 
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.domain import Reason
-from infer_app.predict.images.decode.decoder import DecodeLimits
 from tests.support.decoding import IGNORE, RECIPE, decode, decoded
 from tests.support.heif_files import avif, heic, smooth, with_orientations
 from tests.support.jpegs import STORED_AS, exif, put
@@ -105,7 +104,7 @@ def test_a_heif_without_a_picture_that_can_be_decoded_is_refused(made: Make, par
 
 
 def test_the_limit_of_pixels_is_the_headers(make: Make):
-    refused = refusal(decode, make(smooth()), limits=DecodeLimits(max_pixels=1000))
+    refused = refusal(decode, make(smooth()), limits=1000)
     assert refused.args[:2] == (Reason.TOO_MANY_PIXELS, "96x64 pixels, at most 1,000 are decoded")
 
 
