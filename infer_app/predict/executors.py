@@ -73,11 +73,6 @@ class Executor:
         return DEVICE_STAGES if self.num_devices else frozenset()
 
     @property
-    def num_threads(self) -> int:
-        """Return the number of threads of a worker's model."""
-        return self.handler.num_threads
-
-    @property
     def least_chunk(self) -> int:
         """Return the number of images of the smallest chunk, a batch of those that take whole pictures."""
         spec = self.handler

@@ -110,12 +110,14 @@ def make_report(
     project, model, max_rejected = group.project, model_run.model, group.loaded.run.max_rejected
     seconds, steady = tally.seconds, tally.steady_images_per_second
     device_ms = {stage: ms for stage, ms in tally.wall_ms().items() if stage in executor.device_stages}
-    servers = (executor.num_cores, executor.num_workers, executor.num_threads)
+    servers = (executor.num_cores, executor.num_workers, executor.handler.num_threads)
     cost = Cost(tally.cpu_ms(), tally.wait_ms(), *servers, device_ms, max(1, executor.num_devices))
     rates = rate_limits(cost)
     limit = min(rates.values(), default=None)
     alternatives = rank(cost, measured)
-    too_many = model_run.stopped is not None or model_run.failed > rejection_budget(max_rejected, model_run.asked)
+    too_many = model_run.budget.stopped is not None or model_run.failed > rejection_budget(
+        max_rejected, model_run.asked
+    )
     report = RunReport(
         date=day.date,
         model=model.name,
@@ -146,7 +148,7 @@ def make_report(
         num_workers=executor.num_workers + executor.num_devices,
         passed_over=model.passed_over,
         nodes=tally.nodes(),
-        stopped=model_run.stopped,
+        stopped=model_run.budget.stopped,
         nearly_black=model_run.nearly_black,
     )
     return judged(report)

@@ -46,7 +46,9 @@ def run_flow(
                 _commit(result, model_runs)
             size.learn(result)
     for model_run in model_runs:
-        model_run.settle(any(one.stopped for one in model_runs if one.model.model_id == model_run.model.detector_id))
+        model_run.settle(
+            any(one.budget.stopped for one in model_runs if one.model.model_id == model_run.model.detector_id)
+        )
 
 
 def _commit(result: ChunkResult, model_runs: Sequence[ModelRun]) -> None:
@@ -67,7 +69,7 @@ def skip_stopped_models(new: Iterable[NewImage], model_runs: Sequence[ModelRun])
     """
     by_number = {one.number: one for one in model_runs}
     for image in new:
-        stopped = {one.model.model_id for one in model_runs if one.stopped is not None}
+        stopped = {one.model.model_id for one in model_runs if one.budget.stopped is not None}
         wanted = tuple(number for number in image.model_indices if _is_wanted(image, by_number[number], stopped))
         if wanted:
             yield image if wanted == image.model_indices else replace(image, model_indices=wanted)
@@ -104,11 +106,6 @@ class ModelRun:
     def selected(self) -> int:
         return self.predicted + self.rejected
 
-    @property
-    def stopped(self) -> str | None:
-        """Return the reason why no more of its images should be run, or None."""
-        return self.budget.stopped
-
     def commit(self, result: ChunkResult, of_detector: frozenset[str] = frozenset()) -> frozenset[str]:
         """Write the part of the model's results of a chunk that the failure budget admits.
 
@@ -138,7 +135,7 @@ class ModelRun:
         return written
 
     def _write(self, admitted: Iterable[ChunkResult]) -> frozenset[str]:
-        was_stopped = self.stopped is not None
+        was_stopped = self.budget.stopped is not None
         refused = set[str]()
         for result in admitted:
             if result.num_images:
@@ -146,9 +143,9 @@ class ModelRun:
                 self.asked += written.num_asked
                 self.failed += len(written.broken)
                 refused |= {broken.ref.image_id for broken in written.broken if broken.reason is Reason.WRITE_ERROR}
-        if self.stopped and not was_stopped:
+        if self.budget.stopped and not was_stopped:
             of_model = names_and_ids([(self.model.name, self.model.model_id)])
-            log.error("%s: %s", self.model.name, self.stopped, extra=of_model)
+            log.error("%s: %s", self.model.name, self.budget.stopped, extra=of_model)
         return frozenset(refused)
 
 
