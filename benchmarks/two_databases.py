@@ -27,7 +27,7 @@ from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.counts import Counts
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.schema import images, predictions
 
@@ -83,7 +83,7 @@ def report(name: str, source: Source, results: Database) -> None:
         found += len(page)
     seconds = time.perf_counter() - start
     start = time.perf_counter()
-    counts = Counts(results, source).count_day(DAY, MODEL_ID)
+    counts = ListedImages(results, source).count_day(DAY, MODEL_ID)
     counting = time.perf_counter() - start
     assert found == counts.pending
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

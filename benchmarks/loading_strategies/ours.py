@@ -9,7 +9,7 @@ from infer_app.predict.execution_plan import plan_run
 from infer_app.predict.executors import open_executor
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.verification.golden import predict_all
-from infer_app.predict.workers.pool import Stage, WorkerPool
+from infer_app.predict.workers.pool import WorkerPool
 from loading_strategies import dataloaders
 from loading_strategies.decode_handler import OpenHandler
 from loading_strategies.workload import Workload
@@ -41,7 +41,7 @@ def find_broken(workload: Workload) -> dict[str, str]:
 
 
 def _pool(workload: Workload, open_handler: OpenHandler) -> WorkerPool:
-    return WorkerPool([Stage("decode", [open_handler] * workload.num_workers)], workload.timeout_s)
+    return WorkerPool([[open_handler] * workload.num_workers], workload.timeout_s)
 
 
 def _chunks(workload: Workload) -> Iterator[Chunk]:
