@@ -51,8 +51,9 @@ def test_the_first_report_is_of_the_model_with_most_images(tables, register, tmp
     run_day(tables.database, tables.source, DAY)
     (tmp_path / "infer.toml").touch()
     executor = SimpleNamespace(
-        **{"name": "cpu", "device": "cpu", "device_stages": (), "handler": None, "num_devices": 0, "least_chunk": 8},
-        **dict.fromkeys(["num_workers", "num_predictors", "num_cores", "num_threads"], 1),
+        **{"name": "cpu", "device": "cpu", "device_stages": (), "num_devices": 0, "least_chunk": 8},
+        **dict.fromkeys(["num_workers", "num_predictors", "num_cores"], 1),
+        handler=SimpleNamespace(num_threads=1),
         limit_chunk=lambda _: 0,
         pool=SimpleNamespace(run=lambda chunks: (predict_again(chunk) for chunk in chunks)),
     )

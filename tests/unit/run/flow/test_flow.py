@@ -29,10 +29,8 @@ STORED = StoredObjects((), None)
 def model_runs(*stopped):
     models = [SimpleNamespace(model_id="d", detector_id=None), SimpleNamespace(model_id="s", detector_id="d")]
     models.append(SimpleNamespace(model_id="o", detector_id=None))
-    return [
-        SimpleNamespace(number=number, model=model, stopped="why" if number in stopped else None)
-        for number, model in enumerate(models)
-    ]
+    budgets = [SimpleNamespace(stopped="why" if number in stopped else None) for number in range(len(models))]
+    return [SimpleNamespace(number=n, model=models[n], budget=budget) for n, budget in enumerate(budgets)]
 
 
 @pytest.mark.parametrize(
