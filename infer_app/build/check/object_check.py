@@ -12,7 +12,7 @@ from infer_app.base.domain import Broken, Prediction
 from infer_app.base.size import Size
 from infer_app.build.check.check_report import CheckReport, DifferentObject, ObjectComparison, TimedBlock
 from infer_app.build.check.function_check import as_array, label_of_class, match_answers
-from infer_app.predict.detection.boxes import corners, intersection_over_union, match_rows
+from infer_app.predict.detection.boxes import ObjectInPixels, in_pixels, intersection_over_union, match_rows
 from infer_app.predict.verification.object_parity import (
     EXACT_OBJECT,
     SAME_OBJECT,
@@ -23,8 +23,6 @@ from infer_app.predict.verification.object_parity import (
 )
 
 HIGHEST_START = 0.5  # highest score to which the comparison is raised for a function that drops low scores
-
-FoundObject = tuple[float, float, float, float, float, str]  # x1 y1 x2 y2 in pixels, score, label
 
 
 def compare_object_answers(
@@ -78,9 +76,9 @@ class _ComparedImage:
     num_outside: int  # boxes of theirs with a centre outside of the picture
 
 
-def _compare_image(item: Prediction, answer: Sequence[FoundObject], min_score: float) -> _ComparedImage:
+def _compare_image(item: Prediction, answer: Sequence[ObjectInPixels], min_score: float) -> _ComparedImage:
     assert item.file.picture is not None  # a detector's predictions have it
-    ours, theirs = _our_objects(item), _clipped(answer, item.file.picture)
+    ours, theirs = in_pixels(item.output.objects or (), item.file.picture), _clipped(answer, item.file.picture)
     our_rows, their_rows = _with_numbered_labels(ours, theirs)
     same = compare_lists(their_rows, our_rows, min_score, EXACT_OBJECT)
     sure = their_rows[their_rows[:, 4] >= min_score]
@@ -96,7 +94,7 @@ def _compare_image(item: Prediction, answer: Sequence[FoundObject], min_score: f
     )
 
 
-def answered_objects(answer: object, labels: Sequence[str] = ()) -> list[FoundObject]:
+def answered_objects(answer: object, labels: Sequence[str] = ()) -> list[ObjectInPixels]:
     """Return the objects of an answer: an array of (n, 6), or a list of tuples, whose last entry may be a label.
 
     A row is x1 y1 x2 y2 in pixels of the upright picture, score, class index or label. Raises ValueError if the answer
@@ -115,7 +113,7 @@ def answered_objects(answer: object, labels: Sequence[str] = ()) -> list[FoundOb
 _ROW = "x1 y1 x2 y2 in pixels, score, class"
 
 
-def _object(row: object, labels: Sequence[str]) -> FoundObject:
+def _object(row: object, labels: Sequence[str]) -> ObjectInPixels:
     if not isinstance(row, list | tuple | np.ndarray) or len(row) != 6:
         raise ValueError(f"{row!r} is not an object: {_ROW}")
     x1, y1, x2, y2, score = (float(value) for value in row[:5])
@@ -140,14 +138,7 @@ def _label(value: Any, labels: Sequence[str]) -> str:
     return label_of_class(int(value), labels, "class")
 
 
-def _our_objects(item: Prediction) -> list[FoundObject]:
-    found, picture = item.output.objects or (), item.file.picture
-    assert picture is not None
-    boxes = (corners(found) * [*picture, *picture]).tolist()
-    return [(*box, one.score, one.label) for box, one in zip(boxes, found, strict=True)]
-
-
-def _clipped(objects: Sequence[FoundObject], picture: Size) -> list[FoundObject]:
+def _clipped(objects: Sequence[ObjectInPixels], picture: Size) -> list[ObjectInPixels]:
     """Return boxes without what lies outside of the picture, as ours are."""
     width, height = picture
     return [
@@ -156,13 +147,13 @@ def _clipped(objects: Sequence[FoundObject], picture: Size) -> list[FoundObject]
     ]
 
 
-def _is_outside(one: FoundObject, picture: Size) -> bool:
+def _is_outside(one: ObjectInPixels, picture: Size) -> bool:
     """Return whether a box's centre lies outside; objects at the edge of a picture may reach beyond it."""
     x1, y1, x2, y2 = one[:4]
     return not (0 <= (x1 + x2) / 2 <= picture.width and 0 <= (y1 + y2) / 2 <= picture.height)
 
 
-def _with_numbered_labels(*lists: Sequence[FoundObject]) -> list[np.ndarray]:
+def _with_numbered_labels(*lists: Sequence[ObjectInPixels]) -> list[np.ndarray]:
     """Return lists of objects as (n, 6) with a number for each label."""
     numbers: dict[str, int] = {}
     return [
@@ -171,13 +162,13 @@ def _with_numbered_labels(*lists: Sequence[FoundObject]) -> list[np.ndarray]:
     ]
 
 
-def _difference(path: str, side: str, one: FoundObject, others: Sequence[FoundObject]) -> DifferentObject:
+def _difference(path: str, side: str, one: ObjectInPixels, others: Sequence[ObjectInPixels]) -> DifferentObject:
     same_label = np.array([other[:4] for other in others if other[5] == one[5]], np.float64).reshape(-1, 4)
     overlaps = intersection_over_union(np.array([one[:4]]), same_label)
     return DifferentObject(path, side, one[5], one[4], one[:4], float(overlaps.max(initial=0.0)))
 
 
-def _notes(theirs: Sequence[FoundObject], num_outside: int, labels: Sequence[str]) -> list[str]:
+def _notes(theirs: Sequence[ObjectInPixels], num_outside: int, labels: Sequence[str]) -> list[str]:
     notes = []
     if theirs and max(max(one[:4]) for one in theirs) <= 1:
         notes.append(

@@ -14,7 +14,7 @@ from infer_app.artifact.recipe import Recipe
 from infer_app.base.size import Size
 from infer_app.build.network.model_source import LibrarySource, find_source
 from infer_app.build.network.source_kinds import load_source
-from infer_app.predict.detection.boxes import corners
+from infer_app.predict.detection.boxes import in_pixels
 from infer_app.predict.images.decode.decoder import open_image, rgb_of
 from infer_app.predict.images.decode.formats import sniff
 from infer_app.predict.images.read.bad_image import BadImage
@@ -108,9 +108,7 @@ def _recipe_pipeline(artifact: Artifact) -> Callable[[Pixels], object]:
         (found,) = decode(rows_of(outputs).numpy(), [picture])
         if found is None:
             raise ValueError("the network's output has a NaN or an infinity")
-        objects = found.objects or ()
-        boxes = (corners(objects) * [*picture, *picture]).tolist()
-        return [(*box, one.score, one.label) for box, one in zip(boxes, objects, strict=True)]
+        return in_pixels(found.objects or (), picture)
 
     return answer
 

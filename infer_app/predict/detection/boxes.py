@@ -8,6 +8,7 @@ import numpy as np
 from infer_app.base.domain import DetectedObject
 from infer_app.base.size import Size
 
+ObjectInPixels = tuple[float, float, float, float, float, str]  # x1 y1 x2 y2, score, label
 WHOLE_PIXEL = 1e-6  # of a pixel: rounding errors are smaller
 
 
@@ -87,6 +88,12 @@ def corners(objects: Sequence[DetectedObject]) -> np.ndarray:
     boxes = np.array([(one.x, one.y, one.width, one.height) for one in objects], np.float64).reshape(-1, 4)
     boxes[:, 2:] += boxes[:, :2]
     return boxes
+
+
+def in_pixels(objects: Sequence[DetectedObject], picture: Size) -> list[ObjectInPixels]:
+    """Return objects by the corners of their boxes in pixels of a picture of this size."""
+    boxes = (corners(objects) * [*picture, *picture]).tolist()
+    return [(*box, one.score, one.label) for box, one in zip(boxes, objects, strict=True)]
 
 
 def _areas(columns: np.ndarray) -> np.ndarray:
