@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import make_url
 
-from tests.faults.conftest import on
+from tests.faults.conftest import SERVERS, on
 from tests.faults.project_run import DATE, photos
 
 CANARY = "canary/7f3a@b:c d%e"
@@ -52,7 +52,7 @@ def say(night, *arguments, **faults):
     return ended.exit_code, ended.out + ended.err
 
 
-@on("postgres")
+@on("postgres", of=SERVERS)
 def test_no_command_that_succeeds_tells_the_password(secret):
     said = [
         say(secret, *RUN, "--trace", "trace.json"),
@@ -67,7 +67,7 @@ def test_no_command_that_succeeds_tells_the_password(secret):
     assert_unseen(secret, *(text for _, text in said))
 
 
-@on("postgres")
+@on("postgres", of=SERVERS)
 @pytest.mark.parametrize("where", ["toml", pytest.param("environment", marks=pytest.mark.full)])
 def test_no_failure_tells_the_password(secret, kind, where, monkeypatch, request):
     elsewhere = make_url(secret.secret_url)
@@ -95,7 +95,7 @@ def test_no_failure_tells_the_password(secret, kind, where, monkeypatch, request
             assert code == exit_code or command is not RUN, text
 
 
-@on("postgres")
+@on("postgres", of=SERVERS)
 def test_no_traceback_tells_the_password(secret):
     code, text = say(secret, *RUN, crash=True)
     assert code == 1
@@ -104,7 +104,7 @@ def test_no_traceback_tells_the_password(secret):
     assert_unseen(secret, text)
 
 
-@on("postgres")
+@on("postgres", of=["postgres"])
 def test_a_password_that_the_server_refuses_is_not_told(secret, server):
     """For once this server asks for one."""
     if server is None:
