@@ -70,8 +70,9 @@ def _print_measures(found: Comparison) -> None:
     details = found.details
     incomparable = details["incomparable"]
     _print_compared(found, f", {incomparable:,} of them can't be compared" if incomparable else "")
-    figures = (name for name in details if name.startswith(("mean_", "max_", "min_")))
-    print(", ".join(f"{name.replace('_', ' ')} {_cell(details[name])}" for name in figures))
+    named = {name: value for name, value in details.items() if name.startswith(("mean_", "max_", "min_"))}
+    if figures := [f"{name.replace('_', ' ')} {value:.4g}" for name, value in named.items() if value is not None]:
+        print(", ".join(figures))
     _print_images(found, {"value": "value"})
 
 

@@ -96,6 +96,9 @@ def test_vectors(seen, capsys):
     found = compared(capsys, "a", "b")
     assert (found["mean_cosine"], found["min_cosine"], found["incomparable"]) == (0.5, 0.0, 1)
     assert [image["image_id"] for image in found["images"]] == ["2", "1"]
+    seen("c", "id-c", {"4": one}, "embedding")
+    compare(str(DAY), ("a", "c"), 10, False, None)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("both predicted 0")  # and no mean of nothing
 
 
 def test_what_cannot_be_compared(seen, capsys):
