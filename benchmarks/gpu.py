@@ -170,7 +170,7 @@ def time_executor(
 ) -> tuple[float, float]:
     """Return the executor's rate over the last three quarters, and the highest rate of its decoders by CPU time."""
     roots = (paths[0].parent,)
-    handler = HandlerSpec((ModelSpec.of(artifact, variant),), ReadLimits(roots, 1 << 28), LIMITS.max_pixels)
+    handler = HandlerSpec((ModelSpec.of(artifact, variant),), ReadLimits(roots, 1 << 28), LIMITS)
     refs = [ImageRef(str(number), str(path)) for number, path in enumerate(paths)]
     firsts = range(0, len(refs), flags.batch_size)
     chunks = [Chunk(number, tuple(refs[first : first + flags.batch_size])) for number, first in enumerate(firsts)]

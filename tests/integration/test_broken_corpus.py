@@ -36,7 +36,7 @@ def outcome(file: Path) -> Reason | None:
     height, width, channels = pixels.shape
     assert channels == 3, file.name
     assert pixels.dtype == np.uint8, file.name
-    assert 0 < width * height <= LIMITS.max_pixels, file.name
+    assert 0 < width * height <= LIMITS, file.name
     return None
 
 

@@ -70,7 +70,7 @@ def ends_well(data: bytes, limits: int = SMALL) -> bool:
     except BadImage as refused:
         return refused.reason in Reason and bool(refused.detail)
     height, width, channels = pixels.shape
-    return channels == 3 and pixels.dtype == np.uint8 and 0 < width * height <= limits.max_pixels
+    return channels == 3 and pixels.dtype == np.uint8 and 0 < width * height <= limits
 
 
 @contextmanager
