@@ -1,6 +1,5 @@
 """The forms of a model, through the real command: made, chosen, kept to, and missed."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -22,7 +21,7 @@ BUILD = ("--name", "colors", "--labels", "labels.txt", *PLAIN)
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory) -> Project:
-    """A day of twelve images, and `colors` with int8, which is said to be the faster one."""
+    """A day of twelve images, and `colors` with int8."""
     need("nncf")
     project = Project(tmp_path_factory.mktemp("workshop") / "project")
     save(ChannelMeans(), project.folder / "colors.ts")
@@ -30,10 +29,6 @@ def workshop(tmp_path_factory) -> Project:
     save_photos(project.folder / "alike", 24)
     calibrate = ("--calibrate", "alike", "--min-agreement", "50%")
     project.built = project.infer_json("model", "build", "colors.ts", *BUILD, *calibrate)
-    path = folder_of(project) / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["variants"][INT8]["is_faster"] = True  # of a network this small int8 is not, wherever it is built
-    path.write_text(json.dumps(manifest))
     project.add_photos(12)
     return project
 

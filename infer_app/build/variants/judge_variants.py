@@ -5,8 +5,10 @@ A probe, of another variant or of scaled decoding, keeps nothing.
 
 import logging
 import shlex
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +24,6 @@ from infer_app.base.run_report import Alternative
 from infer_app.build.network.golden_set import load_pixels
 from infer_app.build.variants.calibration import MIN_IMAGES, CalibrationImages, expected_outputs, judge_on
 from infer_app.build.variants.decoding_agreement import decoding_ms
-from infer_app.build.variants.measure import one_thread
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict.handlers.handler_spec import HandlerSpec
 from infer_app.predict.images.read.bad_image import BadImage
@@ -104,7 +105,7 @@ def try_variants(
     """
     artifact = open_artifact(folder)
     end = time.monotonic() + seconds
-    with one_thread():
+    with _one_thread():
         models = {variant: open_variant(artifact, variant, size) for variant, size in sizes.items()}
         pixels = _decoded(artifact, limits, locations, time.monotonic() + (end - time.monotonic()) / 2)
         if not pixels or time.monotonic() + MIN_IMAGES * _seconds(models.values(), pixels[0]) > end:
@@ -128,6 +129,25 @@ def try_variants(
         variant: Trial(parity, score, own_ms, ms[0])
         for variant, parity, score, own_ms in zip(list(models)[1:], parities, scores, ms[1:], strict=True)
     }
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Run torch, if this process has loaded it, on one thread meanwhile.
+
+    torch compiles for the number of threads it has, and the clock measures only one of them. A model that loads torch
+    itself sets one thread when it is opened.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _seconds(models: Iterable[FixedBatch], pixels: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Build the OpenVINO variants of a model, compare them with the source, measure them, and then record them."""
+"""Build the OpenVINO variants of a model, compare them with the source, and then record them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -10,11 +10,10 @@ from infer_app.artifact.artifact import Artifact, record_variant
 from infer_app.artifact.specs import Tolerance
 from infer_app.base.errors import ModelError
 from infer_app.base.machine import computes_bf16, has_vnni
-from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
+from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8
 from infer_app.build.network.source_kinds import make_graph
 from infer_app.build.variants.calibration import Calibration, CalibrationImages, judge_on, load_calibration
 from infer_app.build.variants.decoding_agreement import decoding_agreement
-from infer_app.build.variants.measure import measure_models, one_thread
 from infer_app.predict.runtimes import openvino
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.gpu_probe import VNNI, first_variant
@@ -121,19 +120,13 @@ def _judged_details(
     min_agreement: float,
     report: Report,
 ) -> dict[str, object]:
-    """Return the manifest's entry of a variant of another dtype: how exact it is, and how fast on this machine."""
+    """Return the manifest's entry of a variant of another dtype: how exact it is."""
     golden = _golden_parity(artifact, model)
-    with one_thread():
-        fp32 = open_variant(artifact, OPENVINO_FP32)
-    speeds = measure_models({variant: model, OPENVINO_FP32: fp32}, golden_pixels(artifact))
-    own_ms, fp32_ms = speeds[variant], speeds[OPENVINO_FP32]
     unjudged = {"min_agreement": min_agreement, "meets_bar": True}
     return {
         "parity": golden.to_json(),
         "tolerance": asdict(_tolerance(golden)),
         **(unjudged if judged is None else judgement(artifact, variant, judged, min_agreement, report)),
-        "ms_when_built": {variant_of(variant).dtype: own_ms, "fp32": fp32_ms},
-        "is_faster": own_ms < fp32_ms,
     }
 
 
