@@ -17,25 +17,20 @@ def find_artifact(models_folder: Path, wanted: str, in_use: Mapping[str, str] | 
 
     `in_use` has the id of the version in use by name. Raises ModelError that lists the names that exist.
     """
-    model_id = (in_use or {}).get(wanted)
-    if model_id is not None:
-        return _find_in_use(models_folder, wanted, model_id)
-    version = _versions_of(models_folder, wanted)[0]
-    if version[0] != wanted:
-        return _open_version(models_folder.joinpath(*version))
-    return _undamaged(*_scan_versions(models_folder / wanted))[0]
-
-
-def _find_in_use(models_folder: Path, name: str, model_id: str) -> Artifact:
-    found = [folder.name for folder in _model_folders(models_folder / name)]
-    if model_id in found:
-        return _open_version(models_folder / name / model_id)
-    this = short_name(name, model_id)
-    others = " or ".join(f"`infer model use {short_name(name, other)}`" for other in found)
-    instead = f"put another version in use: {others}" if found else f"end its use: `infer model remove --force {this}`"
-    raise ModelError(
-        f"{this}, the version in use, is not in {models_folder}", f"restore its folder from a backup, or {instead}"
-    )
+    found = _versions_of(models_folder, wanted)
+    name = found[0][0]
+    if name != wanted:
+        return _open_version(models_folder.joinpath(*found[0]))
+    model_id = (in_use or {}).get(name)
+    if model_id is None:
+        return _undamaged(*_scan_versions(models_folder / name))[0]
+    if (name, model_id) not in found:
+        commands = " or ".join(f"`infer model use {short_name(*version)}`" for version in found)
+        raise ModelError(
+            f"{short_name(name, model_id)}, the version in use, is not in {models_folder}",
+            f"restore its folder from a backup, or put another version in use: {commands}",
+        )
+    return _open_version(models_folder / name / model_id)
 
 
 def find_folder(models_folder: Path, wanted: str) -> Path:
@@ -76,11 +71,6 @@ def scan_artifacts(models_folder: Path) -> tuple[list[Artifact], list[ModelError
         artifacts += versions
         damaged += errors
     return artifacts, damaged
-
-
-def list_names(models_folder: Path) -> list[str]:
-    """List the names of all models, also of damaged ones."""
-    return [folder.name for folder in _names(models_folder) if _model_folders(folder)]
 
 
 def _open_version(folder: Path) -> Artifact:

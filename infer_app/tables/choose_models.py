@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.manifest import PREPROCESS_FILE
 from infer_app.artifact.model_names import short_name
-from infer_app.artifact.models_folder import find_artifact, list_names, scan_artifacts, versions_of
+from infer_app.artifact.models_folder import find_artifact, scan_artifacts, versions_of
 from infer_app.artifact.second_network import check_against_detector
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.settings.load import LoadedSettings
@@ -31,7 +31,7 @@ def choose_names(loaded: LoadedSettings) -> list[str]:
     if damaged and not found:
         raise damaged[0]
     if not found:
-        _names_in_use(loaded, read_in_use(loaded))
+        find_lost(loaded, read_in_use(loaded))
         raise UsageError(f"no model in {loaded.models_folder}", "make one with `infer model build SOURCE --name NAME`")
     return found
 
@@ -46,15 +46,19 @@ def choose_artifacts(
     none, `failures` gets the errors by name, as long as there is another model.
     """
     known = read_in_use(loaded) if in_use is None else in_use
-    names_in_use = _names_in_use(loaded, known)
+    has_some = any(scan_artifacts(loaded.models_folder))
+    lost = {} if loaded.model_names and has_some else find_lost(loaded, known)
     names = choose_names(loaded)
     if not loaded.model_names:
-        names = sorted({*names, *names_in_use})
+        here = {name for name, model_id in known.items() if loaded.models_folder.joinpath(name, model_id).is_dir()}
+        names = sorted({*names, *here, *lost})  # also what is damaged
         for error in scan_artifacts(loaded.models_folder)[1]:
             log.warning("left out: %s (%s)", error, error.hint)
     found = []
     for name in names:
         try:
+            if name in lost:
+                raise _not_there(loaded, name, lost[name])
             artifact = find_artifact(loaded.models_folder, name, known)
             _check_chosen(loaded, name, known)
             found.append(artifact)
@@ -71,24 +75,35 @@ def choose_artifacts(
     return found
 
 
-def _names_in_use(loaded: LoadedSettings, in_use: Mapping[str, str]) -> list[str]:
-    """Return the names of models in use, without those of which only other projects have a folder.
+def find_lost(loaded: LoadedSettings, in_use: Mapping[str, str]) -> dict[str, str]:
+    """Return the versions in use, by name, that have run on this source and whose folders are not there.
 
-    Raises ModelError if the folder has no model at all though versions are in use in this project.
+    Raises ModelError if there are some and the folder has no model at all.
     """
-    here = set(list_names(loaded.models_folder))
-    if here.issuperset(in_use):
-        return list(in_use)
+    folder = loaded.models_folder
+    lost = {name: model_id for name, model_id in in_use.items() if not folder.joinpath(name, model_id).is_dir()}
+    if not lost:
+        return {}
     with open_project_database(loaded, read_only=True) as project:
-        own = project.versions.ids_in_use()
-    names = [name for name, model_id in in_use.items() if name in here or model_id in own]
-    if names and not here:
+        own = project.versions.names_that_ran()
+    lost = {name: model_id for name, model_id in lost.items() if name in own}
+    if lost and not any(scan_artifacts(folder)):
+        listed = ", ".join(short_name(*version) for version in sorted(lost.items()))
         raise ModelError(
-            f"{loaded.models_folder} has no model, and in use in {loaded.shown_url}: "
-            f"{', '.join(short_name(name, in_use[name]) for name in sorted(names))}",
+            f"{folder} has no model, and in use in {loaded.shown_url}: {listed}",
             "is the disk of that folder mounted? If so, restore it from a backup",
         )
-    return names
+    return lost
+
+
+def _not_there(loaded: LoadedSettings, name: str, model_id: str) -> ModelError:
+    this, others = short_name(name, model_id), versions_of(loaded.models_folder, name)
+    uses = " or ".join(f"`infer model use {short_name(name, one.manifest.model_id)}`" for one in others)
+    instead = f"put another version in use: {uses}" if uses else f"end its use: `infer model remove --force {this}`"
+    return ModelError(
+        f"{this}, the version in use, is not in {loaded.models_folder}",
+        f"restore its folder from a backup, or {instead}",
+    )
 
 
 def _check_chosen(loaded: LoadedSettings, name: str, in_use: Mapping[str, str]) -> None:

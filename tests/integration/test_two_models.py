@@ -129,6 +129,8 @@ def test_a_model_in_use_whose_files_are_lost_is_missed_until_its_use_is_ended(pr
     project.use_models(models, copied=True)
     run(project, more=("--limit", "12"))
     lose(project.folder / "models" / "large")
+    run(project, exit_code=12, more=("--dry-run",))
+    assert "large would not run: " in project.errors
     report = run(project, exit_code=12)
     assert {one["model"]: one["exit_code"] for one in report["models"]} == {"colors": 0, "dark": 0, "large": 12}
     assert error in project.errors

@@ -73,6 +73,9 @@ def test_projects_with_models_of_their_own_see_their_own_alone(second):
     other.infer("run", exit_code=2)
     assert "make one with `infer model build" in other.errors
     build_model(other.folder, "means.ts", "means", "--size", "8")
+    other.infer("model", "use", "means")
+    assert first.run_day()["exit_code"] == 0  # what only the other one has in use is not missed here
+    first.infer("model", "remove", "--force", "means", exit_code=12)
     assert other.run_day()["predicted"] == len(IDS)
     for project, name in ((first, "colors"), (other, "means")):
         assert project.run_day()["selected"] == 0

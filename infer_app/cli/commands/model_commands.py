@@ -76,7 +76,7 @@ class ModelRemoveOptions(WithJson):
     """Remove the files of a version of a model; its predictions stay."""
 
     wanted: str = argument("NAME[@ID]", "Name of a model that has one version, or name@id for one of several.")
-    force: bool = flag("--force", "Also remove the version in use, if it is the only one of its name.")
+    force: bool = flag("--force", "Also remove the only version of a name, or end the use of one whose files are gone.")
 
 
 @command(model_app, "show", "model.model:show")

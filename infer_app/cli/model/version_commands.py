@@ -15,7 +15,6 @@ from infer_app.artifact.model_names import short_name, versions_named
 from infer_app.artifact.models_folder import (
     find_artifact,
     find_folder,
-    list_names,
     remove_folder,
     scan_artifacts,
     versions_of,
@@ -24,10 +23,11 @@ from infer_app.base.errors import InferError, ModelError, UsageError, os_errors_
 from infer_app.base.model_variants import variant_of
 from infer_app.base.printing import one_line, with_config
 from infer_app.base.settings.load import load_settings
-from infer_app.cli.model.model import has_project, known_in_use, models_folder, print_progress
+from infer_app.cli.model.model import has_project, models_folder, print_progress
 from infer_app.cli.model.run_after_build import command_line, what_settings_say
 from infer_app.cli.terminal.output import show_table
-from infer_app.tables.project_database import open_results_database
+from infer_app.tables.choose_models import find_lost
+from infer_app.tables.project_database import open_results_database, read_in_use
 from infer_app.tables.results.model_versions import (
     RecordedVersion,
     count_predictions,
@@ -159,8 +159,14 @@ def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None
 def _folder_of(wanted: str, config: Path | None) -> Path:
     """Return the folder of a version, also where that of a version in use should be."""
     folder = models_folder(config)
-    gone = versions_named(wanted, (known_in_use(config) or {}).items())
-    return folder.joinpath(*gone[0]) if gone and gone[0][0] not in list_names(folder) else find_folder(folder, wanted)
+    try:
+        return find_folder(folder, wanted)
+    except ModelError:
+        loaded = load_settings(config) if has_project(config) else None
+        lost = versions_named(wanted, find_lost(loaded, read_in_use(loaded)).items()) if loaded else []
+        if not lost:
+            raise
+        return folder.joinpath(*lost[0])
 
 
 def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], *, force: bool) -> None:

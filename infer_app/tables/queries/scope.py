@@ -85,6 +85,15 @@ class Versions:
     def ids_in_use(self) -> set[str]:
         return {one.model_id for one in self._recorded(None) if one.in_use_since}
 
+    def names_that_ran(self) -> set[str]:
+        """Return the names of models that runs of this source had, without runs of which the source is not recorded."""
+        ran = select(runs.c.model).distinct()
+        with self._images.database.read() as connection:
+            if self._images.source.own_number is not None:
+                own = own_numbers(connection, SourceIdentity.of(self._images.source, self._images.database))
+                ran = ran.where(runs.c.source_id.in_(own))
+            return set(connection.scalars(ran))
+
     def _did_day(self, day: Day, version: RecordedVersion, started_at: datetime) -> bool:
         was_in_use = version.in_use_since is not None and started_at >= version.in_use_since
         return was_in_use or not self._images.count_pending(day, version.model_id)
