@@ -139,7 +139,7 @@ class History(SharedFolders):
             assert count == 1
             if kind not in ("predictions", "rejections"):
                 continue
-            if label == "not_found":
+            if label in ("not_found", "location_not_allowed"):  # the latter where its folder was moved since
                 assert Path(location).name not in self.there(), location
                 continue
             sha256 = sha256 or hashlib.sha256(b"").hexdigest()  # none is kept of an empty file
