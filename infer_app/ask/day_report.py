@@ -19,13 +19,7 @@ from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts
 from infer_app.base.run_report import DayCounts, DayState, RunReport
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.watched_images import (
-    UNCHANGED,
-    ChangedCounts,
-    ChangedImage,
-    count_changed,
-    read_changed,
-)
+from infer_app.tables.listing.watched_images import UNCHANGED, ChangedCounts, ChangedImage, count_changed, read_changed
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
 from infer_app.tables.queries.day_state import DayStates, judge_day

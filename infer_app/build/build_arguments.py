@@ -8,14 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from infer_app.artifact.artifact import Preprocess, check_name, load_function
-from infer_app.artifact.manifest import (
-    CROP_FILE,
-    HEAD_FILE,
-    LABELS_FILE,
-    PREPROCESS_FILE,
-    format_labels,
-    parse_labels,
-)
+from infer_app.artifact.manifest import CROP_FILE, HEAD_FILE, LABELS_FILE, PREPROCESS_FILE, format_labels, parse_labels
 from infer_app.artifact.recipe import CropRule, Recipe
 from infer_app.artifact.specs import WITH_LABELS, CropSpec, InputSpec, OutputSpec, floats3
 from infer_app.base.errors import ModelError, UsageError

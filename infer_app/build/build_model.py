@@ -18,14 +18,7 @@ import numpy as np
 import torch
 
 import infer_app
-from infer_app.artifact.artifact import (
-    Artifact,
-    Preprocess,
-    open_artifact,
-    record_variant,
-    save_manifest,
-    write_file,
-)
+from infer_app.artifact.artifact import Artifact, Preprocess, open_artifact, record_variant, save_manifest, write_file
 from infer_app.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE, MODEL_FILES, Manifest
 from infer_app.artifact.model_names import short_name
 from infer_app.artifact.specs import Tolerance

@@ -39,15 +39,7 @@ from infer_app.tables.listing.source import PAGE_SIZE, Source
 from infer_app.tables.results.conditions import ListedPicture, is_up_to_date, join_results
 from infer_app.tables.results.forget_results import delete_results
 from infer_app.tables.results.runs import refuse_during_runs
-from infer_app.tables.results.schema import (
-    images,
-    models,
-    object_predictions,
-    objects,
-    predictions,
-    rejections,
-    runs,
-)
+from infer_app.tables.results.schema import images, models, object_predictions, objects, predictions, rejections, runs
 
 AT_ONCE = 500  # images whose results one transaction deletes
 

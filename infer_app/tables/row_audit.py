@@ -10,18 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    FromClause,
-    Table,
-    and_,
-    func,
-    literal_column,
-    not_,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, FromClause, Table, and_, func, literal_column, not_, or_, select
 
 from infer_app.base.printing import counted
 from infer_app.tables.engine.column_types import AsText, UtcNow

@@ -9,13 +9,7 @@ import numpy as np
 from infer_app.artifact.activation import class_scores
 from infer_app.base.domain import Broken, Prediction
 from infer_app.base.printing import counted
-from infer_app.build.check.check_report import (
-    CheckReport,
-    DifferentAnswer,
-    Failure,
-    ScoreComparison,
-    TimedBlock,
-)
+from infer_app.build.check.check_report import CheckReport, DifferentAnswer, Failure, ScoreComparison, TimedBlock
 
 Answer = TypeVar("Answer")
 

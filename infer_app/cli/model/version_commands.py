@@ -12,13 +12,7 @@ from pathlib import Path
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.manifest import Manifest
 from infer_app.artifact.model_names import short_name, versions_named
-from infer_app.artifact.models_folder import (
-    find_artifact,
-    find_folder,
-    remove_folder,
-    scan_artifacts,
-    versions_of,
-)
+from infer_app.artifact.models_folder import find_artifact, find_folder, remove_folder, scan_artifacts, versions_of
 from infer_app.base.errors import InferError, ModelError, UsageError, os_errors_as
 from infer_app.base.model_variants import variant_of
 from infer_app.base.printing import one_line, with_config
@@ -28,12 +22,7 @@ from infer_app.cli.model.run_after_build import command_line, what_settings_say
 from infer_app.cli.terminal.output import show_table
 from infer_app.tables.choose_models import find_lost
 from infer_app.tables.project_database import open_results_database, read_in_use
-from infer_app.tables.results.model_versions import (
-    RecordedVersion,
-    count_predictions,
-    read_versions,
-    switch_version,
-)
+from infer_app.tables.results.model_versions import RecordedVersion, count_predictions, read_versions, switch_version
 from infer_app.tables.results.runs import RunStore
 
 

@@ -5,17 +5,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Dialect,
-    Engine,
-    Inspector,
-    Table,
-    create_engine,
-    event,
-    text,
-)
+from sqlalchemy import ColumnElement, Connection, Dialect, Engine, Inspector, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError

@@ -9,18 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Dialect,
-    Integer,
-    String,
-    Subquery,
-    TypeDecorator,
-    column,
-    select,
-    text,
-    type_coerce,
-)
+from sqlalchemy import Connection, Dialect, Integer, String, Subquery, TypeDecorator, column, select, text, type_coerce
 
 from infer_app.base.day import Day
 from infer_app.base.domain import NewImage

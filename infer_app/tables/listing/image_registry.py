@@ -8,18 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    String,
-    bindparam,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, String, bindparam, delete, exists, func, or_, select, update
 from sqlalchemy.exc import StatementError
 
 from infer_app.base.domain import FileFacts, ImageFile

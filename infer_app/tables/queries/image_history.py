@@ -11,13 +11,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.queries.thresholds import SHOWN_CROPS, threshold_of
 from infer_app.tables.results.conditions import ListedPicture, is_settled, is_up_to_date
 from infer_app.tables.results.model_versions import read_manifests
-from infer_app.tables.results.schema import (
-    object_predictions,
-    objects,
-    predictions,
-    rejections,
-    runs,
-)
+from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections, runs
 
 _FORMER, _SETTLED = "former_detector", "is_settled"  # the columns of detector_out_of_use and is_settled
 

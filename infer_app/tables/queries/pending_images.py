@@ -14,13 +14,7 @@ from infer_app.tables.listing.source import PAGE_SIZE
 from infer_app.tables.listing.time_column import read_time
 from infer_app.tables.queries.listed_images import ListedImages, without_results
 from infer_app.tables.queries.scope import Versions
-from infer_app.tables.results.conditions import (
-    ListedPicture,
-    has_rejection,
-    is_new,
-    is_up_to_date,
-    join_results,
-)
+from infer_app.tables.results.conditions import ListedPicture, has_rejection, is_new, is_up_to_date, join_results
 from infer_app.tables.results.schema import predictions, rejections
 
 EXAMINED = 500_000  # images: examining each of ten million would take longer than most runs

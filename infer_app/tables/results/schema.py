@@ -1,19 +1,6 @@
 """The program's tables, whose names all start with infer_, so that they fit beside the user's own."""
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Column,
-    Date,
-    Double,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    text,
-)
+from sqlalchemy import JSON, BigInteger, Column, Date, Double, Index, Integer, MetaData, String, Table, Text, text
 
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.column_types import FAMILY, MAX_ID, EncodedJSON, Exact, Microseconds, UniqueText, Vectors
