@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact, check_name, is_name, open_artifact
@@ -25,12 +25,18 @@ def find_artifact(models_folder: Path, wanted: str, in_use: Mapping[str, str] | 
     if model_id is None:
         return _undamaged(*_scan_versions(models_folder / name))[0]
     if (name, model_id) not in found:
-        commands = " or ".join(f"`infer model use {short_name(*version)}`" for version in found)
-        raise ModelError(
-            f"{short_name(name, model_id)}, the version in use, is not in {models_folder}",
-            f"restore its folder from a backup, or put another version in use: {commands}",
-        )
+        raise not_there(models_folder, name, model_id, [one for _, one in found])
     return _open_version(models_folder / name / model_id)
+
+
+def not_there(models_folder: Path, name: str, model_id: str, others: Sequence[str]) -> ModelError:
+    """Return the error for a version in use whose folder is missing; `others` are ids that can be used instead."""
+    this = short_name(name, model_id)
+    uses = " or ".join(f"`infer model use {short_name(name, one)}`" for one in others)
+    instead = f"put another version in use: {uses}" if uses else f"end its use: `infer model remove --force {this}`"
+    return ModelError(
+        f"{this}, the version in use, is not in {models_folder}", f"restore its folder from a backup, or {instead}"
+    )
 
 
 def find_folder(models_folder: Path, wanted: str) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.manifest import PREPROCESS_FILE
 from infer_app.artifact.model_names import short_name
-from infer_app.artifact.models_folder import find_artifact, scan_artifacts, versions_of
+from infer_app.artifact.models_folder import find_artifact, not_there, scan_artifacts, versions_of
 from infer_app.artifact.second_network import check_against_detector
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.settings.load import LoadedSettings
@@ -46,8 +46,8 @@ def choose_artifacts(
     none, `failures` gets the errors by name, as long as there is another model.
     """
     known = read_in_use(loaded) if in_use is None else in_use
-    has_some = any(scan_artifacts(loaded.models_folder))
-    lost = {} if loaded.model_names and has_some else find_lost(loaded, known)
+    is_named = loaded.model_names and any(scan_artifacts(loaded.models_folder))
+    lost = {} if is_named else find_lost(loaded, known)
     names = choose_names(loaded)
     if not loaded.model_names:
         here = {name for name, model_id in known.items() if loaded.models_folder.joinpath(name, model_id).is_dir()}
@@ -58,7 +58,8 @@ def choose_artifacts(
     for name in names:
         try:
             if name in lost:
-                raise _not_there(loaded, name, lost[name])
+                others = [one.manifest.model_id for one in versions_of(loaded.models_folder, name)]
+                raise not_there(loaded.models_folder, name, lost[name], others)
             artifact = find_artifact(loaded.models_folder, name, known)
             _check_chosen(loaded, name, known)
             found.append(artifact)
@@ -94,16 +95,6 @@ def find_lost(loaded: LoadedSettings, in_use: Mapping[str, str]) -> dict[str, st
             "is the disk of that folder mounted? If so, restore it from a backup",
         )
     return lost
-
-
-def _not_there(loaded: LoadedSettings, name: str, model_id: str) -> ModelError:
-    this, others = short_name(name, model_id), versions_of(loaded.models_folder, name)
-    uses = " or ".join(f"`infer model use {short_name(name, one.manifest.model_id)}`" for one in others)
-    instead = f"put another version in use: {uses}" if uses else f"end its use: `infer model remove --force {this}`"
-    return ModelError(
-        f"{this}, the version in use, is not in {loaded.models_folder}",
-        f"restore its folder from a backup, or {instead}",
-    )
 
 
 def _check_chosen(loaded: LoadedSettings, name: str, in_use: Mapping[str, str]) -> None:

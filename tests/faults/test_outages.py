@@ -81,7 +81,7 @@ def test_sigterm_while_the_server_is_away_ends_the_run_in_time(night, stoppable)
 def test_a_commit_whose_answer_is_lost_is_done_once(night, kind):
     """The first to the last of a run: two of its opening, four chunks, its closing.
 
-    MariaDB's driver commits as it connects, to read which versions are in use and for the run; whoever was never
+    MariaDB's driver commits as it connects, to read which versions are in use and for the run; a server that was never
     reached is not waited for.
     """
     night.add(photos(14))

@@ -7,8 +7,7 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -105,20 +104,21 @@ def try_variants(
     """
     artifact = open_artifact(folder)
     end = time.monotonic() + seconds
-    with _one_thread():
-        models = {variant: open_variant(artifact, variant, size) for variant, size in sizes.items()}
-        pixels = _decoded(artifact, limits, locations, time.monotonic() + (end - time.monotonic()) / 2)
-        if not pixels or time.monotonic() + MIN_IMAGES * _seconds(models.values(), pixels[0]) > end:
-            return {}
-        outputs: dict[str, list[np.ndarray]] = {variant: [] for variant in models}
-        spent = dict.fromkeys(models, 0.0)
-        for group in [pixels[first : first + GROUP] for first in range(0, len(pixels), GROUP)]:
-            for variant, model in models.items():
-                started = time.thread_time()
-                outputs[variant].append(predict_all(model, np.stack(group), model.batch_size))
-                spent[variant] += time.thread_time() - started
-            if time.monotonic() > end:
-                break
+    if torch := sys.modules.get("torch"):  # it compiles for its threads, and the clock measures only one of them
+        torch.set_num_threads(1)
+    models = {variant: open_variant(artifact, variant, size) for variant, size in sizes.items()}
+    pixels = _decoded(artifact, limits, locations, time.monotonic() + (end - time.monotonic()) / 2)
+    if not pixels or time.monotonic() + MIN_IMAGES * _seconds(models.values(), pixels[0]) > end:
+        return {}
+    outputs: dict[str, list[np.ndarray]] = {variant: [] for variant in models}
+    spent = dict.fromkeys(models, 0.0)
+    for group in [pixels[first : first + GROUP] for first in range(0, len(pixels), GROUP)]:
+        for variant, model in models.items():
+            started = time.thread_time()
+            outputs[variant].append(predict_all(model, np.stack(group), model.batch_size))
+            spent[variant] += time.thread_time() - started
+        if time.monotonic() > end:
+            break
     present, *others = (np.concatenate(outputs[variant]) for variant in models)
     if len(present) < MIN_IMAGES:
         return {}
@@ -129,25 +129,6 @@ def try_variants(
         variant: Trial(parity, score, own_ms, ms[0])
         for variant, parity, score, own_ms in zip(list(models)[1:], parities, scores, ms[1:], strict=True)
     }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run torch, if this process has loaded it, on one thread meanwhile.
-
-    torch compiles for the number of threads it has, and the clock measures only one of them. A model that loads torch
-    itself sets one thread when it is opened.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _seconds(models: Iterable[FixedBatch], pixels: np.ndarray) -> float:

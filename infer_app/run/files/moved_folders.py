@@ -24,7 +24,7 @@ NUM_COMPARED = 50  # images of such a folder, by their bytes or times
 NEAR_S = 2.0  # by which the times of one file differ on two file systems
 
 
-Move = tuple[str, Callable[[], int]]  # in words, and what stores it and returns the number of images
+Move = tuple[str, Callable[[], int]]  # its description, and what stores it and returns the number of images
 
 
 def find_moved(database: Database, loaded: LoadedSettings, recorded: Sequence[str], ask: AskStorage) -> Iterator[Move]:

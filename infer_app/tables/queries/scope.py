@@ -87,11 +87,8 @@ class Versions:
 
     def names_that_ran(self) -> set[str]:
         """Return the names of models that runs of this source had, without runs of which the source is not recorded."""
-        ran = select(runs.c.model).distinct()
         with self._images.database.read() as connection:
-            if self._images.source.own_number is not None:
-                own = own_numbers(connection, SourceIdentity.of(self._images.source, self._images.database))
-                ran = ran.where(runs.c.source_id.in_(own))
+            ran = select(runs.c.model).distinct().where(_is_of_source(connection, self._images))
             return set(connection.scalars(ran))
 
     def _did_day(self, day: Day, version: RecordedVersion, started_at: datetime) -> bool:
@@ -140,7 +137,11 @@ def _named(versions: list[RecordedVersion]) -> list[Version]:
 
 def own_runs(connection: Connection, images: ListedImages) -> ColumnElement[bool]:
     """Return the condition that a run is not one of another project over this database."""
+    return or_(runs.c.source_id.is_(None), _is_of_source(connection, images))
+
+
+def _is_of_source(connection: Connection, images: ListedImages) -> ColumnElement[bool]:
+    """Return the condition that a run is recorded as one of this source; true while no other source has a run."""
     if images.source.own_number is None:
         return true()
-    own = own_numbers(connection, SourceIdentity.of(images.source, images.database))
-    return or_(runs.c.source_id.is_(None), runs.c.source_id.in_(own))
+    return runs.c.source_id.in_(own_numbers(connection, SourceIdentity.of(images.source, images.database)))
