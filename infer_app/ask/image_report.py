@@ -71,7 +71,7 @@ def explain(
     check_id(image_id)
     next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
     place = _find(loaded, project, image_id, day)
-    picture = project.source.picture_of(image_id, place[0] if place else None)
+    picture = project.source.find_picture(image_id, place[0] if place else None)
     histories = read_history(project.database, _versions(project, next_run, model), picture)
     if place is None and all(one.state == "pending" for one in histories):
         raise _unknown(project, image_id)

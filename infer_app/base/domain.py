@@ -198,7 +198,7 @@ class DetectedObject(NamedTuple):
     height: float
 
 
-Objects: TypeAlias = tuple[tuple[int, DetectedObject], ...]  # of one image, with their numbers, of infer_objects
+Objects: TypeAlias = tuple[tuple[int, DetectedObject], ...]  # of one image, with their places in it
 
 
 class StoredObjects(NamedTuple):
@@ -219,7 +219,7 @@ class Output:
     vector_dtype: str | None = None  # float32 or float16
     vector_dim: int | None = None
     objects: tuple[DetectedObject, ...] | None = None  # the best first; None unless the model detects objects
-    crops: tuple[CropOutput, ...] | None = None  # by number of the object; None unless it is a second network
+    crops: tuple[CropOutput, ...] | None = None  # by the object's place; None unless it is a second network
 
     @property
     def num_objects(self) -> int | None:
@@ -231,7 +231,7 @@ class Output:
 class CropOutput(NamedTuple):
     """The output of a second network for one object of the detector that it belongs to."""
 
-    object: int  # its number, of infer_objects
+    object: int  # its place in the picture
     output: Output
 
 
@@ -252,6 +252,7 @@ class NewImage:
     ref: ImageRef
     model_indices: tuple[int, ...]
     objects: StoredObjects | None = None  # for second networks, where the detector has predicted the image already
+    picture: int | None = None  # the number of its picture; None: it has no row yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from infer_app.tables.listing.left_out import NEEDED
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import open_results_database, open_source, read_limits
 from infer_app.tables.results.dry_run_database import RolledBack, find_unwritable
-from infer_app.tables.results.schema import database_id, images, label_groups, metadata, thresholds
+from infer_app.tables.results.schema import label_groups, metadata, thresholds
 
 LITTLE_DISK_BYTES = 1 << 30
 
@@ -53,7 +53,7 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
             yield Finding("images", f"{count_images(database):,} registered")
         file = database.file
         if file is None:
-            yield from check_rights(database, loaded.lists_own_images)
+            yield from check_rights(database)
     if file is not None:
         free = shutil.disk_usage(file.parent).free
         fix = "free some space: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
@@ -70,13 +70,13 @@ def check_watched(loaded: LoadedSettings) -> Iterator[Finding]:
     yield from ()
 
 
-def check_rights(database: Database, lists_own_images: bool) -> Iterator[Finding]:
+def check_rights(database: Database) -> Iterator[Finding]:
     """Check that the role may write our tables, of which an upgrade by another role may have added some."""
-    ours = [table for table in metadata.sorted_tables if lists_own_images or table is not images]
+    ours = metadata.sorted_tables
     with RolledBack(database.url) as rolled_back:
         refused = find_unwritable(rolled_back, ours)
     if refused:
-        is_only_read = {*refused} <= {database_id.name, thresholds.name, label_groups.name}  # by runs
+        is_only_read = {*refused} <= {thresholds.name, label_groups.name}  # by runs
         exit_code = EXIT_OK if is_only_read else DatabaseUnavailable.exit_code
         fix = "grant this role SELECT, INSERT, UPDATE and DELETE on them: `infer db upgrade` may have added tables"
         yield Finding("rights", f"{', '.join(refused)} can't be written", fix, exit_code)

@@ -19,9 +19,9 @@ from infer_app.run.flow.run_plan import find_begun
 from infer_app.run.group_run import GroupRun
 from infer_app.run.run_day import find_left_out, predict, with_left_out
 from infer_app.run.run_result import make_report
-from infer_app.tables.listing.former_pictures import check_ids
 from infer_app.tables.results.dry_run_database import open_dry_run_database
 from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.sources import record_source
 
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # for each worker, at least; the first is slow
@@ -53,8 +53,6 @@ def dry_run(
     plan = replace(group.plan, max_images=limit or max(DRY_RUN_IMAGES, num_chunks * (chunk_size or FEW_IMAGES)))
     few = limit or num_chunks * (chunk_size or executor.least_chunk)
     left_out = "; ".join(filter(None, (find_left_out(project, day) for day in days)))
-    for day in days:
-        check_ids(project.database, project.source, day, plan.model_ids)
 
     def pages() -> Iterator[Sequence[NewImage]]:
         if unregistered:
@@ -67,8 +65,9 @@ def dry_run(
     with open_dry_run_database(project.database) as database:
         if database.file is not None:  # each commit updates the run's row, which costs a page
             RunStore(database).open_run(days[-1], plan.models[0], DRY_RUN_ID)
+        source_id = record_source(database, project.source.identity, project.source.base)
         model_runs = [
-            ModelRun(number, model, DRY_RUN_ID, database, FailureBudget(group.loaded.run))
+            ModelRun(number, model, DRY_RUN_ID, database, source_id, FailureBudget(group.loaded.run))
             for number, model in enumerate(plan.models)
         ]
         tally = predict(group, plan, days, take_until(pages(), few, time.monotonic() + DRY_RUN_S), model_runs)

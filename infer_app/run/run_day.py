@@ -31,11 +31,10 @@ from infer_app.run.flow.run_plan import RunPlan, plan_day
 from infer_app.run.group_run import GroupRun
 from infer_app.run.run_result import make_report
 from infer_app.run.stop import Stop
-from infer_app.tables.listing.former_pictures import check_ids, check_ids_again
 from infer_app.tables.listing.left_out import NEEDED
-from infer_app.tables.listing.recorded_sources import SourceIdentity, record_source
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.results.runs import RunModel, new_run_id
+from infer_app.tables.results.sources import record_source
 
 log = logging.getLogger(__name__)
 WAIT_S = 2.0  # between two attempts to take a day that another run holds
@@ -49,9 +48,7 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
     committed before stays. Raises UnusableIds before anything is written.
     """
     project, loaded, first = group.project, group.loaded, group.plan
-    project.ask(check_ids, project.database, project.source, day, first.model_ids)
     with hold_day(project, first.models, day, group.stop, waits=loaded.run.wait) as run_ids:
-        project.ask(check_ids_again, project.database, project.source, day, first.model_ids)
         left_out = find_left_out(project, day)
         for model_id in first.model_ids:
             project.ask(reset_changed_rejections, project, loaded.path_map, day, model_id)
@@ -115,11 +112,12 @@ def with_left_out(reports: list[RunReport], left_out: str) -> list[RunReport]:
 
 def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, run_ids: Sequence[str]) -> list[ModelRun]:
     """Record how the runs that hold the day predict it."""
-    project, model_runs = group.project, []
+    project, model_runs = group.project, list[ModelRun]()
+    source_id = project.ask(record_source, project.database, project.source.identity, project.source.base)
     for number, (model, run_id) in enumerate(zip(plan.models, run_ids, strict=True)):
         project.ask(project.run_store.start_run, run_id, model, executor.name, executor.device)
         budget = FailureBudget(group.loaded.run, partial(_count_predicted, project, day, model.model_id))
-        model_runs.append(ModelRun(number, model, run_id, project.database, budget))
+        model_runs.append(ModelRun(number, model, run_id, project.database, source_id, budget))
         _log_progress(project, day, model_runs[-1], executor.num_workers)
     return model_runs
 
@@ -156,7 +154,7 @@ def hold_day(
     database, run_store = project.database, project.run_store
     try:
         with ExitStack() as leases:
-            source_id = record_source(database, SourceIdentity.of(project.source, database), project.source.base)
+            source_id = record_source(database, project.source.identity, project.source.base)
             # In the order of their ids: two runs that wait can't each hold what the other one waits for.
             for model in sorted(models, key=lambda model: model.model_id):
                 run_id = _open_run(project, day, model, source_id, stop if waits else None)

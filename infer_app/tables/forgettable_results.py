@@ -15,11 +15,10 @@ import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Subquery,
     Table,
-    and_,
     case,
     delete,
+    exists,
     func,
     literal,
     null,
@@ -31,23 +30,26 @@ from sqlalchemy import (
 
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError
+from infer_app.base.locations import as_location, stored_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.listing.cross_database_source import as_relation
-from infer_app.tables.listing.recorded_sources import SourceIdentity, number_among_others
 from infer_app.tables.listing.source import PAGE_SIZE, Source
-from infer_app.tables.results.conditions import ListedPicture, is_up_to_date, join_results
+from infer_app.tables.results.conditions import is_up_to_date, join_results
 from infer_app.tables.results.forget_results import delete_results
+from infer_app.tables.results.pictures import picture_key
 from infer_app.tables.results.runs import refuse_during_runs
-from infer_app.tables.results.schema import images, models, object_predictions, objects, predictions, rejections, runs
+from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections, runs
+from infer_app.tables.results.sources import number_among_others
 
+_TABLES = (predictions, rejections)
 AT_ONCE = 500  # images whose results one transaction deletes
 
 
 class StoredResult(NamedTuple):
     """The key of a prediction with the number of its objects, or of a rejection."""
 
-    image_id: str
+    picture: int
     model_id: str
     num_objects: int | None  # of a detector
     is_rejection: bool = False
@@ -55,10 +57,11 @@ class StoredResult(NamedTuple):
 
 
 class Forgettable(NamedTuple):
-    """Some results and the rows of infer_images that go with them."""
+    """Some results and the rows of infer_pictures that go with them."""
 
     results: Sequence[StoredResult]
-    image_ids: Sequence[int] = ()
+    pictures: Sequence[int] = ()
+    is_registered: bool = False  # what is deleted of these pictures is deleted for every source
 
 
 @dataclass
@@ -68,7 +71,7 @@ class ForgettableCounts:
     predictions: int = 0
     objects: int = 0
     rejections: int = 0
-    images: int = 0  # rows of infer_images
+    images: int = 0  # that are registered
     of_second_networks: int = 0  # of the predictions and rejections
     pages: int = 0  # reports of days
 
@@ -79,11 +82,11 @@ class ForgettableCounts:
     @classmethod
     def of(cls, parts: Iterable[Forgettable]) -> ForgettableCounts:
         found = cls()
-        for results, image_ids in parts:
+        for results, numbers, is_registered in parts:
             found.rejections += sum(one.is_rejection for one in results)
             found.predictions += sum(not one.is_rejection for one in results)
             found.objects += sum(one.num_objects or 0 for one in results)
-            found.images += len(image_ids)
+            found.images += len(numbers) if is_registered else 0
             found.of_second_networks += sum(one.is_made for one in results)
         return found
 
@@ -111,30 +114,39 @@ def of_missing(
 
 
 def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
-    is_own, listed = _is_own(database, source), _hashes_of_ids(source)
+    is_own, listed = _is_own(database, source), _listed_keys(source)
     with database.read() as connection:
         versions = connection.execute(select(models.c.id, models.c.manifest)).all()
     # Second networks first: their results are deleted with those of their detector.
     for _, model_id in sorted({(not manifest.get("crop"), one) for one, manifest in versions}):
-        for results, _ in _every_result(database, "model_id", model_id, is_own):
-            is_listed = _is_among([hash(one.image_id) for one in results], listed)
-            yield Forgettable([one for one, known in zip(results, is_listed, strict=True) if not known])
+        for results, *_ in _every_result(database, "model_id", model_id, is_own):
+            with database.read() as connection:
+                numbers = {one.picture for one in results}
+                keys = connection.execute(select(pictures.c.id, pictures.c.key).where(pictures.c.id.in_(numbers))).all()
+            gone = {
+                row.id
+                for row, known in zip(keys, _is_among([row.key for row in keys], listed), strict=True)
+                if not known
+            }
+            yield Forgettable([one for one in results if one.picture in gone], sorted(gone))
 
 
 def _missing_files(source: Source, are_gone: Callable[[Sequence[str]], Sequence[bool]]) -> Iterator[Forgettable]:
-    database, last = source.database, 0
+    database, last, is_missing = source.database, 0, pictures.c.missing_since.is_not(None)
     while True:
-        missing = select(images.c.id, images.c.location).where(images.c.missing_since.is_not(None), images.c.id > last)
+        missing = select(pictures.c.id, pictures.c.location).where(is_missing, pictures.c.id > last)
         with database.read() as connection:
-            rows = connection.execute(missing.order_by(images.c.id).limit(AT_ONCE)).all()
+            rows = connection.execute(missing.order_by(pictures.c.id).limit(AT_ONCE)).all()
         if not rows:
             return
         last = rows[-1].id
         gone = [row.id for row, is_gone in zip(rows, are_gone([row.location for row in rows]), strict=True) if is_gone]
-        listed = source.listed().where(source.id.in_(gone)).add_columns(*source.picture.columns).subquery()
         with database.read() as connection:
-            results = _of_images(connection, listed)
-        yield Forgettable(results, gone)  # with no read open: beside one, a file with a rollback journal is not written
+            results = [
+                one for table in _TABLES for one in _read(connection, _keys(table).where(table.c.picture.in_(gone)))
+            ]
+        # With no read open: beside one, a file with a rollback journal is not written.
+        yield Forgettable(results, gone, is_registered=True)
 
 
 def of_days_before(database: Database, source: Source, day: Day, at_once: int = AT_ONCE) -> Iterator[Forgettable]:
@@ -142,7 +154,9 @@ def of_days_before(database: Database, source: Source, day: Day, at_once: int = 
     for page in source.list_pages_before(day, at_once):
         with database.read() as connection:
             backend_of(connection).plan_for_pages(connection)
-            results = _of_images(connection, as_relation(page, backend_of(connection), source.picture))
+            listed = as_relation(connection, page, source)
+            both = ((table, join_results(listed, table)) for table in _TABLES)
+            results = [one for table, joined in both for one in _read(connection, _keys(table).select_from(joined))]
         yield Forgettable(results)
 
 
@@ -179,25 +193,30 @@ def forget_versions(connection: Connection, model_ids: Sequence[str], *, is_shar
 
 def read_rows(database: Database, part: Forgettable) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield all rows that go with a part, each with the name of its table."""
-    ids = {model_id: list[str]() for model_id in sorted({one.model_id for one in part.results})}
+    numbers = {model_id: list[int]() for model_id in sorted({one.model_id for one in part.results})}
     for one in part.results:
-        ids[one.model_id].append(one.image_id)
-    of_results = (
-        (table, and_(table.c.model_id == model_id, table.c.image_id.in_(some)))
-        for model_id, some in ids.items()
-        for table in (predictions, objects, object_predictions, rejections)
-    )
+        numbers[one.model_id].append(one.picture)
+    wanted: list[tuple[str, Query]] = []
+    of_pictures = select(pictures).where(pictures.c.id.in_({*part.pictures, *(one.picture for one in part.results)}))
+    for model_id, some in numbers.items():
+        wanted += [
+            (table.name, select(table).where(table.c.model_id == model_id, table.c.picture.in_(some)))
+            for table in (predictions, objects, rejections)
+        ]
+        made = object_predictions.join(objects, objects.c.id == object_predictions.c.object_id)
+        own = object_predictions.c.model_id == model_id, objects.c.picture.in_(some)
+        wanted.append((object_predictions.name, select(object_predictions).select_from(made).where(*own)))
     with database.read() as connection:
-        for table, condition in ((images, images.c.id.in_(part.image_ids)), *of_results):
-            for row in connection.execute(select(table).where(condition)).all():
-                yield table.name, dict(row._mapping)
+        for name, rows in ((pictures.name, of_pictures), *wanted):
+            for row in connection.execute(rows).all():
+                yield name, dict(row._mapping)
 
 
 def count_results(database: Database, source: Source) -> int:
     """Count the predictions and rejections of a source."""
     num_results, is_own = 0, _is_own(database, source)
     with database.read() as connection:
-        for table in (predictions, rejections):
+        for table in _TABLES:
             rows = select(func.count()).outerjoin_from(table, runs, runs.c.id == table.c.run_id)
             num_results += connection.scalar(rows.where(is_own)) or 0
     return num_results
@@ -213,12 +232,12 @@ def have_others_run(database: Database, source: Source, model_ids: Sequence[str]
 def count_only_these(database: Database, source: Source, model_ids: Iterable[str], in_use: Sequence[str]) -> int:
     """Count the source's images that these versions have results of, and no version in use."""
     num_images, is_own = 0, _is_own(database, source)
-    for results, _ in (part for one in model_ids for part in _every_result(database, "model_id", one, is_own)):
-        ids = {one.image_id for one in results}
+    for results, *_ in (part for one in model_ids for part in _every_result(database, "model_id", one, is_own)):
+        ids = {one.picture for one in results}
         with database.read() as connection:
-            for table in (predictions, rejections):
-                others = table.c.image_id.in_(ids), table.c.model_id.in_(in_use), is_up_to_date(table), is_own
-                found = select(table.c.image_id).outerjoin_from(table, runs, runs.c.id == table.c.run_id)
+            for table in _TABLES:
+                others = table.c.picture.in_(ids), table.c.model_id.in_(in_use), is_up_to_date(table), is_own
+                found = select(table.c.picture).outerjoin_from(table, runs, runs.c.id == table.c.run_id)
                 ids = ids.difference(connection.scalars(found.where(*others)))
         num_images += len(ids)
     return num_images
@@ -229,33 +248,35 @@ def _delete(connection: Connection, part: Forgettable) -> Forgettable:
     refuse_during_runs(connection)
     part = _without_returned(connection, part)
     for model_id in sorted({one.model_id for one in part.results}):
-        delete_results(connection, [one.image_id for one in part.results if one.model_id == model_id], model_id)
-    if part.image_ids:
-        connection.execute(delete(images).where(images.c.id.in_(part.image_ids)))
+        delete_results(connection, [one.picture for one in part.results if one.model_id == model_id], model_id)
+    has_result = or_(*(exists().where(table.c.picture == pictures.c.id) for table in _TABLES))
+    if part.pictures:
+        unused = true() if part.is_registered else ~has_result
+        connection.execute(delete(pictures).where(pictures.c.id.in_(part.pictures), unused))
     return part
 
 
 def _without_returned(connection: Connection, part: Forgettable) -> Forgettable:
     """Return the part without images whose files a walk has found since; the others stay missing until the commit."""
-    if not part.image_ids:
+    if not part.is_registered:
         return part
-    known = select(images.c.id, images.c.missing_since).where(images.c.id.in_(part.image_ids)).order_by(images.c.id)
-    back = {row_id for row_id, since in connection.execute(known.with_for_update()) if since is None}
-    kept = {str(row_id) for row_id in back}
-    results = [one for one in part.results if one.image_id not in kept]
-    return Forgettable(results, [row_id for row_id in part.image_ids if row_id not in back])
+    known = select(pictures.c.id, pictures.c.missing_since).where(pictures.c.id.in_(part.pictures))
+    rows = connection.execute(known.order_by(pictures.c.id).with_for_update())
+    back = {row_id for row_id, since in rows if since is None}
+    results = [one for one in part.results if one.picture not in back]
+    return part._replace(results=results, pictures=[number for number in part.pictures if number not in back])
 
 
 def _every_result(
     database: Database, column: str, model_id: str, *conditions: ColumnElement[bool], at_once: int = AT_ONCE
 ) -> Iterator[Forgettable]:
     """Yield pages of the results that name a version in a column; the conditions are on runs, which are joined."""
-    for table in (predictions, rejections):
-        its_run, key = runs.c.id == table.c.run_id, (table.c.image_id, table.c.model_id)
+    for table in _TABLES:
+        its_run, key = runs.c.id == table.c.run_id, (table.c.picture, table.c.model_id)
         wanted = _keys(table).outerjoin_from(table, runs, its_run).where(table.c[column] == model_id, *conditions)
-        last = StoredResult("", "", None)
+        last = StoredResult(0, "", None)
         while True:
-            is_later = key[0] >= last.image_id, or_(key[0] > last.image_id, key[1] > last.model_id)
+            is_later = key[0] >= last.picture, or_(key[0] > last.picture, key[1] > last.model_id)
             page = wanted.where(*is_later).order_by(*key).limit(at_once)
             with database.read() as connection:
                 backend_of(connection).plan_for_pages(connection)
@@ -271,33 +292,28 @@ def _is_own(database: Database, source: Source) -> ColumnElement[bool]:
 
     A query that was edited is another source: it can't be told from the query of another project.
     """
-    number = number_among_others(database, SourceIdentity.of(source, database))
+    number = number_among_others(database, source.identity)
     return true() if number is None else runs.c.source_id == number
-
-
-def _of_images(connection: Connection, listed: Subquery) -> list[StoredResult]:
-    """Return the results of a relation as `Source.parts` yields them."""
-    both = ((table, join_results(listed, table, ListedPicture.of(listed))) for table in (predictions, rejections))
-    return [one for table, joined in both for one in _read(connection, _keys(table).select_from(joined))]
 
 
 def _keys(table: Table) -> Query:
     is_rejection, is_made = table is rejections, table.c.detector_id.is_not(None)
     num_objects = null() if is_rejection else case((~is_made, predictions.c.num_objects))
-    return select(table.c.image_id, table.c.model_id, num_objects, literal(is_rejection), is_made)
+    return select(table.c.picture, table.c.model_id, num_objects, literal(is_rejection), is_made)
 
 
 def _read(connection: Connection, keys: Query) -> list[StoredResult]:
     return [StoredResult(*row) for row in connection.execute(keys)]
 
 
-def _hashes_of_ids(source: Source) -> np.ndarray:
-    """Return the sorted hashes of the ids that the source lists, int64 (N,): in little memory, never of too few ids."""
+def _listed_keys(source: Source) -> np.ndarray:
+    """Return the sorted keys of the pictures that the source lists, int64 (N,): in little memory, never too few."""
     with (
         source.database.read() as connection,
         connection.execution_options(yield_per=PAGE_SIZE).execute(source.with_id()) as rows,
     ):
-        return np.sort(np.fromiter((hash(row.infer_image_id) for row in rows), np.int64))
+        keys = (picture_key(row.infer_image_id, stored_location(as_location(row[1]))) for row in rows)
+        return np.sort(np.fromiter(keys, np.int64))
 
 
 def _is_among(values: Sequence[int], known: np.ndarray) -> Sequence[bool]:

@@ -13,8 +13,6 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.known_database import check_known, is_missing, known_id, remember
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
-from infer_app.tables.listing.former_pictures import check_other_sources
-from infer_app.tables.listing.recorded_sources import SourceIdentity, number_among_others, read_forgotten_before
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
@@ -25,6 +23,7 @@ from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import all_in_use, read_versions
 from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.sources import number_among_others, read_forgotten_before
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,8 +119,7 @@ def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
 def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
     """Open the source that lists the images, in the database of results or in another, which is only read.
 
-    Raises DatabaseUnavailable, or UsageError for a source that doesn't exist or whose
-    ids stand for pictures of another source too.
+    Raises DatabaseUnavailable, or UsageError for a source that doesn't exist.
     """
     settings = loaded.source
     with ExitStack() as stack:
@@ -134,13 +132,11 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
         check_source(source)
         if source.has_bytes_for_text:
             source = CrossDatabaseSource(source.database, settings, results)
-        identity = SourceIdentity.of(source, results)
-        source.own_number = number_among_others(results, identity)
+        source.own_number = number_among_others(results, source.identity)
         source.base = None if loaded.base is None else str(loaded.base)
-        source.forgotten_before = read_forgotten_before(results, identity)
+        source.forgotten_before = read_forgotten_before(results, source.identity)
         if source.own_number is not None:
             source.model_names = _model_names(loaded)
-            check_other_sources(results, source, source.model_names)
         yield source
 
 

@@ -23,12 +23,13 @@ from infer_app.tables.results.laws import (
     crop_laws,
     faults_of_run,
     is_no_score,
-    num_rows_of_prediction,
+    num_crops_of_prediction,
+    num_objects_of_prediction,
     result_laws,
 )
 from infer_app.tables.results.model_versions import kind_of
 from infer_app.tables.results.runs import LEASE_S, is_alive
-from infer_app.tables.results.schema import models, object_predictions, objects, predictions, rejections, runs
+from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections, runs
 
 NUM_EXAMPLES = 3
 STATES = ("running", "done", "failed")
@@ -75,12 +76,14 @@ def audit_rows(database: Database) -> Iterator[str]:
 
     with database.read() as connection:
         kinds = _Kinds.read(connection)
-    yield from ask(_broken_laws, predictions, predictions.c.image_id, _prediction_laws(kinds))
-    yield from ask(_broken_laws, rejections, rejections.c.image_id, _rejection_laws(kinds))
-    for table, laws in ((objects, _object_laws()), (object_predictions, crop_laws(kinds.classifiers))):
-        own = predictions.c.image_id == table.c.image_id, predictions.c.model_id == table.c.model_id
-        joined = table.outerjoin(predictions, and_(*own))
-        yield from ask(_broken_laws, joined, table.c.image_id, laws)
+    yield from ask(_broken_laws, predictions, predictions.c.picture, _prediction_laws(kinds))
+    yield from ask(_broken_laws, rejections, rejections.c.picture, _rejection_laws(kinds))
+    of_detector = predictions.c.picture == objects.c.picture, predictions.c.model_id == objects.c.model_id
+    yield from ask(_broken_laws, objects.outerjoin(predictions, and_(*of_detector)), objects.c.picture, _object_laws())
+    of_second = predictions.c.picture == objects.c.picture, predictions.c.model_id == object_predictions.c.model_id
+    crops = object_predictions.outerjoin(objects, objects.c.id == object_predictions.c.object_id)
+    joined = crops.outerjoin(predictions, and_(*of_second, predictions.c.detector_id == objects.c.model_id))
+    yield from ask(_broken_laws, joined, objects.c.picture, crop_laws(kinds.classifiers))
     yield from ask(_unknown_labels, kinds)
     yield from ask(_broken_runs)
 
@@ -102,14 +105,11 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
         "with a score outside 0 to 1": and_(or_(of_classifier, of_detector), is_no_score(row.score)),
         "without a finite number": and_(row.model_id.in_(kinds.numbers), not_finite),
         "with another number of objects than it counts": or_(
-            and_(of_detector, _num_objects() != num_rows_of_prediction(objects)),
-            and_(is_second, _num_objects() != num_rows_of_prediction(object_predictions)),
+            and_(of_detector, _num_objects() != num_objects_of_prediction()),
+            and_(is_second, _num_objects() != num_crops_of_prediction()),
         ),
         "without the sha256 of its picture": or_(row.sha256.is_(None), func.length(row.sha256) != 64),
-        # A second network opens no file without an object: its row has the size that the detector's has
-        "without the location or size of its picture": or_(
-            row.location.is_(None), and_(row.size.is_(None), not_(and_(is_second, found_nothing)))
-        ),
+        "of a picture that is not in infer_pictures": _has_no_picture(predictions),
         "of a picture without a width or height": or_(
             row.width <= 0, row.height <= 0, row.width.is_(None) != row.height.is_(None)
         ),
@@ -125,6 +125,7 @@ def _rejection_laws(kinds: _Kinds) -> Iterator[Law]:
         "of a run that is not in infer_runs, or is of another model": _has_no_run(rejections),
         "with a reason outside the list": HAS_UNKNOWN_REASON,
         "without an attempt": row.attempts < 1,
+        "of a picture that is not in infer_pictures": _has_no_picture(rejections),
     }
     yield from (Law("rejection", fault, is_broken) for fault, is_broken in broken.items())
     yield from result_laws(rejections, "rejection", kinds.second_networks)
@@ -136,7 +137,7 @@ def _object_laws() -> Iterator[Law]:
     differs = or_(AsText(of.label) != row.label, func.abs(of.score - row.score) > ROUNDING)
     edges = row.x < -ROUNDING, row.y < -ROUNDING, row.x + row.width > 1 + ROUNDING, row.y + row.height > 1 + ROUNDING
     broken = {
-        "without a prediction of its image": of.image_id.is_(None),
+        "without a prediction of its image": of.picture.is_(None),
         "beyond the number that its prediction counts": or_(row.object < 0, row.object >= _num_objects()),
         "that is the best, but not by its prediction's label and score": and_(row.object == 0, differs),
         "with a score outside 0 to 1": is_no_score(row.score),
@@ -154,16 +155,29 @@ def _has_no_run(table: Table) -> ColumnElement[bool]:
     return ~select(runs.c.id).where(*is_run).exists()
 
 
+def _has_no_picture(table: Table) -> ColumnElement[bool]:
+    return ~select(pictures.c.id).where(pictures.c.id == table.c.picture).exists()
+
+
 def _broken_laws(
-    connection: Connection, rows: FromClause, image_id: ColumnElement[str], laws: Iterator[Law]
+    connection: Connection, rows: FromClause, picture: ColumnElement[int], laws: Iterator[Law]
 ) -> Iterator[str]:
     known = list(laws)
     counts = count_each(connection, rows, [law.is_broken for law in known])
     for law, count in zip(known, counts, strict=True):
         if count:
-            some = select(image_id).select_from(rows).where(law.is_broken).distinct().order_by(image_id)
-            examples = connection.execute(some.limit(NUM_EXAMPLES))
-            yield _message(count, law.noun, law.fault, [row[0] for row in examples])
+            some = select(picture).select_from(rows).where(law.is_broken).distinct().order_by(picture)
+            numbers = connection.scalars(some.limit(NUM_EXAMPLES)).all()
+            yield _message(count, law.noun, law.fault, _image_ids(connection, numbers))
+
+
+def _image_ids(connection: Connection, numbers: Sequence[int]) -> list[str]:
+    """Return the images' ids; the number of a picture without a row."""
+    known = dict(
+        tuple(row)
+        for row in connection.execute(select(pictures.c.id, pictures.c.image_id).where(pictures.c.id.in_(numbers)))
+    )
+    return [known.get(number, str(number)) for number in numbers]
 
 
 def _unknown_labels(connection: Connection, kinds: _Kinds) -> Iterator[str]:
@@ -175,13 +189,16 @@ def _unknown_labels(connection: Connection, kinds: _Kinds) -> Iterator[str]:
         index: ColumnElement[int] = row.class_index if is_object else literal_column("-1")
         groups = [row.model_id, label, *([index] if is_object else [])]
         wanted = [] if is_object else [row.model_id.in_(kinds.classifiers), row.label.is_not(None)]
-        grouped = select(row.model_id, label, index, func.count(), func.min(row.image_id)).where(*wanted)
+        picture = func.min(objects.c.picture if table is object_predictions else row.picture)
+        grouped = select(row.model_id, label, index, func.count(), picture).where(*wanted)
+        if table is object_predictions:
+            grouped = grouped.join_from(table, objects, objects.c.id == row.object_id)
         found = [one for one in connection.execute(grouped.group_by(*groups)) if not _is_label(kinds, *one[:3])]
         if found:
             fault = (
                 "with a label that is not the one of its class" if is_object else "with a label that its model has not"
             )
-            yield _message(sum(one[3] for one in found), noun, fault, [one[4] for one in found])
+            yield _message(sum(one[3] for one in found), noun, fault, _image_ids(connection, [one[4] for one in found]))
 
 
 def _is_label(kinds: _Kinds, model_id: str, label: str, class_index: int) -> bool:

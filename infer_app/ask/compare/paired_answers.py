@@ -11,7 +11,7 @@ from infer_app.base.day import Day
 from infer_app.base.locations import shown as shown_location
 from infer_app.predict.detection.boxes import match_objects
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import ListedPicture, added_up, count_each, join_results
+from infer_app.tables.results.conditions import added_up, count_each, join_results
 from infer_app.tables.results.schema import predictions
 
 _A, _B = predictions.alias("a"), predictions.alias("b")
@@ -50,10 +50,10 @@ def count_overlap(images: ListedImages, day: Day, model_ids: tuple[str, str]) ->
     def joined(listed: Subquery) -> FromClause:
         rows: FromClause = listed
         for side, model_id in zip((_A, _B), model_ids, strict=True):
-            rows = join_results(rows, side, ListedPicture.of(listed), model_id, is_outer=True)
+            rows = join_results(listed, side, model_id, left=rows, is_outer=True)
         return rows
 
-    has_a, has_b = _A.c.image_id.is_not(None), _B.c.image_id.is_not(None)
+    has_a, has_b = _A.c.picture.is_not(None), _B.c.picture.is_not(None)
     wanted = (and_(has_a, has_b), and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b))
     with images.parts(day) as parts:
         return Overlap(*added_up(count_each(connection, joined(listed), wanted) for connection, listed in parts))

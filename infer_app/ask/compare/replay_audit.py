@@ -18,14 +18,14 @@ from infer_app.base.domain import NOT_READ, Broken, ImageRef
 from infer_app.base.errors import ModelChanged, ModelError, PixelsChanged, UsageError
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.tables.listing.source import find_locations
+from infer_app.tables.listing.source import find_listed, find_locations
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.image_history import ModelHistory, read_history
 
 ROWS_AT_ONCE = 5_000  # in memory, with their vectors and objects
 CONFIDENCE = 0.99  # that the sample would have had a wrong row
 
-Key = tuple[str, str]  # the ids of an image and of a model
+Key = tuple[int, str]  # the number of a picture, and the id of a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def choose(keys: Iterable[Key], amount: Amount) -> tuple[list[Key], int]:
 class StoredRow(NamedTuple):
     """A prediction to be made again."""
 
-    ref: ImageRef
+    ref: ImageRef  # by the picture's number, since pictures of several days may have one id
     history: ModelHistory
     stored: dict[str, Any]  # its row, with the objects
 
@@ -137,16 +137,14 @@ def audit_by_replay(
     names = {model_id: name for name, model_id in versions}
     keys, num_rows = choose(project.stream_keys(list(names), day), amount)
     audit = ReplayAudit(num_rows, len(keys))
-    locations = find_locations(project.source, list({image_id for image_id, _ in keys}))
+    listed = find_listed(project.source, {number for number, _ in keys})
     for first in range(0, len(keys), ROWS_AT_ONCE):
         rows = list[StoredRow]()
-        for image_id, model_id in keys[first : first + ROWS_AT_ONCE]:
-            listed = dict.fromkeys(locations.get(image_id, ()))
-            found = list(_rows_of(project, (names[model_id], model_id), image_id, listed))
-            if len(found) == 1:
-                rows += found
+        for number, model_id in keys[first : first + ROWS_AT_ONCE]:
+            if location := listed.get(number):
+                rows += _rows_of(project, (names[model_id], model_id), number, location)
             else:
-                audit.not_compared[_why_not_listed(len(listed), len(found))] += 1
+                audit.not_compared[_why_not_listed(is_id_listed=number in listed)] += 1
         _audit(loaded, audit, rows)
     return audit
 
@@ -158,12 +156,12 @@ def replay_image(
 
     Raises UsageError without one, and what `audit_by_replay` raises.
     """
-    listed = dict.fromkeys(find_locations(project.source, [image_id]).get(image_id, ()))
-    found = [list(_rows_of(project, version, image_id, listed)) for version in versions]
-    rows = [of_version[0] for of_version in found if len(of_version) == 1]
-    if not rows:
-        num_found = max(map(len, found), default=0)
-        why = _why_not_listed(len(listed), num_found) if num_found else "it has no prediction"
+    listed = list(dict.fromkeys(find_locations(project.source, [image_id]).get(image_id, ())))
+    numbers = {project.source.find_picture(image_id, location): location for location in listed}
+    places = [(number, location) for number, location in numbers.items() if number is not None]
+    rows = [row for version in versions for place in places for row in _rows_of(project, version, *place)]
+    if not rows or len({row.ref for row in rows}) > 1:
+        why = "several images have its id" if rows else "it has no prediction"
         why = why if listed else "the source lists no such image"
         hint = f"`infer explain --image {shlex.quote(image_id)}` tells of it"
         raise UsageError(f"image {image_id!r} can't be predicted again: {why}", hint)
@@ -181,23 +179,15 @@ def _audit(loaded: LoadedSettings, audit: ReplayAudit, rows: Iterable[StoredRow]
         _audit_group(loaded, audit, version, some)
 
 
-def _rows_of(
-    project: ProjectDatabase, version: Version, image_id: str, locations: Iterable[str]
-) -> Iterator[StoredRow]:
-    """Yield the stored row for each of the listed locations that it can be of.
-
-    That is one at most, unless its location is not known.
-    """
-    for location in locations:
-        for history in read_history(project.database, [version], project.source.picture_of(image_id, location)):
-            if history.prediction is not None:
-                yield StoredRow(ImageRef(image_id, location), history, history.prediction)
+def _rows_of(project: ProjectDatabase, version: Version, number: int, location: str) -> Iterator[StoredRow]:
+    """Yield the stored row of a picture, which is listed at a location, if there is one."""
+    for history in read_history(project.database, [version], number):
+        if history.prediction is not None:
+            yield StoredRow(ImageRef(str(number), location), history, history.prediction)
 
 
-def _why_not_listed(num_listed: int, num_found: int) -> str:
-    if num_found:
-        return "several images have its id"
-    return "its image is listed at another location" if num_listed else "the source no longer lists the image"
+def _why_not_listed(*, is_id_listed: bool) -> str:
+    return "its image is listed at another location" if is_id_listed else "the source no longer lists the image"
 
 
 def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, rows: Sequence[StoredRow]) -> None:
@@ -214,10 +204,11 @@ def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, r
             audit.not_compared[f"{error.message} ({error.hint})" if error.hint else error.message] += len(rows)
             return
         audit.num_compared += len(rows)
-        audit.differences += [_difference(one.ref, version, cause, error.message) for one in rows]
+        audit.differences += [_difference(one, version, cause, error.message) for one in rows]
         return
-    for ref, history, row in rows:
-        now = results[ref.image_id]
+    for one in rows:
+        _, history, row = one
+        now = results[one.ref.image_id]
         if audit.answers is not None:
             pairs = tuple(pair_answers(row, now))
             audit.answers.append(Answers(*version, plan.variant, plan.instead_of, plan.why, pairs))
@@ -231,8 +222,8 @@ def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, r
             continue
         audit.num_compared += 1
         if difference:
-            audit.differences.append(_difference(ref, version, *difference))
+            audit.differences.append(_difference(one, version, *difference))
 
 
-def _difference(ref: ImageRef, version: Version, cause: Changed, detail: str) -> Difference:
-    return Difference(ref.image_id, shown_location(ref.location), *version, cause, detail)
+def _difference(row: StoredRow, version: Version, cause: Changed, detail: str) -> Difference:
+    return Difference(row.stored["image_id"], shown_location(row.ref.location), *version, cause, detail)

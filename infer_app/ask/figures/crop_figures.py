@@ -65,16 +65,16 @@ class CropResults:
 
         def wanted(images: Subquery) -> Query:
             own = object_predictions.c
-            of_image = (images.c[3], images.c[1], own.label, own.score, predictions.c.sha256, own.object)
+            of_image = (images.c[3], images.c[1], own.label, own.score, predictions.c.sha256, objects.c.object)
             rows = select(score * sign, *of_image, *OBJECT_COLUMNS).select_from(self._taken(images))
             return rows.where(self._is_shown, score.is_not(None))
 
         return [_scored_crop(row) for row in self._images.select_first(day, limit, wanted)]
 
     def _of_image(self, images: Subquery, aggregate: ColumnElement[Any]) -> ScalarSelect[Any]:
-        taken = select(aggregate).select_from(object_predictions.join(objects, _is_its_box()))
-        of_image = object_predictions.c.image_id == images.c[3], object_predictions.c.model_id == self._model_id
-        return taken.where(*of_image, self._is_shown).correlate(images, predictions).scalar_subquery()
+        taken = select(aggregate).select_from(objects.join(object_predictions, self._is_made()))
+        of_image = _is_of_detector()
+        return taken.where(of_image, self._is_shown).correlate(images, predictions).scalar_subquery()
 
     def _shown_labels(self, images: Subquery) -> Query:
         """Return the labels and groups that the view shows, which takes longer than to count the best labels.
@@ -82,25 +82,23 @@ class CropResults:
         Where the best label is not shown, another one may be, or the sum of two classes of one name.
         """
         label = SHOWN_CROPS.c.label
-        own = [SHOWN_CROPS.c[name] == predictions.c[name] for name in ("image_id", "model_id")]
+        own = [SHOWN_CROPS.c[name] == predictions.c[name] for name in ("picture", "model_id")]
         on = and_(*own, SHOWN_CROPS.c.model == self._model)
         shown = KeyedJoin(of_version(images, predictions, self._model_id), SHOWN_CROPS, on, False)
         return select(label, func.count()).select_from(shown).where(label.is_not(None)).group_by(label)
 
     def _taken(self, images: Subquery) -> FromClause:
-        key = [object_predictions.c[name] == predictions.c[name] for name in ("image_id", "model_id")]
-        predicted = of_version(images, predictions, self._model_id)
-        taken = KeyedJoin(predicted, object_predictions, and_(*key), False)
-        return KeyedJoin(taken, objects, _is_its_box(), False)
+        found = KeyedJoin(of_version(images, predictions, self._model_id), objects, _is_of_detector(), False)
+        return KeyedJoin(found, object_predictions, self._is_made(), False)
+
+    def _is_made(self) -> ColumnElement[bool]:
+        """Return the condition that a row of infer_object_predictions is this version's of a row of infer_objects."""
+        return and_(object_predictions.c.object_id == objects.c.id, object_predictions.c.model_id == self._model_id)
 
 
-def _is_its_box() -> ColumnElement[bool]:
-    """Return the condition that a row of infer_objects is the object of a row of infer_object_predictions."""
-    return and_(
-        objects.c.image_id == object_predictions.c.image_id,
-        objects.c.model_id == predictions.c.detector_id,
-        objects.c.object == object_predictions.c.object,
-    )
+def _is_of_detector() -> ColumnElement[bool]:
+    """Return the condition that an object is one of those that a second network's prediction is of."""
+    return and_(objects.c.picture == predictions.c.picture, objects.c.model_id == predictions.c.detector_id)
 
 
 def _scored_crop(row: Sequence[Any]) -> ScoredCrop:

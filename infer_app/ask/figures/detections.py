@@ -18,18 +18,16 @@ from infer_app.base.size import Size
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import find_threshold
-from infer_app.tables.results.conditions import KeyedJoin, ListedPicture, has_prediction, is_preferred, join_results
+from infer_app.tables.results.conditions import KeyedJoin, has_prediction, is_preferred, join_results, picture_of
 from infer_app.tables.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions, rejections
 
 _PREDICTION = ("model_id", "width", "height", "label", "score", "variant", "sha256")
 _OUTPUT = ("output", "vector", "vector_dtype", "created_at")
 _FIRST = 2 + len(_PREDICTION)  # index of the first column of an object or an output
-_CROP_COLUMNS = [object_predictions.c[name] for name in ("object", "label", "score", *_OUTPUT[:-1])]
+_CROP_COLUMNS = [object_predictions.c[name] for name in ("object_id", "label", "score", *_OUTPUT[:-1])]
 _CROP_COLUMNS.append(predictions.c.created_at)
 _IS_OF_OBJECT = and_(
-    object_predictions.c.image_id == predictions.c.image_id,
-    object_predictions.c.model_id == predictions.c.model_id,
-    object_predictions.c.object == objects.c.object,
+    object_predictions.c.object_id == objects.c.id, object_predictions.c.model_id == predictions.c.model_id
 )
 _FIRST_OF_CROP = _FIRST + len(OBJECT_COLUMNS)
 
@@ -111,18 +109,18 @@ def _read_images(
     columns += _CROP_COLUMNS if part is Part.CROPS else []
 
     def rows_of(listed: Subquery) -> Query:
-        joined = join_results(listed, predictions, ListedPicture.of(listed), *model_ids, counting=one_alone)
+        joined = join_results(listed, predictions, *model_ids, counting=one_alone)
         order = [listed.c[2], listed.c[0], predictions.c.model_id]
         if part is not Part.OUTPUT:
             detector = predictions.c.detector_id if part is Part.CROPS else predictions.c.model_id
-            of_prediction = and_(objects.c.image_id == predictions.c.image_id, objects.c.model_id == detector)
+            of_prediction = and_(objects.c.picture == predictions.c.picture, objects.c.model_id == detector)
             joined = KeyedJoin(joined, objects, of_prediction, True)
             order.append(objects.c.object)
         if part is Part.CROPS:
             joined = KeyedJoin(joined, object_predictions, _IS_OF_OBJECT, True)
         wanted = select(listed.c[3], listed.c[1], *columns).select_from(joined).order_by(*order)
         if one_alone:
-            wanted = wanted.where(is_preferred(predictions, ListedPicture.of(listed), model_ids))
+            wanted = wanted.where(is_preferred(predictions, picture_of(listed), model_ids))
         # Without statistics it could read all predictions of several models first.
         return images.database.backend.join_as_listed(wanted)
 
@@ -135,9 +133,9 @@ def read_rejected_images(images: ListedImages, days: Day, *model_ids: str) -> It
     columns = [rejections.c[name] for name in ("model_id", "reason", "stage", "detail", "attempts")]
 
     def rows_of(listed: Subquery) -> Query:
-        joined = join_results(listed, rejections, ListedPicture.of(listed), *model_ids, counting=True)
+        joined = join_results(listed, rejections, *model_ids, counting=True)
         wanted = select(listed.c[3], listed.c[1], *columns).select_from(joined)
-        picture = ListedPicture.of(listed)
+        picture = picture_of(listed)
         up_to = ((model_id, model_ids[index:]) for index, model_id in enumerate(model_ids))
         its = (or_(rejections.c.model_id.not_in(ids), ~has_prediction(picture, one)) for one, ids in up_to)
         return wanted.where(*its).order_by(listed.c[2], listed.c[0])

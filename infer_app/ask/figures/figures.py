@@ -14,7 +14,7 @@ from infer_app.base.day import Day
 from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import ListedPicture, added_up, count_each, has_prediction, join_results
+from infer_app.tables.results.conditions import added_up, count_each, has_prediction, join_results, picture_of
 from infer_app.tables.results.model_versions import kind_of
 from infer_app.tables.results.schema import models, predictions, rejections, runs
 
@@ -100,7 +100,7 @@ class Figures:
         one = select(literal_column("1", Integer)).limit(1)
 
         def rows_of(images: Subquery) -> Query:
-            return one.select_from(join_results(images, predictions, ListedPicture.of(images), self._model_id))
+            return one.select_from(join_results(images, predictions, self._model_id))
 
         return any(True for _ in self._images.select(days, rows_of))
 
@@ -164,12 +164,12 @@ class Figures:
     def _rejected(self, images: Subquery, *columns: ColumnElement[Any]) -> Query:
         """Select from the rejected images; with both rows an image counts as predicted."""
         wanted = select(*columns).select_from(of_version(images, rejections, self._model_id))
-        return wanted.where(~has_prediction(ListedPicture.of(images), self._model_id))
+        return wanted.where(~has_prediction(picture_of(images), self._model_id))
 
 
 def of_version(images: Subquery, table: Table, model_id: str) -> FromClause:
     """Join the results that count; those of objects of another version of the detector are pending."""
-    return join_results(images, table, ListedPicture.of(images), model_id, counting=True)
+    return join_results(images, table, model_id, counting=True)
 
 
 def _between(score: ColumnElement[float], edges: Sequence[float]) -> list[ColumnElement[bool]]:

@@ -14,7 +14,7 @@ from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import threshold_of
-from infer_app.tables.results.conditions import ListedPicture, added_up, join_results
+from infer_app.tables.results.conditions import added_up, join_results, picture_of
 from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
 
 MAX_OBJECTS = 20  # of one image, the best: more boxes would hide the picture
@@ -97,8 +97,8 @@ class ObjectResults:
         def wanted(images: Subquery) -> Query:
             image = self._counted(images).c
             is_wanted, place = choose(image)
-            columns = (place.label("place"), image.id, image.location, image.stored_label, image.stored_score)
-            return select(*columns, image.sha256).where(is_wanted)
+            columns = (place.label("place"), image.id, image.picture, image.location, image.stored_label)
+            return select(*columns, image.stored_score, image.sha256).where(is_wanted)
 
         found = self._images.select_first(day, limit, wanted)
         with self._images.database.read() as connection:
@@ -108,12 +108,13 @@ class ObjectResults:
         self,
         connection: Connection,
         image_id: str,
+        picture: int,
         location: object,
         label: str | None,
         score: float | None,
         sha256: str | None,
     ) -> ImageObjects:
-        of_image = (objects.c.image_id == image_id, objects.c.model_id == self._model_id, self._is_shown)
+        of_image = (objects.c.picture == picture, objects.c.model_id == self._model_id, self._is_shown)
         best = select(func.count().over(), *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object)
         rows = connection.execute(best.limit(MAX_OBJECTS)).all()
         shown = tuple(DetectedObject(*row[1:]) for row in rows)
@@ -125,6 +126,7 @@ class ObjectResults:
         """Return the images with a prediction, with the number of their shown objects and the score of the best."""
         columns = {
             "id": images.c[3],
+            "picture": picture_of(images),
             "location": images.c[1],
             "stored_label": predictions.c.label,
             "stored_score": predictions.c.score,
@@ -137,8 +139,8 @@ class ObjectResults:
 
     def _of_image(self, images: Subquery, aggregate: ColumnElement[Any]) -> ScalarSelect[Any]:
         """Return an aggregate of the shown objects of each image, which are found by their key."""
-        of_image = (objects.c.image_id == images.c[3], objects.c.model_id == self._model_id, self._is_shown)
+        of_image = (objects.c.picture == picture_of(images), objects.c.model_id == self._model_id, self._is_shown)
         return select(aggregate).select_from(objects).where(*of_image).scalar_subquery()
 
     def _detected(self, images: Subquery) -> FromClause:
-        return join_results(images, objects, ListedPicture.of(images), self._model_id)
+        return join_results(images, objects, self._model_id)

@@ -17,7 +17,6 @@ from infer_app.cli.commands.maintain_commands import RetryOptions
 from infer_app.run.files.changed_files import compare_replaced, find_changed
 from infer_app.tables.listing.image_registry import queue_images
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
-from infer_app.tables.queries.image_history import read_history
 from infer_app.tables.results.forget_results import forget_rejections, forget_results
 from infer_app.tables.results.model_versions import second_networks_of
 
@@ -48,8 +47,8 @@ def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bo
         versions = project.versions.models_of_day(day, model)
         for model_id in {model_id for _, model_id in versions}:
             rows = project.rows.read_rejections(day, model_id)
-            ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
-            retried += forget_rejections(project.database, ids, model_id)
+            numbers = [row["picture"] for row in rows if not reasons or row["reason"] in reasons]
+            retried += forget_rejections(project.database, numbers, model_id)
         in_use = project.versions.ids_in_use()
         seconds = _others_of_detectors(project, versions)
     if as_json:
@@ -74,10 +73,9 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
     with open_project_database(loaded) as project:
         places = {image_id: find_place(loaded, project, image_id, day) for image_id in wanted}
         days = sorted({its_day for _, its_day in places.values()})
-        own = [
-            image_id for image_id, (location, _) in places.items() if _has_result(project, models, image_id, location)
-        ]
-        retried = forget_results(project.database, own, days, models)
+        numbers = (project.source.find_picture(image_id, location) for image_id, (location, _) in places.items())
+        own = [number for number in numbers if number is not None]
+        retried = forget_results(project.database, own, days, models) if own else 0
         seconds = _others_of_detectors(project, models) if retried else []
     _print_retried(wanted, retried, next_run.commands(days), seconds, as_json)
 
@@ -94,10 +92,11 @@ def retry_replaced(date: str | None, model: str | None, as_json: bool, config: P
         if loaded.lists_own_images:
             compare_replaced(loaded, project.database, find())
         found = [one for one in find() if one.state == "replaced"]
-        ids, days = [one.image_id for one in found], sorted({one.time.astimezone(zone).date() for one in found})
+        ids, numbers = [one.image_id for one in found], [one.picture for one in found]
+        days = sorted({one.time.astimezone(zone).date() for one in found})
         if loaded.lists_own_images:
-            project.database.transact(lambda connection: queue_images(connection, list(map(int, ids))))
-        retried = forget_results(project.database, ids, days, next_run.models) if ids else 0
+            project.database.transact(lambda connection: queue_images(connection, numbers))
+        retried = forget_results(project.database, numbers, days, next_run.models) if ids else 0
         commands = next_run.with_late(project, loaded.run.time_zone).commands(days)
         seconds = _others_of_detectors(project, next_run.models) if retried else []
     _print_retried(ids, retried, commands, seconds, as_json)
@@ -134,9 +133,3 @@ def _others_of_detectors(project: ProjectDatabase, versions: Sequence[Version]) 
     names = {name for name, _ in versions}
     with project.database.read() as connection:
         return [one for one in second_networks_of(connection, names) if one not in names]
-
-
-def _has_result(project: ProjectDatabase, models: Sequence[Version], image_id: str, location: str) -> bool:
-    """Return whether one of the models has a result of this image, and not of another one that had its id."""
-    picture = project.source.picture_of(image_id, location)
-    return any(one.state != "pending" for one in read_history(project.database, models, picture))

@@ -36,10 +36,10 @@ from infer_app.tables.forgettable_results import (
     of_versions,
     read_rows,
 )
-from infer_app.tables.listing.recorded_sources import SourceIdentity, forget_before
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 from infer_app.tables.results.model_versions import read_versions
 from infer_app.tables.results.runs import refuse_during_runs
+from infer_app.tables.results.sources import forget_before
 
 
 def forget_chosen(options: ForgetOptions) -> None:
@@ -68,9 +68,8 @@ def _of_days(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOp
     day = loaded.day(options.before)
     if day.date > loaded.day("today").date:
         raise UsageError(f"{day} is in the future: no run would take today's images", "name today, or a day before it")
-    identity = SourceIdentity.of(project.source, project.database)
     find = partial(of_days_before, project.database, project.source, day)
-    end = partial(forget_before, project.database, identity, day.start)
+    end = partial(forget_before, project.database, project.source.identity, day.start)
     said = "Images of these days count as pending no more, and no run takes them, not even one registered later."
     return _ToForget(f"days before {day}", find, end, said, partial(_remove_pages, loaded, project, day.date))
 
@@ -125,7 +124,7 @@ def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) ->
     """Ask whether it is to be deleted, delete it, and print how much it was."""
     project.database.transact(refuse_during_runs)
     found = ForgettableCounts.of(one.find())
-    source = SourceIdentity.of(project.source, project.database)
+    source = project.source.identity
     told = f"{one.what}: {_describe(found)} of the source {source} to be deleted for good. {one.consequence}"
     typer.echo(told.rstrip(), err=options.as_json)
     if not options.even_most:

@@ -12,9 +12,9 @@ from infer_app.base.errors import DatabaseUnavailable, InferError
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.cli.run.run_output import RunOutput
 from infer_app.tables.known_database import last_run_of, remember_run
-from infer_app.tables.listing.recorded_sources import SourceIdentity, record_source
 from infer_app.tables.project_database import open_results_database, open_source, read_in_use
 from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.sources import record_source
 
 
 def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exit_code: int, error: str) -> None:
@@ -26,7 +26,7 @@ def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exi
     with suppress(InferError), open_results_database(loaded) as database:
         source_id = None
         with suppress(DatabaseUnavailable), open_source(loaded, database) as source:
-            source_id = record_source(database, SourceIdentity.of(source, database), source.base)
+            source_id = record_source(database, source.identity, source.base)
         run_store, tried = RunStore(database), [name for name in loaded.model_names if name != plain_name(name)]
         names = names or run_store.names_of(source_id)
         for version in read_in_use(loaded).items():

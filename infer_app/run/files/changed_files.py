@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from itertools import compress, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ROW, FileFacts, ImageFile
 from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
-from infer_app.base.locations import PathMapping, as_location, is_local
+from infer_app.base.locations import PathMapping, is_local
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.local_files import are_gone, hash_files, stat_all
 from infer_app.predict.images.read.roots import check_missing, check_root
@@ -22,6 +22,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import register
 from infer_app.tables.listing.watched_images import ChangedImage, read_changed
 from infer_app.tables.project_database import ProjectDatabase, read_limits
+from infer_app.tables.queries.day_rows import PredictedFile
 from infer_app.tables.results.forget_results import forget_rejections
 
 log = logging.getLogger(__name__)
@@ -39,15 +40,15 @@ def reset_changed_rejections(
 
     Another process checks the files: a process that waits for storage that does not answer can't be ended.
     """
-    changed: list[str] = []
+    changed: list[int] = []
     try:
         with closing(project.rows.final_rejections(day, model_id)) as stored:  # a server keeps a transaction open
             while some := list(islice(stored, FILES_AT_ONCE)):
-                changed += [rejected.image_id for rejected in some if rejected.has_other_address]
+                changed += [rejected.picture for rejected in some if rejected.has_other_address]
                 local = [rejected for rejected in some if is_local(rejected.location)]
                 files = ask(stat_all, [rejected.location for rejected in local], path_map)
                 changed += [
-                    rejected.image_id
+                    rejected.picture
                     for rejected, now in zip(local, files, strict=True)
                     if now.size is not None and rejected.differs(now)
                 ]
@@ -70,14 +71,15 @@ def find_changed(
     if day is None:
         hint = "name a day with --date: its files are looked at now"
         raise UsageError("infer_app walks over no folder of images that a table of your own lists", hint)
-    stored = (_Predicted.of(row) for row in project.rows.read_predictions(day) if row["model_id"] in model_ids)
+    stored = project.rows.predicted_files(day, model_ids)
     files = (one for one in stored if is_local(one.location) and not one.location.startswith(ROW))
-    last = ""
+    last = 0
     while some := list(islice(files, FILES_AT_ONCE)):
         for one, is_gone in _compare(loaded, some):
-            if one.image_id != last:  # once, though several models have predicted it
-                yield ChangedImage(one.image_id, one.location, day.start, datetime.now(UTC) if is_gone else None)
-            last = one.image_id
+            if one.picture != last:  # once, though several models have predicted it
+                since = datetime.now(UTC) if is_gone else None
+                yield ChangedImage(one.picture, one.image_id, one.location, day.start, since)
+            last = one.picture
 
 
 def compare_replaced(loaded: LoadedSettings, database: Database, changed: Iterable[ChangedImage]) -> None:
@@ -100,27 +102,13 @@ def compare_replaced(loaded: LoadedSettings, database: Database, changed: Iterab
         raise StorageUnavailable(error.message, "is the image storage mounted?") from None
 
 
-class _Predicted(NamedTuple):
-    """A prediction's image with the facts of its file."""
-
-    image_id: str
-    location: str
-    size: int | None
-    modified: float | None
-    sha256: str | None
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> _Predicted:
-        return cls(row["image_id"], as_location(row["location"]), row["size"], row["modified"], row["sha256"])
-
-
-def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterator[tuple[_Predicted, bool]]:
+def _compare(loaded: LoadedSettings, predicted: Sequence[PredictedFile]) -> Iterator[tuple[PredictedFile, bool]]:
     """Yield those whose file is gone or has other bytes, and whether it is gone; only changed files are read."""
     limits = read_limits(loaded)
     try:
         now = _ask(stat_all, [one.location for one in predicted], loaded.path_map)
         pairs = zip(predicted, now, strict=True)
-        touched = [one for one, file in pairs if (file.size, file.modified) != (one.size, one.modified)]
+        touched = [one for one, file in pairs if one.differs(file)]
         locations = [one.location for one in touched]
         gone = dict(zip(locations, _ask(are_gone, locations, loaded.path_map), strict=True))
         if missing := [location for location in locations if gone[location]]:

@@ -139,10 +139,14 @@ class WatchedFolders:
             self.found.leave_for_right_clock(now, [new[number].location for number in ahead])
             kept = sorted({*range(len(new))} - {*ahead})
             new, stated = [new[number] for number in kept], [stated[number] for number in kept]
+            taken = [taken[number] for number in kept]
         usual = self._first_usual(stated) if new else 0.0
         times = [self._time_of(file, one, now.timestamp(), usual) for file, one in zip(new, stated, strict=True)]
         queued_at = now.replace(tzinfo=None)
-        return [DatedImage(file, at, queued_at=queued_at) for file, at in zip(new, times, strict=True)]
+        return [
+            DatedImage(file, at, queued_at, None if seconds is None else _by_camera(seconds))
+            for file, at, seconds in zip(new, times, taken, strict=True)
+        ]
 
     def mark_missing(self, seen: SeenImages, check: Check) -> None:
         """Mark what is gone: the walk leaves out what it can't read, and files that are no images by their names."""
@@ -224,6 +228,10 @@ class WatchedFolders:
             self.found.wrong_clock = self.found.wrong_clock or [one_line(file.location)]
         seconds = (possible or list(stated[-1:]) or [now])[0]
         return datetime.fromtimestamp(min(max(seconds, 0.0), now), UTC).replace(tzinfo=None)
+
+
+def _by_camera(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
 
 def _unavailable(message: str, hint: str = "") -> StorageUnavailable:

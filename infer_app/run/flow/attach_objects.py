@@ -1,11 +1,11 @@
 """Gives second networks the objects that the detector found before; an image without one of them is done at once."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from infer_app.artifact.specs import CropSpec
-from infer_app.base.domain import Broken, ChunkResult, NewImage, Objects, Output, Prediction, StoredObjects
+from infer_app.base.domain import Broken, ChunkResult, ImageRef, NewImage, Objects, Output, Prediction, StoredObjects
 from infer_app.run.flow.flow import FlowObserver, ModelRun
 from infer_app.run.flow.run_plan import RunPlan
 from infer_app.tables.engine.connect import Database
@@ -77,8 +77,8 @@ class _StoredObjects:
         if not images:
             return {}
         least = min(crop.min_score for crop in self._crops.values())
-        ids = [image.ref.image_id for image in images]
-        return self._project.ask(_read, self._project.database, ids, self._detector_id, least)
+        refs = {image.picture: image.ref for image in images if image.picture is not None}
+        return self._project.ask(_read, self._project.database, refs, self._detector_id, least)
 
     def _result(self, image: NewImage, detection: StoredDetection, index: int) -> Prediction | Broken:
         """Return what is known without the picture."""
@@ -92,6 +92,8 @@ class _StoredObjects:
         return tuple(one for one in detection.objects if any(crop.takes(one[1]) for crop in crops))
 
 
-def _read(database: Database, image_ids: Sequence[str], detector_id: str, least: float) -> dict[str, StoredDetection]:
+def _read(
+    database: Database, images: Mapping[int, ImageRef], detector_id: str, least: float
+) -> dict[str, StoredDetection]:
     with database.read() as connection:
-        return read_detections(connection, image_ids, detector_id, least)
+        return read_detections(connection, images, detector_id, least)

@@ -85,7 +85,9 @@ def _is_wanted(image: NewImage, model_run: ModelRun, stopped: set[str]) -> bool:
 class ModelRun:
     """Writes a model's results and counts its predictions and rejections."""
 
-    def __init__(self, number: int, model: RunModel, run_id: str, database: Database, budget: FailureBudget) -> None:
+    def __init__(
+        self, number: int, model: RunModel, run_id: str, database: Database, source_id: int, budget: FailureBudget
+    ) -> None:
         self.number = number  # of the model, among those of the run
         self.model = model
         self.run_id = run_id
@@ -94,7 +96,7 @@ class ModelRun:
         self.failed = 0  # of these, the rejected ones
         self.nearly_black = 0
         self.reasons: Counter[str] = Counter()
-        self._sink = Sink(database, model.model_id, model.variant, run_id, model.detector_id)
+        self._sink = Sink(database, model.model_id, model.variant, run_id, model.detector_id, source_id)
         self.budget = budget
         self._of_detector: list[Broken] = []
 

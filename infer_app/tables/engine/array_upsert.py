@@ -4,7 +4,6 @@ The format is that of `array_recv` in its src/backend/utils/adt/arrayfuncs.c; al
 chunks this takes half the time of COPY into a temporary table, and it needs no privilege to create tables.
 """
 
-import json
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -113,14 +112,14 @@ class ArrayUpsert:
 
 
 class ArrayDelete:
-    """Sends any number of ids as one parameter, and looks each up in the index."""
+    """Sends any number of pictures' numbers as one parameter, and looks each up in the index."""
 
     def __init__(self, table: Table, condition: ColumnElement[bool]) -> None:
-        among = text(f"{table.name}.image_id = ANY (ARRAY (SELECT json_array_elements_text(CAST(:ids AS json))))")
+        among = text(f"{table.name}.picture = ANY (CAST(:numbers AS bigint[]))")
         self._statement = delete(table).where(among, condition)
 
-    def execute(self, connection: Connection, image_ids: Iterable[str]) -> int:
-        return connection.execute(self._statement, {"ids": json.dumps(list(image_ids), ensure_ascii=False)}).rowcount
+    def execute(self, connection: Connection, numbers: Iterable[int]) -> int:
+        return connection.execute(self._statement, {"numbers": list(numbers)}).rowcount
 
 
 class BinaryArray(bytes):

@@ -105,9 +105,9 @@ class Backend:
         """Return what upserts many rows of a table in the fastest way."""
         return RowUpsert(dialect, table, self.upsert(table, merges))
 
-    def bulk_delete(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
-        """Return what deletes rows of given images that meet a condition, which must have no list parameters."""
-        return BatchDelete(dialect, table, condition)
+    def bulk_delete(self, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
+        """Return what deletes rows of given pictures that meet a condition, which must have no list parameters."""
+        return BatchDelete(table, condition)
 
     def exact(self, text: ColumnElement[str]) -> ColumnElement[str]:
         """Return a text that is compared byte by byte, if a cast keeps the collation of its column."""

@@ -1,8 +1,8 @@
 """Upserts and deletes of many rows at once: what fails, and the ways that more than one database takes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Dialect, Table, bindparam, delete
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -11,6 +11,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 # statistics, and without these reads the whole table.
 IDS_PER_STATEMENT = 150
 
+T = TypeVar("T")
 Merges = Mapping[str, Callable[[object], object]]
 
 
@@ -39,9 +40,9 @@ class BulkUpsert(Protocol):
 
 
 class BulkDelete(Protocol):
-    """Deletes the rows of given images in one table that meet a condition."""
+    """Deletes the rows of given pictures in one table that meet a condition."""
 
-    def execute(self, connection: Connection, image_ids: Iterable[str]) -> int:
+    def execute(self, connection: Connection, numbers: Iterable[int]) -> int:
         """Return how many rows were deleted."""
 
 
@@ -81,15 +82,20 @@ class RowUpsert:
 
 
 class BatchDelete:
-    """Sends IDS_PER_STATEMENT ids in a statement."""
+    """Sends IDS_PER_STATEMENT numbers in a statement."""
 
-    def __init__(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> None:
-        self._statement = delete(table).where(table.c.image_id.in_(bindparam("ids", expanding=True)), condition)
+    def __init__(self, table: Table, condition: ColumnElement[bool]) -> None:
+        self._statement = delete(table).where(table.c.picture.in_(bindparam("ids", expanding=True)), condition)
 
-    def execute(self, connection: Connection, image_ids: Iterable[str]) -> int:
-        ids = list(image_ids)
-        batches = (ids[first : first + IDS_PER_STATEMENT] for first in range(0, len(ids), IDS_PER_STATEMENT))
-        return sum(connection.execute(self._statement, {"ids": batch}).rowcount for batch in batches)
+    def execute(self, connection: Connection, numbers: Iterable[int]) -> int:
+        return sum(connection.execute(self._statement, {"ids": some}).rowcount for some in in_batches(numbers))
+
+
+def in_batches(ids: Iterable[T]) -> Iterator[list[T]]:
+    """Yield as many at a time as one statement takes as parameters."""
+    left = iter(ids)
+    while some := list(islice(left, IDS_PER_STATEMENT)):
+        yield some
 
 
 def check_kept(num_rows: int, num_kept: int) -> None:

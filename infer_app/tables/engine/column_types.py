@@ -5,7 +5,6 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     JSON,
-    Boolean,
     ColumnElement,
     DateTime,
     Dialect,
@@ -13,7 +12,6 @@ from sqlalchemy import (
     Select,
     String,
     TypeDecorator,
-    UniqueConstraint,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
@@ -42,10 +40,6 @@ class OddTime(str):
 
 class Exact(String):
     """Text that is compared byte by byte: by MariaDB's default `a`, `A` and `a ` are the same key."""
-
-
-class UniqueText(UniqueConstraint):
-    """A constraint that makes a text unique, however long it is."""
 
 
 class EncodedJSON(TypeDecorator[Any]):
@@ -117,17 +111,3 @@ class StoredLocation(FunctionElement[str]):
 
 # What looks like an escape of `stored_location`, and its own.
 ESCAPED = ((r"\x5c", r"\x5cx5c"), (r"\udc", r"\x5cudc"), (r"\x00", r"\x5cx00"))
-
-
-class SameLocation(FunctionElement[bool]):
-    """Whether a stored location, or NULL where it is not known, is another one as it would be stored."""
-
-    type = Boolean()
-    inherit_cache = True
-    name = "same_location"
-
-
-@compiles(SameLocation)
-def _same_location(element: SameLocation, compiler: Any, **options: Any) -> str:
-    stored, listed = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"({stored} IS NULL OR {stored} = COALESCE({listed}, ''))"

@@ -23,7 +23,6 @@ from infer_app.tables.engine.column_types import (
     HoursAfter,
     Query,
     StoredLocation,
-    UniqueText,
     UtcNow,
 )
 from infer_app.tables.engine.reconnect import OUTAGE_S
@@ -114,16 +113,6 @@ def _exact(type_: Exact, compiler: Any, **_: Any) -> str:
     name = f"VARCHAR({type_.length})" if type_.length else "TEXT"
     # The dialect can tell MariaDB from MySQL only when it is connected, as it is here.
     return f"{name} CHARACTER SET utf8mb4 COLLATE {exact_collation(compiler.dialect)}"
-
-
-@compiles(UniqueText, *FAMILY)
-def _unique_text(constraint: UniqueText, compiler: Any, **_: Any) -> str:
-    """Return a column of checksums, which are unique, and an index of prefixes: a key holds 768 characters."""
-    (name,) = constraint.columns.keys()
-    return (
-        f"{name}_sha256 BINARY(32) GENERATED ALWAYS AS (UNHEX(SHA2({name}, 256))) STORED,"
-        f" UNIQUE KEY {constraint.name} ({name}_sha256), KEY ix_{constraint.table.name}_{name} ({name}(255))"
-    )
 
 
 @compiles(UtcNow, *FAMILY)

@@ -96,7 +96,7 @@ class PostgreSQL(Backend):
     def bulk_upsert(self, dialect: Dialect, table: Table, merges: Merges | None = None) -> BulkUpsert:
         return ArrayUpsert(dialect, table, lambda names, rows: self.upsert(table, merges, names, rows))
 
-    def bulk_delete(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
+    def bulk_delete(self, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
         return ArrayDelete(table, condition)
 
     def exact(self, text: ColumnElement[str]) -> ColumnElement[str]:

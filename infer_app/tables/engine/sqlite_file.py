@@ -41,6 +41,7 @@ def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
     if read_only:
         connection.execute("PRAGMA query_only=ON")
         return connection
+    connection.execute("PRAGMA foreign_keys=ON")  # of SQLite alone a setting of each connection
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
         connection.execute("PRAGMA journal_mode=WAL")  # stored in the file; an existing database keeps its mode
     is_wal = connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)

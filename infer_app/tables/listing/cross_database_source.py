@@ -5,7 +5,6 @@ No statement can join tables of two databases, so the results are queried for on
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +15,11 @@ from infer_app.base.domain import NewImage
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import as_location, stored_location
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.engine.backend import Backend
 from infer_app.tables.engine.column_types import MAX_ID, AsText
 from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.listing.source import Bounds, Source, new_image, storable_id
-from infer_app.tables.results.conditions import ListedPicture, new_among
+from infer_app.tables.results.conditions import KeyedJoin, new_among, picture_of
+from infer_app.tables.results.schema import pictures
 
 PAGE_SIZE = 5000  # ids in one query of the database of results
 
@@ -32,13 +31,13 @@ class CrossDatabaseSource(Source):
         self, database: Database, settings: SourceSettings, results: Database, page_size: int = PAGE_SIZE
     ) -> None:
         super().__init__(database, settings, page_size)
-        self._results = results
+        self.results = results
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
         left_out = self.find_left_out(day)
         for page in self.list_pages(day, self.page_size):
             usable = [row for row in page if not left_out.has(row[3])]
-            yield self._results.ask(partial(self._new_among, page=usable, model_ids=model_ids))
+            yield self.results.ask(partial(self._new_among, page=usable, model_ids=model_ids))
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
         return self._by_page(connection, self.database.ask(partial(self._bounds, day=day)))
@@ -47,19 +46,19 @@ class CrossDatabaseSource(Source):
         return self._by_page(connection, self.database.ask(partial(self._older_bounds, day=day, num_images=num_images)))
 
     def _new_among(self, connection: Connection, page: Sequence[object], model_ids: Sequence[str]) -> list[NewImage]:
-        images = as_relation(page, self._results.backend, self.picture)
-        statement = new_among(select(*list(images.c)[:4]), ListedPicture.of(images), model_ids).order_by(images.c[2])
+        images = as_relation(connection, page, self)
+        statement = new_among(select(images), picture_of(images), model_ids).order_by(images.c[2])
         backend_of(connection).plan_for_pages(connection)
         return [new_image(row) for row in connection.execute(statement)]
 
     def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
         backend_of(connection).plan_for_pages(connection)
         for page in self._every_page(bounds, self.page_size):
-            yield as_relation(page, self._results.backend, self.picture)
+            yield as_relation(connection, page, self)
 
     @property
     def id_limit(self) -> int | None:
-        return MAX_ID if self._results.backend.has_text_limits else None
+        return MAX_ID if self.results.backend.has_text_limits else None
 
 
 class _PageValue(TypeDecorator[Any]):
@@ -76,24 +75,29 @@ class _PageValue(TypeDecorator[Any]):
         return None if value is None else self._values[value - 1]
 
 
-def as_relation(page: Sequence[Any], backend: Backend, picture: ListedPicture) -> Subquery:
-    """Return rows of `list_pages` as `Source.parts` does, in the database of results, ordered by time.
-
-    `picture` is that of their source.
-    """
-    max_chars, is_located = MAX_ID if backend.has_text_limits else None, picture.location is not None
+def as_relation(connection: Connection, page: Sequence[Any], source: Source) -> Subquery:
+    """Return rows of the source's `list_pages` as `Source.parts` does, in the database of results, ordered by time."""
+    backend = source.results.backend
+    max_chars = MAX_ID if backend.has_text_limits else None
     # One parameter for any number of rows. One parameter for each id takes five times as long or more.
-    sent = [(_sendable_id(row[3], max_chars), is_located and stored_location(as_location(row[1]))) for row in page]
+    sent = [
+        (_sendable_id(row[3], max_chars), "" if source.is_ours else stored_location(as_location(row[1])))
+        for row in page
+    ]
     named = text(backend.json_pictures).bindparams(pictures=json.dumps(sent, ensure_ascii=False))
     columns = column("place", Integer), column("image_id", String), column("location", String)
     given = named.columns(*columns).subquery("page")
-    place, image_id = given.c.place, given.c.image_id
-    if is_located:
-        picture = replace(picture, location=AsText(given.c.location))
-    location, time = (type_coerce(place, _PageValue([row[index] for row in page])) for index in (1, 2))
-    as_text = AsText(image_id).label("infer_image_id")
-    listed = image_id.label("id"), location.label("location"), time.label("time"), as_text
-    return select(*listed, *picture.columns).subquery()
+    as_text = AsText(given.c.image_id)
+    is_it = source.is_picture(source.numbers_of_pictures(connection), as_text, AsText(given.c.location))
+    location, time = (type_coerce(given.c.place, _PageValue([row[index] for row in page])) for index in (1, 2))
+    listed = (
+        given.c.image_id.label("id"),
+        location.label("location"),
+        time.label("time"),
+        as_text.label("infer_image_id"),
+    )
+    joined = KeyedJoin(given, pictures, is_it, True)
+    return select(*listed, pictures.c.id.label("infer_picture")).select_from(joined).subquery()
 
 
 def _sendable_id(image_id: str | None, max_chars: int | None) -> str | None:

@@ -8,15 +8,15 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, String, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, String, bindparam, delete, exists, func, insert, or_, select, update
 from sqlalchemy.exc import StatementError
 
 from infer_app.base.domain import FileFacts, ImageFile
 from infer_app.base.locations import NO_MAPPING, PathMapping
-from infer_app.tables.engine.connect import Database, backend_of
-from infer_app.tables.listing.recorded_sources import our_picture
-from infer_app.tables.results.conditions import ListedPicture, is_new_for_any
-from infer_app.tables.results.schema import images, predictions, rejections
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.conditions import is_new_for_any
+from infer_app.tables.results.pictures import next_numbers, picture_key
+from infer_app.tables.results.schema import OURS, pictures, predictions, rejections
 
 ROWS_PER_INSERT = 500
 
@@ -29,6 +29,7 @@ class DatedImage(NamedTuple):
     file: ImageFile
     added_at: datetime
     queued_at: datetime | None = None  # when it was registered, if runs are to take it however old its day is
+    taken_at: datetime | None = None  # as its camera says, if that was read
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,7 @@ def register(
         if (known.changed or known.returned) and not dry_run:
             facts = dict(zip(known.changed, (hash_files or unhashed)(list(known.changed.values())), strict=True))
             changed = {row_id: now for row_id, now in facts.items() if now.size is not None}
-            store = partial(_update, picture=our_picture(database), changed=changed, returned=known.returned)
-            database.transact(store)
+            database.transact(partial(_update, changed=changed, returned=known.returned))
         yield RegisteredBatch(len(some), new, known.ids, len(known.changed), refused)
 
 
@@ -107,8 +107,9 @@ def first_usual_time(database: Database) -> datetime | None:
     """Return a time (UTC) that all but a twentieth of the registered images are not before; None without any."""
 
     def read(connection: Connection) -> datetime | None:
-        place = (connection.scalar(select(func.count()).select_from(images)) or 0) // 20
-        times = select(images.c.added_at).order_by(images.c.added_at)
+        added_at, is_ours = pictures.c.added_at, pictures.c.source_id == OURS
+        place = (connection.scalar(select(func.count()).where(is_ours)) or 0) // 20
+        times = select(added_at).where(is_ours).order_by(added_at)
         found: datetime | None = connection.scalar(times.offset(place).limit(1))
         return found
 
@@ -117,8 +118,8 @@ def first_usual_time(database: Database) -> datetime | None:
 
 
 def _read_known(connection: Connection, some: Mapping[str, ImageFile]) -> _Known:
-    columns = (images.c.location, images.c.id, images.c.missing_since, images.c.size, images.c.modified)
-    rows = connection.execute(select(*columns).where(images.c.location.in_(some))).all()
+    columns = (pictures.c.location, pictures.c.id, pictures.c.missing_since, pictures.c.size, pictures.c.modified)
+    rows = connection.execute(select(*columns).where(*_at(some))).all()
     known = _Known(set(), [], {}, [])
     for location, row_id, missing_since, *facts in rows:
         image = some[location]
@@ -129,6 +130,11 @@ def _read_known(connection: Connection, some: Mapping[str, ImageFile]) -> _Known
         if missing_since is not None:
             known.returned.append(row_id)
     return known
+
+
+def _at(locations: Iterable[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Return the conditions of the rows of images that are registered at locations."""
+    return pictures.c.source_id == OURS, pictures.c.key.in_([picture_key("", location) for location in locations])
 
 
 def _has_changed(image: ImageFile, size: int | None, modified: float | None) -> bool:
@@ -151,45 +157,43 @@ def _insert_all(database: Database, new: Sequence[DatedImage]) -> tuple[list[Dat
 
 def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImage]:
     """Insert what another process has not inserted meanwhile, and return it."""
-    locations = [image.file.location for image in new]
-    known = set(connection.scalars(select(images.c.location).where(images.c.location.in_(locations))))
+    numbers = next_numbers(connection, "last_picture", len(new))  # for which other processes wait
+    known = set(connection.scalars(select(pictures.c.location).where(*_at(image.file.location for image in new))))
     missing = [image for image in new if image.file.location not in known]
-    rows = [image.file._asdict() | {"added_at": image.added_at, "queued_at": image.queued_at} for image in missing]
-    if rows:  # another program may add the same ones concurrently
-        connection.execute(backend_of(connection).keep_known(images), rows)
+    shared = {"source_id": OURS, "first_seen": datetime.now(UTC).replace(tzinfo=None)}
+    rows = [
+        shared
+        | image.file._asdict()
+        | {"id": number, "image_id": str(number), "key": picture_key("", image.file.location)}
+        | {name: getattr(image, name) for name in ("added_at", "queued_at", "taken_at")}
+        for number, image in zip(numbers, missing, strict=False)
+    ]
+    if rows:
+        connection.execute(insert(pictures), rows)
     return missing
 
 
-def _update(
-    connection: Connection, picture: ListedPicture, changed: Mapping[int, FileFacts], returned: Sequence[int]
-) -> None:
+def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: Sequence[int]) -> None:
     if rows := [
-        {
-            "row_id": key,
-            "id_text": str(key),
-            "new_size": now.size,
-            "new_time": now.modified,
-            "new_sha256": now.sha256 or "",
-        }
+        {"row_id": key, "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256 or ""}
         for key, now in changed.items()
     ]:
         connection.execute(_SET_FACTS, rows)
-        its = exists().where(images.c.id == bindparam("row_id"), picture.owns(rejections)).correlate(rejections)
-        connection.execute(_DELETE_OUTDATED.where(its), rows)
+        connection.execute(_DELETE_OUTDATED, rows)
     ids = [*changed, *returned]
-    connection.execute(update(images).where(images.c.id.in_(ids)).values(missing_since=None))
-    same_bytes = or_(images.c.sha256.is_(None), predictions.c.sha256 == images.c.sha256)
-    queue_images(connection, ids, ~exists().where(picture.owns(predictions), same_bytes))
+    connection.execute(update(pictures).where(pictures.c.id.in_(ids)).values(missing_since=None))
+    same_bytes = or_(pictures.c.sha256.is_(None), predictions.c.sha256 == pictures.c.sha256)
+    queue_images(connection, ids, ~exists().where(predictions.c.picture == pictures.c.id, same_bytes))
 
 
 _new_sha256: ColumnElement[str] = bindparam("new_sha256", type_=String)
 _SET_FACTS = (
-    update(images)
-    .where(images.c.id == bindparam("row_id"))
+    update(pictures)
+    .where(pictures.c.id == bindparam("row_id"))
     .values(size=bindparam("new_size"), modified=bindparam("new_time"), sha256=_new_sha256)
 )
 _DELETE_OUTDATED = delete(rejections).where(
-    rejections.c.image_id == bindparam("id_text"),
+    rejections.c.picture == bindparam("row_id"),
     or_(rejections.c.sha256.is_(None), rejections.c.sha256 != _new_sha256),
 )
 
@@ -198,31 +202,29 @@ def queue_images(connection: Connection, ids: Sequence[int], *conditions: Column
     """Let runs take these images, however old their days are, as long as they are new for a model."""
     now = datetime.now(UTC).replace(tzinfo=None)
     for first in range(0, len(ids), ROWS_PER_INSERT):
-        some = images.c.id.in_(ids[first : first + ROWS_PER_INSERT])
-        connection.execute(update(images).where(some, *conditions).values(queued_at=now))
+        some = pictures.c.id.in_(ids[first : first + ROWS_PER_INSERT])
+        connection.execute(update(pictures).where(some, *conditions).values(queued_at=now))
 
 
-def read_late_times(
-    connection: Connection, picture: ListedPicture, model_ids: Sequence[str], before: datetime
-) -> Iterator[datetime]:
+def read_late_times(connection: Connection, model_ids: Sequence[str], before: datetime) -> Iterator[datetime]:
     """Yield the times (naive UTC, in order) of queued images before an instant that are new for one of the models.
 
-    `picture` is that of our own table. Only the queued ones are read: they have an index of their own.
+    Only the queued ones are read: they have an index of their own.
     """
-    new = is_new_for_any(picture.of_our_table, model_ids)
-    queued = images.c.queued_at.is_not(None), images.c.added_at < before
-    times = select(images.c.added_at).where(*queued, new).order_by(images.c.added_at)
+    new = is_new_for_any(pictures.c.id, model_ids)
+    queued = pictures.c.queued_at.is_not(None), pictures.c.added_at < before
+    times = select(pictures.c.added_at).where(*queued, new).order_by(pictures.c.added_at)
     yield from connection.execution_options(yield_per=10 * ROWS_PER_INSERT).scalars(times)
 
 
 def end_queue(connection: Connection, registered_before: datetime) -> None:
     """Take the images that were registered before an instant (naive UTC) out of the queue."""
-    connection.execute(update(images).where(images.c.queued_at < registered_before).values(queued_at=None))
+    connection.execute(update(pictures).where(pictures.c.queued_at < registered_before).values(queued_at=None))
 
 
 def count_images(database: Database) -> int:
     with database.read() as connection:
-        return connection.scalar(select(func.count()).select_from(images)) or 0
+        return connection.scalar(select(func.count()).where(pictures.c.source_id == OURS)) or 0
 
 
 def unhashed(files: Iterable[ImageFile]) -> Iterator[FileFacts]:

@@ -1,7 +1,7 @@
 """The source of a day's images: our table, or the user's table, view or query, which is only read."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
@@ -16,8 +16,8 @@ from sqlalchemy import (
     and_,
     case,
     column,
+    exists,
     func,
-    literal,
     literal_column,
     or_,
     select,
@@ -32,12 +32,14 @@ from infer_app.base.domain import ROW, ImageRef, NewImage
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import as_location, stored_location
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import MAX_ID, AsText, AsUtcText, Query, StoredLocation, is_utf8
 from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.listing.left_out import LeftOut, read_left_out
 from infer_app.tables.listing.time_column import day_bounds, read_examples, read_time
-from infer_app.tables.results.conditions import ListedPicture, new_among
-from infer_app.tables.results.schema import images
+from infer_app.tables.results.conditions import KeyedJoin, Picture, new_among
+from infer_app.tables.results.schema import OUR_IMAGES, pictures
+from infer_app.tables.results.sources import SourceIdentity, numbers_of_pictures
 
 Bounds = tuple[object, object]  # [start, end) in the format of the time column
 FIRST_DAY, LAST_DAY = (Day.of(date(year, 1, 1), "UTC") for year in (MIN_YEAR, MAX_YEAR))  # what is beyond has no day
@@ -51,10 +53,11 @@ class Source:
 
     def __init__(self, database: Database, settings: SourceSettings, page_size: int = PAGE_SIZE) -> None:
         self.database = database
+        self.results = database  # that holds our tables
         self.settings = settings
         self.page_size = page_size
-        self.is_ours = settings.query is None and settings.table == images.name
-        self._has_key = self.is_ours and settings.id == images.c.id.name  # a primary key of integers
+        self.is_ours = settings.query is None and settings.table == OUR_IMAGES
+        self._has_key = self.is_ours and settings.id == pictures.c.id.name  # a primary key of integers
         self.zone = "UTC" if self.is_ours else settings.time_zone
         self.relation: FromClause = relation_of(settings)
         # With the table's name: the tables of results, which are asked for each row, have columns of such names too.
@@ -79,19 +82,24 @@ class Source:
         self._examples: list[object] = []  # of the time column, once it has a value
 
     @property
-    def picture(self) -> ListedPicture:
-        """Return what tells which results are those of a row that the source lists."""
-        if not self.is_ours:
-            return ListedPicture(self.id_text, StoredLocation(self.location))
-        if self.own_number is None:
-            return ListedPicture(self.id_text)
-        return ListedPicture(self.id_text, StoredLocation(self.location), literal(self.own_number))
+    def identity(self) -> SourceIdentity:
+        return SourceIdentity.of(self.settings, self.database, self.results)
 
-    def picture_of(self, image_id: str, location: str | None) -> ListedPicture:
-        """Return the picture of one row; None is the location of an image that is no longer listed: its last one."""
-        if location is None or self.picture.location is None:
-            return ListedPicture(literal(image_id))
-        return replace(self.picture, image_id=literal(image_id), location=literal(stored_location(location)))
+    def find_picture(self, image_id: str, location: str | None) -> int | None:
+        """Return the number of an image's picture, or None if it has none.
+
+        Without a location it is one that is no longer listed: the last one with the id.
+        """
+
+        def find(connection: Connection) -> int | None:
+            numbers = self.numbers_of_pictures(connection)
+            is_it = and_(pictures.c.image_id == image_id, pictures.c.source_id.in_(numbers))
+            if location is not None:
+                is_it = self.is_picture(numbers, image_id, stored_location(location))
+            found: int | None = connection.scalar(select(func.max(pictures.c.id)).where(is_it))
+            return found
+
+        return self.results.ask(find)
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
         """Yield the day's images with neither a prediction nor a settled rejection, in order of (time, id)."""
@@ -104,7 +112,8 @@ class Source:
         They are without the rows that `find_left_out` finds.
         """
         left_out = self.find_left_out(day)
-        new = new_among(self.with_id(), self.picture, model_ids)
+        listed, picture = self.results.ask(self._with_pictures)
+        new = new_among(listed.where(self.id.is_not(None)), picture, model_ids)
         for page in self._read_pages(new, self.database.ask(partial(self._bounds, day=day)), self.page_size):
             yield [new_image(row) for row in page if not left_out.has(row[3])]
 
@@ -134,17 +143,18 @@ class Source:
         return self._every_page((first, start), size)
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
-        """Yield parts of the day's images, in order of (time, id), as relations: id, location, time, id as text.
+        """Yield parts of the day's images, in order of (time, id), as relations.
 
-        Further columns are those that `ListedPicture.of` reads. The relations belong to the database that holds our
-        tables, which is that of `connection`. Callers add up over the parts.
+        Their columns are id, location, time, id as text, and the picture's number, which `conditions.picture_of` reads.
+        The relations belong to the database that holds our tables, which is that of `connection`. Callers add up over
+        the parts.
         """
-        yield self.in_day(connection, day).add_columns(*self.picture.columns).subquery()
+        yield self._with_pictures(connection)[0].where(self._within(*self._bounds(connection, day))).subquery()
 
     def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
         """Yield about the last `num_images` images of earlier days, as relations like those of `parts`."""
         older = self._within(*self._older_bounds(connection, day, num_images))
-        yield self.listed().where(older).add_columns(*self.picture.columns).subquery()
+        yield self._with_pictures(connection)[0].where(older).subquery()
 
     def _read_pages(self, statement: Query, bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
         """Yield pages of `size` rows, which must have ids to go on after; the last one is shorter.
@@ -216,6 +226,33 @@ class Source:
     def with_id(self) -> Query:
         """Return what `listed` does, without rows whose id is NULL."""
         return self.listed().where(self.id.is_not(None))
+
+    def numbers_of_pictures(self, connection: Connection) -> list[int]:
+        """Return the sources, by their numbers, among whose pictures those of this one are."""
+        return numbers_of_pictures(connection, self.identity, self.base)
+
+    def is_picture(self, numbers: Sequence[int], image_id: Any, location: Any) -> ColumnElement[bool]:
+        """Return the condition that a row of `pictures` is that of an image, whose location is given as it is stored.
+
+        Ours keep their numbers wherever they move. If two sources came to be one, the latest of two rows counts.
+        """
+        known = pictures.alias("newer")
+        own = [(row.c.image_id == image_id, row.c.source_id.in_(numbers)) for row in (pictures, known)]
+        if self.is_ours:
+            return and_(*own[0])
+        its = [[*is_id, row.c.location == location] for is_id, row in zip(own, (pictures, known), strict=True)]
+        if len(numbers) < 2:
+            return and_(*its[0])
+        return and_(*its[0], ~exists().where(*its[1], known.c.id > pictures.c.id))
+
+    def _with_pictures(self, connection: Connection) -> tuple[Query, Picture]:
+        """Return what `listed` does with the numbers of the images' pictures, and their column."""
+        if self.is_ours:
+            return self.listed().add_columns(self.id.label("infer_picture")), self.id
+        location = func.coalesce(StoredLocation(self.location), "")
+        is_it = self.is_picture(self.numbers_of_pictures(connection), self.id_text, location)
+        joined = KeyedJoin(self.relation, pictures, is_it, True)
+        return self.listed().select_from(joined).add_columns(pictures.c.id.label("infer_picture")), pictures.c.id
 
     def nearest_date(self, day: Day) -> date | None:
         """Return the date, in the day's zone, of the image nearest to the day, or None without images."""
@@ -295,10 +332,10 @@ def relation_of(settings: SourceSettings) -> FromClause:
 
 
 def new_image(row: Row[Any]) -> NewImage:
-    """Return the image of a row: id, location, time, id as text and, for several models, whether it is new for each."""
-    _, location, _, id_text, *is_new = tuple(row)
+    """Return the image of a row of a part and, for several models, whether it is new for each."""
+    _, location, _, id_text, picture, *is_new = tuple(row)
     model_indices = tuple(index for index, new in enumerate(is_new) if new) if is_new else (0,)
-    return NewImage(ImageRef(storable_id(id_text), as_location(location)), model_indices)
+    return NewImage(ImageRef(storable_id(id_text), as_location(location)), model_indices, picture=picture)
 
 
 def storable_id(text: str) -> str:
@@ -321,7 +358,7 @@ def find_by_id(source: Source, image_id: str, day: Day | None = None) -> list[tu
     return [(as_location(row[1]), read_time(row[2], source.zone)) for row in rows]
 
 
-def find_locations(source: Source, image_ids: Sequence[str]) -> dict[str, list[str]]:
+def find_locations(source: Source, image_ids: Collection[str]) -> dict[str, list[str]]:
     """Return the locations of the images with these ids; the whole source is read, once."""
     found, listed, wanted = defaultdict[str, list[str]](list), source.listed(), set(image_ids)
     if len(wanted) <= source.page_size:
@@ -333,6 +370,21 @@ def find_locations(source: Source, image_ids: Sequence[str]) -> dict[str, list[s
         for row in rows:
             if row[3] in wanted:
                 found[row[3]].append(as_location(row[1]))
+    return found
+
+
+def find_listed(source: Source, numbers: Collection[int]) -> dict[int, str | None]:
+    """Return the listed locations of pictures, None of one whose id is listed at another location."""
+    rows = list[Row[Any]]()
+    with source.results.read() as connection:
+        for some in in_batches(numbers):
+            its = select(pictures.c.id, pictures.c.image_id, pictures.c.location).where(pictures.c.id.in_(some))
+            rows += connection.execute(its)
+    listed, found = find_locations(source, [row.image_id for row in rows]), dict[int, str | None]()
+    for row in rows:
+        if places := listed.get(row.image_id):
+            is_it = (one for one in places if source.is_ours or stored_location(one) == row.location)
+            found[row.id] = next(is_it, None)
     return found
 
 

@@ -9,26 +9,30 @@ from sqlalchemy import func, select, true
 from infer_app.base.printing import counted
 from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.recorded_sources import OURS, own_numbers, read_forgotten_before
 from infer_app.tables.listing.watched_images import count_missing
 from infer_app.tables.results.conditions import count_rows
-from infer_app.tables.results.schema import images, runs
+from infer_app.tables.results.schema import pictures, runs
+from infer_app.tables.results.sources import OUR_IDENTITY, own_numbers, read_forgotten_before
 
 
 def describe_walk_news(database: Database, zone: tzinfo) -> Iterator[str]:
     """Yield how many images have gone missing, and how many were registered for days that were forgotten."""
-    forgotten_before, num_forgotten = read_forgotten_before(database, OURS), 0
+    forgotten_before, num_forgotten = read_forgotten_before(database, OUR_IDENTITY), 0
     with database.read() as connection:
         now = connection.execute(select(UtcNow())).scalar_one()
         latest = now + timedelta(days=1)  # later are times of a clock that was ahead
-        is_done = runs.c.state == "done", runs.c.ended_at <= now, runs.c.source_id.in_(own_numbers(connection, OURS))
+        is_done = (
+            runs.c.state == "done",
+            runs.c.ended_at <= now,
+            runs.c.source_id.in_(own_numbers(connection, OUR_IDENTITY)),
+        )
         told_at = connection.scalar(select(func.max(runs.c.ended_at)).where(*is_done))
-        is_new = true() if told_at is None else images.c.missing_since.between(told_at, latest)
-        wanted = select(func.count(), func.min(images.c.location), func.max(images.c.location))
-        num_missing, *ends = connection.execute(wanted.where(images.c.missing_since.is_not(None), is_new)).one()
+        is_new = true() if told_at is None else pictures.c.missing_since.between(told_at, latest)
+        wanted = select(func.count(), func.min(pictures.c.location), func.max(pictures.c.location))
+        num_missing, *ends = connection.execute(wanted.where(pictures.c.missing_since.is_not(None), is_new)).one()
         if forgotten_before is not None and told_at is not None:
-            is_old = images.c.added_at < forgotten_before.replace(tzinfo=None)
-            num_forgotten = count_rows(connection, images, images.c.queued_at.between(told_at, latest), is_old)
+            is_old = pictures.c.added_at < forgotten_before.replace(tzinfo=None)
+            num_forgotten = count_rows(connection, pictures, pictures.c.queued_at.between(told_at, latest), is_old)
     if num_missing:
         folder = os.path.commonpath([end.rpartition("/")[0] or "/" for end in ends])
         yield _describe_missing(num_missing, count_missing(database, [f"{folder.rstrip('/')}/"])[1], folder)

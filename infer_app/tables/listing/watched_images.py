@@ -17,10 +17,9 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    String,
     and_,
+    bindparam,
     func,
-    literal,
     literal_column,
     or_,
     select,
@@ -32,11 +31,11 @@ from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.recorded_sources import our_picture
 from infer_app.tables.listing.source import Source
-from infer_app.tables.results.conditions import count_each, join_results
+from infer_app.tables.results.conditions import count_each
+from infer_app.tables.results.pictures import picture_key
 from infer_app.tables.results.runs import refuse_during_runs
-from infer_app.tables.results.schema import images, predictions
+from infer_app.tables.results.schema import OURS, pictures, predictions
 
 ROWS_AT_ONCE = 5000  # in memory
 ROWS_PER_UPDATE = 500
@@ -48,12 +47,13 @@ def is_below(folders: Iterable[str]) -> ColumnElement[bool]:
 
     SQLite's LIKE would take /Photos/ and /photos/ for one.
     """
-    return or_(False, *(func.substr(images.c.location, 1, len(folder)) == folder for folder in folders))
+    below = (func.substr(pictures.c.location, 1, len(folder)) == folder for folder in folders)
+    return and_(pictures.c.source_id == OURS, or_(False, *below))
 
 
 def has_images_in(database: Database, folders: Sequence[str]) -> bool:
     """Return whether an image in one of the folders is registered; all locations may be read for it."""
-    return _read_first(database, select(images.c.id).where(is_below(folders)).limit(1)) is not None
+    return _read_first(database, select(pictures.c.id).where(is_below(folders)).limit(1)) is not None
 
 
 def count_missing(database: Database, folders: Sequence[str]) -> tuple[int, int]:
@@ -61,7 +61,7 @@ def count_missing(database: Database, folders: Sequence[str]) -> tuple[int, int]
     below = is_below(folders)
     with database.read() as connection:
         num_missing, num_images = count_each(
-            connection, images, [and_(below, images.c.missing_since.is_not(None)), below]
+            connection, pictures, [and_(below, pictures.c.missing_since.is_not(None)), below]
         )
     return num_missing, num_images
 
@@ -71,9 +71,9 @@ class SeenImages:
 
     def __init__(self, database: Database, folders: Sequence[str]) -> None:
         self._database = database
-        self._last = _read_first(database, select(func.max(images.c.id))) or 0
+        self._last = _read_first(database, select(func.max(pictures.c.id))) or 0
         self._pages: defaultdict[int, bytearray] = defaultdict(lambda: bytearray(IDS_PER_PAGE // 8))
-        self._wanted = and_(is_below(folders), images.c.missing_since.is_(None), images.c.id <= self._last)
+        self._wanted = and_(is_below(folders), pictures.c.missing_since.is_(None), pictures.c.id <= self._last)
 
     def add(self, ids: Iterable[int]) -> None:
         for row_id in ids:
@@ -93,9 +93,9 @@ class SeenImages:
         return self._database.ask(self._read_others)
 
     def _read_others(self, connection: Connection) -> list[tuple[int, str]]:
-        if connection.scalar(select(func.count()).select_from(images).where(self._wanted)) == len(self):
+        if connection.scalar(select(func.count()).select_from(pictures).where(self._wanted)) == len(self):
             return []
-        wanted = select(images.c.id, images.c.location).where(self._wanted)
+        wanted = select(pictures.c.id, pictures.c.location).where(self._wanted)
         rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
         return [(row.id, row.location) for row in rows if row.id not in self]
 
@@ -110,8 +110,8 @@ def mark_missing(database: Database, ids: Sequence[int]) -> None:
     now = datetime.now(UTC).replace(tzinfo=None)
 
     def mark(connection: Connection, some: Sequence[int]) -> None:
-        gone = images.c.id.in_(some), images.c.missing_since.is_(None)
-        connection.execute(update(images).where(*gone).values(missing_since=now))
+        gone = pictures.c.id.in_(some), pictures.c.missing_since.is_(None)
+        connection.execute(update(pictures).where(*gone).values(missing_since=now))
 
     for first in range(0, len(ids), ROWS_PER_UPDATE):
         database.transact(partial(mark, some=ids[first : first + ROWS_PER_UPDATE]))
@@ -122,42 +122,40 @@ class RegisteredElsewhere:
 
     def __init__(self, database: Database, folders: Sequence[str]) -> None:
         self._database = database
-        self._outside = ~is_below(folders)
+        self._outside = and_(pictures.c.source_id == OURS, ~is_below(folders))
 
     def __bool__(self) -> bool:
-        return _read_first(self._database, select(images.c.id).where(self._outside).limit(1)) is not None
+        return _read_first(self._database, select(pictures.c.id).where(self._outside).limit(1)) is not None
 
     def read_locations(self, sizes: Iterable[int | None]) -> Iterator[tuple[str, int]]:
         """Yield (location, size in bytes) of those of some sizes; all rows are read for it."""
-        wanted = select(images.c.location, images.c.size).where(images.c.size.in_(set(sizes)), self._outside)
+        wanted = select(pictures.c.location, pictures.c.size).where(pictures.c.size.in_(set(sizes)), self._outside)
         with self._database.read() as connection:
             rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
             yield from ((row[0], row[1]) for row in rows)
 
     def read_ids(self, folder: str) -> array[int]:
         """Return the ids of those below a folder, in their order: 8 bytes for each."""
-        wanted = select(images.c.id).where(self._outside, is_below([folder]), images.c.missing_since.is_(None))
+        wanted = select(pictures.c.id).where(self._outside, is_below([folder]), pictures.c.missing_since.is_(None))
 
         def read(connection: Connection) -> array[int]:
-            rows = connection.execution_options(yield_per=ROWS_AT_ONCE).scalars(wanted.order_by(images.c.id))
+            rows = connection.execution_options(yield_per=ROWS_AT_ONCE).scalars(wanted.order_by(pictures.c.id))
             return array("q", rows)
 
         return self._database.ask(read)
 
     def read_locations_of(self, ids: Sequence[int]) -> list[tuple[int, str]]:
         """Return (id, location) of images in the order of their ids."""
-        wanted = select(images.c.id, images.c.location).where(images.c.id.in_(ids)).order_by(images.c.id)
+        wanted = select(pictures.c.id, pictures.c.location).where(pictures.c.id.in_(ids)).order_by(pictures.c.id)
         return [(row.id, row.location) for row in self._database.ask(lambda one: one.execute(wanted).all())]
 
     def read_files(self, ids: Sequence[int]) -> list[tuple[ImageFile, set[str]]]:
         """Return the files of images, as they were registered, with all checksums that they had."""
-        columns = (images.c.id, images.c.location, images.c.size, images.c.modified, images.c.sha256)
-        picture = our_picture(self._database)
+        columns = (pictures.c.id, pictures.c.location, pictures.c.size, pictures.c.modified, pictures.c.sha256)
 
         def read(connection: Connection) -> tuple[Sequence[Any], Sequence[Any]]:
-            rows = connection.execute(select(*columns).where(images.c.id.in_(ids)).order_by(images.c.id)).all()
-            its = join_results(images, predictions, picture)
-            hashed = select(images.c.id, predictions.c.sha256).select_from(its).where(images.c.id.in_(ids))
+            rows = connection.execute(select(*columns).where(pictures.c.id.in_(ids)).order_by(pictures.c.id)).all()
+
             return rows, connection.execute(hashed).all()
 
         rows, hashed = self._database.ask(read)
@@ -171,23 +169,33 @@ class RegisteredElsewhere:
 
         Raises DayHeld while a run is active, which reads them where they were.
         """
-        moved = literal(new, images.c.location.type) + func.substr(images.c.location, len(old) + 1, type_=String)
-        below = update(images).where(self._outside, is_below([old])).values(location=moved)
+        below = select(pictures.c.id, pictures.c.location).where(self._outside, is_below([old])).order_by(pictures.c.id)
 
         def move(connection: Connection) -> int:
             refuse_during_runs(connection)
-            if ids is None:
-                return connection.execute(below).rowcount
-            parts = (ids[first : first + ROWS_PER_UPDATE] for first in range(0, len(ids), ROWS_PER_UPDATE))
-            return sum(connection.execute(below.where(images.c.id.in_(some))).rowcount for some in parts)
+            kept = None if ids is None else {*ids}
+            rows: list[Any] = [row for row in connection.execute(below) if kept is None or row.id in kept]
+            for first in range(0, len(rows), ROWS_PER_UPDATE):
+                moved = {row.id: new + row.location[len(old) :] for row in rows[first : first + ROWS_PER_UPDATE]}
+                places = [{"row_id": key, "place": one, "new_key": picture_key("", one)} for key, one in moved.items()]
+                connection.execute(_MOVE, places)
+            return len(rows)
 
         return self._database.transact(move)
+
+
+_MOVE = (
+    update(pictures)
+    .where(pictures.c.id == bindparam("row_id"))
+    .values(location=bindparam("place"), key=bindparam("new_key"))
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedImage:
     """An image whose file is gone, or is another one than that predicted."""
 
+    picture: int
     image_id: str
     location: str
     time: datetime  # UTC
@@ -215,9 +223,9 @@ def count_changed(
     """Count the images, of a day or of all, that `read_changed` yields."""
     if not _is_known(database, source):
         return UNCHANGED
-    states = (_is_replaced(source, model_ids), images.c.missing_since.is_not(None))
+    states = (_is_replaced(model_ids), pictures.c.missing_since.is_not(None))
     with database.read() as connection:
-        return ChangedCounts(*count_each(connection, images, [and_(*_listed(day), state) for state in states]))
+        return ChangedCounts(*count_each(connection, pictures, [and_(*_listed(day), state) for state in states]))
 
 
 def read_changed(
@@ -226,39 +234,38 @@ def read_changed(
     """Yield the images, of a day or of all, that are missing, or of which a model predicted other bytes, by time."""
     if not _is_known(database, source):
         return
-    columns = (images.c.id, images.c.location, images.c.added_at, images.c.missing_since)
-    changed = or_(images.c.missing_since.is_not(None), _is_replaced(source, model_ids))
-    wanted = select(*columns).where(*_listed(day), changed).order_by(images.c.added_at, images.c.id)
+    columns = (pictures.c.id, pictures.c.location, pictures.c.added_at, pictures.c.missing_since)
+    changed = or_(pictures.c.missing_since.is_not(None), _is_replaced(model_ids))
+    wanted = select(*columns).where(*_listed(day), changed).order_by(pictures.c.added_at, pictures.c.id)
     page = wanted
     while True:  # a transaction for each page: its reader may take its time, and an open read can block commits
         with database.read() as connection:
             rows = connection.execute(page.limit(ROWS_AT_ONCE)).all()
         for row_id, location, time, missing_since in rows:
             since = None if missing_since is None else missing_since.replace(tzinfo=UTC)
-            yield ChangedImage(str(row_id), location, time.replace(tzinfo=UTC), since)
+            yield ChangedImage(row_id, str(row_id), location, time.replace(tzinfo=UTC), since)
         if len(rows) < ROWS_AT_ONCE:
             return
-        page = wanted.where(tuple_(images.c.added_at, images.c.id) > tuple_(time, row_id))
+        page = wanted.where(tuple_(pictures.c.added_at, pictures.c.id) > tuple_(time, row_id))
 
 
 def _is_known(database: Database, source: Source) -> bool:
     return source.is_ours and source.database is database
 
 
-def _is_replaced(source: Source, model_ids: Sequence[str]) -> ColumnElement[bool]:
+def _is_replaced(model_ids: Sequence[str]) -> ColumnElement[bool]:
     """Return the condition that a prediction is of other bytes: for the few images whose file was looked at again.
 
-    Of one without a checksum, as a remote one, the size tells.
+    A remote one has an empty checksum then, until a run has read it again.
     """
     one: ColumnElement[int] = literal_column("1")
-    its = source.picture.of_our_table.owns(predictions), predictions.c.model_id.in_(model_ids)
-    has_checksum = images.c.sha256 != ""
-    is_other = predictions.c.sha256 != images.c.sha256, or_(has_checksum, predictions.c.size != images.c.size)
+    its = predictions.c.picture == pictures.c.id, predictions.c.model_id.in_(model_ids)
+    is_other = (predictions.c.sha256 != pictures.c.sha256,)
     of_others = select(one).where(*its, *is_other).limit(one).scalar_subquery()
-    return and_(images.c.missing_since.is_(None), images.c.sha256.is_not(None), of_others.is_not(None))
+    return and_(pictures.c.missing_since.is_(None), pictures.c.sha256.is_not(None), of_others.is_not(None))
 
 
 def _listed(day: Day | None) -> list[ColumnElement[bool]]:
     if day is None:
-        return []
-    return [images.c.added_at >= day.start.replace(tzinfo=None), images.c.added_at < day.end.replace(tzinfo=None)]
+        return [pictures.c.source_id == OURS]
+    return [pictures.c.added_at >= day.start.replace(tzinfo=None), pictures.c.added_at < day.end.replace(tzinfo=None)]

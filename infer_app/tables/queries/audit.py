@@ -3,14 +3,19 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Subquery, and_, case, exists, func, inspect, or_, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Subquery, and_, case, func, inspect, or_, select
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ReasonFact, reasons_with
 from infer_app.base.printing import counted
 from infer_app.tables.listing.source import Source
-from infer_app.tables.results.conditions import ListedPicture, count_rows, has_prediction, has_rejection, join_results
-from infer_app.tables.results.laws import HAS_UNKNOWN_REASON, faults_of_run, is_of_prediction, num_rows_of_prediction
+from infer_app.tables.results.conditions import count_rows, has_prediction, has_rejection, join_results, picture_of
+from infer_app.tables.results.laws import (
+    HAS_UNKNOWN_REASON,
+    faults_of_run,
+    num_crops_of_prediction,
+    num_objects_of_prediction,
+)
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections, runs
 
 Check = tuple[str, str, FromClause, ColumnElement[bool]]  # a noun, a fault, and of which rows it is one if it holds
@@ -18,8 +23,8 @@ Check = tuple[str, str, FromClause, ColumnElement[bool]]  # a noun, a fault, and
 
 def _checks(images: Subquery, model_id: str) -> Iterator[Check]:
     """Yield what is checked of the rows of one model for some of a day's images."""
-    picture, by_id = ListedPicture.of(images), ListedPicture(images.c[3])
-    predicted, rejected = (join_results(images, table, picture, model_id) for table in (predictions, rejections))
+    picture = picture_of(images)
+    predicted, rejected = (join_results(images, table, model_id) for table in (predictions, rejections))
     has_both = and_(has_prediction(picture, model_id), has_rejection(picture, model_id))
     yield "image", "with both a prediction and a rejection", images, has_both
     yield "rejection", "with a reason outside the list", rejected, HAS_UNKNOWN_REASON
@@ -28,18 +33,9 @@ def _checks(images: Subquery, model_id: str) -> Iterator[Check]:
     yield "rejection", "without the size or checksum of the file", rejected, and_(hashed, lacks)
     for table, noun, rows in ((predictions, "prediction", predicted), (rejections, "rejection", rejected)):
         yield noun, "of a run that is not in infer_runs", rows, table.c.run_id.not_in(select(runs.c.id))
-    found, made = (num_rows_of_prediction(table) for table in (objects, object_predictions))
-    written = case((predictions.c.detector_id.is_(None), found), else_=made)
+    written = case((predictions.c.detector_id.is_(None), num_objects_of_prediction()), else_=num_crops_of_prediction())
     is_other = func.coalesce(predictions.c.num_objects, 0) != written
     yield "prediction", "with another number of objects than it counts", predicted, is_other
-    # By the id alone: they may be those of a former picture with it.
-    detected, crops = (join_results(images, table, by_id, model_id) for table in (objects, object_predictions))
-    for table, noun, rows in ((objects, "object", detected), (object_predictions, "object prediction", crops)):
-        yield noun, "without a prediction of its image", rows, ~exists().where(is_of_prediction(table))
-    its = objects.c.image_id == object_predictions.c.image_id, objects.c.object == object_predictions.c.object
-    of_detector = objects.c.model_id == predictions.c.detector_id
-    is_found = exists().where(is_of_prediction(object_predictions), *its, of_detector)
-    yield "object prediction", "of an object that its detector has not found", crops, ~is_found
 
 
 def audit(connection: Connection, source: Source, day: Day, model_id: str) -> Iterator[str]:
@@ -56,7 +52,7 @@ def audit(connection: Connection, source: Source, day: Day, model_id: str) -> It
         for noun, fault, rows, is_so in _checks(images, model_id):
             found[noun, fault] += count_rows(connection, rows, is_so)
         for table, counts in ((predictions, predicted_by), (rejections, rejected_by)):
-            written = join_results(images, table, ListedPicture.of(images), model_id)
+            written = join_results(images, table, model_id)
             by_run = select(table.c.run_id, func.count()).select_from(written).group_by(table.c.run_id)
             counts.update({row[0]: row[1] for row in connection.execute(by_run)})
     of_day = select(runs).where(runs.c.day == day.date, runs.c.model_id == model_id)

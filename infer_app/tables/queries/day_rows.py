@@ -1,6 +1,6 @@
 """The results of a day, row by row, and whether its counts add up."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
@@ -18,9 +18,10 @@ from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.audit import audit
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.scope import own_runs
-from infer_app.tables.results.conditions import ListedPicture, is_preferred, join_results
-from infer_app.tables.results.schema import predictions, rejections, runs
+from infer_app.tables.results.conditions import KeyedJoin, is_preferred, join_results, picture_of
+from infer_app.tables.results.schema import pictures, predictions, rejections, runs
 
+_IS_ITS_PICTURE = pictures.c.id == predictions.c.picture
 Row = dict[str, Any]  # by the names of the columns
 
 
@@ -28,7 +29,7 @@ Row = dict[str, Any]  # by the names of the columns
 class StoredRejection:
     """A rejection as it is stored, with the facts of the rejected file."""
 
-    image_id: str
+    picture: int
     location: str
     reason: str
     file: FileFacts
@@ -44,6 +45,22 @@ class StoredRejection:
             return True
         known = self.file.size is not None  # a file that is not allowed was not examined
         return known and (self.file.size, self.file.modified) != (now.size, now.modified)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedFile:
+    """An image with the file that a model predicted, and its file as it was last seen, which may be another one."""
+
+    picture: int
+    image_id: str
+    location: str
+    sha256: str | None  # of the predicted bytes
+    seen: FileFacts
+
+    def differs(self, now: FileFacts) -> bool:
+        """Return whether a file with this size and time may be another one than was predicted."""
+        is_seen = (self.seen.size, self.seen.modified) == (now.size, now.modified)
+        return not is_seen or self.seen.sha256 not in (None, self.sha256)
 
 
 class DayRows:
@@ -71,7 +88,7 @@ class DayRows:
         for name, model_id in versions:
             by_name.setdefault(name, []).append(model_id)
         found = self._read_joined(day, predictions, None, list(by_name.values()))
-        for _, rows in groupby(found, key=itemgetter("image_id")):
+        for _, rows in groupby(found, key=itemgetter("picture")):
             by_version = {row["model_id"]: row for row in rows}
             current: dict[str, str] = {}
             for name, model_id in versions:
@@ -91,14 +108,26 @@ class DayRows:
         for row in self.read_rejections(day, model_id):
             if row["reason"] not in TRANSIENT_REASONS:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])
-                yield StoredRejection(row["image_id"], as_location(row["location"]), row["reason"], facts)
+                yield StoredRejection(row["picture"], as_location(row["location"]), row["reason"], facts)
+
+    def predicted_files(self, day: Day, model_ids: Collection[str]) -> Iterator[PredictedFile]:
+        """Yield the files of the day's predictions by some models, in order of time."""
+        seen = [pictures.c[name] for name in ("size", "modified", "sha256")]
+        columns = predictions.c.picture, predictions.c.sha256.label("predicted"), *seen
+
+        def rows_of(images: Subquery) -> Query:
+            joined = KeyedJoin(join_results(images, predictions, *model_ids), pictures, _IS_ITS_PICTURE, False)
+            return select(images.c[3], images.c[1], *columns).select_from(joined).order_by(images.c[2], images.c[0])
+
+        for image_id, location, number, sha256, *facts in self._images.stream(day, rows_of) if model_ids else ():
+            yield PredictedFile(number, image_id, as_location(location), sha256, FileFacts(*facts))
 
     def runs_of(self, day: Day, model_id: str) -> set[str]:
         """Return the ids of the runs that predicted the day's images, as far as their rows are there."""
         run_id = select(predictions.c.run_id).distinct()
 
         def rows_of(images: Subquery) -> Query:
-            return run_id.select_from(join_results(images, predictions, ListedPicture.of(images), model_id))
+            return run_id.select_from(join_results(images, predictions, model_id))
 
         return {row[0] for row in self._images.select(day, rows_of)}
 
@@ -118,14 +147,16 @@ class DayRows:
         `names`: the versions of each, the preferred first; a row is left out where a preferred one rejected its image.
         """
         wanted = [column for column in table.columns if column.name != "vector"]
+        wanted += [pictures.c.size, pictures.c.modified] if table is predictions else []
 
         def rows_of(images: Subquery) -> Query:
-            picture = ListedPicture.of(images)
-            joined = join_results(images, table, picture, *([model_id] if model_id else ()), counting=True)
-            statement = select(*wanted, images.c[1].label("image_location")).select_from(joined)
-            wanted_rows = statement.where(*(is_preferred(table, picture, ids) for ids in names))
+            joined = join_results(images, table, *([model_id] if model_id else ()), counting=True)
+            if table is predictions:
+                joined = KeyedJoin(joined, pictures, _IS_ITS_PICTURE, False)
+            statement = select(images.c[3].label("image_id"), *wanted, images.c[1].label("location"))
+            wanted_rows = statement.select_from(joined).where(
+                *(is_preferred(table, picture_of(images), ids) for ids in names)
+            )
             return wanted_rows.order_by(images.c[2], images.c[0], table.c.model_id)
 
-        for row in self._images.stream(day, rows_of):
-            found = dict(row._mapping)
-            yield found | {"location": found.pop("image_location")}
+        yield from (dict(row._mapping) for row in self._images.stream(day, rows_of))

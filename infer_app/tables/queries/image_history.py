@@ -6,12 +6,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, case, select
 
+from infer_app.artifact.model_names import Version
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.queries.thresholds import SHOWN_CROPS, threshold_of
-from infer_app.tables.results.conditions import ListedPicture, is_settled, is_up_to_date
+from infer_app.tables.results.conditions import is_settled, is_up_to_date
 from infer_app.tables.results.model_versions import read_manifests
-from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections, runs
+from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections, runs
 
 _FORMER, _SETTLED = "former_detector", "is_settled"  # the columns of detector_out_of_use and is_settled
 
@@ -50,7 +51,7 @@ class ModelHistory:
         return "predicted" if self.prediction else "rejected" if self.rejection else "pending"
 
 
-def read_history(database: Database, versions: Iterable[tuple[str, str]], picture: ListedPicture) -> list[ModelHistory]:
+def read_history(database: Database, versions: Iterable[Version], picture: int | None) -> list[ModelHistory]:
     """Read the history of every version that has a result, and of the current version of every name.
 
     `versions`: (name, id) of models, the most recent first; the result has the same order.
@@ -76,29 +77,30 @@ def read_history(database: Database, versions: Iterable[tuple[str, str]], pictur
 
 
 def _by_model(
-    connection: Connection, table: Table, picture: ListedPicture, *more: ColumnElement[Any]
+    connection: Connection, table: Table, picture: int | None, *more: ColumnElement[Any]
 ) -> dict[str, dict[str, Any]]:
     former = case((~is_up_to_date(table), table.c.detector_id)).label(_FORMER)
-    rows = connection.execute(select(table, former, *more).where(picture.owns(table))).mappings()
+    its = [
+        pictures.c.image_id,
+        pictures.c.location,
+        *([pictures.c.size, pictures.c.modified] if table is predictions else []),
+    ]
+    wanted = select(table, *its, former, *more).join(pictures, pictures.c.id == table.c.picture)
+    rows = connection.execute(wanted.where(table.c.picture == picture)).mappings()
     return {row["model_id"]: dict(row) for row in rows}
 
 
 def _read_objects(connection: Connection, model: str, prediction: dict[str, Any]) -> tuple[StoredObject, ...]:
     """Return the objects that the model found or, of a second network, those of its `detector`, which is added."""
-    image_id, model_id, detector_id = (prediction[name] for name in ("image_id", "model_id", "detector_id"))
+    picture, model_id, detector_id = (prediction[name] for name in ("picture", "model_id", "detector_id"))
     manifest = read_manifests(connection, model).get(model_id, {})
     if detector_id is not None:
         model = prediction["detector"] = manifest["crop"]["of"]
     prediction["max_objects"] = (manifest.get("output", {}).get("detection") or {}).get("max_objects")
     is_shown = (objects.c.score >= threshold_of(model, objects.c.label)).label("is_shown")
-    found_by = objects.c.image_id == image_id, objects.c.model_id == (detector_id or model_id)
+    found_by = objects.c.picture == picture, objects.c.model_id == (detector_id or model_id)
     found = connection.execute(select(objects, is_shown).where(*found_by).order_by(objects.c.object)).mappings().all()
-    made: dict[int, dict[str, Any]] = {}
-    for made_of in (object_predictions, SHOWN_CROPS) if detector_id else ():
-        own = made_of.c.image_id == image_id, made_of.c.model_id == model_id
-        for row in connection.execute(select(made_of).where(*own)).mappings():
-            as_shown = {"shown_label": row["label"], "shown_score": row["score"]}  # of a former version as it is stored
-            made[row["object"]] = made.get(row["object"], dict(row)) | as_shown
+    made = _read_made(connection, picture, model_id, detector_id) if detector_id else {}
     return tuple(
         StoredObject(
             DetectedObject(*(row[name] for name in DetectedObject._fields)),
@@ -107,3 +109,18 @@ def _read_objects(connection: Connection, model: str, prediction: dict[str, Any]
         )
         for row in found
     )
+
+
+def _read_made(connection: Connection, picture: int, model_id: str, detector_id: str) -> dict[int, dict[str, Any]]:
+    """Return what a second network made of a picture's objects, and what is shown of it, by their places."""
+    of_objects = objects.c.picture == picture, objects.c.model_id == detector_id
+    stored = select(objects.c.object, object_predictions).join(
+        object_predictions, object_predictions.c.object_id == objects.c.id
+    )
+    shown = select(SHOWN_CROPS).where(SHOWN_CROPS.c.picture == picture, SHOWN_CROPS.c.model_id == model_id)
+    made: dict[int, dict[str, Any]] = {}
+    for wanted in (stored.where(*of_objects, object_predictions.c.model_id == model_id), shown):
+        for row in connection.execute(wanted).mappings():
+            as_shown = {"shown_label": row["label"], "shown_score": row["score"]}  # of a former version as it is stored
+            made[row["object"]] = made.get(row["object"], dict(row)) | as_shown
+    return made

@@ -26,7 +26,7 @@ def find_late_days(database: Database, source: Source, first: Day, model_ids: Se
         return []
     found, num_forgotten = list[Day](), 0
     with database.read() as connection:
-        for time in read_late_times(connection, source.picture, model_ids, first.start.replace(tzinfo=None)):
+        for time in read_late_times(connection, model_ids, first.start.replace(tzinfo=None)):
             instant = time.replace(tzinfo=UTC)
             if source.has_forgotten(instant):
                 num_forgotten += 1

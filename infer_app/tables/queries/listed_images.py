@@ -17,7 +17,6 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import as_relation
 from infer_app.tables.listing.source import PAGE_SIZE, Source
 from infer_app.tables.results.conditions import (
-    ListedPicture,
     added_up,
     count_each,
     count_rows,
@@ -25,6 +24,7 @@ from infer_app.tables.results.conditions import (
     has_rejection,
     is_new_for_any,
     join_results,
+    picture_of,
 )
 from infer_app.tables.results.schema import predictions, rejections
 
@@ -75,7 +75,7 @@ class ListedImages:
 
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Count the images that a run of the day would select: those that are new for at least one of the models."""
-        return self.count(day, lambda images: [is_new_for_any(ListedPicture.of(images), model_ids)])
+        return self.count(day, lambda images: [is_new_for_any(picture_of(images), model_ids)])
 
     def count_pending(self, day: Day, *model_ids: str) -> int:
         """Count the images with a result of none of the models."""
@@ -113,10 +113,8 @@ class ListedImages:
         if self.database.readers_block_commits:
             for page in self.source.list_pages(days, self.source.page_size):
                 for first in range(0, len(page), IMAGES_AT_ONCE):
-                    images = as_relation(
-                        page[first : first + IMAGES_AT_ONCE], self.database.backend, self.source.picture
-                    )
                     with self.database.read() as connection:
+                        images = as_relation(connection, page[first : first + IMAGES_AT_ONCE], self.source)
                         rows = connection.execute(rows_of(images)).all()
                     yield from rows
             return
@@ -125,20 +123,20 @@ class ListedImages:
             for images in self.source.parts(connection, days):
                 yield from streaming.execute(rows_of(images))
 
-    def stream_keys(self, model_ids: Sequence[str], day: Day | None) -> Iterator[tuple[str, str]]:
-        """Yield (image id, model id) of the predictions of some models: those of a day, or all."""
-        keys = select(predictions.c.image_id, predictions.c.model_id)
+    def stream_keys(self, model_ids: Sequence[str], day: Day | None) -> Iterator[tuple[int, str]]:
+        """Yield (picture, model id) of the predictions of some models: those of a day, or all."""
+        keys = select(predictions.c.picture, predictions.c.model_id)
         of_models = predictions.c.model_id.in_(model_ids)
         if day is not None:
 
             def rows_of(images: Subquery) -> Query:
-                return keys.select_from(join_results(images, predictions, ListedPicture.of(images))).where(of_models)
+                return keys.select_from(join_results(images, predictions)).where(of_models)
 
-            yield from ((image_id, model_id) for image_id, model_id in self.stream(day, rows_of))
+            yield from ((number, model_id) for number, model_id in self.stream(day, rows_of))
             return
         with self.database.read() as connection:
             found = connection.execution_options(yield_per=PAGE_SIZE).execute(keys.where(of_models))
-            yield from ((image_id, model_id) for image_id, model_id in found)
+            yield from ((number, model_id) for number, model_id in found)
 
 
 def without_results(images: Subquery, model_ids: Sequence[str]) -> list[ColumnElement[bool]]:
@@ -148,7 +146,7 @@ def without_results(images: Subquery, model_ids: Sequence[str]) -> list[ColumnEl
 
 def _results_of(images: Subquery, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return two conditions: an image has a prediction, and an image has a rejection."""
-    return has_prediction(ListedPicture.of(images), model_id), has_rejection(ListedPicture.of(images), model_id)
+    return has_prediction(picture_of(images), model_id), has_rejection(picture_of(images), model_id)
 
 
 def _counted(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
@@ -159,8 +157,8 @@ def _counted(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
 
 def _asked(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
     """Return the conditions of the images that `count_asked` counts."""
-    picture, of_detector = ListedPicture.of(images), rejections.alias("of_detector")
-    key = of_detector.c.image_id == rejections.c.image_id, of_detector.c.model_id == rejections.c.detector_id
+    picture, of_detector = picture_of(images), rejections.alias("of_detector")
+    key = of_detector.c.picture == rejections.c.picture, of_detector.c.model_id == rejections.c.detector_id
     predicted = has_prediction(
         picture, model_id, or_(predictions.c.detector_id.is_(None), predictions.c.num_objects > 0)
     )

@@ -14,7 +14,14 @@ from infer_app.tables.listing.source import PAGE_SIZE
 from infer_app.tables.listing.time_column import read_time
 from infer_app.tables.queries.listed_images import ListedImages, without_results
 from infer_app.tables.queries.scope import Versions
-from infer_app.tables.results.conditions import ListedPicture, has_rejection, is_new, is_up_to_date, join_results
+from infer_app.tables.results.conditions import (
+    Picture,
+    has_rejection,
+    is_new,
+    is_up_to_date,
+    join_results,
+    picture_of,
+)
 from infer_app.tables.results.schema import predictions, rejections
 
 EXAMINED = 500_000  # images: examining each of ten million would take longer than most runs
@@ -98,11 +105,11 @@ class PendingImages:
         """
 
         def rows_of(images: Subquery) -> Query:
-            is_pending = (is_new(ListedPicture.of(images), model_id), *without_results(images, done_by))
+            is_pending = (is_new(picture_of(images), model_id), *without_results(images, done_by))
             images = select(images).where(*is_pending).subquery()  # first, since rejections are joined below
-            joined = join_results(images, rejections, ListedPicture.of(images), model_id, is_outer=True, counting=True)
+            joined = join_results(images, rejections, model_id, is_outer=True, counting=True)
             stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
-            former = _former_detector(ListedPicture.of(images), model_id)
+            former = _former_detector(picture_of(images), model_id)
             statement = select(images.c[3], images.c[1], images.c[2], former, *stored).select_from(joined)
             return statement.order_by(images.c[2], images.c[0])
 
@@ -134,8 +141,8 @@ class PendingImages:
         """Yield each date with images that a run would select, with the numbers of new ones and of those rejected."""
         new, retried = Counter[date](), Counter[date]()
         for connection, images in parts:
-            is_retried = has_rejection(ListedPicture.of(images), model_id)
-            is_pending = (is_new(ListedPicture.of(images), model_id), *without_results(images, done_by))
+            is_retried = has_rejection(picture_of(images), model_id)
+            is_pending = (is_new(picture_of(images), model_id), *without_results(images, done_by))
             wanted = select(images.c[2], is_retried).where(*is_pending).order_by(images.c[2])
             for time, retries in connection.execution_options(yield_per=PAGE_SIZE).execute(wanted):
                 (retried if retries else new)[self._date_of(time, days)] += 1
@@ -148,10 +155,12 @@ class PendingImages:
         return days.date if instant is None else instant.astimezone(find_zone(days.zone)).date()
 
 
-def _former_detector(picture: ListedPicture, model_id: str) -> ColumnElement[str | None]:
+def _former_detector(picture: Picture, model_id: str) -> ColumnElement[str | None]:
     """Return the version of a detector whose objects the result of a pending image is of, which counts no more."""
     former = (
-        select(table.c.detector_id).where(picture.owns(table), table.c.model_id == model_id, ~is_up_to_date(table))
+        select(table.c.detector_id).where(
+            table.c.picture == picture, table.c.model_id == model_id, ~is_up_to_date(table)
+        )
         for table in (rejections.alias("former"), predictions)
     )
     return func.coalesce(*(one.limit(literal_column("1")).scalar_subquery() for one in former))

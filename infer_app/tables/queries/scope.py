@@ -7,10 +7,10 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 from infer_app.artifact.model_names import Version, plain_name, short_name, versions_named
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError
-from infer_app.tables.listing.recorded_sources import SourceIdentity, own_numbers
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.model_versions import RecordedVersion, read_versions
 from infer_app.tables.results.schema import runs
+from infer_app.tables.results.sources import own_numbers
 
 
 class Versions:
@@ -144,4 +144,4 @@ def _is_of_source(connection: Connection, images: ListedImages) -> ColumnElement
     """Return the condition that a run is recorded as one of this source; true while no other source has a run."""
     if images.source.own_number is None:
         return true()
-    return runs.c.source_id.in_(own_numbers(connection, SourceIdentity.of(images.source, images.database)))
+    return runs.c.source_id.in_(own_numbers(connection, images.source.identity))

@@ -7,12 +7,12 @@ from sqlalchemy import ColumnElement, Connection, column, delete, func, literal,
 from infer_app.base.day import Day
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
-from infer_app.tables.results.conditions import ListedPicture, count_rows, join_results
+from infer_app.tables.results.conditions import count_rows, join_results
 from infer_app.tables.results.schema import thresholds
 
 ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
 SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS = (
-    table(name, *(column(one) for one in ("model", "model_id", "image_id", "object", "label", "score")))
+    table(name, *(column(one) for one in ("model", "model_id", "picture", "object", "label", "score")))
     for name in ("infer_shown_objects", "infer_shown_labels", "infer_shown_crops")
 )
 
@@ -52,7 +52,7 @@ def count_shown(database: Database, source: Source, days: Day, model: str) -> in
         return sum(
             count_rows(
                 connection,
-                join_results(images, view, ListedPicture.of(images)),
+                join_results(images, view),
                 view.c.model == model,
                 view.c.label.is_not(None),
             )

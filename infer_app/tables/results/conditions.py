@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -14,7 +13,6 @@ from sqlalchemy import (
     Table,
     and_,
     case,
-    exists,
     func,
     literal_column,
     or_,
@@ -26,61 +24,19 @@ from sqlalchemy.sql.selectable import NamedFromClause
 
 from infer_app.base.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
 from infer_app.base.packages import retried_reasons
-from infer_app.tables.engine.column_types import AsText, Query, SameLocation, StoredLocation
-from infer_app.tables.results.schema import images, models, predictions, rejections, runs
+from infer_app.tables.engine.column_types import Query
+from infer_app.tables.results.schema import models, predictions, rejections
+
+Picture: TypeAlias = ColumnElement[int | None]  # the number of a listed image's picture; NULL: no run has selected it
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPicture:
-    """The picture of a row of the source. A result is one of it if it has its id and, where these are known, location.
-
-    Our own table uses no id twice, and its locations change when a folder moves: they are compared only with those of
-    results that runs of another source have written.
-    """
-
-    image_id: ColumnElement[str]
-    location: ColumnElement[Any] | None = None  # as it would be stored; None: the id alone tells
-    source_id: ColumnElement[int] | None = None  # whose own results are not compared
-
-    @classmethod
-    def of(cls, images: FromClause) -> ListedPicture:
-        """Return the picture of a relation as `Source.parts` yields them."""
-        return cls(images.c.infer_image_id, images.c.get("infer_location"), images.c.get("infer_source_id"))
-
-    @property
-    def of_our_table(self) -> ListedPicture:
-        """Return that of a row of `images`, for statements over it; this one is of a source that lists that table."""
-        location = None if self.location is None else StoredLocation(images.c.location)
-        return replace(self, image_id=AsText(images.c.id), location=location)
-
-    @property
-    def columns(self) -> Iterator[ColumnElement[Any]]:
-        """Yield the columns that a relation has besides id, location, time and id as text."""
-        if self.location is not None:
-            yield self.location.label("infer_location")
-        if self.source_id is not None:
-            yield self.source_id.label("infer_source_id")
-
-    def owns(self, table: FromClause) -> ColumnElement[bool]:
-        """Return the condition that a row of results, or of objects, is of this picture."""
-        is_id: ColumnElement[bool] = table.c.image_id == self.image_id
-        if self.location is None:
-            return is_id
-        if "location" not in table.c:  # objects are those of their prediction
-            its = predictions.alias("its_prediction")
-            key = its.c.image_id == table.c.image_id, its.c.model_id == table.c.model_id
-            return and_(is_id, exists().where(*key, self._is_same(its)))
-        return and_(is_id, self._is_same(table))
-
-    def _is_same(self, table: FromClause) -> ColumnElement[bool]:
-        same: ColumnElement[bool] = SameLocation(table.c.location, self.location)
-        if self.source_id is None:
-            return same
-        its = runs.alias("its_run")
-        return or_(same, table.c.run_id.not_in(select(its.c.id).where(its.c.source_id != self.source_id)))
+def picture_of(images: FromClause) -> Picture:
+    """Return the number of the picture of a row of a relation as `Source.parts` yields them."""
+    number: Picture = images.c.infer_picture
+    return number
 
 
-def new_among(listed: Query, picture: ListedPicture, model_ids: Sequence[str]) -> Query:
+def new_among(listed: Query, picture: Picture, model_ids: Sequence[str]) -> Query:
     """Select the images that are new for at least one model; with several models a column for each tells whether."""
     new = [is_new(picture, model_id) for model_id in model_ids]
     wanted = listed.where(or_(*new))
@@ -89,36 +45,34 @@ def new_among(listed: Query, picture: ListedPicture, model_ids: Sequence[str]) -
     return wanted.add_columns(*(flag.label(f"infer_new_{model_index}") for model_index, flag in enumerate(new)))
 
 
-def is_new_for_any(picture: ListedPicture, model_ids: Sequence[str]) -> ColumnElement[bool]:
+def is_new_for_any(picture: Picture, model_ids: Sequence[str]) -> ColumnElement[bool]:
     return or_(*(is_new(picture, model_id) for model_id in model_ids))
 
 
-def is_new(picture: ListedPicture, model_id: str) -> ColumnElement[bool]:
+def is_new(picture: Picture, model_id: str) -> ColumnElement[bool]:
     return and_(~has_prediction(picture, model_id), ~has_rejection(picture, model_id, is_settled()))
 
 
-def has_prediction(picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+def has_prediction(picture: Picture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return _has_row(predictions, picture, model_id, *conditions)
 
 
-def has_rejection(picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+def has_rejection(picture: Picture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return _has_row(rejections, picture, model_id, *conditions)
 
 
-def _has_row(
-    table: Table, picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]
-) -> ColumnElement[bool]:
+def _has_row(table: Table, picture: Picture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     """Return a condition that looks up the key once for each image.
 
     A planner may turn EXISTS into reading all rows of a model, again for each page. It can't do that with a scalar
     subquery. The LIMIT is for a table that has lost its key, which the audit reports.
     """
     one: ColumnElement[int] = literal_column("1")
-    matches = (picture.owns(table), table.c.model_id == model_id, is_up_to_date(table))
+    matches = (table.c.picture == picture, table.c.model_id == model_id, is_up_to_date(table))
     return select(one).where(*matches, *conditions).limit(one).scalar_subquery().is_not(None)
 
 
-def is_preferred(table: FromClause, picture: ListedPicture, model_ids: Sequence[str]) -> ColumnElement[bool]:
+def is_preferred(table: FromClause, picture: Picture, model_ids: Sequence[str]) -> ColumnElement[bool]:
     """Return the condition that no version that is preferred to the one of a result has rejected its image."""
     later = ((model_id, model_ids[index:]) for index, model_id in enumerate(model_ids[:-1], 1))
     return and_(true(), *(or_(table.c.model_id.not_in(ids), ~has_rejection(picture, one)) for one, ids in later))
@@ -131,21 +85,23 @@ def is_up_to_date(table: FromClause) -> ColumnElement[bool]:
 
 
 def join_results(
-    left: FromClause,
+    images: FromClause,
     table: NamedFromClause,
-    picture: ListedPicture,
     *model_ids: str,
+    left: FromClause | None = None,
     is_outer: bool = False,
     counting: bool = False,
 ) -> FromClause:
     """Join the rows of each image in a table of results, for some models or for all; with `counting` those that count.
 
+    `images` is a relation as `Source.parts` yields them; `left` is one that it was joined to before.
+
     Whatever shows or counts results asks for those that count; what compares, checks or deletes rows for all.
     """
-    on = [picture.owns(table), *([is_up_to_date(table)] if counting else [])]
+    on = [table.c.picture == picture_of(images), *([is_up_to_date(table)] if counting else [])]
     if model_ids:
         on.append(table.c.model_id.in_(model_ids) if len(model_ids) > 1 else table.c.model_id == model_ids[0])
-    return KeyedJoin(left, table, and_(*on), is_outer)
+    return KeyedJoin(images if left is None else left, table, and_(*on), is_outer)
 
 
 class KeyedJoin(Join):

@@ -14,7 +14,16 @@ from sqlalchemy.exc import DBAPIError
 from infer_app.base.errors import DatabaseUnavailable, UsageError, os_errors_as
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.engine.reconnect import BUSY_TIMEOUT_S
-from infer_app.tables.results.schema import metadata, object_predictions, objects, predictions, rejections, runs
+from infer_app.tables.results.schema import (
+    database_id,
+    metadata,
+    object_predictions,
+    objects,
+    pictures,
+    predictions,
+    rejections,
+    runs,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +38,7 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
     """
     if database.file is None:
         with RolledBack(database.url) as rolled_back:
-            if not find_unwritable(rolled_back, (predictions, objects, object_predictions, rejections, runs)):
+            if not find_unwritable(rolled_back, (pictures, predictions, objects, object_predictions, rejections, runs)):
                 yield rolled_back
                 return
             log.warning("%s is read-only: the dry run writes to a SQLite file instead", database.shown_url)
@@ -39,6 +48,8 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
         else:
             with temporary.write() as connection:
                 metadata.create_all(connection)
+        with temporary.write() as connection:
+            connection.execute(insert(database_id).values(id="", last_picture=0, last_object=0))
         yield temporary
 
 

@@ -28,20 +28,25 @@ def result_laws(table: Table, noun: str, second_networks: Sequence[str]) -> Iter
     """Yield laws on predictions or rejections: which are of a second network, and of which detector's result."""
     row, is_second = table.c, table.c.model_id.in_(second_networks)
     found, rejected = predictions.alias("detected"), rejections.alias("not_detected")
-    has_result = or_(*(_is_of(other, row.image_id, row.detector_id) for other in (found, rejected)))
+    has_result = or_(*(_is_of(other, row.picture, row.detector_id) for other in (found, rejected)))
     yield Law(
         noun, "without the version of its detector, or with one it has not", is_second != row.detector_id.is_not(None)
     )
     yield Law(noun, "of a detector that has no result of the image", and_(row.detector_id.is_not(None), ~has_result))
 
 
-def is_of_prediction(table: Table) -> ColumnElement[bool]:
-    """Return the condition that a row of objects, or of predictions of objects, belongs to a prediction."""
-    return and_(table.c.image_id == predictions.c.image_id, table.c.model_id == predictions.c.model_id)
+def num_objects_of_prediction() -> ColumnElement[int]:
+    """Return how many rows of infer_objects a detector's prediction has."""
+    its = objects.c.picture == predictions.c.picture, objects.c.model_id == predictions.c.model_id
+    return select(func.count()).select_from(objects).where(*its).scalar_subquery()
 
 
-def num_rows_of_prediction(table: Table) -> ColumnElement[int]:
-    return select(func.count()).select_from(table).where(is_of_prediction(table)).scalar_subquery()
+def num_crops_of_prediction() -> ColumnElement[int]:
+    """Return of how many of its detector's objects a second network's prediction has a row."""
+    of_detector = objects.c.picture == predictions.c.picture, objects.c.model_id == predictions.c.detector_id
+    its = object_predictions.c.object_id == objects.c.id, object_predictions.c.model_id == predictions.c.model_id
+    made = objects.join(object_predictions, and_(*its))
+    return select(func.count()).select_from(made).where(*of_detector).scalar_subquery()
 
 
 def faults_of_run(run: Row[Any], predicted: int, rejected: int) -> Iterator[str]:
@@ -58,18 +63,14 @@ def faults_of_run(run: Row[Any], predicted: int, rejected: int) -> Iterator[str]
 
 
 def crop_laws(classifiers: Sequence[str]) -> Iterator[Law]:
-    """Yield laws on predictions of objects that are joined with those of their images."""
-    row, of = object_predictions.c, predictions.c
-    noun, lacks_label = "object prediction", or_(row.label.is_(None), row.score.is_(None))
+    """Yield laws on predictions of objects that are joined with their objects, and with those of their pictures."""
+    row, noun = object_predictions.c, "object prediction"
+    lacks_label = or_(row.label.is_(None), row.score.is_(None))
     of_classifier = row.model_id.in_(classifiers)
-    its = objects.c.object == row.object, objects.c.image_id == row.image_id, objects.c.model_id == of.detector_id
-    yield Law(noun, "without a prediction of its image", of.image_id.is_(None))
-    yield Law(
-        noun, "of an object that its detector has not found", and_(of.image_id.is_not(None), ~exists().where(*its))
-    )
+    yield Law(noun, "without a prediction of its image", predictions.c.picture.is_(None))
     yield Law(noun, "without a label or score", and_(of_classifier, lacks_label))
     yield Law(noun, "with a score outside 0 to 1", and_(of_classifier, is_no_score(row.score)))
 
 
-def _is_of(table: FromClause, image_id: ColumnElement[str], model_id: ColumnElement[str]) -> ColumnElement[bool]:
-    return exists().where(table.c.image_id == image_id, table.c.model_id == model_id)
+def _is_of(table: FromClause, picture: ColumnElement[int], model_id: ColumnElement[str]) -> ColumnElement[bool]:
+    return exists().where(table.c.picture == picture, table.c.model_id == model_id)

@@ -61,7 +61,9 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
                 "this role may not replace the infer_ views", "run it as the one that made them"
             ) from None
         if connection.scalar(select(database_id)) is None:
-            connection.execute(insert(database_id).values(id=new_id or secrets.token_hex(16)))
+            connection.execute(
+                insert(database_id).values(id=new_id or secrets.token_hex(16), last_picture=0, last_object=0)
+            )
     return before
 
 

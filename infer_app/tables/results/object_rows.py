@@ -2,68 +2,87 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, Table, exists
+from sqlalchemy import ColumnElement, Connection, Table, delete, select, true
 
 from infer_app.base.domain import CropOutput, DetectedObject, Output, Prediction
+from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.pictures import next_numbers
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
 
 
 def made_of(detector_id: str) -> dict[Table, ColumnElement[bool]]:
-    """Return the conditions of the rows that second networks made of a version's objects, by table.
+    """Return the conditions of what second networks made of a version's objects, by table.
 
-    They are to be deleted in this order: a row of an object doesn't say itself which detector found it.
+    What they made of an object goes with the object.
     """
-    of_detector = {table: table.c.detector_id == detector_id for table in (predictions, rejections)}
-    crops = object_predictions.c
-    key = predictions.c.image_id == crops.image_id, predictions.c.model_id == crops.model_id
-    return {object_predictions: exists().where(*key, of_detector[predictions]), **of_detector}
+    return {table: table.c.detector_id == detector_id for table in (predictions, rejections)}
 
 
 class ObjectRows:
     """Writes and deletes the objects of a detector, or what a second network predicted for them."""
 
-    def __init__(self, database: Database, model_id: str) -> None:
+    def __init__(self, database: Database, model_id: str, detector_id: str | None) -> None:
         backend, dialect = database.backend, database.dialect
-        self._model_id = model_id
+        self._model_id, self._detector_id = model_id, detector_id
         self._objects = backend.bulk_upsert(dialect, objects)
         self._crops = backend.bulk_upsert(dialect, object_predictions)
-        self._delete_objects, self._delete_crops = (
-            backend.bulk_delete(dialect, table, table.c.model_id == model_id) for table in (objects, object_predictions)
-        )
-        *self._delete_made, self._delete_refused = (
-            backend.bulk_delete(dialect, *item) for item in made_of(model_id).items()
-        )
+        self._delete_objects = backend.bulk_delete(objects, objects.c.model_id == model_id)
+        self._delete_made, self._delete_refused = (backend.bulk_delete(*item) for item in made_of(model_id).items())
 
-    def replace(self, connection: Connection, good: Mapping[str, Prediction]) -> None:
-        """Write what belongs to predictions, in place of what belonged to earlier ones of their images."""
-        outputs = {image_id: prediction.output for image_id, prediction in good.items()}
-        found = {image_id: one.objects for image_id, one in outputs.items() if one.objects is not None}
-        crops = {image_id: one.crops for image_id, one in outputs.items() if one.crops is not None}
-        shared = {"model_id": self._model_id}
+    def replace(self, connection: Connection, good: Mapping[int, Prediction]) -> None:
+        """Write what belongs to predictions, in place of what belonged to earlier ones of their pictures."""
+        outputs = {picture: prediction.output for picture, prediction in good.items()}
+        found = {picture: one.objects for picture, one in outputs.items() if one.objects is not None}
+        crops = {picture: one.crops for picture, one in outputs.items() if one.crops is not None}
         if found:
-            self._delete_objects.execute(connection, found)
-            self.delete_made(connection, found)
-            self._delete_refused.execute(connection, found)
-        if any(found.values()):
-            self._objects.write(connection, _object_columns(found), shared)
+            for delete_all in (self._delete_objects, self._delete_made, self._delete_refused):
+                delete_all.execute(connection, found)
+        if count := sum(map(len, found.values())):
+            numbers = next_numbers(connection, "last_object", count)
+            columns: dict[str, Sequence[object]] = {"id": list(numbers), **_object_columns(found)}
+            self._objects.write(connection, columns, {"model_id": self._model_id})
         if crops:
-            self._delete_crops.execute(connection, crops)
-        if any(crops.values()):
-            self._crops.write(connection, _crop_columns(crops), shared)
+            self._replace_crops(connection, crops)
 
-    def delete(self, connection: Connection, image_ids: Iterable[str]) -> None:
-        """Delete what belongs to predictions of these images."""
-        for delete in (self._delete_objects, self._delete_crops):
-            delete.execute(connection, image_ids)
-
-    def delete_made(self, connection: Connection, image_ids: Iterable[str]) -> None:
-        """Delete what second networks predicted for the objects that this model found in these images.
+    def delete_made(self, connection: Connection, pictures: Iterable[int]) -> None:
+        """Delete what second networks predicted for the objects that this model found in these pictures.
 
         Their rejections stay until it finds objects again.
         """
-        for delete in self._delete_made:
-            delete.execute(connection, image_ids)
+        self._delete_made.execute(connection, pictures)
+        delete_crops(connection, pictures, objects.c.model_id == self._model_id)
+
+    def delete_crops(self, connection: Connection, pictures: Iterable[int]) -> None:
+        """Delete what this model predicted for objects of these pictures, of any version of the detector."""
+        delete_crops(connection, pictures, model_id=self._model_id)
+
+    def _replace_crops(self, connection: Connection, crops: Mapping[int, Sequence[CropOutput]]) -> None:
+        """Write what was made of each object, whose number is looked up by its place in the picture."""
+        self.delete_crops(connection, crops)
+        of_detector = select(objects.c.picture, objects.c.object, objects.c.id).where(
+            objects.c.model_id == self._detector_id
+        )
+        numbers = {
+            (row.picture, row.object): row.id
+            for some in in_batches(picture for picture, made in crops.items() if made)
+            for row in connection.execute(of_detector.where(objects.c.picture.in_(some)))
+        }
+        rows = [(numbers[picture, one.object], one.output) for picture, made in crops.items() for one in made]
+        if rows:
+            columns = {"object_id": [number for number, _ in rows], **output_columns([output for _, output in rows])}
+            self._crops.write(connection, columns, {"model_id": self._model_id})
+
+
+def delete_crops(
+    connection: Connection, numbers: Iterable[int], *of_objects: ColumnElement[bool], model_id: str | None = None
+) -> None:
+    """Delete what second networks, or one of them, predicted for objects of these pictures that meet a condition."""
+    own = true() if model_id is None else object_predictions.c.model_id == model_id
+    for some in in_batches(numbers):
+        found = connection.scalars(select(objects.c.id).where(objects.c.picture.in_(some), *of_objects)).all()
+        for ids in in_batches(found):
+            connection.execute(delete(object_predictions).where(object_predictions.c.object_id.in_(ids), own))
 
 
 def output_columns(outputs: Sequence[Output]) -> dict[str, list[object]]:
@@ -78,21 +97,12 @@ def output_columns(outputs: Sequence[Output]) -> dict[str, list[object]]:
     }
 
 
-def _object_columns(found: Mapping[str, Sequence[DetectedObject]]) -> dict[str, list[object]]:
-    """Return the columns of all objects, numbered from 0 within each image."""
-    rows = [one for objects_of_image in found.values() for one in objects_of_image]
+def _object_columns(found: Mapping[int, Sequence[DetectedObject]]) -> dict[str, list[object]]:
+    """Return the columns of all objects, counted from 0 within each picture."""
+    rows = [one for objects_of_picture in found.values() for one in objects_of_picture]
     columns = zip(*rows, strict=True)
     return {
-        "image_id": [image_id for image_id, objects_of_image in found.items() for _ in objects_of_image],
-        "object": [number for objects_of_image in found.values() for number in range(len(objects_of_image))],
+        "picture": [picture for picture, objects_of_picture in found.items() for _ in objects_of_picture],
+        "object": [place for objects_of_picture in found.values() for place in range(len(objects_of_picture))],
         **{name: list(column) for name, column in zip(DetectedObject._fields, columns, strict=True)},
-    }
-
-
-def _crop_columns(crops: Mapping[str, Sequence[CropOutput]]) -> dict[str, list[object]]:
-    rows = [one for crops_of_image in crops.values() for one in crops_of_image]
-    return {
-        "image_id": [image_id for image_id, crops_of_image in crops.items() for _ in crops_of_image],
-        "object": [one.object for one in rows],
-        **output_columns([one.output for one in rows]),
     }

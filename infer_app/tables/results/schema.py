@@ -1,36 +1,62 @@
 """The program's tables, whose names all start with infer_, so that they fit beside the user's own."""
 
-from sqlalchemy import JSON, BigInteger, Column, Date, Double, Index, Integer, MetaData, String, Table, Text, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Date,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
 from infer_app.base.domain import DetectedObject
-from infer_app.tables.engine.column_types import FAMILY, MAX_ID, EncodedJSON, Exact, Microseconds, UniqueText, Vectors
+from infer_app.tables.engine.column_types import FAMILY, MAX_ID, EncodedJSON, Exact, Microseconds, Vectors
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSIONS = ("0.1.0",)  # those of the migrations
+VERSIONS = ("0.1.0", "0.2.0")  # those of the migrations
 VERSION = VERSIONS[-1]
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
 _IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
-images = Table(
-    "infer_images",
+OUR_IMAGES = "infer_images"  # a view of what is registered here: by a command, or as files of watched folders
+OURS = 0  # in place of the number of their source
+# A row for each picture that was registered or that a run selected. Results name its number.
+pictures = Table(
+    "infer_pictures",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("location", Exact(), nullable=False),
-    Column("added_at", Microseconds, nullable=False),
-    Column("size", BigInteger),  # bytes
-    Column("sha256", String(64)),  # once the file has changed; empty for a remote one, of which it is not known
-    Column("modified", Double),  # seconds since the epoch, of the file when it was registered or last looked at
+    Column("id", BigInteger, primary_key=True, autoincrement=False),  # its number, which is never given twice
+    Column("source_id", Integer, nullable=False),  # of infer_sources, or OURS
+    Column("image_id", Exact(MAX_ID), nullable=False),  # as the source has it; of ours the number
+    Column("location", Exact(), nullable=False),  # as the source lists it, without secrets
+    Column("key", BigInteger, nullable=False),  # `picture_key`: what tells the pictures of a source apart
+    Column("size", BigInteger),  # bytes; this and the two below are of the file as it was last seen
+    Column("modified", Double),  # seconds since the epoch; NULL where there is no such time
+    # Of ours, once the file has changed since it was registered; empty for a remote one, of which it is not known.
+    Column("sha256", String(64)),
+    Column("first_seen", Microseconds, nullable=False),
+    Column("added_at", Microseconds),  # of ours: decides the day
     # When a watched folder's image was registered: runs take it, however old its day. NULL for all others, and when it
     # was tried for some days.
     Column("queued_at", Microseconds),
     Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
-    UniqueText("location", name="uq_infer_images_location"),
-    Index("ix_infer_images_added_at_id", "added_at", "id"),  # the key that a day's pages are read by
+    Column("camera", Text),
+    Column("taken_at", Microseconds),  # by the camera's clock, where its file says so and it was read
+    UniqueConstraint("source_id", "key", name="uq_infer_pictures_key"),
+    Index("ix_infer_pictures_image_id", "image_id"),
+    Index("ix_infer_pictures_added_at", "added_at", "id"),  # the key that a day's pages are read by
     # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
-    Index("ix_infer_images_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
-    sqlite_autoincrement=True,  # no id is used again: results are kept by it
+    Index("ix_infer_pictures_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
 )
 
 sources = Table(
@@ -46,8 +72,14 @@ sources = Table(
     Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
 )
 
-# One row: a name of this database, by which a project recognises it. See `known_database`.
-database_id = Table("infer_database_id", metadata, Column("id", String(64), primary_key=True))
+# One row: a name of this database, by which a project recognises it (see `known_database`), and the last numbers given.
+database_id = Table(
+    "infer_database_id",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("last_picture", BigInteger, nullable=False),
+    Column("last_object", BigInteger, nullable=False),
+)
 
 models = Table(
     "infer_models",
@@ -60,10 +92,16 @@ models = Table(
     Column("used_until", Microseconds),  # when it last ceased to be the version in use; NULL if that never happened
 )
 
+
+def _picture() -> Column[int]:
+    key = ForeignKey("infer_pictures.id", ondelete="CASCADE")
+    return Column("picture", BigInteger, key, primary_key=True, autoincrement=False)
+
+
 predictions = Table(
     "infer_predictions",
     metadata,
-    Column("image_id", Exact(MAX_ID), primary_key=True),
+    _picture(),
     Column("model_id", String(64), primary_key=True),
     Column("run_id", String(64), nullable=False),
     Column("variant", String(64), nullable=False),
@@ -78,18 +116,16 @@ predictions = Table(
     Column("width", Integer),  # pixels of the upright picture
     Column("height", Integer),
     Column("num_objects", Integer),  # rows of infer_objects, of a second network those of infer_object_predictions
-    Column("location", Exact()),  # as the source listed it, without secrets
-    Column("size", BigInteger),  # bytes, of the file as it was read
-    Column("modified", Double),  # seconds since the epoch; NULL where there is no such time
     Column("detector_id", String(64)),  # of a second network: the version of its detector whose objects it was given
 )
 
 objects = Table(
     "infer_objects",
     metadata,
-    Column("image_id", Exact(MAX_ID), primary_key=True),
-    Column("model_id", String(64), primary_key=True),
-    Column("object", Integer, primary_key=True, autoincrement=False),  # 0 is the best of the image
+    Column("id", BigInteger, primary_key=True, autoincrement=False),  # its number, which is never given twice
+    Column("picture", BigInteger, nullable=False),
+    Column("model_id", String(64), nullable=False),
+    Column("object", Integer, nullable=False),  # its place in the picture: 0 is the best
     Column("label", Exact(), nullable=False),
     Column("class_index", Integer, nullable=False),
     Column("score", Double, nullable=False),
@@ -97,14 +133,17 @@ objects = Table(
     Column("y", Double, nullable=False),  # top edge: a share of its height
     Column("width", Double, nullable=False),
     Column("height", Double, nullable=False),
+    UniqueConstraint("picture", "model_id", "object", name="uq_infer_objects_object"),
+    ForeignKeyConstraint(["picture", "model_id"], [predictions.c.picture, predictions.c.model_id], ondelete="CASCADE"),
 )
 
 object_predictions = Table(
     "infer_object_predictions",
     metadata,
-    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column(
+        "object_id", BigInteger, ForeignKey(objects.c.id, ondelete="CASCADE"), primary_key=True, autoincrement=False
+    ),
     Column("model_id", String(64), primary_key=True),
-    Column("object", Integer, primary_key=True, autoincrement=False),  # of infer_objects, under detector_id
     Column("label", Exact()),  # this column and those below: as in infer_predictions
     Column("score", Double),
     Column("output", EncodedJSON, nullable=False),
@@ -135,15 +174,14 @@ label_groups = Table(
 rejections = Table(
     "infer_rejections",
     metadata,
-    Column("image_id", Exact(MAX_ID), primary_key=True),
+    _picture(),
     Column("model_id", String(64), primary_key=True),
     Column("run_id", String(64), nullable=False),
     Column("reason", String(32), nullable=False),
     Column("detail", Text, nullable=False),
     Column("stage", String(16), nullable=False),
     Column("attempts", Integer, nullable=False),
-    Column("location", Text, nullable=False),  # as it was read; the source may have changed since
-    Column("size", BigInteger),  # bytes
+    Column("size", BigInteger),  # bytes; this and the two below are of the file that was rejected
     Column("modified", Double),  # seconds since the epoch
     Column("sha256", String(64)),  # of a URL that isn't allowed: digits of its own, which tell whether it has changed
     Column("decoder", Text, nullable=False),  # with its version: decoders disagree about what is broken

@@ -25,12 +25,13 @@ from sqlalchemy.exc import StatementError
 
 from infer_app.base.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, Prediction, Reason
 from infer_app.base.errors import DatabaseUnavailable, DayHeld
-from infer_app.base.locations import escape_unstorable, mask_checksum, stored_location
+from infer_app.base.locations import escape_unstorable, mask_checksum
 from infer_app.tables.engine.bulk import NotWritten
-from infer_app.tables.engine.column_types import AsText, HoursAfter, SameLocation, UtcNow
+from infer_app.tables.engine.column_types import HoursAfter, UtcNow
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.engine.reconnect import Forbidden
 from infer_app.tables.results.object_rows import ObjectRows, output_columns
+from infer_app.tables.results.pictures import PictureRows
 from infer_app.tables.results.schema import predictions, rejections, runs
 
 R = TypeVar("R", Prediction, Broken)
@@ -42,36 +43,38 @@ class Sink:
     """Writes a run's predictions and rejections; a prediction deletes the rejection of its image.
 
     What second networks made of the objects of a former result goes with it: `detector_id` is the version of the
-    detector whose objects were given to this model, if it is a second network.
+    detector whose objects were given to this model, if it is a second network. `source_id`: as `PictureRows` takes it.
     """
 
     def __init__(
-        self, database: Database, model_id: str, variant: str, run_id: str, detector_id: str | None = None
+        self,
+        database: Database,
+        model_id: str,
+        variant: str,
+        run_id: str,
+        detector_id: str | None = None,
+        source_id: int | None = None,
     ) -> None:
         self._database = database
         self._shared = {"model_id": model_id, "run_id": run_id, "detector_id": detector_id}
         self._variant = variant
         self._run_id = run_id
         backend, dialect = database.backend, database.dialect
+        self._pictures = PictureRows(database, source_id)
         self._predictions = backend.bulk_upsert(dialect, predictions)
-        self._objects = ObjectRows(database, model_id)
+        self._objects = ObjectRows(database, model_id, detector_id)
         self._rejections = backend.bulk_upsert(
             dialect, rejections, {"attempts": _count_attempt, "created_at": _begin_attempt}
         )
         own = rejections.c.model_id == model_id
-        self._delete_rejections = backend.bulk_delete(dialect, rejections, own)
+        self._delete_rejections = backend.bulk_delete(rejections, own)
         # After a lost lease two runs may write the same day: a prediction then takes precedence over a rejection.
-        key = predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
-        is_same = and_(
-            SameLocation(predictions.c.location, AsText(rejections.c.location)),
-            predictions.c.detector_id.is_not_distinct_from(rejections.c.detector_id),
-        )
-        is_predicted = exists().where(*key, is_same)
-        self._delete_contradicted = backend.bulk_delete(dialect, rejections, and_(own, is_predicted))
-        # The id of a picture that the source no longer lists may come back: the results of that one are replaced, as
-        # are those of objects that another version of the detector found.
+        key = predictions.c.picture == rejections.c.picture, predictions.c.model_id == rejections.c.model_id
+        is_same = predictions.c.detector_id.is_not_distinct_from(rejections.c.detector_id)
+        self._delete_contradicted = backend.bulk_delete(rejections, and_(own, exists().where(*key, is_same)))
+        # One of objects that another version of the detector found is replaced.
         of_former = predictions.c.model_id == model_id, exists().where(*key, ~is_same)
-        self._delete_former = backend.bulk_delete(dialect, predictions, and_(*of_former))
+        self._delete_former = backend.bulk_delete(predictions, and_(*of_former))
 
     def commit_chunk(self, result: ChunkResult) -> ChunkResult:
         """Write the chunk in one transaction and return what was written.
@@ -103,16 +106,17 @@ class Sink:
 
     def _write(self, connection: Connection, result: ChunkResult, name: str) -> None:
         shared = self._shared | {"created_at": datetime.now(UTC).replace(tzinfo=None)}
-        if good := _by_id(result.predictions):
+        numbers = self._pictures.write(connection, (*result.predictions, *result.broken))
+        if good := _by_picture(result.predictions, numbers):
             columns = _prediction_columns(good)
             self._predictions.write(connection, columns, shared | {"variant": self._variant})
             self._delete_rejections.execute(connection, good)
             self._objects.replace(connection, good)
-        if broken := _by_id(result.broken):
+        if broken := _by_picture(result.broken, numbers):
             self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
             self._delete_contradicted.execute(connection, broken)
             if self._delete_former.execute(connection, broken):
-                self._objects.delete(connection, broken)
+                self._objects.delete_crops(connection, broken)
             self._objects.delete_made(connection, broken)
         self._count(connection, result, name)
 
@@ -152,37 +156,33 @@ _COUNT = (
 _IS_NOT_COUNTED = select(_is_new).where(_is_own)
 
 
-def _by_id(results: Iterable[R]) -> dict[str, R]:
-    """Return the last result of each id: an upsert can't contain a key twice in one statement."""
-    return {result.ref.image_id: result for result in results}
+def _by_picture(results: Iterable[R], numbers: Mapping[str, int]) -> dict[int, R]:
+    """Return the last result of each picture: an upsert can't contain a key twice in one statement."""
+    return {numbers[result.ref.image_id]: result for result in results}
 
 
-def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[object]]:
+def _prediction_columns(good: Mapping[int, Prediction]) -> dict[str, list[object]]:
     outputs, files = [], []
     for prediction in good.values():
         outputs.append(prediction.output)
         files.append(prediction.file)
     return {
-        "image_id": list(good),
+        "picture": list(good),
         **output_columns(outputs),
         "sha256": [file.sha256 for file in files],
         "width": [file.picture and file.picture.width for file in files],
         "height": [file.picture and file.picture.height for file in files],
         "num_objects": [output.num_objects for output in outputs],
-        "location": [stored_location(prediction.ref.location) for prediction in good.values()],
-        "size": [file.size for file in files],
-        "modified": [file.modified for file in files],
     }
 
 
-def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[object]]:
+def _rejection_columns(rejected: Mapping[int, Broken]) -> dict[str, list[object]]:
     every = rejected.values()
     return {
-        "image_id": list(rejected),
+        "picture": list(rejected),
         "reason": [broken.reason.value for broken in every],
         "detail": [escape_unstorable(broken.detail) for broken in every],
         "stage": [broken.stage for broken in every],
-        "location": [stored_location(broken.ref.location) for broken in every],
         "size": [broken.file.size for broken in every],
         "modified": [broken.file.modified for broken in every],
         "sha256": [_rejected_checksum(broken) for broken in every],
@@ -216,10 +216,7 @@ def _write_error(result: ChunkResult, error: Exception) -> ChunkResult:
 
 
 def _count_attempt(new: object) -> object:
-    """Return the number of attempts.
-
-    They start at one for another picture or version of the detector, and for a missing file once it exists.
-    """
+    """Return the number of attempts, which start at one for another version of the detector and a file that is back."""
     one: ColumnElement[int] = literal_column("1", Integer)
     return case(
         (_is_first_try(new), one),
@@ -237,8 +234,7 @@ def _begin_attempt(new: Any) -> Any:
 def _is_first_try(new: Any) -> ColumnElement[bool]:
     missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)
     is_found_now = and_(rejections.c.reason == missing, new.reason != missing)
-    is_of_other_objects = rejections.c.detector_id.is_distinct_from(new.detector_id)
-    return or_(is_found_now, is_of_other_objects, AsText(rejections.c.location) != AsText(new.location))
+    return or_(is_found_now, rejections.c.detector_id.is_distinct_from(new.detector_id))
 
 
 def _is_same_attempt(new: Any) -> ColumnElement[bool]:

@@ -6,7 +6,7 @@ from functools import partial
 from sqlalchemy import Connection, Table
 
 from infer_app.tables.engine.connect import backend_of
-from infer_app.tables.results.schema import objects, predictions
+from infer_app.tables.results.schema import OUR_IMAGES, OURS, objects, predictions
 
 # That a result counts, as in conditions.is_up_to_date.
 _COUNTS = """(
@@ -15,9 +15,10 @@ _COUNTS = """(
 )"""
 # The rows of the version in use or, where none of its results counts, of the one that was in use before.
 _CURRENT = """
-SELECT m.name AS model, {columns}
+SELECT m.name AS model, c.image_id, {columns}, p.picture, c.source_id
 FROM {table} p
 JOIN infer_models m ON m.id = p.model_id
+JOIN infer_pictures c ON c.id = p.picture
 {join}
 WHERE COALESCE(m.in_use_since, m.used_until) IS NOT NULL AND {counts} AND {is_preferred}
 """
@@ -25,7 +26,7 @@ _IS_PREFERRED = """NOT EXISTS (
     SELECT 1
     FROM {results} preferred
     JOIN infer_models n ON n.id = preferred.model_id
-    WHERE preferred.image_id = p.image_id AND n.name = m.name AND {counts}
+    WHERE preferred.picture = p.picture AND n.name = m.name AND {counts}
       AND (COALESCE(n.in_use_since, n.used_until) > COALESCE(m.in_use_since, m.used_until)
         OR (COALESCE(n.in_use_since, n.used_until) = COALESCE(m.in_use_since, m.used_until) AND n.id > m.id))
 )"""
@@ -36,10 +37,10 @@ _THRESHOLD = """COALESCE(
     0
 )"""
 _BOX = "d.x, d.y, d.width, d.height, d.label AS detected_label, d.score AS detected_score"
-_OUTPUT = "p.label, p.score, p.output, p.vector, p.vector_dtype, p.vector_dim"
-_WITH_BOX = """
-JOIN infer_predictions s ON s.image_id = p.image_id AND s.model_id = p.model_id
-JOIN infer_objects d ON d.image_id = p.image_id AND d.model_id = s.detector_id AND d.object = p.object
+_OUTPUT = "o.label, o.score, o.output, o.vector, o.vector_dtype, o.vector_dim"
+_WITH_OBJECTS = """
+JOIN infer_objects d ON d.picture = p.picture AND d.model_id = p.detector_id
+JOIN infer_object_predictions o ON o.object_id = d.id AND o.model_id = p.model_id
 """
 # What is shown of an object, as CropLabels has it: the network's best label, if it is listed and allowed and
 # reaches its threshold, else what is found among all that are listed.
@@ -84,13 +85,13 @@ def definitions(connection: Connection) -> dict[str, str]:
     return {name: select(connection) for name, select in VIEWS.items()}
 
 
-def _current(table: str, columns: Sequence[str], join: str = "", result: str = "p") -> str:
-    """Return the SQL of rows of a table that are, or belong to, the `result` of its version that is preferred."""
+def _current(table: str, columns: Sequence[str], join: str = "") -> str:
+    """Return the SQL of rows of a table that are, or belong to, the result of the version that is preferred."""
     preferred = (
         _IS_PREFERRED.format(results=results, counts=_COUNTS.format(row="preferred"))
         for results in ("infer_predictions", "infer_rejections")
     )
-    counts = "1 = 1" if table == "infer_objects" else _COUNTS.format(row=result)
+    counts = "1 = 1" if table == "infer_objects" else _COUNTS.format(row="p")
     return _CURRENT.format(
         table=table, columns=", ".join(columns), join=join, counts=counts, is_preferred=" AND ".join(preferred)
     )
@@ -98,15 +99,15 @@ def _current(table: str, columns: Sequence[str], join: str = "", result: str = "
 
 def _shown_labels(connection: Connection) -> str:
     entries, label, score = backend_of(connection).json_labels(connection.dialect, "p.output", "labels")
-    columns = ("p.image_id", "p.model_id", f"{label} AS label", f"{score} AS score")
+    columns = ("p.model_id", f"{label} AS label", f"{score} AS score")
     current = _current("infer_predictions", columns, f"CROSS JOIN {entries}")
     return f"{current} AND {score} >= {_THRESHOLD.format(model='m.name', label=label)}"
 
 
 def _current_crops(connection: Connection) -> str:
     detector = backend_of(connection).json_member("m.manifest", "crop", "of")
-    columns = ("p.image_id", "p.model_id", "p.object", f"{detector} AS detector", "s.detector_id", _BOX, _OUTPUT)
-    return _current("infer_object_predictions", (*columns, "s.location"), _WITH_BOX, "s")
+    columns = ("p.model_id", "d.object", f"{detector} AS detector", "p.detector_id", _BOX, _OUTPUT, "c.location")
+    return _current("infer_predictions", (*columns, "d.id AS object_id"), _WITH_OBJECTS)
 
 
 def _shown_crops(connection: Connection) -> str:
@@ -117,7 +118,8 @@ def _shown_crops(connection: Connection) -> str:
     columns = "c.model, c.image_id, c.model_id, c.object, c.detector, c.x, c.y, c.width, c.height"
     return (
         f"SELECT {columns}, c.detected_label, c.detected_score, {_shown(connection, 'label')} AS label,"
-        f" {_shown(connection, 'score')} AS score, c.location FROM infer_current_crops c"
+        f" {_shown(connection, 'score')} AS score, c.location, c.object_id, c.picture, c.source_id"
+        " FROM infer_current_crops c"
         f" WHERE c.detected_score >= {_THRESHOLD.format(model='c.detector', label='c.detected_label')}"
     )
 
@@ -148,7 +150,14 @@ def _shown(connection: Connection, column: str) -> str:
 
 
 def _whole_rows(table: Table, _: Connection) -> str:
-    return _current(table.name, [f"p.{column.name}" for column in table.columns])
+    columns = [f"p.{column.name}" for column in table.columns if column.name != "picture"]
+    facts = ["c.location", "c.size", "c.modified"] if table is predictions else []
+    return _current(table.name, [*columns, *facts])
+
+
+def _our_images(_: Connection) -> str:
+    columns = "id, location, added_at, size, sha256, modified, queued_at, missing_since"
+    return f"SELECT {columns} FROM infer_pictures WHERE source_id = {OURS}"
 
 
 def _shown_objects(_: Connection) -> str:
@@ -157,6 +166,7 @@ def _shown_objects(_: Connection) -> str:
 
 
 VIEWS: dict[str, Callable[[Connection], str]] = {
+    OUR_IMAGES: _our_images,
     "infer_current_predictions": partial(_whole_rows, predictions),
     "infer_current_objects": partial(_whole_rows, objects),
     "infer_shown_objects": _shown_objects,

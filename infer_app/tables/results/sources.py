@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, func, insert, literal, or_, select, update
+from sqlalchemy import Connection, func, insert, or_, select, update
 
-from infer_app.tables.engine.column_types import AsText, StoredLocation, UtcNow
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
-from infer_app.tables.results.conditions import ListedPicture
 from infer_app.tables.results.runs import refuse_during_runs
-from infer_app.tables.results.schema import database_id, images, sources
+from infer_app.tables.results.schema import OUR_IMAGES, OURS, database_id, sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +26,15 @@ class SourceIdentity:
     location_column: str | None  # None where a column holds the bytes
 
     @classmethod
-    def of(cls, source: Source, results: Database) -> SourceIdentity:
-        settings = source.settings
-        url = None if source.database.shown_url == results.shown_url else source.database.shown_url
+    def of(cls, settings: SourceSettings, listing: Database, results: Database) -> SourceIdentity:
+        """Return that of a source in `listing` whose results are in `results`."""
+        url = None if listing.shown_url == results.shown_url else listing.shown_url
         relation = settings.table if settings.query is None else settings.query.strip()
         return cls(url, relation, settings.id, settings.location if settings.bytes is None else None)
+
+    @property
+    def is_ours(self) -> bool:
+        return self == OUR_IDENTITY
 
     @property
     def is_query(self) -> bool:
@@ -42,11 +45,24 @@ class SourceIdentity:
         are_queries = self.is_query and other.is_query
         return self == other or (are_queries and (self.database, self.id_column) == (other.database, other.id_column))
 
+    def has_ids_of(self, other: SourceIdentity) -> bool:
+        """Return whether one id with one location is one picture here and in another source.
+
+        That is so in the tables, views and queries of one database that share an id column, and in a table that was
+        moved to another database. The location of a row whose bytes a column holds says too little.
+        """
+        if self.is_ours or other.is_ours:
+            return self == other
+        if None in (self.location_column, other.location_column):
+            return self.may_have_been(other)
+        is_moved = (self.relation, self.location_column) == (other.relation, other.location_column)
+        return self.id_column == other.id_column and (self.database == other.database or is_moved)
+
     def __str__(self) -> str:
         return f"{' '.join(self.relation.split())!r:.200}" + (f" of {self.database}" if self.database else "")
 
 
-OURS = SourceIdentity(None, images.name, images.c.id.name, images.c.location.name)
+OUR_IDENTITY = SourceIdentity(None, OUR_IMAGES, "id", "location")
 
 
 def read_sources(connection: Connection) -> dict[int, SourceIdentity]:
@@ -60,12 +76,22 @@ def own_numbers(connection: Connection, identity: SourceIdentity) -> list[int]:
     return [number for number, one in read_sources(connection).items() if identity.may_have_been(one)]
 
 
-def read_bases(connection: Connection) -> dict[int, str | None]:
-    """Return by the sources' numbers the folders that their relative locations started at in their last runs."""
-    return {row.id: row.base for row in connection.execute(select(sources.c.id, sources.c.base))}
+def numbers_of_pictures(connection: Connection, identity: SourceIdentity, base: str | None) -> list[int]:
+    """Return the numbers of sources among whose pictures are those of this source, if their ids and locations agree.
+
+    `base` is the folder that its relative locations start at, which differs from that of the other one only where both
+    are the same source, whose folder was moved.
+    """
+    if identity.is_ours:
+        return [OURS]
+    bases = {row.id: row.base for row in connection.execute(select(sources.c.id, sources.c.base))}
+    known = read_sources(connection)
+    same = [number for number, one in known.items() if one != identity and identity.has_ids_of(one)]
+    own = [number for number, one in known.items() if one == identity]
+    return own + [number for number in same if None in (base, bases[number]) or bases[number] == base]
 
 
-def number_of(identity: SourceIdentity, known: dict[int, SourceIdentity]) -> int | None:
+def number_of(identity: SourceIdentity, known: Mapping[int, SourceIdentity]) -> int | None:
     return next((number for number, one in known.items() if one == identity), None)
 
 
@@ -96,13 +122,6 @@ def number_among_others(database: Database, identity: SourceIdentity) -> int | N
     """Return the number of a source, 0 if it has none yet; None if no run had another source."""
     known = database.ask(read_sources)
     return (number_of(identity, known) or 0) if set(known.values()) - {identity} else None
-
-
-def our_picture(database: Database) -> ListedPicture:
-    """Return what tells which results are those of a row of our own table."""
-    number = number_among_others(database, OURS)
-    of_row = ListedPicture(AsText(images.c.id), StoredLocation(images.c.location), literal(number))
-    return ListedPicture(of_row.image_id) if number is None else of_row
 
 
 def read_forgotten_before(database: Database, identity: SourceIdentity) -> datetime | None:
