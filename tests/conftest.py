@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from sqlalchemy import insert
 
 from infer_app.base.day import Day
 from infer_app.base.settings.sections import SourceSettings
@@ -25,7 +24,6 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunModel
-from infer_app.tables.results.schema import images
 from tests.databases import servers
 from tests.support.alone import pytest_runtest_protocol  # noqa: F401
 from tests.support.box import box  # noqa: F401
@@ -134,9 +132,11 @@ def register(database: Database) -> Callable[..., None]:
     """register("a.jpg", "b.jpg", at=datetime(…)) adds rows to infer_images; at noon of DAY unless told."""
 
     def register_images(*locations: str, at: datetime = datetime(2026, 11, 20, 12)) -> None:
+        from tests.support.results import register_rows  # which needs this module
+
         rows = [{"location": location, "added_at": at} for location in locations]
         with database.write() as connection:
-            connection.execute(insert(images), rows)
+            register_rows(connection, *rows)
 
     return register_images
 

@@ -9,11 +9,10 @@ from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.former_pictures import check_ids, check_ids_again
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.image_history import read_history
-from infer_app.tables.results.schema import images
+from infer_app.tables.results.schema import pictures
 from tests.conftest import DAY
 from tests.support.shots import ID, MONDAY, QUERY, SCANS, SHOTS, TUESDAY, labels_of, noon_of, opened, snapshot
 

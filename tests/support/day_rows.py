@@ -11,9 +11,9 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, CropOutput, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.size import Size
 from infer_app.tables.queries.day_state import DayStates
-from infer_app.tables.results.schema import images, models, runs
+from infer_app.tables.results.schema import models, pictures, runs
 from tests.conftest import DAY, MODEL
-from tests.support.results import commit
+from tests.support.results import commit, register_rows
 
 PICTURE = FileFacts(picture=Size(640, 480))
 
@@ -28,7 +28,7 @@ def store(database, days_ago, good=(), bad=(), **model):
     at = datetime(2026, 11, 20, 12) - timedelta(days=days_ago)
     rows = [{"id": int(one.ref.image_id), "location": one.ref.location, "added_at": at} for one in (*good, *bad)]
     with database.write() as connection:
-        connection.execute(insert(images), rows)
+        register_rows(connection, *rows)
     commit(database, good, bad, f"run-{days_ago}", **model)
 
 
@@ -104,7 +104,7 @@ def give(database):
 
     def write_crops(made, detector_id, days_ago=0):
         with database.read() as connection:
-            ids = {row[0]: str(row[1]) for row in connection.execute(select(images.c.location, images.c.id))}
+            ids = {row[0]: str(row[1]) for row in connection.execute(select(pictures.c.location, pictures.c.id))}
         good = []
         for location, outputs in made.items():
             crops = tuple(CropOutput(number, output) for number, output in sorted(outputs.items()))

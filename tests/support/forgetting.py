@@ -15,7 +15,7 @@ from infer_app.cli.project.forget import forget_chosen
 from infer_app.cli.project.project import upgrade, write_config
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.project_database import open_project_database
-from infer_app.tables.results.schema import images
+from infer_app.tables.results.schema import pictures
 from infer_app.tables.row_audit import audit_rows
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
@@ -101,4 +101,4 @@ WHOLE, NONE = DayCounts(3, 2, 1, 0), DayCounts(0, 0, 0, 0)
 
 def ids_of(database, *paths):
     with database.read() as connection:
-        return list(connection.scalars(select(images.c.id).where(images.c.location.in_(map(str, paths)))))
+        return list(connection.scalars(select(pictures.c.id).where(pictures.c.location.in_(map(str, paths)))))

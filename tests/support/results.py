@@ -1,13 +1,14 @@
 """Results as a run commits them, and the rows that hold them."""
 
-from sqlalchemy import inspect, select, update
+from sqlalchemy import func, insert, inspect, select, update
 
 from infer_app.base.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.size import Size
-from infer_app.tables.listing.recorded_sources import SourceIdentity, record_source
+from infer_app.tables.results.pictures import picture_key
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import runs
+from infer_app.tables.results.schema import OURS, database_id, pictures, runs
 from infer_app.tables.results.sink import Sink
+from infer_app.tables.results.sources import record_source
 from infer_app.tables.results.views import VIEWS
 from tests.conftest import MODEL
 
@@ -36,18 +37,38 @@ def broken(*ids, reason=Reason.CORRUPT, detail="no JPEG", size=7):
     return tuple(Broken(ImageRef(i, f"/{i}.jpg"), reason, detail, "decode", facts, "jpg 9") for i in ids)
 
 
-def commit(database, good=(), bad=(), run_id="run 1", model_id=MODEL.model_id, variant=MODEL.variant, detector_id=None):
+def commit(
+    database,
+    good=(),
+    bad=(),
+    run_id="run 1",
+    model_id=MODEL.model_id,
+    variant=MODEL.variant,
+    detector_id=None,
+    source_id=None,
+):
     """Write a chunk of predictions and rejections, and return what was written."""
-    sink = Sink(database, model_id, variant, run_id, detector_id)
+    sink = Sink(database, model_id, variant, run_id, detector_id, source_id)
     return sink.commit_chunk(ChunkResult(0, tuple(good), tuple(bad)))
 
 
 def stored(database, table, *names):
-    """Rows of the named columns by id; all but created_at when none is named."""
-    names = names or tuple(column.name for column in table.c if column.name not in ("image_id", "created_at"))
-    columns = [table.c[name] for name in names]
+    """Rows of the named columns by the image's id; all but created_at when none is named."""
+    names = names or tuple(column.name for column in table.c if column.name not in ("picture", "created_at"))
+    wanted = select(pictures.c.image_id, *(table.c[name] for name in names))
     with database.read() as connection:
-        return {row.image_id: tuple(row)[1:] for row in connection.execute(select(table.c.image_id, *columns))}
+        rows = connection.execute(wanted.join_from(pictures, table, table.c.picture == pictures.c.id))
+        return {row.image_id: tuple(row)[1:] for row in rows}
+
+
+def register_rows(connection, *rows):
+    """Add images to our own list, each with its location, time and what else is known; ids follow those given before."""
+    last = connection.scalar(select(func.max(pictures.c.id))) or 0
+    for number, row in enumerate(rows, last + 1):
+        own = {"id": number, "source_id": OURS, "first_seen": row["added_at"]} | row
+        own |= {"image_id": str(own["id"]), "key": picture_key("", row["location"])}
+        connection.execute(insert(pictures), own)
+    connection.execute(update(database_id).values(last_picture=select(func.max(pictures.c.id)).scalar_subquery()))
 
 
 def relations(database):
@@ -67,13 +88,13 @@ def a_cat(ref):
 
 def run_day(database, source, day, answer=a_cat, model=MODEL, base=None):
     """Do what a run does with the new images of a day, which are returned; `answer` is called for each."""
-    number = record_source(database, SourceIdentity.of(source, database), base)
+    number = record_source(database, source.identity, base)
     run_id = RunStore(database).open_run(day, model, source_id=number)
     refs = list(source.select_new(day, model.model_id))
     results = [answer(ref) for ref in refs]
     good = [one for one in results if isinstance(one, Prediction)]
     bad = [one for one in results if isinstance(one, Broken)]
-    commit(database, good, bad, run_id, model.model_id)
+    commit(database, good, bad, run_id, model.model_id, source_id=number)
     ended = {"state": "done", "exit_code": 0, "ended_at": runs.c.started_at}
     with database.write() as connection:
         connection.execute(update(runs).where(runs.c.id == run_id).values(ended))

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from infer_app.base.domain import CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.size import Size
 from infer_app.tables.results.runs import RunModel, RunStore
-from infer_app.tables.results.schema import object_predictions, predictions, rejections
+from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
 from tests.conftest import DAY
 from tests.support.results import broken, commit
 
@@ -69,19 +69,27 @@ def classified(*best, key="top", **output):
 
 
 def keys(database, *tables):
-    """The keys of all rows of tables, sorted."""
+    """By what all rows of tables are found: image, model, and the object's place in the image; sorted."""
+    found = {
+        object_predictions: select(objects.c.picture, object_predictions.c.model_id, objects.c.object).join(
+            objects, objects.c.id == object_predictions.c.object_id
+        ),
+        objects: select(objects.c.picture, objects.c.model_id, objects.c.object),
+    }
+    wanted = [found[table] if table in found else select(table.c.picture, table.c.model_id) for table in tables]
     with database.read() as connection:
-        return [
-            sorted(tuple(row) for row in connection.execute(select(*table.primary_key.columns))) for table in tables
-        ]
+        return [sorted((str(row[0]), *row[1:]) for row in connection.execute(one)) for one in wanted]
 
 
 def made(database):
-    """The keys of what second networks have written."""
+    """What second networks have written, as `keys` has it."""
     is_made = (table.c.detector_id.is_not(None) for table in (predictions, rejections))
     with database.read() as connection:
         rows = [
-            sorted(tuple(row) for row in connection.execute(select(table.c.image_id, table.c.model_id).where(is_so)))
+            sorted(
+                (str(row[0]), row[1])
+                for row in connection.execute(select(table.c.picture, table.c.model_id).where(is_so))
+            )
             for table, is_so in zip((predictions, rejections), is_made, strict=True)
         ]
     return [*rows, *keys(database, object_predictions)]

@@ -10,12 +10,11 @@ from infer_app.ask.figures.object_figures import ObjectResults
 from infer_app.base.domain import Broken, DetectedObject, FileFacts, Output, Prediction, Reason
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
-from infer_app.tables.listing.former_pictures import check_ids
-from infer_app.tables.listing.recorded_sources import SourceIdentity, number_among_others
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.schema import objects, predictions, rejections
+from infer_app.tables.results.sources import number_among_others
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
 
@@ -55,7 +54,6 @@ def run(database):
     def run_settings(settings, day=DAY, bad=(), listing=None, base=None):
         source = opened(database, settings, listing)
         source.base = base
-        check_ids(database, source, day, [ID])
 
         def answer(ref):
             if ref.location in bad:
@@ -69,7 +67,7 @@ def run(database):
 
 def opened(database, settings, listing=None):
     source = CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
-    source.own_number = number_among_others(database, SourceIdentity.of(source, database))
+    source.own_number = number_among_others(database, source.identity)
     return source
 
 

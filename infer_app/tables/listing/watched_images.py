@@ -155,7 +155,7 @@ class RegisteredElsewhere:
 
         def read(connection: Connection) -> tuple[Sequence[Any], Sequence[Any]]:
             rows = connection.execute(select(*columns).where(pictures.c.id.in_(ids)).order_by(pictures.c.id)).all()
-
+            hashed = select(predictions.c.picture, predictions.c.sha256).where(predictions.c.picture.in_(ids))
             return rows, connection.execute(hashed).all()
 
         rows, hashed = self._database.ask(read)

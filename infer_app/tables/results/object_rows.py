@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import ColumnElement, Connection, Table, delete, select, true
 
 from infer_app.base.domain import CropOutput, DetectedObject, Output, Prediction
-from infer_app.tables.engine.bulk import in_batches
+from infer_app.tables.engine.bulk import NotWritten, in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.pictures import next_numbers
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
@@ -68,7 +68,10 @@ class ObjectRows:
             for some in in_batches(picture for picture, made in crops.items() if made)
             for row in connection.execute(of_detector.where(objects.c.picture.in_(some)))
         }
-        rows = [(numbers[picture, one.object], one.output) for picture, made in crops.items() for one in made]
+        wanted = {(picture, one.object): one.output for picture, made in crops.items() for one in made}
+        if lost := wanted.keys() - numbers.keys():
+            raise NotWritten(f"object {min(lost)[1]} is no longer one that its detector has found")
+        rows = [(numbers[place], output) for place, output in wanted.items()]
         if rows:
             columns = {"object_id": [number for number, _ in rows], **output_columns([output for _, output in rows])}
             self._crops.write(connection, columns, {"model_id": self._model_id})
