@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -25,6 +26,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import upgrade
 from tests.faults.stub import GOOD, answer
 from tests.support.leftovers import shared_memory
+from tests.support.results import register_rows
 from tests.support.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -78,16 +80,16 @@ class ProjectRun:
 
     # The day
 
-    def add(self, contents: list[bytes], date: str = DATE, first: int | None = None) -> None:
-        """Files with these contents, registered for noon of the date, by ids from `first` on."""
+    def add(self, contents: list[bytes], date: str = DATE) -> None:
+        """Files with these contents, registered for noon of the date."""
+        shared, rows = {"added_at": datetime.fromisoformat(f"{date} 12:00:00")}, []
         known = self.rows("SELECT count(*) FROM infer_images")[0][0]
-        for number, content in enumerate(contents, known + 1 if first is None else first):
+        for number, content in enumerate(contents, known + 1):
             path = self.photos / f"{number:05}.jpg"
             path.write_bytes(content)
-            self.execute(
-                "INSERT INTO infer_images (id, location, added_at) VALUES (:id, :location, :at)",
-                id=number, location=str(path), at=f"{date} 12:00:00.000000",
-            )  # fmt: skip
+            rows.append({"location": str(path)} | shared)
+        with self.engine.connect() as connection:
+            register_rows(connection, *rows)
 
     def reset(self) -> None:
         """As if nothing had run."""
@@ -144,9 +146,9 @@ class ProjectRun:
     def results(self) -> list[tuple]:
         """Every column that says something about an image, floats to the last bit."""
         predicted = self.rows(
-            "SELECT image_id, variant, label, score, sha256, vector, vector_dtype, vector_dim FROM infer_predictions"
+            "SELECT picture, variant, label, score, sha256, vector, vector_dtype, vector_dim FROM infer_predictions"
         )
-        rejected = self.rows("SELECT image_id, reason, detail, stage, attempts, size, sha256 FROM infer_rejections")
+        rejected = self.rows("SELECT picture, reason, detail, stage, attempts, size, sha256 FROM infer_rejections")
         return sorted([*((*row[:5], bytes(row[5]), *row[6:]) for row in predicted), *rejected], key=repr)
 
     def expected(self, date: str = DATE) -> list[tuple]:
@@ -156,15 +158,15 @@ class ProjectRun:
         for number, location in self.images(date):
             path = Path(location)
             if not path.exists():
-                rows.append((str(number), "not_found", "no such file", "read", 1, None, None))
+                rows.append((number, "not_found", "no such file", "read", 1, None, None))
                 continue
             content = path.read_bytes()
             found, sha256 = answer(content), hashlib.sha256(content).hexdigest()
             if isinstance(found, Output):
                 own = (found.label, found.score, sha256, found.vector, found.vector_dtype, found.vector_dim)
-                rows.append((str(number), variant, *own))
+                rows.append((number, variant, *own))
             else:
-                rows.append((str(number), found.value, "no photo", "decode", 1, len(content), sha256))
+                rows.append((number, found.value, "no photo", "decode", 1, len(content), sha256))
         return sorted(rows, key=repr)
 
     def check_end(self, ended: Ended, exit_code: int = 0, date: str = DATE) -> None:
@@ -181,10 +183,10 @@ class ProjectRun:
         """
         of_model = f"WHERE model_id = '{model_id}'" if model_id else ""
         predicted, rejected = (
-            [row[0] for row in self.rows(f"SELECT image_id FROM {table} {of_model}")] for table in RESULTS[:2]
+            [row[0] for row in self.rows(f"SELECT picture FROM {table} {of_model}")] for table in RESULTS[:2]
         )
         assert len({*predicted, *rejected}) == len(predicted) + len(rejected), "I2"
-        day = {str(number) for number, _ in self.images(date)}
+        day = {number for number, _ in self.images(date)}
         counts = {"eligible": len(day), "predicted": len(day & {*predicted}), "rejected": len(day & {*rejected})}
         counts["pending"] = len(day - {*predicted} - {*rejected})
         self._check_rejections()
@@ -194,7 +196,9 @@ class ProjectRun:
             self._check_answer(ended, counts)
 
     def _check_rejections(self) -> None:
-        for location, reason, size, sha256 in self.rows("SELECT location, reason, size, sha256 FROM infer_rejections"):
+        for location, reason, size, sha256 in self.rows(
+            "SELECT location, reason, r.size, r.sha256 FROM infer_rejections r JOIN infer_pictures c ON c.id = picture"
+        ):
             assert reason in set(Reason), "I3"
             if reason in ("empty", "unsupported_format") and Path(location).exists():
                 assert len(sha256) == 64, "I3"

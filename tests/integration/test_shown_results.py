@@ -162,7 +162,7 @@ def test_status_and_pending_count_what_the_next_run_predicts_again_with_the_vers
     stored.use_models(built_models)
     [folder] = stored.folder.glob("models/colors/*")
     yesterday = str(datetime.now(UTC).date() - timedelta(days=1))
-    stored.insert("infer_images", id=1, location="/1.jpg", added_at=f"{yesterday} 10:00:00.000000")
+    stored.register_images("/1.jpg", date=yesterday)
     for model_id, used in (("7" * 16, "used_until"), (folder.name, "in_use_since")):
         at = {"created_at": AT, used: AT}
         stored.insert("infer_models", id=model_id, name="colors", manifest=SPECIES["output"], **at)

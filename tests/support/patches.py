@@ -116,20 +116,23 @@ def taken(
     )
 
 
-_RESULT = "image_id, model_id, label, score, output, vector, vector_dtype, vector_dim"
-TABLES = {
-    "infer_objects": "image_id, model_id, object, label, score, x, y, width, height",
-    "infer_object_predictions": f"{_RESULT}, object",
-    "infer_predictions": f"{_RESULT}, detector_id, num_objects, size, sha256, width, height",
-    "infer_rejections": "image_id, model_id, detector_id, reason, detail, stage, size, sha256, attempts",
+_OUTPUT = "output, vector, vector_dtype, vector_dim"
+_ROWS = {
+    "infer_objects": "SELECT picture, model_id, object, label, score, x, y, width, height FROM infer_objects",
+    "infer_object_predictions": f"SELECT picture, made.model_id, made.label, made.score, {_OUTPUT}, object"
+    " FROM infer_object_predictions made JOIN infer_objects found ON found.id = object_id",
+    "infer_predictions": f"SELECT picture, model_id, label, score, {_OUTPUT}, detector_id, num_objects, sha256, width,"
+    " height FROM infer_predictions",
+    "infer_rejections": "SELECT picture, model_id, detector_id, reason, detail, stage, size, sha256, attempts"
+    " FROM infer_rejections",
 }
 
 
 def rows_of(project: Project) -> dict[str, list[tuple[Any, ...]]]:
     """Return all that results say of images, to the last bit."""
     found = {}
-    for table, columns in TABLES.items():
-        rows = project.rows(f"SELECT {columns} FROM {table}")
+    for table, wanted in _ROWS.items():
+        rows = project.rows(wanted)
         plain = [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row) for row in rows]
         found[table] = sorted(plain, key=repr)
     return found

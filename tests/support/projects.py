@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from PIL import Image
 
 from infer_app.base import errors
 from infer_app.cli.project import project as commands
+from infer_app.tables.engine.connect import Database
+from tests.support.results import register_rows
 
 INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
@@ -63,6 +66,12 @@ class Project:
 
     def add(self, *paths: str, date: str = DATE) -> None:
         commands.add([self.folder / path for path in paths], date, self.folder / "infer.toml")
+
+    def register_images(self, *locations: str, date: str = DATE, **facts: object) -> None:
+        """Write rows of images at these locations, of noon of the date, as if there were files."""
+        shared = {"added_at": datetime.fromisoformat(f"{date} 12:00:00")} | facts
+        with Database(f"sqlite:///{self.folder / 'infer.db'}") as database, database.write() as connection:
+            register_rows(connection, *({"location": location} | shared for location in locations))
 
     def add_photos(self, count: int, date: str = DATE) -> None:
         """Photos of one colour each, reddish, greenish and bluish in turn."""
@@ -144,10 +153,10 @@ class Project:
 
     def results(self) -> list[tuple[Any, ...]]:
         """What two runs must agree in: ids, labels, scores, reasons."""
-        return self.rows(
-            "SELECT image_id, model_id, label, score, sha256 FROM infer_predictions"
-            " UNION ALL SELECT image_id, model_id, reason, NULL, sha256 FROM infer_rejections ORDER BY 1, 2"
-        )
+        joined = "r.sha256 FROM infer_{} r JOIN infer_pictures c ON c.id = r.picture"
+        predicted = f"SELECT image_id, model_id, label, score, {joined.format('predictions')}"
+        rejected = f"SELECT image_id, model_id, reason, NULL, {joined.format('rejections')}"
+        return self.rows(f"{predicted} UNION ALL {rejected} ORDER BY 1, 2")
 
 
 def build_model(folder: Path, source: str, name: str, *flags: str) -> None:

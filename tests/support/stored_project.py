@@ -21,7 +21,7 @@ class Stored(Project):
         self.write(f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))})", *values)
 
     def register(self, image_id, location=None):
-        self.insert("infer_images", id=int(image_id), location=location or f"/{image_id}.jpg", added_at=AT)
+        self.register_images(location or f"/{image_id}.jpg", id=int(image_id))
 
     def use(self, *model_ids):
         """Put versions in use; the others were in use before, the first one first."""
