@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import event
 
-from infer_app.tables.results.schema import images, object_predictions, objects, predictions, rejections
+from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
 from infer_app.tables.results.views import VIEWS
 
-OURS = {images.name, predictions.name, rejections.name, objects.name}
-RESULTS = OURS - {images.name} | {object_predictions.name}
+OURS = {pictures.name, predictions.name, rejections.name, objects.name}
+RESULTS = OURS - {pictures.name} | {object_predictions.name}
+KEYS = ("picture", "object_id", "(id")  # by which rows of results are found
 ALIASES = ("a", "b", "side_0", "side_1")  # of predictions, where two models are compared
 IN_VIEWS = ("p", "preferred", "s", "d")  # of predictions and objects
 
@@ -68,14 +69,14 @@ def explain(database, sql, parameters, many):
 def _sqlite_step(detail):
     verb, _, rest = detail.partition(" ")
     table = rest.partition(" ")[0] if verb in ("SCAN", "SEARCH") else ""
-    by_model_only = table in RESULTS and "image_id=?" not in detail
+    by_model_only = table in RESULTS and not any(f"{key}=?" in detail for key in KEYS)
     return Step(table, detail, verb == "SCAN" or by_model_only, "TEMP B-TREE" in detail)
 
 
 def _postgres_steps(node):
     name, kind = node.get("Relation Name", ""), node["Node Type"]
     searched = node.get("Index Cond", "") + node.get("Recheck Cond", "")
-    is_searched = ("image_id" in searched) if name in RESULTS else bool(searched)
+    is_searched = any(key in searched for key in KEYS) if name in RESULTS else bool(searched)
     by_whole_tables = kind in ("Hash Join", "Merge Join", "Materialize")
     reads_all = by_whole_tables or (bool(name) and not is_searched and kind != "ModifyTable")
     yield Step(node.get("Alias", name) if name else "", str(node), reads_all, kind == "Sort")
