@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
-from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, select, update
+from sqlalchemy import BigInteger, ColumnElement, Connection, bindparam, select, update
 
 from infer_app.base.domain import Broken, FileFacts, Prediction
 from infer_app.base.locations import stored_location
@@ -19,10 +18,15 @@ from infer_app.tables.results.schema import OURS, database_id, pictures, sources
 from infer_app.tables.results.sources import OUR_IDENTITY, numbers_of_pictures, read_sources
 
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
-_ALL = [column.name for column in pictures.columns]
-_COLUMNS = ("id", "source_id", "image_id", "location", "key", "first_seen", *_FACTS)
-_OTHERS = dict.fromkeys(name for name in _ALL if name not in _COLUMNS)
-_SELECT = select(*(pictures.c[name] for name in _COLUMNS))
+_COLUMNS = ("id", "source_id", "image_id", "location", "key", *_FACTS)
+_OTHERS = [column.name for column in pictures.columns if column.name not in _COLUMNS]
+# Built once: building it takes longer than reading the rows.
+_SELECT = select(*(pictures.c[name] for name in _COLUMNS)).where(
+    pictures.c.image_id.in_(bindparam("ids", expanding=True)),
+    pictures.c.source_id.in_(bindparam("sources", expanding=True)),
+)
+
+_Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
 
 
 def picture_key(image_id: str, location: str) -> int:
@@ -36,10 +40,17 @@ def picture_key(image_id: str, location: str) -> int:
 
 def next_numbers(connection: Connection, counter: str, count: int) -> range:
     """Return numbers by `last_picture` or `last_object`, never given before; others wait for the transaction's end."""
-    column = database_id.c[counter]
-    connection.execute(update(database_id).values({counter: column + count}))
-    last: int = connection.execute(select(column)).scalar_one()
+    connection.execute(_GIVE[counter], {"count": count})
+    last: int = connection.execute(_LAST[counter]).scalar_one()
     return range(last - count + 1, last + 1)
+
+
+_COUNTERS = ("last_picture", "last_object")
+_GIVE = {
+    name: update(database_id).values({name: database_id.c[name] + bindparam("count", type_=BigInteger)})
+    for name in _COUNTERS
+}
+_LAST = {name: select(database_id.c[name]) for name in _COUNTERS}
 
 
 class PictureRows:
@@ -48,7 +59,7 @@ class PictureRows:
     def __init__(self, database: Database, source_id: int | None) -> None:
         """Take the number of the run's source in infer_sources; None: its pictures are ours."""
         self._source_id = source_id
-        kept = {name: partial(_kept, name) for name in _ALL if name not in _FACTS}
+        kept = {name: partial(_kept, name) for name in (*_COLUMNS, *_OTHERS) if name not in _FACTS}
         self._rows = database.backend.bulk_upsert(database.dialect, pictures, kept)
         self._sources: Sequence[int] = ()  # among whose pictures they may be: first that of the run
 
@@ -60,29 +71,32 @@ class PictureRows:
         self._sources = self._sources or _sources_of(connection, self._source_id)
         wanted = {one.ref.image_id: one for one in results}
         known = self._read(connection, wanted)
-        new = list(wanted.keys() - known.keys())
+        new = [one for image_id, one in wanted.items() if image_id not in known]
         if new and self._sources[0] != OURS:
-            numbers = next_numbers(connection, "last_picture", len(new))
-            known |= self._read(connection, {one: wanted[one] for one in new})  # another run may have written some
-            rows = [_new_row(wanted[one], number, self._sources[0]) for one, number in zip(new, numbers, strict=True)]
+            numbers: Iterable[int] = next_numbers(connection, "last_picture", len(new))
+            known |= self._read(connection, {one.ref.image_id: one for one in new})  # another run may have written some
+            new = [one for one in new if one.ref.image_id not in known]
         else:
-            rows = [_new_row(wanted[one], int(one), OURS) for one in new]
-        rows = [row for row in rows if row["image_id"] not in known]
-        rows += [row | _facts(wanted[key].file) for key, row in known.items() if _is_other(row, wanted[key].file)]
+            numbers = [int(one.ref.image_id) for one in new]
+        rows = [_new_row(one, number, self._sources[0]) for one, number in zip(new, numbers, strict=False)]
+        rows += [row for image_id, known_row in known.items() if (row := _updated(known_row, wanted[image_id].file))]
         if rows:
-            rows.sort(key=itemgetter("id"))  # two runs lock the rows in one order
-            self._rows.write(connection, {name: [row[name] for row in rows] for name in _COLUMNS}, _OTHERS)
-        return {image_id: row["id"] for image_id, row in known.items()} | {row["image_id"]: row["id"] for row in rows}
+            rows.sort()  # by their numbers: two runs lock them in one order
+            shared = dict.fromkeys(_OTHERS) | {"first_seen": datetime.now(UTC).replace(tzinfo=None)}
+            self._rows.write(connection, dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True)), shared)
+        return {image_id: row[0] for image_id, row in known.items()} | {row[2]: row[0] for row in rows}
 
-    def _read(self, connection: Connection, wanted: Mapping[str, Prediction | Broken]) -> dict[str, dict[str, Any]]:
+    def _read(self, connection: Connection, wanted: Mapping[str, Prediction | Broken]) -> dict[str, _Row]:
         """Return the rows of those that have one, by image id; the latest row if two sources came to be one."""
-        found = dict[str, dict[str, Any]]()
+        found = dict[str, _Row]()
         for some in in_batches(wanted):
-            own = pictures.c.source_id.in_(self._sources), pictures.c.image_id.in_(some)
-            for row in connection.execute(_SELECT.where(*own).order_by(pictures.c.id)).mappings():
-                is_ours = row["source_id"] == OURS  # which keep their numbers wherever they move
-                if is_ours or row["location"] == stored_location(wanted[row["image_id"]].ref.location):
-                    found[row["image_id"]] = dict(row)
+            for row in connection.execute(_SELECT, {"ids": some, "sources": self._sources}):
+                number, source_id, image_id, location = row[:4]
+                listed = wanted[image_id].ref.location
+                # Ours keep their numbers wherever they move.
+                is_it = source_id == OURS or location in (listed, stored_location(listed))
+                if is_it and (image_id not in found or found[image_id][0] < number):
+                    found[image_id] = tuple(row)
         return found
 
 
@@ -96,23 +110,18 @@ def _sources_of(connection: Connection, source_id: int | None) -> Sequence[int]:
     return numbers_of_pictures(connection, own, base)
 
 
-def _new_row(result: Prediction | Broken, number: int, source_id: int) -> dict[str, Any]:
-    image_id, location = result.ref.image_id, stored_location(result.ref.location)
-    row = {"id": number, "source_id": source_id, "image_id": image_id, "location": location}
-    row |= {"key": picture_key("" if source_id == OURS else image_id, location)}
-    return row | {"first_seen": datetime.now(UTC).replace(tzinfo=None)} | _facts(result.file)
+def _new_row(result: Prediction | Broken, number: int, source_id: int) -> _Row:
+    """Return the row of a picture that is new: its checksum is stored once its file has changed."""
+    image_id, location, file = result.ref.image_id, stored_location(result.ref.location), result.file
+    key = picture_key("" if source_id == OURS else image_id, location)
+    return number, source_id, image_id, location, key, file.size, file.modified, None
 
 
-def _facts(file: FileFacts) -> dict[str, Any]:
-    return {name: getattr(file, name) for name in _FACTS}
-
-
-def _is_other(row: Mapping[str, Any], file: FileFacts) -> bool:
-    """Return whether a file that was read differs from that of its picture's row."""
-    if file.size is None:
-        return False
-    is_same = (row["size"], row["modified"]) == (file.size, file.modified)
-    return not is_same or row["sha256"] not in (None, file.sha256)
+def _updated(row: _Row, file: FileFacts) -> _Row | None:
+    """Return a picture's row with the facts of a file that was read, if they are others."""
+    *_, size, modified, sha256 = row
+    is_same = (size, modified) == (file.size, file.modified) and sha256 in (None, file.sha256)
+    return None if is_same or file.size is None else (*row[: -len(_FACTS)], file.size, file.modified, file.sha256)
 
 
 def _kept(name: str, _: object) -> ColumnElement[Any]:

@@ -42,7 +42,7 @@ pictures = Table(
     Column("key", BigInteger, nullable=False),  # `picture_key`: what tells the pictures of a source apart
     Column("size", BigInteger),  # bytes; this and the two below are of the file as it was last seen
     Column("modified", Double),  # seconds since the epoch; NULL where there is no such time
-    # Of ours, once the file has changed since it was registered; empty for a remote one, of which it is not known.
+    # Once the file has changed since the picture was first seen; empty for a remote one, of which it is not known.
     Column("sha256", String(64)),
     Column("first_seen", Microseconds, nullable=False),
     Column("added_at", Microseconds),  # of ours: decides the day
@@ -52,8 +52,8 @@ pictures = Table(
     Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
     Column("camera", Text),
     Column("taken_at", Microseconds),  # by the camera's clock, where its file says so and it was read
-    UniqueConstraint("source_id", "key", name="uq_infer_pictures_key"),
-    Index("ix_infer_pictures_image_id", "image_id"),
+    UniqueConstraint("key", "source_id", name="uq_infer_pictures_key"),
+    Index("ix_infer_pictures_image_id", "image_id", "source_id"),
     Index("ix_infer_pictures_added_at", "added_at", "id"),  # the key that a day's pages are read by
     # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
     Index("ix_infer_pictures_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
