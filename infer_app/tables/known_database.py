@@ -1,49 +1,66 @@
 """Which database is the project's: `infer.database-id`, a file beside infer.toml, has the id that it was given.
 
 So a database that is gone, empty or another's is told from that of a new project, and no day is done again for it. A
-second line names the last run, by which a database is told that was restored from a backup.
+second line names the last run, by which a database is told that was restored from a backup, a third one the last
+numbers of a picture and an object: no number is given again after a restore.
 """
 
 import logging
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.errors import DatabaseUnavailable, os_errors_as
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import read_id
+from infer_app.tables.results.pictures import last_numbers, raise_numbers
 
 log = logging.getLogger(__name__)
+NOTHING = "-"
 
 
 def id_file(loaded: LoadedSettings) -> Path:
     return loaded.path.with_suffix(".database-id")
 
 
+class _Known(NamedTuple):
+    """What the file says; NOTHING where it doesn't."""
+
+    id: str
+    run: str = NOTHING
+    picture: str = NOTHING
+    object: str = NOTHING
+
+
 def known_id(loaded: LoadedSettings) -> str | None:
     """Return the id of the project's database, None before there is one."""
-    return next(iter(_read_lines(loaded)), None)
+    known = _read(loaded)
+    return known and known.id
 
 
 def last_run_of(loaded: LoadedSettings) -> str | None:
     """Return the id of the project's last run, None if it is not known."""
-    return next(iter(_read_lines(loaded)[1:]), None)
+    known = _read(loaded)
+    return known.run if known and known.run != NOTHING else None
 
 
 def remember_run(loaded: LoadedSettings, run_id: str) -> None:
     """Write the id of the last run; a folder that may not be written to stays without it."""
-    if known := known_id(loaded):
-        _write(id_file(loaded), known, run_id)
+    if known := _read(loaded):
+        _write(loaded, known._replace(run=run_id))
 
 
-def _read_lines(loaded: LoadedSettings) -> list[str]:
+def _read(loaded: LoadedSettings) -> _Known | None:
     file = id_file(loaded)
     reading = os_errors_as(DatabaseUnavailable, f"can't read {file}", "it names the project's database")
     with reading, suppress(FileNotFoundError):
-        return file.read_text(errors="replace").split() or [""]
-    return []
+        return _Known(*(file.read_text(errors="replace").split() or [""])[:4])
+    return None
 
 
 def check_known(loaded: LoadedSettings, database: Database) -> None:
@@ -68,18 +85,32 @@ def check_known(loaded: LoadedSettings, database: Database) -> None:
         )
 
 
-def remember(loaded: LoadedSettings, database: Database) -> None:
-    """Write the file if it is missing; a folder that may not be written to stays without it."""
-    file = id_file(loaded)
-    if file.exists():
-        return
-    _, found = read_id(database)
-    _write(file, str(found))
+@contextmanager
+def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
+    """Remember the database and, at the end of the `with` block, the last numbers that it has given.
 
-
-def _write(file: Path, *lines: str) -> None:
+    A database that was restored gives none again that it gave before. A folder that may not be written to stays without
+    the file.
+    """
+    known = _read(loaded)
+    if known is None:
+        _write(loaded, known := _Known(str(read_id(database)[1])))
+    given, numbers = database.ask(last_numbers), [int(number) for number in known[2:] if number.isdecimal()]
+    if numbers and any(before > last for before, last in zip(numbers, given, strict=False)):
+        database.transact(partial(raise_numbers, numbers=numbers))
     try:
-        replace_file(file, "".join(f"{line}\n" for line in lines).encode())
+        yield
+    finally:
+        with suppress(DatabaseUnavailable):
+            latest = tuple(map(str, database.ask(last_numbers)))
+            if (known := _read(loaded)) and known[2:] != latest:
+                _write(loaded, _Known(*known[:2], *latest))
+
+
+def _write(loaded: LoadedSettings, known: _Known) -> None:
+    file = id_file(loaded)
+    try:
+        replace_file(file, "".join(f"{line}\n" for line in (known.id, known.run, " ".join(known[2:]))).encode())
     except OSError as error:
         log.debug("%s can't be written: %s", file, error.strerror)
 

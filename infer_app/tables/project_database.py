@@ -1,7 +1,7 @@
 """Opening of the database and the source that the settings name."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property
 from typing import ParamSpec, TypeVar
 
@@ -11,7 +11,7 @@ from infer_app.base.errors import DatabaseUnavailable
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.known_database import check_known, is_missing, known_id, remember
+from infer_app.tables.known_database import check_known, is_missing, known_id, remembered
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
@@ -77,9 +77,8 @@ def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> It
         elif is_missing(database):
             raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
         check_schema(database)
-        if not read_only:
-            remember(loaded, database)
-        yield database
+        with nullcontext() if read_only else remembered(loaded, database):
+            yield database
 
 
 def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str | None:
@@ -89,8 +88,8 @@ def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str 
     """
     check_known(loaded, database)
     before = upgrade(database, known_id(loaded))
-    remember(loaded, database)
-    return before
+    with remembered(loaded, database):
+        return before
 
 
 def _is_new_file(database: Database) -> bool:

@@ -1,13 +1,17 @@
 """A project knows its database: one that is gone, empty or another's is refused, and nothing is written."""
 
+from datetime import datetime
+
 import pytest
+from sqlalchemy import select
 
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.project.project import upgrade, write_config
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.project_database import open_results_database, read_in_use
-from infer_app.tables.results.schema import VERSION_TABLE, database_id, metadata
+from infer_app.tables.results.schema import VERSION_TABLE, database_id, metadata, pictures
 from infer_app.tables.results.views import VIEWS
 from tests.databases.conftest import only
 
@@ -58,7 +62,7 @@ def test_its_own_database_is_used_in_every_way(loaded):
     for use in EVERY_WAY:
         use(loaded)
     with Database(loaded.database_url) as database, database.read() as connection:
-        assert connection.execute(database_id.select()).all() == [(before.strip(),)]
+        assert connection.execute(database_id.select()).all() == [(before.split()[0], 0, 0)]
     assert (loaded.folder / ID_FILE).read_text() == before
 
 
@@ -109,3 +113,19 @@ def test_a_restored_database_of_before_keeps_the_projects_id(loaded):
         connection.execute(database_id.delete())
     upgrade_tables(loaded)
     open_to_read(loaded)
+
+
+def test_a_number_that_was_given_before_a_restore_is_not_given_again(loaded):
+    """What a backup is restored to is a database with lower counters, and without the later images."""
+
+    def add(name):
+        with open_results_database(loaded) as database:
+            add_images(database, [loaded.folder / name], datetime(2026, 11, 20))
+            with database.read() as connection:
+                return dict(connection.execute(select(pictures.c.location, pictures.c.id)).all())
+
+    add("1.jpg"), add("2.jpg")
+    with Database(loaded.database_url) as database, database.write() as connection:
+        connection.execute(pictures.delete().where(pictures.c.id > 1))
+        connection.execute(database_id.update().values(last_picture=1))
+    assert add("3.jpg") == {str(loaded.folder / "1.jpg"): 1, str(loaded.folder / "3.jpg"): 3}

@@ -53,6 +53,19 @@ _GIVE = {
 _LAST = {name: select(database_id.c[name]) for name in _COUNTERS}
 
 
+def last_numbers(connection: Connection) -> tuple[int, int]:
+    """Return the last numbers that were given to a picture and to an object."""
+    last = connection.execute(select(database_id.c.last_picture, database_id.c.last_object)).one()
+    return last.last_picture, last.last_object
+
+
+def raise_numbers(connection: Connection, numbers: Sequence[int]) -> None:
+    """Give only numbers above these, of a picture and an object, which were given before a backup was restored."""
+    for name, number in zip(_COUNTERS, numbers, strict=False):
+        column = database_id.c[name]
+        connection.execute(update(database_id).where(column < number).values({name: number}))
+
+
 class PictureRows:
     """The rows of the pictures that a run has results of."""
 
