@@ -70,8 +70,8 @@ def test_rejections_are_counted_by_reason_but_for_images_that_are_predicted(data
     rejected = [("/a", "corrupt"), ("/b", "truncated"), ("/c", "truncated"), ("/d", "corrupt")]
     write(predicted=scored("cat", 0.5), rejected=rejected)
     with database.write() as connection:
-        one = select(rejections.c.image_id).limit(1).scalar_subquery()
-        connection.execute(update(predictions).values(image_id=one))
+        one = select(rejections.c.picture).limit(1).scalar_subquery()
+        connection.execute(update(predictions).values(picture=one))
     assert figures.count_predicted(DAY) == 1
     assert list(figures.count_reasons(DAY).items()) == [("truncated", 2), ("corrupt", 1)]  # the most frequent first
     assert [one.location for one in figures.some_rejected(DAY, "truncated", 1)] == ["/b"]

@@ -135,7 +135,7 @@ def seconds(database, register, add_model, monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def detected(database):
+def detected(database, seconds):
     """Four objects of image 1, in rows from the left, and one of image 2."""
     detector = StoredModel(database, DETECTOR)
     detector.predict("1", Output("animal", 0.9, objects=tuple(animal(x) for x in (0.0, 0.25, 0.5, 0.75))))

@@ -11,7 +11,7 @@ from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.cli.look.export import export_days, export_sample
-from infer_app.tables.results.schema import images, models, predictions
+from infer_app.tables.results.schema import models, pictures, predictions
 from tests.conftest import DAY, MODEL
 from tests.support.results import broken, commit, predicted
 
@@ -151,7 +151,7 @@ def test_a_sample_has_as_many_images_as_can_be_copied(project, caplog):
 def test_locations_show_no_secret(project, database):
     secret = "https://user:pass@host/a.jpg?token=abc"
     with database.write() as connection:
-        connection.execute(images.update().where(images.c.id == 1).values(location=secret))
+        connection.execute(pictures.update().where(pictures.c.id == 1).values(location=secret))
     for name in [one for one, known in FORMATS.items() if not known.is_folder and one != "coco-results"]:
         export(project, name)
         written = (project / "out").read_bytes()

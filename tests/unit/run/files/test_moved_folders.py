@@ -14,7 +14,7 @@ from infer_app.cli.project.project import watching, write_config
 from infer_app.predict.images.read.folder_scan import FolderScan
 from infer_app.run.files.moved_folders import find_moved
 from infer_app.tables.listing.image_registry import register
-from infer_app.tables.results.schema import images
+from infer_app.tables.results.schema import pictures
 from tests.support.listings import at
 
 NUM_PHOTOS = 10
@@ -31,7 +31,7 @@ def known_folder(database, folder, hashed=True):
     for number in range(NUM_PHOTOS) if hashed else ():
         sha256 = hashlib.sha256(b"%09d" % number).hexdigest()
         with database.write() as connection:
-            named = update(images).where(images.c.location == f"{folder}/{number}.bmp")
+            named = update(pictures).where(pictures.c.location == f"{folder}/{number}.bmp")
             connection.execute(named.values(sha256=sha256))
     return folder
 
@@ -122,6 +122,6 @@ def test_of_a_folder_that_may_be_away_only_what_was_found_elsewhere_is_moved(dat
         (old / left).touch()
     [(_, store)] = find_all(database, tmp_path / "project", "photos")
     assert store() == num_moved
-    below = select(func.count()).where(images.c.location.startswith(f"{new}/"))
+    below = select(func.count()).where(pictures.c.location.startswith(f"{new}/"))
     with database.read() as connection:
         assert connection.scalar(below) == num_moved

@@ -16,7 +16,7 @@ from infer_app.run.files.changed_files import FILES_AT_ONCE
 from infer_app.run.files.watched_folders import WatchedFolders
 from infer_app.tables.listing.image_registry import register as register_files
 from infer_app.tables.listing.watched_images import SeenImages
-from infer_app.tables.results.schema import images
+from infer_app.tables.results.schema import pictures
 from tests.support.listings import at
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -94,5 +94,5 @@ def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering
     with pytest.raises(StorageUnavailable):
         folders.mark_missing(SeenImages(database, ["/photos/"]), folders.check)
     with database.read() as connection:
-        missing = connection.scalars(select(images.c.location).where(images.c.missing_since.is_not(None))).all()
+        missing = connection.scalars(select(pictures.c.location).where(pictures.c.missing_since.is_not(None))).all()
     assert (folders.found.num_missing, missing) == (1, ["/photos/0.jpg"])

@@ -11,6 +11,7 @@ from infer_app.run.flow.attach_objects import with_stored_objects
 from infer_app.run.flow.run_plan import RunPlan
 from tests.support.second_networks import DETECTOR, SECOND, StoredModel
 
+FOUND, NONE, REFUSED = IDS = "123"
 ANY, SURE, OTHER = 1, 2, 3  # two second networks and a model of whole pictures; 0 is the detector
 
 
@@ -29,22 +30,22 @@ PLAN = RunPlan(
 @pytest.mark.parametrize(
     ("new_for", "left", "done"),
     [
-        ((0, ANY, SURE), [("found", (0, ANY, SURE)), ("none", (0, ANY, SURE)), ("refused", (0, ANY, SURE))], []),
-        ((ANY, SURE), [("found", (ANY, SURE))], [("none", ANY), ("none", SURE), ("refused", ANY), ("refused", SURE)]),
-        ((SURE,), [], [("found", SURE), ("none", SURE), ("refused", SURE)]),
-        ((ANY, OTHER), [("found", (ANY, OTHER)), ("none", (ANY, OTHER)), ("refused", (OTHER,))], [("refused", ANY)]),
-        ((OTHER,), [("found", (OTHER,)), ("none", (OTHER,)), ("refused", (OTHER,))], []),
+        ((0, ANY, SURE), [(FOUND, (0, ANY, SURE)), (NONE, (0, ANY, SURE)), (REFUSED, (0, ANY, SURE))], []),
+        ((ANY, SURE), [(FOUND, (ANY, SURE))], [(NONE, ANY), (NONE, SURE), (REFUSED, ANY), (REFUSED, SURE)]),
+        ((SURE,), [], [(FOUND, SURE), (NONE, SURE), (REFUSED, SURE)]),
+        ((ANY, OTHER), [(FOUND, (ANY, OTHER)), (NONE, (ANY, OTHER)), (REFUSED, (OTHER,))], [(REFUSED, ANY)]),
+        ((OTHER,), [(FOUND, (OTHER,)), (NONE, (OTHER,)), (REFUSED, (OTHER,))], []),
     ],
 )
 def test_an_image_that_one_network_needs_is_left_for_all_and_others_are_done(tables, new_for, left, done):
     detector = StoredModel(tables.database, DETECTOR)
-    detector.detect("found", 0.5)
-    detector.detect("none")
-    detector.reject("refused")
+    detector.detect(FOUND, 0.5)
+    detector.detect(NONE)
+    detector.reject(REFUSED)
     committed = []
     runs = [SimpleNamespace(write_known=lambda result: committed.append(result))] * 4
     observer = SimpleNamespace(commit=lambda _: nullcontext())
-    images = [NewImage(ImageRef(image_id, f"/{image_id}.jpg"), new_for) for image_id in ("found", "none", "refused")]
+    images = [NewImage(ImageRef(one, f"/{one}.jpg"), new_for, picture=int(one)) for one in IDS]
     found = list(with_stored_objects(images, tables, PLAN, runs, observer))
     assert [(one.ref.image_id, one.model_indices) for one in found] == left
     results = [one for result in committed[:1] for one in (*result.predictions, *result.broken)]

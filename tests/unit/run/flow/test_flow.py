@@ -18,6 +18,7 @@ from infer_app.base.settings.sections import RunSettings
 from infer_app.predict.chunking import ChunkSize
 from infer_app.run.flow.failure_budget import FailureBudget
 from infer_app.run.flow.flow import ModelRun, run_flow, skip_stopped_models
+from infer_app.tables.results.sources import record_source
 from tests.conftest import DAY
 from tests.support import second_networks as stored
 
@@ -62,13 +63,13 @@ def test_a_second_network_has_no_result_of_objects_that_the_database_refused(tab
     ]
     result = ChunkResult(0, (*found, *made), (), (0, 1))
     with tables.database.write() as connection:
-        refusal = "BEFORE INSERT ON infer_objects WHEN NEW.image_id = '2' BEGIN SELECT RAISE(ABORT, 'no'); END"
+        refusal = "BEFORE INSERT ON infer_objects WHEN NEW.picture = 2 BEGIN SELECT RAISE(ABORT, 'no'); END"
         connection.exec_driver_sql(f"CREATE TRIGGER refuse {refusal}")
     models = [stored.DETECTOR, replace(stored.SECOND, detector_id=stored.DETECTOR.model_id)]
-    runs = [
-        ModelRun(number, model, tables.run_store.open_run(DAY, model), tables.database, FailureBudget(RunSettings()))
-        for number, model in enumerate(models)
-    ]
+    run_ids = [tables.run_store.open_run(DAY, model) for model in models]
+    shared = tables.database, record_source(tables.database, tables.source.identity)
+    budgets = [FailureBudget(RunSettings()) for _ in models]
+    runs = [ModelRun(n, model, run_ids[n], *shared, budgets[n]) for n, model in enumerate(models)]
     pool = SimpleNamespace(run=lambda chunks: (result for _ in chunks))
     observer = SimpleNamespace(commit=lambda _: nullcontext())
     run_flow([NewImage(refs[0], (0, 1))], pool, iter, runs, ChunkSize(), observer)

@@ -7,7 +7,7 @@ from datetime import date, datetime
 import pytest
 
 from infer_app.base.day import Day
-from infer_app.base.domain import ImageRef, Output, Prediction
+from infer_app.base.domain import ImageRef
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.source import Source, find_locations
@@ -16,7 +16,7 @@ from infer_app.tables.listing.time_column import EXAMPLES
 from tests.conftest import DAY, MODEL
 from tests.support.listings import select_new
 from tests.support.query_plans import recorded
-from tests.support.results import commit
+from tests.support.results import run_day
 
 PHOTOS = SourceSettings(table="photos", id="photo_id", location="path", time="uploaded_at", time_zone="UTC")
 
@@ -68,11 +68,8 @@ def test_ids_of_any_type_are_matched_with_their_results(database, execute):
     execute("CREATE TABLE shots (id, location TEXT, added_at TEXT)")
     for i, identity in enumerate((7, "7b", 0.1 + 0.2, 1e22, "é", "it's")):
         execute(("INSERT INTO shots VALUES (?, ?, ?)", (identity, f"/{i}.jpg", "2026-11-20")))
-    settings = SourceSettings(table="shots")
-    refs = select_new(database, settings)
-    assert len(refs) == 6
-    commit(database, [Prediction(ref, Output()) for ref in refs])
-    assert select_new(database, settings) == []
+    source = Source(database, SourceSettings(table="shots"))
+    assert [len(run_day(database, source, DAY)) for _ in range(2)] == [6, 0]
 
 
 @pytest.mark.parametrize("index", [(), ("CREATE INDEX by_time ON shots (at)",)])

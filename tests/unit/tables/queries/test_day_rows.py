@@ -70,8 +70,8 @@ def test_a_rejection_with_a_reason_of_another_program_does_not_end_a_run(databas
     """As after a newer version of the program wrote it: verify tells, a run goes on."""
     register("/1.jpg", "/2.jpg")
     write("1", "2", reason=Reason.CORRUPT)
-    spoil(database, update(rejections).where(rejections.c.image_id == "1").values(reason="bad luck"))
-    assert [one.image_id for one in tables.rows.final_rejections(DAY, ID)][-1:] == ["2"]
+    spoil(database, update(rejections).where(rejections.c.picture == 1).values(reason="bad luck"))
+    assert [one.picture for one in tables.rows.final_rejections(DAY, ID)][-1:] == [2]
 
 
 def test_predictions_are_read_in_order_of_time_with_their_locations(tables, register, write):
@@ -88,13 +88,6 @@ def test_predictions_are_read_in_order_of_time_with_their_locations(tables, regi
     ]
     assert "vector" not in rows[0]
     assert [row["location"] for row in tables.rows.read_predictions(DAY, "another")] == ["/early.jpg"]
-
-
-def test_rejections_are_read_with_the_location_of_today(database, tables, register, write):
-    register("/1.jpg")
-    write("1", reason=Reason.CORRUPT)
-    spoil(database, update(rejections).values(location="/as/it/was.jpg"))
-    assert [row["location"] for row in tables.rows.read_rejections(DAY, ID)] == ["/1.jpg"]
 
 
 def test_models_are_told_in_the_order_of_use(tables):

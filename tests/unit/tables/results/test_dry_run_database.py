@@ -33,11 +33,11 @@ def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
         connection.exec_driver_sql("CREATE TABLE mine (id TEXT)")
         connection.exec_driver_sql("CREATE VIRTUAL TABLE words USING fts5(word)")
         connection.exec_driver_sql(
-            "CREATE TRIGGER refuse BEFORE INSERT ON infer_predictions WHEN new.image_id = '1'"
+            "CREATE TRIGGER refuse BEFORE INSERT ON infer_predictions WHEN new.picture = 1"
             " BEGIN SELECT RAISE(ABORT, 'not this one'); END"
         )
         connection.exec_driver_sql(
-            "CREATE TRIGGER note AFTER INSERT ON infer_predictions BEGIN INSERT INTO mine VALUES (new.image_id); END"
+            "CREATE TRIGGER note AFTER INSERT ON infer_predictions BEGIN INSERT INTO mine VALUES (new.picture); END"
         )
     with open_dry_run_database(database) as rehearsal:
         written = write(rehearsal)
