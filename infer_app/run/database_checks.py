@@ -16,6 +16,7 @@ from infer_app.predict.images.read.read_image import refused_among
 from infer_app.predict.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
 from infer_app.run.files.watched_folders import WatchedFolders
 from infer_app.run.flow.outage_guard import MAX_FAILED_READS
+from infer_app.tables.dry_run_database import RolledBack, find_unwritable
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.engine.sqlite_file import HINT_DAMAGED, check_writable, is_full
 from infer_app.tables.known_database import describe_known
@@ -23,7 +24,6 @@ from infer_app.tables.listing.image_registry import count_images
 from infer_app.tables.listing.left_out import NEEDED
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import open_results_database, open_source, read_limits
-from infer_app.tables.results.dry_run_database import RolledBack, find_unwritable
 from infer_app.tables.results.schema import label_groups, metadata, thresholds
 
 LITTLE_DISK_BYTES = 1 << 30

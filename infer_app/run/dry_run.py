@@ -19,7 +19,7 @@ from infer_app.run.flow.run_plan import find_begun
 from infer_app.run.group_run import GroupRun
 from infer_app.run.run_day import find_left_out, predict, with_left_out
 from infer_app.run.run_result import make_report
-from infer_app.tables.results.dry_run_database import open_dry_run_database
+from infer_app.tables.dry_run_database import open_dry_run_database
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.sources import record_source
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from infer_app.tables.listing.recorded_sources import SourceIdentity, forget_before
 from sqlalchemy import event
 
 from infer_app.base.domain import ImageFile
 from infer_app.base.errors import DayHeld, UsageError
 from infer_app.base.run_report import DayCounts
 from infer_app.tables import forgettable_results
+from infer_app.tables.forget_results import delete_results, forget_rejections
 from infer_app.tables.forgettable_results import ForgettableCounts, count_only_these, forget, of_versions
 from infer_app.tables.listing.image_registry import register
-from infer_app.tables.listing.recorded_sources import SourceIdentity, forget_before
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.project_database import open_project_database
-from infer_app.tables.results.forget_results import delete_results, forget_rejections
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
 from tests.conftest import DAY, MODEL

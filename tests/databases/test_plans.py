@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
+from infer_app.tables.listing.former_pictures import check_ids
 from sqlalchemy import event, insert, text
 
 from infer_app.ask.compare.paired_answers import Overlap, count_overlap
@@ -16,14 +17,13 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.forget_results import forget_results
 from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
-from infer_app.tables.listing.former_pictures import check_ids
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.stored_objects import read_detections
 from infer_app.tables.queries.thresholds import count_shown
-from infer_app.tables.results.forget_results import forget_results
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore

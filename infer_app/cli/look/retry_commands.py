@@ -15,9 +15,9 @@ from infer_app.base.printing import counted, printed_options
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.maintain_commands import RetryOptions
 from infer_app.run.files.changed_files import compare_replaced, find_changed
+from infer_app.tables.forget_results import forget_rejections, forget_results
 from infer_app.tables.listing.image_registry import queue_images
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
-from infer_app.tables.results.forget_results import forget_rejections, forget_results
 from infer_app.tables.results.model_versions import second_networks_of
 
 

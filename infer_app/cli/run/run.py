@@ -23,9 +23,9 @@ from infer_app.run.files.watched_folders import register_new
 from infer_app.run.run_days import RunRequest, dry_run_days, run_days
 from infer_app.run.stop import Stop, seconds_until
 from infer_app.tables.choose_models import choose_artifacts, choose_names, with_detectors
+from infer_app.tables.dry_run_database import temporary_folder
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.project_database import read_in_use
-from infer_app.tables.results.dry_run_database import temporary_folder
 from infer_app.tables.results.migrate import upgrade
 
 log = logging.getLogger(__name__)

@@ -19,11 +19,11 @@ from infer_app.predict.images.read.local_files import are_gone, hash_files, stat
 from infer_app.predict.images.read.roots import check_missing, check_root
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process, run_in_process
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.forget_results import forget_rejections
 from infer_app.tables.listing.image_registry import register
 from infer_app.tables.listing.watched_images import ChangedImage, read_changed
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.queries.day_rows import PredictedFile
-from infer_app.tables.results.forget_results import forget_rejections
 
 log = logging.getLogger(__name__)
 

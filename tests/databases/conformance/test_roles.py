@@ -7,11 +7,11 @@ from sqlalchemy import insert
 
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.dry_run_database import open_dry_run_database
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import count_images
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
-from infer_app.tables.results.dry_run_database import open_dry_run_database
 from infer_app.tables.results.migrate import check_schema
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import images, predictions, rejections

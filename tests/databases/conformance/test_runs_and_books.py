@@ -16,10 +16,10 @@ from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.forget_results import forget_rejections, forget_results
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.pending_images import PendingDays
-from infer_app.tables.results.forget_results import forget_rejections, forget_results
 from infer_app.tables.results.runs import LEASE_S, RunStore
 from infer_app.tables.results.schema import objects, predictions, rejections, runs
 from infer_app.tables.results.views import VIEWS

@@ -7,8 +7,8 @@ import pytest
 
 from infer_app.base.domain import Reason
 from infer_app.base.errors import UsageError
+from infer_app.tables.dry_run_database import RolledBack, open_dry_run_database
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.dry_run_database import RolledBack, open_dry_run_database
 from infer_app.tables.results.schema import predictions
 from tests.support.results import commit, predicted, stored
 
