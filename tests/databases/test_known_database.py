@@ -90,7 +90,7 @@ def test_an_empty_database_is_refused_and_stays_empty(loaded):
     with Database(loaded.database_url) as database, database.write() as connection:
         for view in reversed(VIEWS):
             connection.exec_driver_sql(f"DROP VIEW {view}")
-        for table in (*metadata.tables, VERSION_TABLE):
+        for table in (*map(str, reversed(metadata.sorted_tables)), VERSION_TABLE):
             connection.exec_driver_sql(f"DROP TABLE {table}")
     assert refusals(loaded).endswith(" has no infer_ tables, this project's database has some")
     (loaded.folder / ID_FILE).unlink()
