@@ -40,7 +40,7 @@ from infer_app.tables.results.conditions import is_up_to_date, join_results
 from infer_app.tables.results.pictures import picture_key
 from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections, runs
-from infer_app.tables.results.sources import number_among_others
+from infer_app.tables.results.sources import number_of, read_sources
 
 _TABLES = (predictions, rejections)
 AT_ONCE = 500  # images whose results one transaction deletes
@@ -292,8 +292,9 @@ def _is_own(database: Database, source: Source) -> ColumnElement[bool]:
 
     A query that was edited is another source: it can't be told from the query of another project.
     """
-    number = number_among_others(database, source.identity)
-    return true() if number is None else runs.c.source_id == number
+    known = database.ask(read_sources)
+    is_alone = set(known.values()) <= {source.identity}
+    return true() if is_alone else runs.c.source_id == (number_of(source.identity, known) or 0)
 
 
 def _keys(table: Table) -> Query:

@@ -23,7 +23,7 @@ from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import all_in_use, read_versions
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.sources import number_among_others, read_forgotten_before
+from infer_app.tables.results.sources import read_forgotten_before
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,11 +131,9 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
         check_source(source)
         if source.has_bytes_for_text:
             source = CrossDatabaseSource(source.database, settings, results)
-        source.own_number = number_among_others(results, source.identity)
         source.base = None if loaded.base is None else str(loaded.base)
         source.forgotten_before = read_forgotten_before(results, source.identity)
-        if source.own_number is not None:
-            source.model_names = _model_names(loaded)
+        source.model_names = _model_names(loaded)
         yield source
 
 

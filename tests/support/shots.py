@@ -14,7 +14,6 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.schema import objects, predictions, rejections
-from infer_app.tables.results.sources import number_among_others
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
 
@@ -67,7 +66,6 @@ def run(database):
 
 def opened(database, settings, listing=None):
     source = CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
-    source.own_number = number_among_others(database, source.identity)
     return source
 
 

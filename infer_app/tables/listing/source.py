@@ -73,8 +73,7 @@ class Source:
             self.location = row
             if settings.has_files_too:
                 self.location = case((named[settings.bytes].is_(None), named[settings.location]), else_=row)
-        self.own_number: int | None = None  # in infer_sources, 0 before its first run; None: no other source has a run
-        self.model_names: frozenset[str] = frozenset()  # of this project, where another source has a run
+        self.model_names: frozenset[str] = frozenset()  # of this project
         self.base: str | None = None  # the folder that relative locations start at
         self.forgotten_before: datetime | None = None  # UTC; images of earlier times belong to no day any more
         self.has_bytes_for_text = False  # in the column of locations, which no server compares with a stored location

@@ -2,7 +2,7 @@
 
 from datetime import date, datetime
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from infer_app.artifact.model_names import Version, plain_name, short_name, versions_named
 from infer_app.base.day import Day
@@ -108,8 +108,6 @@ class Versions:
 
     def _names_of_others(self, connection: Connection) -> set[str]:
         """Return the names of models that only runs of other projects over this database have used."""
-        if self._images.source.own_number is None:
-            return set()
         ran = select(runs.c.model).distinct()
         own = own_runs(connection, self._images)
         others = {*connection.scalars(ran)} - {*connection.scalars(ran.where(own))}
@@ -141,7 +139,5 @@ def own_runs(connection: Connection, images: ListedImages) -> ColumnElement[bool
 
 
 def _is_of_source(connection: Connection, images: ListedImages) -> ColumnElement[bool]:
-    """Return the condition that a run is recorded as one of this source; true while no other source has a run."""
-    if images.source.own_number is None:
-        return true()
+    """Return the condition that a run is recorded as one of this source."""
     return runs.c.source_id.in_(own_numbers(connection, images.source.identity))

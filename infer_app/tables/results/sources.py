@@ -118,12 +118,6 @@ def record_source(database: Database, identity: SourceIdentity, base: str | None
     return number
 
 
-def number_among_others(database: Database, identity: SourceIdentity) -> int | None:
-    """Return the number of a source, 0 if it has none yet; None if no run had another source."""
-    known = database.ask(read_sources)
-    return (number_of(identity, known) or 0) if set(known.values()) - {identity} else None
-
-
 def read_forgotten_before(database: Database, identity: SourceIdentity) -> datetime | None:
     """Return the time (UTC) from which on the images of a source count, None for all.
 
