@@ -26,6 +26,18 @@ class DayCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class DayObjects:
+    """Counts of a day's objects for a second network."""
+
+    found: int  # by its detector
+    taken: int  # of these, by the network
+    done: int  # of these, predicted
+
+    def __str__(self) -> str:
+        return f"objects: {self.found:,} found, {self.taken:,} taken, {self.done:,} done"
+
+
+@dataclass(frozen=True, slots=True)
 class DayState:
     """The state of a day and model, which `tables.queries.day_state` decides and everything else only renders."""
 
@@ -79,6 +91,7 @@ class RunReport:
     rejected: int
     reasons: dict[str, int] = field(default_factory=dict)
     day: DayCounts
+    objects: DayObjects | None = None  # of the day, for a second network
     seconds: float = 0.0
     images_per_second: float = 0.0  # over the total time, including start-up
     steady_images_per_second: float | None = None  # from the first result on; None when there was only one

@@ -15,6 +15,7 @@ from infer_app.predict.executors import Executor
 from infer_app.run.flow.flow import ModelRun
 from infer_app.run.group_run import GroupRun
 from infer_app.tables.queries.arrivals import ArrivalGap
+from infer_app.tables.queries.day_objects import count_day_objects
 from infer_app.tables.queries.pending_images import PendingDays
 
 
@@ -131,6 +132,7 @@ def make_report(
         rejected=model_run.rejected,
         reasons=dict(sorted(model_run.reasons.items())),
         day=project.ask(project.count_day, day, model.model_id),
+        objects=project.ask(count_day_objects, project, day, model.model_id),
         seconds=seconds,
         images_per_second=model_run.selected / seconds,
         steady_images_per_second=steady,

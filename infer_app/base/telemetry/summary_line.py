@@ -23,6 +23,7 @@ def summary_line(report: RunReport) -> str:
         nothing = "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new"
         return " · ".join([*parts, nothing])
     variant = variant_of(report.variant)
+    parts += [str(report.objects)] if report.objects else []
     parts += [] if variant.is_exact else [variant.words]
     parts.append(duration(report.seconds))
     return " · ".join([*parts, speed(report)])

@@ -13,13 +13,14 @@ from infer_app.ask.next_run import NextRun
 from infer_app.base.day import Day
 from infer_app.base.model_variants import variant_facts
 from infer_app.base.printing import counted
-from infer_app.base.run_report import DayState
+from infer_app.base.run_report import DayObjects, DayState
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import describe_missing, describe_replaced
 from infer_app.cli.terminal.output import show_table, shown
 from infer_app.tables.listing.watched_images import ChangedCounts, count_changed
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 from infer_app.tables.queries.arrivals import find_gap
+from infer_app.tables.queries.day_objects import count_day_objects
 from infer_app.tables.queries.day_state import DayFacts, DayStates, judge_day
 
 STATES = {  # symbol and colour
@@ -43,6 +44,7 @@ class DayRow:
     model_id: str
     is_in_use: bool
     facts: DayFacts
+    objects: DayObjects | None = None
     is_forgotten: bool = False  # by `infer forget --before`
     num_again: int = 0  # images that another version has done, and the next run predicts with the one in use
 
@@ -89,6 +91,7 @@ def _to_json(row: DayRow) -> dict[str, object]:
         "forgotten": row.is_forgotten,
         **asdict(row.facts.counts),
         "again": row.num_again,
+        "objects": row.objects and asdict(row.objects),
         **row.begun_in,
         "last_run": None if row.facts.last_run is None else shown(row.facts.last_run),
         "day_state": asdict(row.state),
@@ -100,7 +103,8 @@ def _cells(row: DayRow) -> tuple[object, ...]:
     numbers = (f"{number:,}" for number in (counts.eligible, counts.predicted, counts.rejected, counts.pending))
     since = [f"since {last['started_at']:%H:%M} UTC"] if last and state.state == "running" else []
     again = [f"{row.num_again:,} pending for the version in use"] if row.num_again else []
-    return row.day, row.model, _shown_state(row), *numbers, "; ".join([*since, *state.notes, *again])
+    objects = [str(row.objects)] if row.objects else []
+    return row.day, row.model, _shown_state(row), *numbers, "; ".join([*since, *state.notes, *again, *objects])
 
 
 def _shown_state(row: DayRow) -> Text:
@@ -130,7 +134,8 @@ def read_last_days(
             is_done_again = planned != model_id and next_run.era(day.date) != "older"
             again = project.count_new(day, planned) if is_done_again else 0
             facts, is_forgotten = states.read_facts(day, model, model_id), project.source.has_forgotten(day.start)
-            row = DayRow(day, model, model_id, model_id in in_use, facts, is_forgotten, again)
+            objects = count_day_objects(project, day, model_id)
+            row = DayRow(day, model, model_id, model_id in in_use, facts, objects, is_forgotten, again)
             if row.facts.counts.eligible or row.facts.last_run:
                 rows.append(row)
     gap = find_gap(project.source, today.before(1))

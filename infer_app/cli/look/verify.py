@@ -13,10 +13,11 @@ from infer_app.ask.image_report import check_id
 from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_BUG, EXIT_OK, ModelError, UsageError
 from infer_app.base.printing import counted, printable
-from infer_app.base.run_report import DayCounts
+from infer_app.base.run_report import DayCounts, DayObjects
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import balance
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
+from infer_app.tables.queries.day_objects import count_day_objects
 from infer_app.tables.row_audit import audit_rows
 
 MAX_VERSIONS = 1000  # of a day
@@ -32,6 +33,7 @@ class VerifiedCounts:
     counts: DayCounts
     problems: list[str]
     in_use: bool = True  # the version in use of its name
+    objects: DayObjects | None = None
 
     def to_json(self) -> dict[str, object]:
         found = asdict(self) | asdict(self.counts)
@@ -41,7 +43,8 @@ class VerifiedCounts:
     def __str__(self) -> str:
         model = f"{self.model} {self.model_id}" if self.model else "(no model has run)"
         model += "" if self.in_use else " (not in use)"
-        return "\n  wrong: ".join([f"{model}: {balance(self.counts)}", *self.problems])
+        objects = f"; {self.objects}" if self.objects else ""
+        return "\n  wrong: ".join([f"{model}: {balance(self.counts)}{objects}", *self.problems])
 
 
 def verify(
@@ -110,7 +113,8 @@ def _check_counts(project: ProjectDatabase, day: Day, model: str | None) -> list
     for name, model_id in _versions_to_verify(project, day, model):
         counts = project.count_day(day, model_id)
         problems = project.rows.find_problems(day, model_id, counts)
-        checked.append(VerifiedCounts(name, model_id, counts, problems, model_id in in_use))
+        objects = count_day_objects(project, day, model_id)
+        checked.append(VerifiedCounts(name, model_id, counts, problems, model_id in in_use, objects))
     return checked or [VerifiedCounts(None, None, project.count_day(day, ""), [])]
 
 
