@@ -55,10 +55,10 @@ def commit(
 def stored(database, table, *names):
     """Rows of the named columns by the image's id; all but created_at when none is named."""
     names = names or tuple(column.name for column in table.c if column.name not in ("picture", "created_at"))
-    wanted = select(pictures.c.image_id, *(table.c[name] for name in names))
+    number = table.c.id if table is pictures else table.c.picture
+    wanted = select(pictures.c.image_id, *(table.c[name] for name in names)).where(pictures.c.id == number)
     with database.read() as connection:
-        rows = connection.execute(wanted.join_from(pictures, table, table.c.picture == pictures.c.id))
-        return {row.image_id: tuple(row)[1:] for row in rows}
+        return {row[0]: tuple(row)[1:] for row in connection.execute(wanted)}
 
 
 def register_rows(connection, *rows):

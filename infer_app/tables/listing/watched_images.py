@@ -95,7 +95,7 @@ class SeenImages:
     def _read_others(self, connection: Connection) -> list[tuple[int, str]]:
         if connection.scalar(select(func.count()).select_from(pictures).where(self._wanted)) == len(self):
             return []
-        wanted = select(pictures.c.id, pictures.c.location).where(self._wanted)
+        wanted = select(pictures.c.id, pictures.c.location).where(self._wanted).order_by(pictures.c.id)
         rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
         return [(row.id, row.location) for row in rows if row.id not in self]
 

@@ -12,6 +12,7 @@ from infer_app.base.domain import Broken, ImageFile, Output, Prediction, Reason
 from infer_app.base.errors import UsageError
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import (
     ROWS_PER_INSERT,
@@ -27,10 +28,11 @@ from infer_app.tables.listing.source import Source, find_by_id, find_similar
 from infer_app.tables.listing.watched_images import has_images_in
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
-from infer_app.tables.results.schema import MAX_ID, images, predictions, rejections
+from infer_app.tables.results.schema import pictures, predictions, rejections
+from infer_app.tables.results.sources import record_source
 from tests.conftest import DAY, MODEL
 from tests.support.listings import LISTINGS, at, open_source, select_new
-from tests.support.results import ODD_TEXTS, broken, commit, predicted, stored
+from tests.support.results import ODD_TEXTS, broken, commit, predicted, run_day, stored
 
 ID = MODEL.model_id
 
@@ -46,11 +48,12 @@ def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     assert source.find_left_out(DAY).text == ""
     refs = select_new(database, settings)
     assert {ref.image_id: ref.location for ref in refs} == {row["id"]: row["location"] for row in rows}
-    commit(database, bad=[Broken(ref, Reason.READ_ERROR, "", "read") for ref in refs])
-    commit(database, [Prediction(ref, Output()) for ref in refs[::2]])
+    number = record_source(database, source.identity)
+    commit(database, bad=[Broken(ref, Reason.READ_ERROR, "", "read") for ref in refs], source_id=number)
+    commit(database, [Prediction(ref, Output()) for ref in refs[::2]], source_id=number)
     assert stored(database, rejections).keys() == {ref.image_id for ref in refs[1::2]}
     assert set(select_new(database, settings)) == set(refs[1::2])
-    commit(database, bad=[Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs[1::2]])
+    commit(database, bad=[Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs[1::2]], source_id=number)
     assert select_new(database, settings) == []
     assert len(stored(database, predictions)) + len(stored(database, rejections)) == len(ids)
 
@@ -71,7 +74,7 @@ def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execut
     usable = {f"/{n}.jpg" for n in range(8, 12)} | ({"/4.jpg"} if kind == "sqlite" else set())
     refs = list(source.select_new(DAY, ID))
     assert {ref.location for ref in refs} == usable
-    commit(database, [Prediction(ref, Output()) for ref in refs])
+    run_day(database, source, DAY)
     asked = ProjectDatabase(database, source)
     assert asked.count_day(DAY, ID) == DayCounts(12, len(usable), 0, 12 - len(usable))
     assert found in asked.rows.find_problems(DAY, ID)
@@ -99,7 +102,8 @@ def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_na
     source = open_source(listing, database, SourceSettings(table="shots", time_zone="UTC"), page_size=2)
     refs = list(source.select_new(DAY, ID))
     assert [ref.image_id for ref in refs] == ids
-    commit(database, [Prediction(ref, Output()) for ref in refs[:4]])
+    good = [Prediction(ref, Output()) for ref in refs[:4]]
+    commit(database, good, source_id=record_source(database, source.identity))
     assert list(source.select_new(DAY, ID)) == refs[4:]
 
 
@@ -138,7 +142,7 @@ def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(da
     assert add(*files, dry_run=True) == (3, 0)
     assert count_images(database) == 0
     assert [add(*files) for _ in range(2)] == [(3, 0), (0, 0)]
-    columns = select(images.c.added_at, images.c.size, images.c.modified).order_by(images.c.location)
+    columns = select(pictures.c.added_at, pictures.c.size, pictures.c.modified).order_by(pictures.c.location)
     replaced = [files[0]._replace(size=8), files[1]._replace(modified=1e9), files[2]]
     assert [add(*replaced, dry_run=True), add(*replaced), add(*replaced)] == [(0, 2), (0, 2), (0, 0)]
     with database.read() as connection:
@@ -150,7 +154,7 @@ def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(da
     assert not has_images_in(database, ["/ä/"])
 
 
-def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(database, tables):
+def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(database):
     first, second, now = datetime(2026, 10, 1), datetime(2026, 10, 2), datetime(2026, 11, 20)
     before = datetime(2026, 11, 17)
     queued = (("/1", first, now), ("/2", second, now), ("/3", second, None), ("/4", before, now))
@@ -159,7 +163,7 @@ def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(da
 
     def late(*model_ids):
         with database.read() as connection:
-            return list(read_late_times(connection, tables.source.picture, model_ids, before))
+            return list(read_late_times(connection, model_ids, before))
 
     assert late(ID) == [first, second]
     commit(database, predicted("1"))
@@ -169,7 +173,7 @@ def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(da
         assert late(ID) == left
 
 
-def test_a_replaced_file_of_an_old_day_that_was_rejected_is_tried_again(database, tables):
+def test_a_replaced_file_of_an_old_day_that_was_rejected_is_tried_again(database):
     old, new = datetime(2026, 10, 1), datetime(2026, 11, 20)
     files = {f"/{n}.jpg": ImageFile(f"/{n}.jpg", 7, 1.0) for n in (1, 2, 3)}
     for file, time in zip(files.values(), (old, old, new), strict=True):
@@ -179,9 +183,7 @@ def test_a_replaced_file_of_an_old_day_that_was_rejected_is_tried_again(database
     list(register_files(database, replaced, at(new)))
     assert stored(database, rejections) == {}
     with database.read() as connection:
-        assert list(read_late_times(connection, tables.source.picture, [ID], new)) == [
-            old
-        ]  # of the first file; the second has a prediction
+        assert list(read_late_times(connection, [ID], new)) == [old]  # of the first file; the second has a prediction
 
 
 def test_a_path_that_the_database_can_not_hold_is_left_out_and_told_and_the_others_are_registered(database, kind):

@@ -3,7 +3,6 @@
 from datetime import datetime
 
 import pytest
-from sqlalchemy import insert
 
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.base.settings.sections import SourceSettings
@@ -14,11 +13,11 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.results.migrate import check_schema
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import images, predictions, rejections
+from infer_app.tables.results.schema import predictions, rejections
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.listings import select_new
-from tests.support.results import broken, commit, predicted, stored
+from tests.support.results import broken, commit, predicted, register_rows, stored
 
 COUNT = 100
 
@@ -38,7 +37,7 @@ def test_a_read_only_connection_reads_and_can_not_write(url, database, register)
         assert len(select_new(read_only)) == 1
         check_source(Source(read_only, SourceSettings()))
         with pytest.raises(DatabaseUnavailable) as caught, read_only.write() as connection:
-            connection.execute(insert(images), {"location": "/2.jpg", "added_at": datetime(2026, 11, 20)})
+            register_rows(connection, {"location": "/2.jpg", "added_at": datetime(2026, 11, 20)})
         assert caught.value.exit_code == 10
         with pytest.raises(DatabaseUnavailable):
             commit(read_only, predicted("1"))
@@ -76,7 +75,7 @@ def test_a_role_that_only_reads_is_no_bug(database, add_role):
         with pytest.raises(DatabaseUnavailable, match="cannot execute INSERT in a read-only transaction"):
             RunStore(limited).open_run(DAY, MODEL)
         with pytest.raises(DatabaseUnavailable, match="not even a rejection can be written: .*read-only"):
-            commit(limited, good=predicted("a"))
+            commit(limited, good=predicted("1"))
 
 
 @only("postgres")  # which alone has policies
@@ -84,9 +83,9 @@ def test_a_row_that_a_policy_refuses_costs_that_row_only(database, execute, add_
     """PostgreSQL has the same code for it as for a role that may not write at all."""
     execute(
         "ALTER TABLE infer_predictions ENABLE ROW LEVEL SECURITY",
-        "CREATE POLICY not_b ON infer_predictions USING (image_id <> 'b')",
+        "CREATE POLICY not_2 ON infer_predictions USING (picture <> 2)",
     )
     with Database(add_role(MAY_WRITE)) as limited:
-        commit(limited, good=predicted("a", "b", "c"))
-    assert stored(database, predictions, "label") == {"a": ("cat",), "c": ("cat",)}
-    assert stored(database, rejections, "reason") == {"b": ("write_error",)}
+        commit(limited, good=predicted("1", "2", "3"))
+    assert stored(database, predictions, "label") == {"1": ("cat",), "3": ("cat",)}
+    assert stored(database, rejections, "reason") == {"2": ("write_error",)}

@@ -38,7 +38,7 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     commit(database, predicted(*ids[:3]), broken(ids[3]), run_id)
     commit(database, (), broken(ids[4], reason=Reason.READ_ERROR), run_id)
     commit(database, predicted(*ids[5:7]), model_id="another")
-    commit(database, predicted("999", f"0{ids[9]}"))  # of no image that the source has
+    commit(database, predicted("999", ids[9]), source_id=1)  # of another source, whose ids clash
     assert tables.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
     assert tables.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
     assert tables.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
@@ -59,13 +59,13 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     assert tables.rows.find_problems(DAY, ID) == []
     assert [row["image_id"] for row in tables.rows.read_predictions(DAY, ID)] == ids[:3]
     (rejection,) = broken(ids[3])
-    settled = [(one.image_id, one.reason, one.file) for one in tables.rows.final_rejections(DAY, ID)]
+    settled = [(str(one.picture), one.reason, one.file) for one in tables.rows.final_rejections(DAY, ID)]
     assert settled == [(ids[3], "corrupt", rejection.file)]
-    assert [forget_rejections(database, ids, ID) for _ in range(2)] == [2, 0]
+    assert [forget_rejections(database, [int(one) for one in ids], ID) for _ in range(2)] == [2, 0]
     commit(database, predicted(ids[9]), run_id="nobody's")
     with database.write() as connection:
-        row = {"image_id": ids[0], "model_id": ID, "created_at": datetime(2026, 11, 20)}
-        row |= {"run_id": "?", "reason": "odd", "detail": "", "stage": "", "attempts": 1, "location": "", "decoder": ""}
+        row = {"picture": int(ids[0]), "model_id": ID, "created_at": datetime(2026, 11, 20)}
+        row |= {"run_id": "?", "reason": "odd", "detail": "", "stage": "", "attempts": 1, "decoder": ""}
         connection.execute(insert(rejections), row)
     assert sorted(tables.rows.find_problems(DAY, ID)) == [
         "1 image with both a prediction and a rejection",
@@ -96,18 +96,18 @@ def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, d
 
 def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, database, register, execute):
     register("/1.jpg", "/2.jpg")
-    commit(database, predicted("1"), run_id="nobody's")
-    twice = "INSERT INTO infer_predictions SELECT * FROM infer_predictions"
+    commit(database, bad=broken("1"), run_id="nobody's")
+    lost, twice = "ALTER TABLE infer_rejections DROP", "INSERT INTO infer_rejections SELECT * FROM infer_rejections"
     if database.file is not None:
-        execute(*(f"DROP VIEW {view}" for view in VIEWS), "CREATE TABLE kept AS SELECT * FROM infer_predictions")
-        execute("DROP TABLE infer_predictions", "ALTER TABLE kept RENAME TO infer_predictions", twice)
+        execute(*(f"DROP VIEW {view}" for view in VIEWS), "CREATE TABLE kept AS SELECT * FROM infer_rejections")
+        execute("DROP TABLE infer_rejections", "ALTER TABLE kept RENAME TO infer_rejections", twice)
     elif database.dialect.name == "postgresql":
-        execute("ALTER TABLE infer_predictions DROP CONSTRAINT infer_predictions_pkey", twice)
+        execute(f"{lost} CONSTRAINT infer_rejections_pkey", twice)
     else:
-        execute("ALTER TABLE infer_predictions DROP PRIMARY KEY", twice)
-    assert tables.count_day(DAY, ID) == DayCounts(eligible=2, predicted=1, rejected=0, pending=1)
-    lost = "infer_predictions has lost its primary key: an image may have two rows of one model"
-    assert lost in tables.rows.find_problems(DAY, ID)
+        execute(f"{lost} FOREIGN KEY infer_rejections_ibfk_1", f"{lost} PRIMARY KEY", twice)
+    assert tables.count_day(DAY, ID) == DayCounts(eligible=2, predicted=0, rejected=1, pending=1)
+    found = "infer_rejections has lost its primary key: an image may have two rows of one model"
+    assert found in tables.rows.find_problems(DAY, ID)
 
 
 @pytest.mark.parametrize("is_registered", [True, False], ids=["known model", "new model"])
@@ -166,7 +166,7 @@ def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database):
             attempt,
             [
                 lambda own: RunStore(own).open_run(DAY, MODEL),
-                lambda own: forget_results(own, ["1"], [DAY.date], [(MODEL.name, ID)]),
+                lambda own: forget_results(own, [1], [DAY.date], [(MODEL.name, ID)]),
             ],
         )
     assert both_looked.broken
@@ -180,9 +180,9 @@ def test_nothing_is_forgotten_of_a_day_that_a_run_holds(database):
     commit(database, predicted("1", objects=(DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)), run_id=run_id)
     before = DAY.before(1).date
     with pytest.raises(DayHeld, match=f"2026-11-20 with model stub is held by run {run_id}"):
-        forget_results(database, ["1"], [before, DAY.date], [("other", "other"), this])
+        forget_results(database, [1], [before, DAY.date], [("other", "other"), this])
     assert (len(stored(database, predictions)), len(stored(database, objects))) == (1, 1)
-    assert forget_results(database, ["1"], [before], [("other", "other"), this]) == 1
+    assert forget_results(database, [1], [before], [("other", "other"), this]) == 1
     assert stored(database, predictions) == stored(database, objects) == {}
 
 

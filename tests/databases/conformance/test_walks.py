@@ -15,7 +15,7 @@ from infer_app.tables.listing.watched_images import (
     mark_missing,
     read_changed,
 )
-from infer_app.tables.results.schema import images, rejections
+from infer_app.tables.results.schema import pictures, rejections
 from tests.conftest import DAY, MODEL
 from tests.support.listings import at
 from tests.support.results import broken, commit, predicted, stored
@@ -34,7 +34,7 @@ def test_what_is_registered_below_a_folder_is_moved_and_nothing_else(database):
     assert elsewhere.read_files(elsewhere.read_ids("/old/")) == [(found[1], set()), (found[0], {"ab" * 32})]
     assert elsewhere.move("/old/", "/né/w/") == 2
     with database.read() as connection:
-        locations = connection.scalars(select(images.c.location)).all()
+        locations = connection.scalars(select(pictures.c.location)).all()
     assert sorted(locations) == sorted(["/né/w/ä/1.jpg", "/né/w/%_/2.jpg", *names[2:]])
     assert [has_images_in(database, [folder]) for folder in ("/old/", "/Old/", "/né/w/")] == [False, True, True]
 

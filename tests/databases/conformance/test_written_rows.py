@@ -3,6 +3,7 @@
 import json
 import random
 from datetime import datetime, timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,13 +13,15 @@ from infer_app.base.domain import ATTEMPT_INTERVAL_H, DetectedObject, ImageRef, 
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.tables.engine import array_upsert
 from infer_app.tables.queries.image_history import read_history
-from infer_app.tables.results.schema import objects, predictions, rejections
+from infer_app.tables.results.schema import objects, pictures, predictions, rejections
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.listings import select_new
-from tests.support.results import broken, commit, predicted, stored
+from tests.support.results import broken, predicted, stored
+from tests.support.results import commit as commit_ours
 
 ID = MODEL.model_id
+commit = partial(commit_ours, source_id=1)  # of a table of the user's
 COUNT = 100
 IDS = [str(number) for number in range(COUNT)]
 NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]} %s %(x)s :y \\ \n"""
@@ -32,18 +35,19 @@ def test_a_prediction_is_kept_to_the_last_bit(database):
     without = predicted("0 without", label=None, score=None)
     commit(database, [*good[:50], *without, *good[50:]])
     result = ("cpu-torchscript", NASTY + "😀", 0.1 + 0.2, details, vector.tobytes(), "float32", 1024)
-    file = ("ab" * 32, 640, 480, None)
-    expected = {i: (ID, "run 1", *result, *file, f"/{i}.jpg", None, None, None) for i in IDS}
+    file = ("ab" * 32, 640, 480, None, None)
+    expected = {i: (ID, "run 1", *result, *file) for i in IDS}
     nothing = (None, None, {}, None, None, None)
-    expected["0 without"] = (ID, "run 1", "cpu-torchscript", *nothing, *file, "/0 without.jpg", None, None, None)
+    expected["0 without"] = (ID, "run 1", "cpu-torchscript", *nothing, *file)
     assert stored(database, predictions) == expected
+    assert stored(database, pictures, "source_id", "location") == {i: (1, f"/{i}.jpg") for i in expected}
 
 
 def test_a_rejection_is_kept_with_the_facts_of_a_file_of_any_size(database):
     commit(database, bad=broken(*IDS, detail=NASTY + "\0\udce4", size=50 << 30))
     reason = ("corrupt", NASTY + "\\x00\\udce4", "decode", 1)
     file = (50 << 30, 1763609999.123457, "cd" * 32, "jpg 9")
-    assert stored(database, rejections) == {i: (ID, "run 1", *reason, f"/{i}.jpg", *file, None) for i in IDS}
+    assert stored(database, rejections) == {i: (ID, "run 1", *reason, *file, None) for i in IDS}
 
 
 def test_a_repeat_changes_nothing_and_another_result_takes_its_place_whole(database):
@@ -62,8 +66,10 @@ def test_the_objects_of_an_image_are_replaced_with_its_prediction(database):
     commit(database, [*predicted("a", objects=(cat, dog)), *predicted("b", objects=(dog,))])
     commit(database, predicted("a", objects=(dog,)), model_id="another")
     commit(database, [*predicted("a", objects=(dog,)), *predicted("b", objects=())])
+    columns = [objects.c[name] for name in ("model_id", "object", *dog._fields)]
+    wanted = select(pictures.c.image_id, *columns).join(pictures, pictures.c.id == objects.c.picture)
     with database.read() as connection:
-        rows = connection.execute(select(objects).order_by(objects.c.model_id)).all()
+        rows = connection.execute(wanted.order_by(objects.c.model_id)).all()
     assert rows == [("a", ID, 0, *dog), ("a", "another", 0, *dog)]
 
 
@@ -92,7 +98,7 @@ def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does
     for attempt in range(3):
         assert select_new(database) == refs
         bad = [*broken("1", reason=Reason.READ_TIMEOUT), *broken("2", reason=Reason.NOT_FOUND)]
-        commit(database, bad=bad, run_id=f"run {attempt}")
+        commit_ours(database, bad=bad, run_id=f"run {attempt}")
         with database.write() as connection:
             connection.execute(update(rejections).values(created_at=datetime(2026, 11, 20)))
     assert select_new(database) == refs[1:]
@@ -114,10 +120,10 @@ def test_a_run_and_what_explains_an_image_agree_on_whether_it_is_tried_again(
 ):
     installed.remove("_pi_heif")
     register("/1.jpg")
-    commit(database, bad=broken("1", reason=reason))
+    commit_ours(database, bad=broken("1", reason=reason))
     with database.write() as connection:
         connection.execute(update(rejections).values(attempts=attempts))
-    [history] = read_history(database, [(MODEL.name, ID)], tables.source.picture_of("1", "/1.jpg"))
+    [history] = read_history(database, [(MODEL.name, ID)], 1)
     pending = [one.failure.attempts for one in tables.pending.read_pending(DAY, ID)]
     assert (history.is_settled, select_new(database), pending) == (
         (True, [], []) if is_settled else (False, [ImageRef("1", "/1.jpg")], [attempts])
@@ -131,9 +137,7 @@ def test_a_prediction_deletes_its_rejection_and_outlives_a_later_one(database, c
     commit(database, bad=broken(*ids), model_id="another")
     commit(database, predicted(*ids))
     commit(database, bad=broken(*ids), run_id="a run that had lost its lease")
-    with database.read() as connection:
-        left = connection.execute(select(rejections.c.image_id, rejections.c.model_id)).all()
-    assert {tuple(row) for row in left} == {("other", ID), *((i, "another") for i in ids)}
+    assert stored(database, rejections, "model_id") == {"other": (ID,), **dict.fromkeys(ids, ("another",))}
 
 
 @only("postgres")
@@ -175,7 +179,7 @@ def test_of_a_chunk_with_one_row_that_is_refused_only_that_is_rejected(database,
 
 
 def test_a_row_that_can_not_even_be_rejected_ends_the_run(database, execute, kind):
-    refuse(execute, kind, rejections, "NEW.image_id = 'bad'")
+    refuse(execute, kind, rejections, "NEW.picture = 1")
     with pytest.raises(DatabaseUnavailable, match="not even a rejection can be written: .*not this one"):
         commit(database, bad=broken("bad"))
     assert stored(database, rejections) == {}
