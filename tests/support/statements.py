@@ -27,3 +27,18 @@ def execute_all(connection: Connection, statements: Sequence[Statement]) -> None
 def execute_at(url: str, *statements: Statement) -> None:
     with connected(url) as connection:
         execute_all(connection, statements)
+
+
+def refuse(execute, kind, table, condition, *, silently=False):
+    """Let a trigger refuse rows of a table."""
+    error = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'"
+    raised = "IGNORE" if silently else "ABORT, 'not this one'"
+    body = {
+        "sqlite": f"WHEN {condition} BEGIN SELECT RAISE({raised}); END",
+        "mariadb": f"FOR EACH ROW IF {condition} THEN {error}; END IF",
+        "postgres": f"FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION refuse()",
+    }
+    if kind == "postgres":
+        done = "RETURN NULL" if silently else "RAISE EXCEPTION 'not this one'"
+        execute(f"CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN {done}; END $$ LANGUAGE plpgsql")
+    execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} {body[kind]}")

@@ -19,6 +19,7 @@ from tests.databases.conftest import only
 from tests.support.listings import select_new
 from tests.support.results import broken, predicted, stored
 from tests.support.results import commit as commit_ours
+from tests.support.statements import refuse
 
 ID = MODEL.model_id
 commit = partial(commit_ours, source_id=1)  # of a table of the user's
@@ -148,21 +149,6 @@ def test_a_transaction_that_a_timeout_of_its_session_has_ended_is_done_again(dat
         database.transact(lambda connection: connection.exec_driver_sql(ends.pop() if ends else "SELECT 7").scalar())
         == 7
     )
-
-
-def refuse(execute, kind, table, condition, *, silently=False):
-    """Let a trigger refuse rows of a table."""
-    error = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'"
-    raised = "IGNORE" if silently else "ABORT, 'not this one'"
-    body = {
-        "sqlite": f"WHEN {condition} BEGIN SELECT RAISE({raised}); END",
-        "mariadb": f"FOR EACH ROW IF {condition} THEN {error}; END IF",
-        "postgres": f"FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION refuse()",
-    }
-    if kind == "postgres":
-        done = "RETURN NULL" if silently else "RAISE EXCEPTION 'not this one'"
-        execute(f"CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN {done}; END $$ LANGUAGE plpgsql")
-    execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} {body[kind]}")
 
 
 @pytest.mark.parametrize("table", [predictions, objects], ids=str)
