@@ -22,6 +22,7 @@ class ShownCrop(NamedTuple):
     class_index: int | None  # None: a group, which may be a class too
     score: float | None  # of a group the sum of its labels' scores; the number of a regression
     output: StoredOutput
+    object_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,9 @@ class CropLabels:
     def show(self, crop: PredictedCrop) -> ShownCrop:
         """Return the best allowed label, else the deepest group that reaches its threshold; or what is no label."""
         if crop.label is None:
-            return ShownCrop(None, None, crop.score, crop.output)
+            return ShownCrop(None, None, crop.score, *crop[2:])
         shown = self._shown(crop, self.allowed(crop.output)) or {"label": None, "index": None, "score": None}
-        return ShownCrop(shown["label"], shown["index"], shown["score"], crop.output)
+        return ShownCrop(shown["label"], shown["index"], shown["score"], *crop[2:])
 
     def allowed(self, output: StoredOutput) -> list[Entry]:
         """Return the listed labels that are allowed, the best first."""

@@ -23,6 +23,7 @@ from infer_app.tables.results.schema import OBJECT_COLUMNS, object_predictions, 
 
 _PREDICTION = ("model_id", "width", "height", "label", "score", "variant", "sha256")
 _OUTPUT = ("output", "vector", "vector_dtype", "created_at")
+_PICTURE = (0, 1)  # id and location, which tell pictures apart: those of two days may have one id
 _FIRST = 2 + len(_PREDICTION)  # index of the first column of an object or an output
 _CROP_COLUMNS = [object_predictions.c[name] for name in ("object_id", "label", "score", *_OUTPUT[:-1])]
 _CROP_COLUMNS.append(predictions.c.created_at)
@@ -56,6 +57,7 @@ class PredictedCrop(NamedTuple):
     label: str | None
     score: float | None
     output: StoredOutput
+    object_id: int | None = None  # of infer_objects; None for a whole image
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,11 @@ class PredictedImage:
     sha256: str | None = None  # of the file
     output: StoredOutput | None = None  # None if it was not asked for
     crops: tuple[PredictedCrop | None, ...] = ()  # of a second network, for each object; None: it did not take it
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what tells it from all others: images of two days may have one id."""
+        return self.image_id, self.location
 
     def shown(self, thresholds: Mapping[str, float]) -> tuple[DetectedObject, ...]:
         """Return the objects with at least the threshold of their label, as `read_thresholds` returns them."""
@@ -124,7 +131,7 @@ def _read_images(
         # Without statistics it could read all predictions of several models first.
         return images.database.backend.join_as_listed(wanted)
 
-    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(0)):
+    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(*_PICTURE)):
         yield list(of_image)
 
 
@@ -140,7 +147,7 @@ def read_rejected_images(images: ListedImages, days: Day, *model_ids: str) -> It
         its = (or_(rejections.c.model_id.not_in(ids), ~has_prediction(picture, one)) for one, ids in up_to)
         return wanted.where(*its).order_by(listed.c[2], listed.c[0])
 
-    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(0)):
+    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(*_PICTURE)):
         image_id, location, _, *rejection = _preferred(list(of_image), model_ids)[0]
         yield RejectedImage(image_id, as_location(location), *rejection)
 
@@ -164,7 +171,7 @@ def _of_part(rows: list[Any], part: Part) -> PredictedImage:
 
 
 def _crop(number: int | None, label: str | None, score: float | None, *output: Any) -> PredictedCrop | None:
-    return None if number is None else PredictedCrop(label, score, StoredOutput(*output))
+    return None if number is None else PredictedCrop(label, score, StoredOutput(*output), number)
 
 
 def _image(row: Any, objects: tuple[DetectedObject, ...] = (), **more: Any) -> PredictedImage:

@@ -42,6 +42,11 @@ class RejectedImage:
     attempts: int
     sha256: str | None = None  # of the bytes that were rejected; None if they were not read, or not asked for
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what tells it from all others: images of two days may have one id."""
+        return self.image_id, self.location
+
 
 class Results(Protocol):
     """Select the labels and scores that are counted of a version's results: of images, objects or crops."""

@@ -23,14 +23,15 @@ IMAGE = ("image_id", "location", "date", "model", "model_id", "variant", "image_
 OBJECT = ("object", "label", "class_index", "score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax")
 OUTPUT = ("label", "score", "output", "vector", "sha256", "created_at")
 OF_DETECTOR = tuple(f"detected_{name}" if name in OUTPUT or name == "class_index" else name for name in OBJECT)
-_NO_OBJECT, _NO_OUTPUT = (None,) * len(OBJECT), (None,) * len(OUTPUT)
+OF_CROP = ("object_id", *OUTPUT)  # what a second network predicted, with the object's number of infer_objects
+_NO_OBJECT, _NO_OUTPUT = (None,) * len(OBJECT), (None,) * len(OF_CROP)
 
 Row = tuple[Any, ...]
 
 
 def columns_of(export: Export) -> tuple[str, ...]:
     if export.detector:
-        return IMAGE + OF_DETECTOR + OUTPUT
+        return IMAGE + OF_DETECTOR + OF_CROP
     return IMAGE + (OBJECT if export.model.has_objects else OUTPUT)
 
 
@@ -69,7 +70,7 @@ def _object_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
 
 
 def _object_values(image: ExportedImage) -> list[Row]:
-    """Return the values of OBJECT of each object; `object` is its number in infer_objects, whatever is left out."""
+    """Return the values of OBJECT of each object; `object` is its place in the image, whatever is left out."""
     if not image.objects:
         return [_NO_OBJECT]
     image_width, image_height = image.picture
@@ -106,7 +107,7 @@ def _crop_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
             yield shared + values + _NO_OUTPUT
             continue
         stored = _stored_values(crop.output, image.prediction.sha256)
-        yield (*shared, *values, crop.label, crop.score, crop.output.details, *stored)
+        yield (*shared, *values, crop.object_id, crop.label, crop.score, crop.output.details, *stored)
 
 
 def _stored_values(output: StoredOutput, sha256: str | None) -> Row:
