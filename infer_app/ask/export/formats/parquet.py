@@ -58,6 +58,8 @@ def _type(pa: ModuleType, name: str, dim: int | None) -> Arrow:
     name = name.removeprefix("detected_")
     if name in ("image_width", "image_height", "object", "class_index"):
         return pa.int32()
+    if name == "object_id":
+        return pa.int64()
     if name in ("score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax"):
         return pa.float64()
     if name == "vector":
