@@ -102,7 +102,8 @@ def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
         yield
     finally:
         with suppress(DatabaseUnavailable):
-            latest = tuple(map(str, database.ask(last_numbers)))
+            with database.read() as connection:  # without waiting: the command has ended
+                latest = tuple(map(str, last_numbers(connection)))
             if (known := _read(loaded)) and known[2:] != latest:
                 _write(loaded, _Known(*known[:2], *latest))
 

@@ -75,7 +75,7 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
         days = sorted({its_day for _, its_day in places.values()})
         numbers = (project.source.find_picture(image_id, location) for image_id, (location, _) in places.items())
         own = [number for number in numbers if number is not None]
-        retried = forget_results(project.database, own, days, models) if own else 0
+        retried = forget_results(project.database, own, days, models)
         seconds = _others_of_detectors(project, models) if retried else []
     _print_retried(wanted, retried, next_run.commands(days), seconds, as_json)
 

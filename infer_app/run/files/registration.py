@@ -73,7 +73,7 @@ class Registration:
             first = len(self.sample)
             to_run = (image.file.location for image in batch.new if image.added_at < end)
             more = enumerate(islice(to_run, SAMPLE - first), first)
-            self.sample += [ImageRef(f"new-{number}", location) for number, location in more]
+            self.sample += [ImageRef(str(-1 - number), location) for number, location in more]
 
     def count_left_out(self, counts: Counter[str]) -> None:
         for why, count in counts.items():

@@ -81,7 +81,7 @@ def as_relation(connection: Connection, page: Sequence[Any], source: Source) -> 
     max_chars = MAX_ID if backend.has_text_limits else None
     # One parameter for any number of rows. One parameter for each id takes five times as long or more.
     sent = [
-        (_sendable_id(row[3], max_chars), "" if source.is_ours else stored_location(as_location(row[1])))
+        (_sendable_id(row[3], max_chars), "" if source.identity.is_ours else stored_location(as_location(row[1])))
         for row in page
     ]
     named = text(backend.json_pictures).bindparams(pictures=json.dumps(sent, ensure_ascii=False))

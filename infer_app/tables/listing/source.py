@@ -237,7 +237,7 @@ class Source:
         """
         known = pictures.alias("newer")
         own = [(row.c.image_id == image_id, row.c.source_id.in_(numbers)) for row in (pictures, known)]
-        if self.is_ours:
+        if self.identity.is_ours:
             return and_(*own[0])
         its = [[*is_id, row.c.location == location] for is_id, row in zip(own, (pictures, known), strict=True)]
         if len(numbers) < 2:
@@ -246,7 +246,7 @@ class Source:
 
     def _with_pictures(self, connection: Connection) -> tuple[Query, Picture]:
         """Return what `listed` does with the numbers of the images' pictures, and their column."""
-        if self.is_ours:
+        if self.identity.is_ours:
             return self.listed().add_columns(self.id.label("infer_picture")), self.id
         location = func.coalesce(StoredLocation(self.location), "")
         is_it = self.is_picture(self.numbers_of_pictures(connection), self.id_text, location)
@@ -382,7 +382,7 @@ def find_listed(source: Source, numbers: Collection[int]) -> dict[int, str | Non
     listed, found = find_locations(source, [row.image_id for row in rows]), dict[int, str | None]()
     for row in rows:
         if places := listed.get(row.image_id):
-            is_it = (one for one in places if source.is_ours or stored_location(one) == row.location)
+            is_it = (one for one in places if source.identity.is_ours or stored_location(one) == row.location)
             found[row.id] = next(is_it, None)
     return found
 

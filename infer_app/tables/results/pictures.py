@@ -87,6 +87,7 @@ class PictureRows:
         new = [one for image_id, one in wanted.items() if image_id not in known]
         if new and self._sources[0] != OURS:
             numbers: Iterable[int] = next_numbers(connection, "last_picture", len(new))
+            self._sources = _sources_of(connection, self._source_id)
             known |= self._read(connection, {one.ref.image_id: one for one in new})  # another run may have written some
             new = [one for one in new if one.ref.image_id not in known]
         else:

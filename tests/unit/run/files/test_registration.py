@@ -16,6 +16,6 @@ def test_new_images_are_counted_by_the_days_of_the_run_and_a_sample_is_of_those_
         found.count(RegisteredBatch(1, new, [], 1, ["/a\nb: refused"]), DAYS, is_sampled=True)
     assert (found.added, found.earlier, found.later, found.to_run) == (4, 1, 1, 3)
     assert found.earlier_days == (date(2026, 11, 18), date(2026, 11, 18))
-    assert found.sample[0] == ImageRef("new-0", "/18-22.jpg")
+    assert found.sample[0] == ImageRef("-1", "/18-22.jpg")
     assert [ref.location for ref in found.sample] == [f"/{day}-{hour}.jpg" for day, hour in TIMES[:3]]
     assert (found.num_changed, found.num_unstorable, found.unstorable) == (4, 4, [r"/a\nb: refused"])
