@@ -68,7 +68,7 @@ def test_each_image_is_listed_once_for_a_name_by_the_version_that_the_view_has(d
 def test_a_range_of_days_is_one_list_with_the_day_of_each_image(database, register, capsys):
     register("/p/late.jpg", at=datetime(2026, 11, 22, 9))
     with database.write() as connection:
-        row = {"image_id": "5", "model_id": DOG, "variant": "v", "label": "x", "output": "{}", "run_id": "r"}
+        row = {"picture": 5, "model_id": DOG, "variant": "v", "label": "x", "output": "{}", "run_id": "r"}
         connection.execute(insert(predictions), row | {"created_at": AT})
     show_predictions("2026-11-19", "dogs", False, True, None, until="2026-11-22")
     found = json.loads(capsys.readouterr().out)
