@@ -28,7 +28,7 @@ def id_file(loaded: LoadedSettings) -> Path:
     return loaded.path.with_suffix(".database-id")
 
 
-class _Known(NamedTuple):
+class _KnownDatabase(NamedTuple):
     """What the file says; NOTHING where it doesn't."""
 
     id: str
@@ -55,11 +55,11 @@ def remember_run(loaded: LoadedSettings, run_id: str) -> None:
         _write(loaded, known._replace(run=run_id))
 
 
-def _read(loaded: LoadedSettings) -> _Known | None:
+def _read(loaded: LoadedSettings) -> _KnownDatabase | None:
     file = id_file(loaded)
     reading = os_errors_as(DatabaseUnavailable, f"can't read {file}", "it names the project's database")
     with reading, suppress(FileNotFoundError):
-        return _Known(*(file.read_text(errors="replace").split() or [""])[:4])
+        return _KnownDatabase(*(file.read_text(errors="replace").split() or [""])[:4])
     return None
 
 
@@ -94,7 +94,7 @@ def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
     """
     known = _read(loaded)
     if known is None:
-        _write(loaded, known := _Known(str(read_id(database)[1])))
+        _write(loaded, known := _KnownDatabase(str(read_id(database)[1])))
     given, numbers = database.ask(last_numbers), [int(number) for number in known[2:] if number.isdecimal()]
     if numbers and any(before > last for before, last in zip(numbers, given, strict=False)):
         database.transact(partial(raise_numbers, numbers=numbers))
@@ -105,10 +105,10 @@ def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
             with database.read() as connection:  # without waiting: the command has ended
                 latest = tuple(map(str, last_numbers(connection)))
             if (known := _read(loaded)) and known[2:] != latest:
-                _write(loaded, _Known(*known[:2], *latest))
+                _write(loaded, _KnownDatabase(*known[:2], *latest))
 
 
-def _write(loaded: LoadedSettings, known: _Known) -> None:
+def _write(loaded: LoadedSettings, known: _KnownDatabase) -> None:
     file = id_file(loaded)
     try:
         replace_file(file, "".join(f"{line}\n" for line in (known.id, known.run, " ".join(known[2:]))).encode())

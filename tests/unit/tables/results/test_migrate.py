@@ -67,8 +67,8 @@ def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):
     """An index of the user's has the name of our last one."""
     with fresh.write() as connection:
         connection.exec_driver_sql("CREATE TABLE users (id INTEGER)")
-        connection.exec_driver_sql("CREATE INDEX ix_infer_images_queued_at ON users (id)")
-    with pytest.raises(Exception, match="ix_infer_images_queued_at already exists"):
+        connection.exec_driver_sql("CREATE INDEX ix_infer_runs_day_model_id ON users (id)")
+    with pytest.raises(Exception, match="ix_infer_runs_day_model_id already exists"):
         upgrade(fresh)
     assert relations(fresh) == {"users"}
 
@@ -83,6 +83,9 @@ def test_migrated_tables_are_those_of_the_schema(database):
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
         assert compare_metadata(context, metadata) == []
         found = {name: inspect(connection).get_pk_constraint(name)["constrained_columns"] for name in metadata.tables}
-        uniques = inspect(connection).get_unique_constraints("infer_images")
+        uniques = {name: inspect(connection).get_unique_constraints(name) for name in metadata.tables}
     assert found == {name: [key.name for key in table.primary_key] for name, table in metadata.tables.items()}
-    assert [unique["column_names"] for unique in uniques] == [["location"]]
+    assert {name: [one["column_names"] for one in own] for name, own in uniques.items() if own} == {
+        "infer_pictures": [["key", "source_id"]],
+        "infer_objects": [["picture", "model_id", "object"]],
+    }
