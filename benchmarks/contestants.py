@@ -188,7 +188,7 @@ class Project:
         database = self._fresh("infer.db")
         command = [str(INFER), "run", "--date", DATE, "--model", MODEL, "--executor", self.contest.executor, "--json"]
         command += ["--precision", precision or self.contest.precision]
-        return time_process(command, self.folder, database, "infer_predictions", self.contest.cores)
+        return time_process(command, self.folder, database, "infer_current_predictions", self.contest.cores)
 
     def run_program(self, program: Program, setting: Setting, limit: int = -1) -> Run:
         database = self._fresh("peer.db")

@@ -22,8 +22,6 @@ from machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sqlalchemy import insert
-
 from infer_app.base.day import Day
 from infer_app.base.domain import Chunk, ChunkResult, FileFacts, Output, Prediction
 from infer_app.base.read_limits import ReadLimits
@@ -31,17 +29,17 @@ from infer_app.base.settings.load import load_settings
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.base.telemetry.display import Display, Progress
 from infer_app.predict.executors import Executor
-from infer_app.predict.handlers.handler_spec import HandlerSpec
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.run.flow.run_plan import RunPlan
 from infer_app.run.group_run import GroupRun
 from infer_app.run.run_day import run_day
 from infer_app.run.stop import Stop
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import add_objects
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunModel
-from infer_app.tables.results.schema import images
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DAY = Day.of(date(2026, 11, 20), "UTC")
@@ -75,7 +73,8 @@ def main() -> None:
     flags = read_flags()
     with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder, Database(f"sqlite:///{folder}/b.db") as database:
         upgrade(database)
-        fill(database, flags.num_images)
+        locations = ((f"/photos/{number:08}.jpg", None) for number in range(flags.num_images))
+        add_objects(database, locations, datetime(2026, 11, 20, 12))
         config = Path(folder, "infer.toml")
         config.write_text('[database]\nurl = "sqlite:///b.db"\n')
         figures = measure(database, config, flags.num_images, flags.chunk_size)
@@ -87,12 +86,13 @@ def main() -> None:
 
 def measure(database: Database, config: Path, num_images: int, chunk_size: int) -> dict[str, Any]:
     pool = StubPool(num_images)
-    handler = HandlerSpec((), ReadLimits((), 0), 0, num_threads=1)
+    spec = ModelSpec(config.parent, MODEL.variant, MODEL.model_id, {})  # which nothing opens
+    handler = HandlerSpec((spec,), ReadLimits((), 0), 0, num_threads=1)
     executor = Executor("stub", "cpu", handler, pool, num_cores=1, num_workers=1)  # type: ignore[arg-type]
     source = Source(database, SourceSettings())
     project = ProjectDatabase(database, source)
     settings = {"images": {"roots": ["/photos"]}, "run": {"chunk_size": chunk_size, "max_rejected": "1%"}}
-    loaded, plan = load_settings(config, settings), RunPlan((), (), (MODEL,))
+    loaded, plan = load_settings(config, settings), RunPlan((), (SimpleNamespace(is_idle=False),), (MODEL,))  # type: ignore[arg-type]
     executors = SimpleNamespace(open=lambda _: executor, end_workers=lambda: None)
     before, cpu, start = resident_bytes(), time.process_time(), time.perf_counter()
     with Stop() as stop:
@@ -109,15 +109,6 @@ def measure(database: Database, config: Path, num_images: int, chunk_size: int) 
         "mib_before": round(before / MIB),
         "mib_at_each_tenth": [round(size / MIB) for size in pool.memory],
     }
-
-
-def fill(database: Database, num_images: int) -> None:
-    added = datetime(2026, 11, 20, 12)
-    with database.write() as connection:
-        for first in range(0, num_images, 10_000):
-            last = min(first + 10_000, num_images)
-            rows = [{"location": f"/photos/{n:08}.jpg", "added_at": added} for n in range(first, last)]
-            connection.execute(insert(images), rows)
 
 
 def resident_bytes() -> int:

@@ -29,17 +29,19 @@ from machine import describe_machine
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from processes import busy_seconds
-from sqlalchemy import insert, text
+from sqlalchemy import text
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ChunkResult, FileFacts, ImageRef, Output, Prediction
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.engine.sqlite_file import connect_sqlite
+from infer_app.tables.listing.image_registry import add_objects
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.pictures import picture_key
 from infer_app.tables.results.runs import RunModel, RunStore
-from infer_app.tables.results.schema import images, metadata, predictions
+from infer_app.tables.results.schema import OURS, database_id, metadata, pictures, predictions
 from infer_app.tables.results.sink import Sink
 from tests.databases import servers
 
@@ -121,37 +123,41 @@ def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
 
 
 def _write_by_driver(database: Database, chunks: list[ChunkResult]) -> float:
-    """Return the seconds that sqlite3 alone takes to write the same rows into an empty table."""
+    """Return the seconds that sqlite3 alone takes to write the same rows into empty tables."""
     empty(database)
     assert database.file is not None
-    compiled = database.backend.upsert(predictions).compile(dialect=database.dialect)
-    row = {"model_id": MODEL.model_id, "run_id": "a" * 36, "variant": MODEL.variant, "created_at": str(datetime.now())}
-    rows = [
-        [
-            tuple({**row, "image_id": one.ref.image_id, "label": one.output.label, "score": one.output.score,
-                   "output": one.output.details, "sha256": one.file.sha256}.get(name) for name in compiled.positiontup)
-            for one in chunk.predictions
-        ]
-        for chunk in chunks
-    ]  # fmt: skip
+    now = str(datetime.now())
+    shared = {"model_id": MODEL.model_id, "run_id": "a" * 36, "variant": MODEL.variant, "created_at": now}
+    shared |= {"source_id": OURS, "first_seen": now}
+    rows = [[shared | columns_of(one) for one in chunk.predictions] for chunk in chunks]
+    upserts = [database.backend.upsert(table).compile(dialect=database.dialect) for table in (pictures, predictions)]
+    sent = [
+        [(one.string, [tuple(map(row.get, one.positiontup or ())) for row in some]) for one in upserts] for some in rows
+    ]
     connection = connect_sqlite(database.file, read_only=False)
     began = time.perf_counter()
-    for some in rows:
+    for statements in sent:
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(compiled.string, some)
+        for sql, values in statements:
+            connection.executemany(sql, values)
         connection.execute("COMMIT")
     seconds = time.perf_counter() - began
     connection.close()
     return seconds
 
 
+def columns_of(one: Prediction) -> dict[str, object]:
+    """Return the columns of a prediction and of its picture, which has its row in the same transaction."""
+    image_id, location = one.ref.image_id, one.ref.location
+    key = {"id": int(image_id), "image_id": image_id, "location": location, "key": picture_key("", location)}
+    output = {"label": one.output.label, "score": one.output.score, "output": one.output.details}
+    return key | {"picture": int(image_id), "sha256": one.file.sha256} | output
+
+
 def select_rows(database: Database, num_rows: int) -> float:
     """Return the new images selected per second, of a day of `num_rows` images of which half are predicted."""
     empty(database)
-    with database.write() as connection:
-        rows = [{"location": f"/{number}.jpg", "added_at": datetime(2026, 11, 20, 12)} for number in range(num_rows)]
-        for first in range(0, num_rows, 10_000):
-            connection.execute(insert(images), rows[first : first + 10_000])
+    add_objects(database, ((f"/{number}.jpg", None) for number in range(num_rows)), datetime(2026, 11, 20, 12))
     source = Source(database, SourceSettings())
     run_id = RunStore(database).open_run(DAY, MODEL)
     done = list(source.select_new(DAY, MODEL.model_id))[::2]
@@ -172,8 +178,9 @@ def prediction(number: int) -> Prediction:
 
 def empty(database: Database) -> None:
     with database.write() as connection:
-        for table in metadata.sorted_tables:
-            connection.execute(table.delete())
+        for table in reversed(metadata.sorted_tables):
+            if table is not database_id:  # the numbers given last, which go on
+                connection.execute(table.delete())
     if database.dialect.name == "postgresql":
         with database.read() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("VACUUM"))

@@ -26,8 +26,9 @@ from sqlalchemy import insert
 
 from infer_app.ask.export.formats.export_formats import FORMATS
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import add_objects
 from infer_app.tables.results.migrate import upgrade
-from infer_app.tables.results.schema import images, models, objects, predictions
+from infer_app.tables.results.schema import models, objects, predictions
 from tests.databases import servers
 
 AT = datetime(2026, 11, 20, 12)
@@ -64,11 +65,11 @@ def fill(url: str, num_objects: int) -> None:
         with database.write() as connection:
             row = {"id": MODEL, "name": "animals", "manifest": manifest, "created_at": AT, "in_use_since": AT}
             connection.execute(insert(models), row)
-            for first in range(1, num_objects // PER_IMAGE + 1, PAGE):
-                ids = range(first, min(first + PAGE, num_objects // PER_IMAGE + 1))
-                located = [{"location": f"/srv/photos/cam{i % 50:02}/IMG_{i:06}.jpg", "added_at": AT} for i in ids]
-                connection.execute(insert(images), located)
-                connection.execute(insert(predictions), [predicted | {"image_id": str(i)} for i in ids])
+        for first in range(1, num_objects // PER_IMAGE + 1, PAGE):
+            ids = range(first, min(first + PAGE, num_objects // PER_IMAGE + 1))
+            add_objects(database, [(f"/srv/photos/cam{i % 50:02}/IMG_{i:06}.jpg", None) for i in ids], AT)
+            with database.write() as connection:
+                connection.execute(insert(predictions), [predicted | {"picture": i} for i in ids])
                 rows = [box(generator, i, number) for i in ids for number in range(PER_IMAGE)]
                 connection.execute(insert(objects), rows)
 
@@ -77,7 +78,7 @@ def box(generator: random.Random, image: int, number: int) -> dict[str, object]:
     index = generator.randrange(CLASSES)
     x, y, width, height = (generator.random() / 2 for _ in range(4))
     shape = {"x": x, "y": y, "width": width, "height": height}
-    key = {"image_id": str(image), "model_id": MODEL, "object": number}
+    key = {"id": PER_IMAGE * image + number, "picture": image, "model_id": MODEL, "object": number}
     score = 1 - (number + generator.random()) / PER_IMAGE
     return key | shape | {"label": f"label {index}", "class_index": index, "score": score}
 

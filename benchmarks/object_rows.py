@@ -127,9 +127,9 @@ def make_prediction(chance: random.Random, number: int, each: int) -> Prediction
 
 
 def add_rows(checksum: Any, database: Database) -> None:
-    """Add every row that was written to a checksum, but the time and the run."""
+    """Add every row that was written to a checksum, but the time, the run and the numbers of objects."""
     for table in (predictions, objects):
-        columns = [column for column in table.c if column.name not in ("run_id", "created_at")]
+        columns = [column for column in table.c if column.name not in ("id", "run_id", "created_at")]
         with database.read() as connection:
             checksum.update(repr(sorted(map(repr, connection.execute(select(*columns))))).encode())
 

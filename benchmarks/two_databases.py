@@ -20,19 +20,22 @@ from machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sqlalchemy import insert
-
 from infer_app.base.day import Day
+from infer_app.base.domain import ChunkResult, ImageFile, Output, Prediction
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
+from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.migrate import upgrade
-from infer_app.tables.results.schema import images, predictions
+from infer_app.tables.results.runs import RunModel, RunStore
+from infer_app.tables.results.sink import Sink
+from infer_app.tables.results.sources import record_source
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
-MODEL_ID = "0123456789abcdef"
+MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
+AT_ONCE = 10_000
 PAIRS = ("sqlite-postgres", "postgres-sqlite", "sqlite-mariadb", "mariadb-sqlite")
 
 
@@ -47,43 +50,43 @@ def main() -> None:
             for database in (listing, results):
                 upgrade(database)
                 fill_images(database, flags.num_images)
-            fill_predictions(results, flags.num_images)
             settings = SourceSettings()
             reader = stack.enter_context(Database(listing.url, read_only=True))
-            report(f"{kinds[0]}, results in {kinds[1]}", CrossDatabaseSource(reader, settings, results), results)
-            report(f"{kinds[1]} alone", Source(results, settings), results)
+            report(f"{kinds[0]}, results in {kinds[1]}", CrossDatabaseSource(reader, settings, results))
+            report(f"{kinds[1]} alone", Source(results, settings))
     machine = describe_machine()
     print(f"\n{machine['processor']}, {machine['cores']} cores; pages of {PAGE_SIZE:,} ids; {date.today().isoformat()}")
 
 
 def fill_images(database: Database, num_images: int) -> None:
-    """Insert images, spread over the day."""
+    """Register images, spread over the day."""
     at, step = datetime(2026, 11, 20), timedelta(days=1) / num_images
-    numbers = iter(range(num_images))
-    while some := list(islice(numbers, 10_000)):
-        rows = [{"location": f"/srv/photos/2026/{number}.jpg", "added_at": at + number * step} for number in some]
-        with database.write() as connection:
-            connection.execute(insert(images), rows)
+    files = (ImageFile(f"/srv/photos/2026/{number:09}.jpg") for number in range(num_images))
+    for _ in register(
+        database, files, lambda new: [DatedImage(one, at + int(one.location[-13:-4]) * step) for one in new]
+    ):
+        pass
 
 
-def fill_predictions(database: Database, num_images: int) -> None:
-    shared = dict.fromkeys(("vector", "vector_dtype", "vector_dim", "sha256", "width", "height", "num_objects"))
-    shared |= {"model_id": MODEL_ID, "run_id": "run", "variant": "cpu", "label": "cat", "score": 0.5, "output": "{}"}
-    writer = database.backend.bulk_upsert(database.dialect, predictions)
-    numbers = iter(range(1, num_images + 1, 2))
-    while some := [str(number) for number in islice(numbers, 10_000)]:
-        with database.write() as connection:
-            writer.write(connection, {"image_id": some}, shared | {"created_at": datetime(2026, 11, 20)})
+def predict_half(source: Source) -> None:
+    number = record_source(source.results, source.identity)
+    run_id = RunStore(source.results).open_run(DAY, MODEL, source_id=number)
+    sink = Sink(source.results, MODEL.model_id, MODEL.variant, run_id, source_id=number)
+    half = iter(list(source.select_new(DAY, MODEL.model_id))[::2])
+    while some := list(islice(half, AT_ONCE)):
+        sink.commit_chunk(ChunkResult(0, tuple(Prediction(ref, Output("cat", 0.5)) for ref in some), ()))
+    RunStore(source.results).fail_run(run_id, 1, "")
 
 
-def report(name: str, source: Source, results: Database) -> None:
+def report(name: str, source: Source) -> None:
+    predict_half(source)
     start, first, found = time.perf_counter(), 0.0, 0
-    for page in source.select_pages(DAY, MODEL_ID):
+    for page in source.select_pages(DAY, MODEL.model_id):
         first = first or time.perf_counter() - start
         found += len(page)
     seconds = time.perf_counter() - start
     start = time.perf_counter()
-    counts = ListedImages(results, source).count_day(DAY, MODEL_ID)
+    counts = ListedImages(source.results, source).count_day(DAY, MODEL.model_id)
     counting = time.perf_counter() - start
     assert found == counts.pending
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

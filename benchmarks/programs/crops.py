@@ -31,7 +31,7 @@ from infer_app.predict.runtimes.open_variant import open_variant
 CHUNK = 32  # photos: the unit of dispatch and commit
 OBJECTS = (
     "SELECT images.id, location, object, x, y, width, height FROM infer_images images"
-    " JOIN infer_objects objects ON objects.image_id = images.id AND objects.model_id = ? ORDER BY images.id, object"
+    " JOIN infer_objects objects ON objects.picture = images.id AND objects.model_id = ? ORDER BY images.id, object"
 )
 
 

@@ -64,7 +64,7 @@ def add_images(
     return _add(database, found, added_at, hash_files or unhashed)
 
 
-def add_objects(database: Database, found: Sequence[tuple[str, int | None]], added_at: datetime) -> int:
+def add_objects(database: Database, found: Iterable[tuple[str, int | None]], added_at: datetime) -> int:
     """Register remote locations with their sizes in bytes under `added_at`, and return how many are new."""
     return _add(database, (ImageFile(*one) for one in found), added_at, unhashed)
 
