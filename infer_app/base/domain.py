@@ -198,7 +198,15 @@ class DetectedObject(NamedTuple):
     height: float
 
 
-Objects: TypeAlias = tuple[tuple[int, DetectedObject], ...]  # of one image, with their places in it
+class FoundObject(NamedTuple):
+    """An object with its place in the image, from 0 for the best, and its number of infer_objects once it is stored."""
+
+    place: int
+    one: DetectedObject
+    number: int | None = None
+
+
+Objects: TypeAlias = tuple[FoundObject, ...]  # of one image
 
 
 class StoredObjects(NamedTuple):
@@ -233,6 +241,7 @@ class CropOutput(NamedTuple):
 
     object: int  # its place in the picture
     output: Output
+    number: int | None = None  # of infer_objects, if it was stored before
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +273,12 @@ class Chunk:
     model_indices: tuple[int, ...] = (0,)  # indices of the handler's models that the refs are new for
     slot: int | None = None  # of the ring, for its pixels
     files: tuple[FileFacts, ...] = ()  # of each ref, after it was read
-    objects: Mapping[str, StoredObjects] = field(default_factory=dict, hash=False)  # by image id; for second networks
+    objects: Mapping[ImageRef, StoredObjects] = field(default_factory=dict, hash=False)  # for second networks
 
     def of(self, refs: Iterable[ImageRef], model_indices: tuple[int, ...] = ()) -> Chunk:
         """Return a chunk of some of its refs, for all or some of its models, without a slot, to be read again."""
         refs = tuple(refs)
-        objects = {ref.image_id: self.objects[ref.image_id] for ref in refs} if self.objects else {}
+        objects = {ref: self.objects[ref] for ref in refs} if self.objects else {}
         return Chunk(self.number, refs, model_indices or self.model_indices, objects=objects)
 
 
@@ -320,7 +329,7 @@ class ChunkResult:
     @property
     def num_images(self) -> int:
         """Return the number of images, each counted once for all models."""
-        return len({ref.image_id for ref in self.refs})
+        return len({*self.refs})
 
     def of_model(self, model_index: int) -> ChunkResult:
         """Return the results of one model, with the measurements of the whole chunk."""
@@ -335,14 +344,12 @@ class ChunkResult:
             model_indices=(model_index,),
         )
 
-    def without(self, image_ids: frozenset[str]) -> ChunkResult:
+    def without(self, refs: frozenset[ImageRef]) -> ChunkResult:
         """Return the results of the other images, with the measurements of the whole chunk."""
-        if not image_ids:
+        if not refs:
             return self
-        predictions = tuple(one for one in self.predictions if one.ref.image_id not in image_ids)
-        return replace(
-            self, predictions=predictions, broken=tuple(one for one in self.broken if one.ref.image_id not in image_ids)
-        )
+        predictions = tuple(one for one in self.predictions if one.ref not in refs)
+        return replace(self, predictions=predictions, broken=tuple(one for one in self.broken if one.ref not in refs))
 
     @property
     def num_asked(self) -> int:

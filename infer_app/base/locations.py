@@ -204,6 +204,15 @@ def stored_location(location: str) -> str:
     return escape_unstorable(_LIKE_AN_ESCAPE.sub(r"\\x5c", shown(location)))
 
 
+def picture_key(image_id: str, location: str) -> int:
+    """Return what tells the pictures of a source apart: the first 64 bits of their SHA-256, as a signed integer.
+
+    `location` is as it is stored. Of our own pictures, whose ids we give, the location alone counts: their id is "".
+    """
+    digest = sha256(f"{image_id}\n{location}".encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8], signed=True)
+
+
 def mask_checksum(location: str) -> str | None:
     """Return a few digits that tell URLs apart which `stored_location` stores alike, None for any other location.
 

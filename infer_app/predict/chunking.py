@@ -59,5 +59,5 @@ def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]
 
 
 def _chunk(number: int, images: Sequence[NewImage]) -> Chunk:
-    objects = {image.ref.image_id: image.objects for image in images if image.objects is not None}
+    objects = {image.ref: image.objects for image in images if image.objects is not None}
     return Chunk(number, tuple(image.ref for image in images), images[0].model_indices, objects=objects)

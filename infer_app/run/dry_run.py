@@ -21,7 +21,7 @@ from infer_app.run.run_day import find_left_out, predict, with_left_out
 from infer_app.run.run_result import make_report
 from infer_app.tables.dry_run_database import open_dry_run_database
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.sources import record_source
+from infer_app.tables.results.sources import RunSource, record_source
 
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # for each worker, at least; the first is slow
@@ -65,9 +65,10 @@ def dry_run(
     with open_dry_run_database(project.database) as database:
         if database.file is not None:  # each commit updates the run's row, which costs a page
             RunStore(database).open_run(days[-1], plan.models[0], DRY_RUN_ID)
-        source_id = record_source(database, project.source.identity, project.source.base)
+        number = record_source(database, project.source.identity, project.source.base)
+        source = RunSource(number, project.source.base)
         model_runs = [
-            ModelRun(number, model, DRY_RUN_ID, database, source_id, FailureBudget(group.loaded.run))
+            ModelRun(number, model, DRY_RUN_ID, database, source, FailureBudget(group.loaded.run))
             for number, model in enumerate(plan.models)
         ]
         tally = predict(group, plan, days, take_until(pages(), few, time.monotonic() + DRY_RUN_S), model_runs)

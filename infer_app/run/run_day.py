@@ -34,7 +34,7 @@ from infer_app.run.stop import Stop
 from infer_app.tables.listing.left_out import NEEDED
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.results.runs import RunModel, new_run_id
-from infer_app.tables.results.sources import record_source
+from infer_app.tables.results.sources import RunSource, record_source
 
 log = logging.getLogger(__name__)
 WAIT_S = 2.0  # between two attempts to take a day that another run holds
@@ -113,11 +113,12 @@ def with_left_out(reports: list[RunReport], left_out: str) -> list[RunReport]:
 def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, run_ids: Sequence[str]) -> list[ModelRun]:
     """Record how the runs that hold the day predict it."""
     project, model_runs = group.project, list[ModelRun]()
-    source_id = project.ask(record_source, project.database, project.source.identity, project.source.base)
+    number = project.ask(record_source, project.database, project.source.identity, project.source.base)
+    source = RunSource(number, project.source.base)
     for number, (model, run_id) in enumerate(zip(plan.models, run_ids, strict=True)):
         project.ask(project.run_store.start_run, run_id, model, executor.name, executor.device)
         budget = FailureBudget(group.loaded.run, partial(_count_predicted, project, day, model.model_id))
-        model_runs.append(ModelRun(number, model, run_id, project.database, source_id, budget))
+        model_runs.append(ModelRun(number, model, run_id, project.database, source, budget))
         _log_progress(project, day, model_runs[-1], executor.num_workers)
     return model_runs
 

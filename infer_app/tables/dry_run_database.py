@@ -2,14 +2,16 @@
 
 import contextlib
 import logging
+import re
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, Table, delete, false, insert, select, update
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateTable
 
 from infer_app.base.errors import DatabaseUnavailable, UsageError, os_errors_as
 from infer_app.tables.engine.connect import Database
@@ -38,16 +40,14 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
     """
     if database.file is None:
         with RolledBack(database.url) as rolled_back:
-            if not find_unwritable(rolled_back, (pictures, predictions, objects, object_predictions, rejections, runs)):
+            if not find_unwritable(
+                rolled_back, (database_id, pictures, predictions, objects, object_predictions, rejections, runs)
+            ):
                 yield rolled_back
                 return
             log.warning("%s is read-only: the dry run writes to a SQLite file instead", database.shown_url)
     with temporary_folder() as folder, Database(f"sqlite:///{Path(folder) / 'dry_run.db'}") as temporary:
-        if database.file is not None:
-            _copy_tables(database, temporary)
-        else:
-            with temporary.write() as connection:
-                metadata.create_all(connection)
+        _copy_tables(database if database.file is not None else None, temporary)
         with temporary.write() as connection:
             connection.execute(insert(database_id).values(id="", last_picture=0, last_object=0))
         yield temporary
@@ -87,16 +87,26 @@ class RolledBack(Database):
             yield connection
 
 
-def _copy_tables(database: Database, target: Database) -> None:
-    """Create the tables, then the indexes, views and triggers; skip what can't be created, such as shadow tables."""
+def _copy_tables(database: Database | None, target: Database) -> None:
+    """Create the tables, then the indexes, views and triggers; skip what can't be created, such as shadow tables.
+
+    They are without foreign keys: stored pictures and objects are not in the copy. None stands for a server, in place
+    of which our tables are made.
+    """
     statements = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid"
-    with database.read() as connection:
-        found = connection.exec_driver_sql(statements).scalars().all()
-        journal_mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+    found: Sequence[str] = [str(CreateTable(table).compile(dialect=target.dialect)) for table in metadata.sorted_tables]
+    journal_mode = "wal"
+    if database is not None:
+        with database.read() as connection:
+            found = connection.exec_driver_sql(statements).scalars().all()
+            journal_mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
     with contextlib.closing(sqlite3.connect(target.file or "")) as copy:
         copy.execute(f"PRAGMA journal_mode={journal_mode}")
         copy.execute("BEGIN")
         for statement in found:
             with contextlib.suppress(sqlite3.Error):
-                copy.execute(statement)
+                copy.execute(_FOREIGN_KEY.sub("", statement))
         copy.commit()
+
+
+_FOREIGN_KEY = re.compile(r",\s*FOREIGN KEY\s*\([^)]*\) REFERENCES \S+ \([^)]*\) ON DELETE CASCADE")

@@ -3,12 +3,12 @@
 from sqlalchemy import func, insert, inspect, select, update
 
 from infer_app.base.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.base.locations import picture_key
 from infer_app.base.size import Size
-from infer_app.tables.results.pictures import picture_key
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import OURS, database_id, pictures, runs
 from infer_app.tables.results.sink import Sink
-from infer_app.tables.results.sources import record_source
+from infer_app.tables.results.sources import RunSource, record_source
 from infer_app.tables.results.views import VIEWS
 from tests.conftest import MODEL
 
@@ -46,9 +46,10 @@ def commit(
     variant=MODEL.variant,
     detector_id=None,
     source_id=None,
+    base=None,
 ):
     """Write a chunk of predictions and rejections, and return what was written."""
-    sink = Sink(database, model_id, variant, run_id, detector_id, source_id)
+    sink = Sink(database, model_id, variant, run_id, detector_id, RunSource(source_id, base))
     return sink.commit_chunk(ChunkResult(0, tuple(good), tuple(bad)))
 
 
@@ -94,7 +95,7 @@ def run_day(database, source, day, answer=a_cat, model=MODEL, base=None):
     results = [answer(ref) for ref in refs]
     good = [one for one in results if isinstance(one, Prediction)]
     bad = [one for one in results if isinstance(one, Broken)]
-    commit(database, good, bad, run_id, model.model_id, source_id=number)
+    commit(database, good, bad, run_id, model.model_id, source_id=number, base=base)
     ended = {"state": "done", "exit_code": 0, "ended_at": runs.c.started_at}
     with database.write() as connection:
         connection.execute(update(runs).where(runs.c.id == run_id).values(ended))

@@ -65,8 +65,7 @@ def run(database):
 
 
 def opened(database, settings, listing=None):
-    source = CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
-    return source
+    return CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
 
 
 def labels_of(database, settings, day=DAY, listing=None):

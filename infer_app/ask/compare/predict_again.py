@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.model_names import Version, short_name
 from infer_app.artifact.models_folder import scan_artifacts
-from infer_app.base.domain import Broken, ImageRef, NewImage, Prediction, StoredObjects
+from infer_app.base.domain import Broken, FoundObject, ImageRef, NewImage, Prediction, StoredObjects
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.model_variants import BegunVariant, variant_of
 from infer_app.base.settings.load import LoadedSettings
@@ -32,20 +33,22 @@ class PlanAgain:
     def variant(self) -> str:
         return self.plan.variant
 
-    def predict(self, refs: Sequence[ImageRef], objects: Mapping[str, StoredObjects]) -> dict[str, Prediction | Broken]:
-        """Return the prediction or rejection of each image by its id; `objects` are for a second network.
+    def predict(
+        self, refs: Sequence[ImageRef], objects: Mapping[ImageRef, StoredObjects]
+    ) -> dict[ImageRef, Prediction | Broken]:
+        """Return the prediction or rejection of each image; `objects` are for a second network.
 
         Raises ModelError, and what storages raise.
         """
-        results = dict[str, Prediction | Broken]()
+        results = dict[ImageRef, Prediction | Broken]()
         artifacts, plans = [self.artifact], [self.plan]
         if self.detector is not None:
             artifacts, plans = [self.detector, *artifacts], [_idle(self.plan, self.detector), *plans]
-        new = (NewImage(ref, (len(plans) - 1,), objects.get(ref.image_id)) for ref in refs)
+        new = (NewImage(ref, (len(plans) - 1,), objects.get(ref)) for ref in refs)
         with open_executor(self.settings, artifacts, plans, read_limits(self.settings)) as executor:
             for chunk in executor.predict(new):
-                results |= {predicted.ref.image_id: predicted for predicted in chunk.predictions}
-                results |= {broken.ref.image_id: broken for broken in chunk.broken}
+                results |= {predicted.ref: predicted for predicted in chunk.predictions}
+                results |= {broken.ref: broken for broken in chunk.broken}
         return results
 
 
@@ -81,10 +84,10 @@ def _plan_other(loaded: LoadedSettings, artifact: Artifact, variant: str) -> tup
     return full, plan_run(full, artifact)
 
 
-def stored_objects(rows: Iterable[tuple[ImageRef, Mapping[str, Any]]]) -> dict[str, StoredObjects]:
-    """Return the objects of a detector by image id, where the stored rows are of a second network."""
+def stored_objects(rows: Iterable[tuple[ImageRef, Mapping[str, Any]]]) -> dict[ImageRef, StoredObjects]:
+    """Return the objects of a detector by image, where the stored rows are of a second network."""
     return {
-        ref.image_id: StoredObjects(tuple(enumerate(one.found for one in row["objects"])), row["sha256"])
+        ref: StoredObjects(tuple(map(FoundObject, count(), (one.found for one in row["objects"]))), row["sha256"])
         for ref, row in rows
         if row["detector_id"] is not None
     }

@@ -68,7 +68,7 @@ def choose(keys: Iterable[Key], amount: Amount) -> tuple[list[Key], int]:
 class StoredRow(NamedTuple):
     """A prediction to be made again."""
 
-    ref: ImageRef  # by the picture's number, since pictures of several days may have one id
+    ref: ImageRef
     history: ModelHistory
     stored: dict[str, Any]  # its row, with the objects
 
@@ -183,7 +183,7 @@ def _rows_of(project: ProjectDatabase, version: Version, number: int, location: 
     """Yield the stored row of a picture, which is listed at a location, if there is one."""
     for history in read_history(project.database, [version], number):
         if history.prediction is not None:
-            yield StoredRow(ImageRef(str(number), location), history, history.prediction)
+            yield StoredRow(ImageRef(history.prediction["image_id"], location), history, history.prediction)
 
 
 def _why_not_listed(*, is_id_listed: bool) -> str:
@@ -208,7 +208,7 @@ def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, r
         return
     for one in rows:
         _, history, row = one
-        now = results[one.ref.image_id]
+        now = results[one.ref]
         if audit.answers is not None:
             pairs = tuple(pair_answers(row, now))
             audit.answers.append(Answers(*version, plan.variant, plan.instead_of, plan.why, pairs))
@@ -226,4 +226,4 @@ def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, r
 
 
 def _difference(row: StoredRow, version: Version, cause: Changed, detail: str) -> Difference:
-    return Difference(row.stored["image_id"], shown_location(row.ref.location), *version, cause, detail)
+    return Difference(row.ref.image_id, shown_location(row.ref.location), *version, cause, detail)

@@ -114,7 +114,7 @@ class RowComparison:
     def _crops(self, row: Mapping[str, Any], now: Sequence[CropOutput]) -> str | None:
         """Compare what a second network gives for each object that it takes, and the best with that of the image."""
         then = {number: one.made for number, one in enumerate(row["objects"]) if one.made}
-        outputs = dict(now)
+        outputs = {one.object: one.output for one in now}
         for number in sorted(then.keys() | outputs.keys()):
             if number not in outputs:
                 return f"object {number} is not taken any more"
@@ -207,7 +207,8 @@ def pair_answers(row: Mapping[str, Any], now: Prediction | Broken) -> Iterator[t
     output, stored = now.output, row["objects"] or ()
     if output.crops is not None:
         then = {number: _stored_text(one.made) for number, one in enumerate(stored) if one.made}
-        outputs = {number: _text(one.label, one.score, one.details, one.vector_dim) for number, one in output.crops}
+        made = {crop.object: crop.output for crop in output.crops}
+        outputs = {place: _text(one.label, one.score, one.details, one.vector_dim) for place, one in made.items()}
         for number in sorted(then.keys() | outputs.keys()):
             yield f"object {number}: {then.get(number, 'nothing')}", outputs.get(number, "not taken")
     elif output.objects is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 
 import numpy as np
 
 from infer_app.artifact.artifact import Artifact
-from infer_app.base.domain import Broken, Chunk, ChunkResult, Objects, Prediction, Sample
+from infer_app.base.domain import Broken, Chunk, ChunkResult, FoundObject, Objects, Prediction, Sample
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import ALONE, HandlerSpec, ModelSpec, OneOf
 from infer_app.predict.handlers.loader import Loader
@@ -81,10 +82,13 @@ class CpuHandler:
     ) -> list[Objects | Broken]:
         """Return the objects of each image, those just found or those stored; or why there are none."""
         if self._detector not in chunk.model_indices:
-            return [stored_objects(sample, chunk.objects[sample.ref.image_id]) for sample in samples]
-        results = {one.ref.image_id: one for one in found if one.model_index == self._detector}
-        in_order = [results[sample.ref.image_id] for sample in samples]
-        return [one if isinstance(one, Broken) else tuple(enumerate(one.output.objects or ())) for one in in_order]
+            return [stored_objects(sample, chunk.objects[sample.ref]) for sample in samples]
+        results = {one.ref: one for one in found if one.model_index == self._detector}
+        in_order = [results[sample.ref] for sample in samples]
+        return [
+            one if isinstance(one, Broken) else tuple(map(FoundObject, count(), one.output.objects or ()))
+            for one in in_order
+        ]
 
     def copy_slot(self, chunk: Chunk) -> bool:
         return False

@@ -14,6 +14,7 @@ from infer_app.base.domain import (
     Chunk,
     CropOutput,
     DetectedObject,
+    FoundObject,
     Objects,
     Output,
     Prediction,
@@ -76,7 +77,7 @@ class _SecondNetwork:
         self._model, self._loader, self._crop, self._recipe = model, loader, manifest.crop, manifest.recipe
         self._function, self._preprocess = model.artifact.crop_function(), model.artifact.preprocess()
         self._buffer = np.empty((model.batch_size, *manifest.recipe.size.shape), np.uint8)
-        self._waiting: list[tuple[_Cropped, int]] = []  # whose crop each row of the buffer is, by the object's number
+        self._waiting: list[tuple[_Cropped, FoundObject]] = []  # whose crop each row of the buffer is
         self._images: list[_Cropped] = []
 
     def add(
@@ -90,7 +91,8 @@ class _SecondNetwork:
         assert sample.picture is not None
         picture = Picture.whole(sample.picture)
         record = partial(heartbeat.record, position, file=sample.file, models=[self.index])
-        for number, one in found:
+        for of_object in found:
+            place, one, _ = of_object
             if not self._crop.takes(one) or image.broken:
                 continue
             clock.refs = (sample.ref,)
@@ -98,12 +100,12 @@ class _SecondNetwork:
                 with clock.time("transform"), self._loader.within_memory():
                     self._buffer[len(self._waiting)] = self._pixels(picture, one, record)
             except BadImage as bad:
-                self._reject(image, number, bad.reason, bad.detail, "transform")
+                self._reject(image, place, bad.reason, bad.detail, "transform")
                 continue
             except MemoryError:
-                self._reject(image, number, Reason.OUT_OF_MEMORY, "out of memory in stage transform", "transform")
+                self._reject(image, place, Reason.OUT_OF_MEMORY, "out of memory in stage transform", "transform")
                 continue
-            self._waiting.append((image, number))
+            self._waiting.append((image, of_object))
             if len(self._waiting) == len(self._buffer):
                 heartbeat.record(position, "model", models=[self.index])
                 self._predict(clock)
@@ -133,16 +135,17 @@ class _SecondNetwork:
         waiting, self._waiting = self._waiting, []
         batch = Batch(self._buffer[: len(waiting)], tuple(image.sample for image, _ in waiting), ())
         clock.refs = [sample.ref for sample in batch.samples]
-        for (image, number), result in zip(waiting, self._model.infer(batch, clock) if waiting else (), strict=True):
+        results = self._model.infer(batch, clock) if waiting else ()
+        for (image, (place, _, number)), result in zip(waiting, results, strict=True):
             if isinstance(result, Prediction):
-                image.outputs.append(CropOutput(number, result.output))
+                image.outputs.append(CropOutput(place, result.output, number))
             else:
-                self._reject(image, number, result.reason, result.detail, result.stage)
+                self._reject(image, place, result.reason, result.detail, result.stage)
 
-    def _reject(self, image: _Cropped, number: int, reason: Reason, detail: str, stage: str) -> None:
+    def _reject(self, image: _Cropped, place: int, reason: Reason, detail: str, stage: str) -> None:
         """Note why an image has no result: rows of some of its objects would look like all of them."""
         sample, index = image.sample, self._model.model_index
-        why = f"object {number}: {detail}"
+        why = f"object {place}: {detail}"
         image.broken = image.broken or Broken(sample.ref, reason, why, stage, sample.file, model_index=index)
 
 

@@ -62,7 +62,7 @@ class _StoredObjects:
             if self._detector in image.model_indices:
                 left += [] if self._is_idle else [image]  # it came when the run was planned: the next one takes it
                 continue
-            detection = known.get(image.ref.image_id)  # None: it was forgotten meanwhile
+            detection = known.get(image.ref)  # None: it was forgotten meanwhile
             seconds = [index for index in image.model_indices if index in self._crops]
             others = tuple(index for index in image.model_indices if index not in self._crops)
             taken = self._taken(detection, seconds) if detection else ()
@@ -73,7 +73,7 @@ class _StoredObjects:
             left += [replace(image, model_indices=others)] if others else []
         return ChunkResult.of(0, done, tuple(sorted(self._crops))), left
 
-    def _read(self, images: Sequence[NewImage]) -> dict[str, StoredDetection]:
+    def _read(self, images: Sequence[NewImage]) -> dict[ImageRef, StoredDetection]:
         if not images:
             return {}
         least = min(crop.min_score for crop in self._crops.values())
@@ -89,11 +89,11 @@ class _StoredObjects:
     def _taken(self, detection: StoredDetection, seconds: Sequence[int]) -> Objects:
         """Return the objects that one of the networks takes, which are few of those that are stored."""
         crops = [self._crops[index] for index in seconds]
-        return tuple(one for one in detection.objects if any(crop.takes(one[1]) for crop in crops))
+        return tuple(one for one in detection.objects if any(crop.takes(one.one) for crop in crops))
 
 
 def _read(
     database: Database, images: Mapping[int, ImageRef], detector_id: str, least: float
-) -> dict[str, StoredDetection]:
+) -> dict[ImageRef, StoredDetection]:
     with database.read() as connection:
         return read_detections(connection, images, detector_id, least)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
-from infer_app.base.domain import Broken, ChunkResult, NewImage, Reason
+from infer_app.base.domain import Broken, ChunkResult, ImageRef, NewImage, Reason
 from infer_app.base.telemetry.display import Advance, Trace
 from infer_app.base.telemetry.log import names_and_ids
 from infer_app.base.telemetry.stage_clock import StageClock
@@ -24,6 +24,7 @@ from infer_app.run.flow.failure_budget import FailureBudget
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.runs import RunModel
 from infer_app.tables.results.sink import Sink
+from infer_app.tables.results.sources import RunSource
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +54,11 @@ def run_flow(
 
 def _commit(result: ChunkResult, model_runs: Sequence[ModelRun]) -> None:
     """Write a chunk model by model, a second network's results only where its detector's objects could be written."""
-    unwritten: dict[str | None, frozenset[str]] = {}
-    rejected: dict[str | None, frozenset[str]] = {}
+    unwritten: dict[str | None, frozenset[ImageRef]] = {}
+    rejected: dict[str | None, frozenset[ImageRef]] = {}
     for model_run in model_runs:
         model_id, detector_id = model_run.model.model_id, model_run.model.detector_id
-        rejected[model_id] = frozenset(broken.ref.image_id for broken in result.of_model(model_run.number).broken)
+        rejected[model_id] = frozenset(broken.ref for broken in result.of_model(model_run.number).broken)
         own = result.without(unwritten.get(detector_id, frozenset()))
         unwritten[model_id] = model_run.commit(own, rejected.get(detector_id, frozenset()))
 
@@ -86,7 +87,7 @@ class ModelRun:
     """Writes a model's results and counts its predictions and rejections."""
 
     def __init__(
-        self, number: int, model: RunModel, run_id: str, database: Database, source_id: int, budget: FailureBudget
+        self, number: int, model: RunModel, run_id: str, database: Database, source: RunSource, budget: FailureBudget
     ) -> None:
         self.number = number  # of the model, among those of the run
         self.model = model
@@ -96,7 +97,7 @@ class ModelRun:
         self.failed = 0  # of these, the rejected ones
         self.nearly_black = 0
         self.reasons: Counter[str] = Counter()
-        self._sink = Sink(database, model.model_id, model.variant, run_id, model.detector_id, source_id)
+        self._sink = Sink(database, model.model_id, model.variant, run_id, model.detector_id, source)
         self.budget = budget
         self._of_detector: list[Broken] = []
 
@@ -108,15 +109,15 @@ class ModelRun:
     def selected(self) -> int:
         return self.predicted + self.rejected
 
-    def commit(self, result: ChunkResult, of_detector: frozenset[str] = frozenset()) -> frozenset[str]:
+    def commit(self, result: ChunkResult, of_detector: frozenset[ImageRef] = frozenset()) -> frozenset[ImageRef]:
         """Write the part of the model's results of a chunk that the failure budget admits.
 
-        Images that the detector failed on, by id in `of_detector`, were never given to a second network. They are held
-        until the detector's own failures are settled. Return the ids of images whose results the database refused.
+        Images that the detector failed on, those of `of_detector`, were never given to a second network. They are held
+        until the detector's own failures are settled. Return the images whose results the database refused.
         """
         own = result.of_model(self.number)
         self.nearly_black += own.num_dim
-        self._of_detector += [broken for broken in own.broken if broken.ref.image_id in of_detector]
+        self._of_detector += [broken for broken in own.broken if broken.ref in of_detector]
         return self._write(self.budget.admit(own.without(of_detector)))
 
     def write_known(self, result: ChunkResult) -> None:
@@ -136,15 +137,15 @@ class ModelRun:
         self.reasons.update(broken.reason.value for broken in written.broken)
         return written
 
-    def _write(self, admitted: Iterable[ChunkResult]) -> frozenset[str]:
+    def _write(self, admitted: Iterable[ChunkResult]) -> frozenset[ImageRef]:
         was_stopped = self.budget.stopped is not None
-        refused = set[str]()
+        refused = set[ImageRef]()
         for result in admitted:
             if result.num_images:
                 written = self._commit(result)
                 self.asked += written.num_asked
                 self.failed += len(written.broken)
-                refused |= {broken.ref.image_id for broken in written.broken if broken.reason is Reason.WRITE_ERROR}
+                refused |= {broken.ref for broken in written.broken if broken.reason is Reason.WRITE_ERROR}
         if self.budget.stopped and not was_stopped:
             of_model = names_and_ids([(self.model.name, self.model.model_id)])
             log.error("%s: %s", self.model.name, self.budget.stopped, extra=of_model)

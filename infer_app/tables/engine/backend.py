@@ -30,7 +30,7 @@ class Backend:
     lists_all_tables = True  # also those that the role has no right on
     hides_bytes = False  # a text column may give bytes
     single_precision: int | None = None  # the driver's code of such a column
-    json_pictures = ""  # SELECT of place, from 1, image_id and location out of the JSON array :pictures of pairs
+    json_pictures = ""  # SELECT of place, from 1, image_id and picture_key out of the JSON array :pictures of pairs
     row_errors: tuple[object, ...] = ()  # about a row, which the driver doesn't tell from errors of the server
     deadlocks: tuple[object, ...] = ()  # the transaction was ended for the sake of another one
     losses: tuple[object, ...] = ()  # the server announced that it ends the connection

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     ColumnElement,
     DateTime,
     Dialect,
@@ -12,6 +13,7 @@ from sqlalchemy import (
     Select,
     String,
     TypeDecorator,
+    func,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
@@ -107,6 +109,20 @@ class StoredLocation(FunctionElement[str]):
     type = String()
     inherit_cache = True
     name = "stored_location"
+
+
+class PictureKey(FunctionElement[int]):
+    """What tells a source's pictures apart: `locations.picture_key` of an id as text and a location as it is listed."""
+
+    type = BigInteger()
+    inherit_cache = True
+    name = "picture_key"
+
+
+def stored_parts(element: PictureKey) -> tuple[ColumnElement[str], ColumnElement[str]]:
+    """Return the id, and the location as it is stored."""
+    image_id, location = element.clauses
+    return image_id, func.coalesce(StoredLocation(location), "")
 
 
 # What looks like an escape of `stored_location`, and its own.

@@ -21,9 +21,11 @@ from infer_app.tables.engine.column_types import (
     AsText,
     Exact,
     HoursAfter,
+    PictureKey,
     Query,
     StoredLocation,
     UtcNow,
+    stored_parts,
 )
 from infer_app.tables.engine.reconnect import OUTAGE_S
 
@@ -40,8 +42,7 @@ class MySQL(Backend):
     single_precision = 4
     json_pictures = (
         "SELECT place, image_id, location FROM JSON_TABLE(:pictures, '$[*]' COLUMNS (place FOR ORDINALITY,"
-        f" image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$[0]',"
-        " location TEXT CHARACTER SET utf8mb4 PATH '$[1]')) AS page"
+        f" image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$[0]', picture_key BIGINT PATH '$[1]')) AS page"
     )
     # A trigger, a constraint (MariaDB's and MySQL's number), a row that is too long, a statement longer than the server
     # accepts.
@@ -113,6 +114,13 @@ def _exact(type_: Exact, compiler: Any, **_: Any) -> str:
     name = f"VARCHAR({type_.length})" if type_.length else "TEXT"
     # The dialect can tell MariaDB from MySQL only when it is connected, as it is here.
     return f"{name} CHARACTER SET utf8mb4 COLLATE {exact_collation(compiler.dialect)}"
+
+
+@compiles(PictureKey, *FAMILY)
+def _picture_key_mariadb(element: PictureKey, compiler: Any, **options: Any) -> str:
+    image_id, location = (compiler.process(one, **options) for one in stored_parts(element))
+    number = f"CONV(LEFT(SHA2(CONCAT({image_id}, CHAR(10), {location}), 256), 16), 16, 10)"
+    return f"CAST(CAST({number} AS UNSIGNED) AS SIGNED)"
 
 
 @compiles(UtcNow, *FAMILY)

@@ -17,7 +17,16 @@ from infer_app.base.locations import SCHEMES
 from infer_app.tables.engine.array_upsert import ArrayDelete, ArrayUpsert
 from infer_app.tables.engine.backend import Backend
 from infer_app.tables.engine.bulk import BulkDelete, BulkUpsert, Merges
-from infer_app.tables.engine.column_types import ESCAPED, AsText, AsUtcText, HoursAfter, StoredLocation, UtcNow
+from infer_app.tables.engine.column_types import (
+    ESCAPED,
+    AsText,
+    AsUtcText,
+    HoursAfter,
+    PictureKey,
+    StoredLocation,
+    UtcNow,
+    stored_parts,
+)
 
 CONNECT_TIMEOUT_S = 10
 _OTHER_COLUMNS, _DEPENDED_ON = "42P16", "2BP01"  # errors of CREATE OR REPLACE VIEW, and of DROP
@@ -57,7 +66,7 @@ class PostgreSQL(Backend):
     insert = staticmethod(postgresql.insert)
     single_precision = 700
     json_pictures = (
-        "SELECT place, pair ->> 0 AS image_id, pair ->> 1 AS location"
+        "SELECT place, pair ->> 0 AS image_id, CAST(pair ->> 1 AS bigint) AS picture_key"
         " FROM json_array_elements(CAST(:pictures AS json)) WITH ORDINALITY AS page (pair, place)"
     )
     row_errors = ("54000",)  # a value is too long for its type or for an index
@@ -196,6 +205,13 @@ def _stored_location_postgres(element: StoredLocation, compiler: Any, **options:
     for plain, escaped in ESCAPED:
         shown = f"replace({shown}, '{plain}', '{escaped}')"
     return f"({shown}) COLLATE {_BY_BYTES}"
+
+
+@compiles(PictureKey, "postgresql")
+def _picture_key_postgres(element: PictureKey, compiler: Any, **options: Any) -> str:
+    image_id, location = (compiler.process(one, **options) for one in stored_parts(element))
+    hashed = f"sha256(convert_to({image_id} || chr(10) || {location}, 'UTF8'))"
+    return f"CAST(CAST('x' || encode(substring({hashed} FROM 1 FOR 8), 'hex') AS bit(64)) AS bigint)"
 
 
 @compiles(UtcNow, "postgresql")

@@ -14,8 +14,9 @@ from sqlalchemy.ext.compiler import compiles
 
 from infer_app.base.errors import UsageError
 from infer_app.tables.engine.backend import Backend
-from infer_app.tables.engine.column_types import AsText, HoursAfter, StoredLocation, UtcNow
+from infer_app.tables.engine.column_types import AsText, HoursAfter, PictureKey, StoredLocation, UtcNow
 from infer_app.tables.engine.sqlite_file import (
+    PICTURE_KEY,
     STORED_LOCATION,
     begin_sqlite,
     commit_sqlite,
@@ -34,7 +35,7 @@ class SQLite(Backend):
     has_text_limits = False
     json_pictures = (
         "SELECT key + 1 AS place, json_extract(value, '$[0]') AS image_id,"
-        " json_extract(value, '$[1]') AS location FROM json_each(:pictures)"
+        " json_extract(value, '$[1]') AS picture_key FROM json_each(:pictures)"
     )
 
     def check_url(self, url: URL, shown_url: str) -> None:
@@ -107,6 +108,12 @@ def _utc_now_sqlite(element: UtcNow, compiler: object, **_: object) -> str:
 @compiles(HoursAfter, "sqlite")
 def _hours_after_sqlite(element: HoursAfter, compiler: Any, **options: Any) -> str:
     return f"datetime({compiler.process(element.clauses, **options)}, '+{element.hours} hours')"
+
+
+@compiles(PictureKey, "sqlite")
+def _picture_key_sqlite(element: PictureKey, compiler: Any, **options: Any) -> str:
+    parts = (f"CAST({compiler.process(one, **options)} AS BLOB)" for one in element.clauses)
+    return f"{PICTURE_KEY}({', '.join(parts)})"
 
 
 @compiles(StoredLocation, "sqlite")

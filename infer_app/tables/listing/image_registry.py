@@ -12,10 +12,10 @@ from sqlalchemy import ColumnElement, Connection, String, bindparam, delete, exi
 from sqlalchemy.exc import StatementError
 
 from infer_app.base.domain import FileFacts, ImageFile
-from infer_app.base.locations import NO_MAPPING, PathMapping
+from infer_app.base.locations import NO_MAPPING, PathMapping, picture_key
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import is_new_for_any
-from infer_app.tables.results.pictures import next_numbers, picture_key
+from infer_app.tables.results.pictures import next_numbers
 from infer_app.tables.results.schema import OURS, pictures, predictions, rejections
 
 ROWS_PER_INSERT = 500

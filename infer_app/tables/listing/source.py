@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Row,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     column,
     exists,
     func,
+    literal,
     literal_column,
     or_,
     select,
@@ -30,10 +32,10 @@ from sqlalchemy.sql.expression import FromClause
 from infer_app.base.day import MAX_YEAR, MIN_YEAR, Day, find_zone
 from infer_app.base.domain import ROW, ImageRef, NewImage
 from infer_app.base.errors import UsageError
-from infer_app.base.locations import as_location, stored_location
+from infer_app.base.locations import as_location, picture_key, stored_location
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.bulk import in_batches
-from infer_app.tables.engine.column_types import MAX_ID, AsText, AsUtcText, Query, StoredLocation, is_utf8
+from infer_app.tables.engine.column_types import MAX_ID, AsText, AsUtcText, PictureKey, Query, is_utf8
 from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.listing.left_out import LeftOut, read_left_out
 from infer_app.tables.listing.time_column import day_bounds, read_examples, read_time
@@ -93,8 +95,8 @@ class Source:
         def find(connection: Connection) -> int | None:
             numbers = self.numbers_of_pictures(connection)
             is_it = and_(pictures.c.image_id == image_id, pictures.c.source_id.in_(numbers))
-            if location is not None:
-                is_it = self.is_picture(numbers, image_id, stored_location(location))
+            if location is not None and not self.identity.is_ours:
+                is_it = self.is_picture(numbers, literal(picture_key(image_id, stored_location(location)), BigInteger))
             found: int | None = connection.scalar(select(func.max(pictures.c.id)).where(is_it))
             return found
 
@@ -230,26 +232,20 @@ class Source:
         """Return the sources, by their numbers, among whose pictures those of this one are."""
         return numbers_of_pictures(connection, self.identity, self.base)
 
-    def is_picture(self, numbers: Sequence[int], image_id: Any, location: Any) -> ColumnElement[bool]:
-        """Return the condition that a row of `pictures` is that of an image, whose location is given as it is stored.
+    def is_picture(self, numbers: Sequence[int], key: ColumnElement[Any]) -> ColumnElement[bool]:
+        """Return the condition that a row of `pictures` has a key and is of one of these sources.
 
-        Ours keep their numbers wherever they move. If two sources came to be one, the latest of two rows counts.
+        If two sources came to be one, the latest of two rows counts.
         """
-        known = pictures.alias("newer")
-        own = [(row.c.image_id == image_id, row.c.source_id.in_(numbers)) for row in (pictures, known)]
-        if self.identity.is_ours:
-            return and_(*own[0])
-        its = [[*is_id, row.c.location == location] for is_id, row in zip(own, (pictures, known), strict=True)]
-        if len(numbers) < 2:
-            return and_(*its[0])
-        return and_(*its[0], ~exists().where(*its[1], known.c.id > pictures.c.id))
+        newer = pictures.alias("newer")
+        is_it, is_newer = (and_(row.c.key == key, row.c.source_id.in_(numbers)) for row in (pictures, newer))
+        return is_it if len(numbers) < 2 else and_(is_it, ~exists().where(is_newer, newer.c.id > pictures.c.id))
 
     def _with_pictures(self, connection: Connection) -> tuple[Query, Picture]:
         """Return what `listed` does with the numbers of the images' pictures, and their column."""
         if self.identity.is_ours:
             return self.listed().add_columns(self.id.label("infer_picture")), self.id
-        location = func.coalesce(StoredLocation(self.location), "")
-        is_it = self.is_picture(self.numbers_of_pictures(connection), self.id_text, location)
+        is_it = self.is_picture(self.numbers_of_pictures(connection), PictureKey(self.id_text, self.location))
         joined = KeyedJoin(self.relation, pictures, is_it, True)
         return self.listed().select_from(joined).add_columns(pictures.c.id.label("infer_picture")), pictures.c.id
 

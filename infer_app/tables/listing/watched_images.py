@@ -29,11 +29,11 @@ from sqlalchemy import (
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile
+from infer_app.base.locations import picture_key
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.conditions import count_each
-from infer_app.tables.results.pictures import picture_key
 from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import OURS, pictures, predictions
 

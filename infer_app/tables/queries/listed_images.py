@@ -26,7 +26,7 @@ from infer_app.tables.results.conditions import (
     join_results,
     picture_of,
 )
-from infer_app.tables.results.schema import predictions, rejections
+from infer_app.tables.results.schema import pictures, predictions, rejections
 
 IMAGES_AT_ONCE = 250  # whose rows are in memory, perhaps 300 objects of each
 
@@ -135,7 +135,9 @@ class ListedImages:
             yield from ((number, model_id) for number, model_id in self.stream(day, rows_of))
             return
         with self.database.read() as connection:
-            found = connection.execution_options(yield_per=PAGE_SIZE).execute(keys.where(of_models))
+            own = pictures.c.source_id.in_(self.source.numbers_of_pictures(connection))
+            its = keys.join(pictures, pictures.c.id == predictions.c.picture).where(of_models, own)
+            found = connection.execution_options(yield_per=PAGE_SIZE).execute(its)
             yield from ((number, model_id) for number, model_id in found)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Double, and_, bindparam, select
 
-from infer_app.base.domain import Broken, DetectedObject, FileFacts, ImageRef, Objects, Reason
+from infer_app.base.domain import Broken, DetectedObject, FileFacts, FoundObject, ImageRef, Objects, Reason
 from infer_app.base.size import Size
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import Query
@@ -18,7 +18,7 @@ from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
 _KEY = objects.c.picture == predictions.c.picture, objects.c.model_id == predictions.c.model_id
 _FILE = [predictions.c[name] for name in ("sha256", "width", "height")]
 _IS_TAKEN = objects.c.score >= bindparam("least", type_=Double)
-_FOUND = select(predictions.c.picture, *_FILE, objects.c.object, *OBJECT_COLUMNS).outerjoin_from(
+_FOUND = select(predictions.c.picture, *_FILE, objects.c.object, objects.c.id, *OBJECT_COLUMNS).outerjoin_from(
     predictions, objects, and_(*_KEY, _IS_TAKEN)
 )
 _REASONS = {reason.value: reason for reason in Reason}
@@ -37,25 +37,26 @@ class StoredDetection:
 
 def read_detections(
     connection: Connection, images: Mapping[int, ImageRef], detector_id: str, least_score: float = 0.0
-) -> dict[str, StoredDetection]:
-    """Return what a detector's version has stored of each image, by its id; one without a row of it is left out.
+) -> dict[ImageRef, StoredDetection]:
+    """Return what a detector's version has stored of each image; one without a row of it is left out.
 
     `images`: by the numbers of their pictures.
     """
     rejected = _read_rejected(connection, images, detector_id)
-    found = defaultdict[int, list[tuple[int, DetectedObject]]](list)
+    found = defaultdict[int, list[FoundObject]](list)
     files: dict[int, FileFacts] = {}
     of_detector = _FOUND.where(predictions.c.model_id == detector_id).params(least=least_score)
-    for picture, sha256, width, height, number, *values in _rows(connection, of_detector, images):
+    for picture, sha256, width, height, place, number, *values in _rows(connection, of_detector, images):
         files[picture] = FileFacts(sha256=sha256, picture=Size(width, height) if width else None)
         if number is not None:
             label, *numbers = values
-            found[picture].append((number, DetectedObject(intern(label), *numbers)))  # pickled once in a chunk
+            # Labels are pickled once in a chunk.
+            found[picture].append(FoundObject(place, DetectedObject(intern(label), *numbers), number))
     detections = {number: StoredDetection(broken.file, rejected=broken) for number, broken in rejected.items()}
     detections |= {
         number: StoredDetection(file, tuple(sorted(found.get(number, ())))) for number, file in files.items()
     }
-    return {images[number].image_id: detection for number, detection in detections.items()}
+    return {images[number]: detection for number, detection in detections.items()}
 
 
 def _read_rejected(connection: Connection, images: Mapping[int, ImageRef], detector_id: str) -> dict[int, Broken]:

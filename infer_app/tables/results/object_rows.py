@@ -58,22 +58,27 @@ class ObjectRows:
         delete_crops(connection, pictures, model_id=self._model_id)
 
     def _replace_crops(self, connection: Connection, crops: Mapping[int, Sequence[CropOutput]]) -> None:
-        """Write what was made of each object, whose number is looked up by its place in the picture."""
+        """Write what was made of each object.
+
+        The number of one that this run has found is looked up by its place, that of a stored one is known. Raises
+        NotWritten if the detector has found others since.
+        """
         self.delete_crops(connection, crops)
+        unknown = [picture for picture, made in crops.items() if any(one.number is None for one in made)]
         of_detector = select(objects.c.picture, objects.c.object, objects.c.id).where(
             objects.c.model_id == self._detector_id
         )
         numbers = {
             (row.picture, row.object): row.id
-            for some in in_batches(picture for picture, made in crops.items() if made)
+            for some in in_batches(unknown)
             for row in connection.execute(of_detector.where(objects.c.picture.in_(some)))
         }
-        wanted = {(picture, one.object): one.output for picture, made in crops.items() for one in made}
-        if lost := wanted.keys() - numbers.keys():
-            raise NotWritten(f"object {min(lost)[1]} is no longer one that its detector has found")
-        rows = [(numbers[place], output) for place, output in wanted.items()]
-        if rows:
-            columns = {"object_id": [number for number, _ in rows], **output_columns([output for _, output in rows])}
+        made = [(picture, one) for picture, of_picture in crops.items() for one in of_picture]
+        found = [one.number or numbers.get((picture, one.object)) for picture, one in made]
+        if None in found:
+            raise NotWritten("its detector has found other objects since")
+        if made:
+            columns = {"object_id": found, **output_columns([one.output for _, one in made])}
             self._crops.write(connection, columns, {"model_id": self._model_id})
 
 

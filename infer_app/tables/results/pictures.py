@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from functools import partial
-from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, bindparam, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, select, update
 
-from infer_app.base.domain import Broken, FileFacts, Prediction
-from infer_app.base.locations import stored_location
+from infer_app.base.domain import Broken, FileFacts, ImageRef, Prediction
+from infer_app.base.locations import picture_key, stored_location
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.schema import OURS, database_id, pictures, sources
-from infer_app.tables.results.sources import OUR_IDENTITY, numbers_of_pictures, read_sources
+from infer_app.tables.results.schema import OURS, database_id, pictures
+from infer_app.tables.results.sources import RunSource
 
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
-_COLUMNS = ("id", "source_id", "image_id", "location", "key", *_FACTS)
-_OTHERS = [column.name for column in pictures.columns if column.name not in _COLUMNS]
-# Built once: building it takes longer than reading the rows.
-_SELECT = select(*(pictures.c[name] for name in _COLUMNS)).where(
-    pictures.c.image_id.in_(bindparam("ids", expanding=True)),
+_COLUMNS = ("id", "source_id", "key", "image_id", "location", *_FACTS)
+_OTHERS = dict.fromkeys(column.name for column in pictures.columns if column.name not in _COLUMNS)
+_Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
+# Built once: building them takes longer than reading or writing the rows.
+_ALL = select(*(pictures.c[name] for name in _COLUMNS))
+_BY_KEY = _ALL.where(
+    pictures.c.key.in_(bindparam("keys", expanding=True)),
     pictures.c.source_id.in_(bindparam("sources", expanding=True)),
 )
-
-_Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
-
-
-def picture_key(image_id: str, location: str) -> int:
-    """Return 64 bits, as a signed integer, that tell the pictures of a source apart: BLAKE2b (RFC 7693) of both.
-
-    `location` is as it is stored. Of our own pictures, whose ids we give, the location alone counts: their id is "".
-    """
-    digest = blake2b(f"{image_id}\0{location}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
-    return int.from_bytes(digest, signed=True)
+_BY_NUMBER = _ALL.where(pictures.c.id.in_(bindparam("keys", expanding=True)))
+_SET_FACTS = (
+    update(pictures)
+    .where(pictures.c.id == bindparam("number"))
+    .values({name: bindparam(f"new_{name}", type_=pictures.c[name].type) for name in _FACTS})
+)
 
 
 def next_numbers(connection: Connection, counter: str, count: int) -> range:
@@ -69,74 +64,70 @@ def raise_numbers(connection: Connection, numbers: Sequence[int]) -> None:
 class PictureRows:
     """The rows of the pictures that a run has results of."""
 
-    def __init__(self, database: Database, source_id: int | None) -> None:
-        """Take the number of the run's source in infer_sources; None: its pictures are ours."""
-        self._source_id = source_id
-        kept = {name: partial(_kept, name) for name in (*_COLUMNS, *_OTHERS) if name not in _FACTS}
-        self._rows = database.backend.bulk_upsert(database.dialect, pictures, kept)
-        self._sources: Sequence[int] = ()  # among whose pictures they may be: first that of the run
+    def __init__(self, database: Database, source: RunSource) -> None:
+        self._source = source
+        self._rows = database.backend.bulk_upsert(database.dialect, pictures)
+        self._sources: Sequence[int] = ()  # among whose pictures they may be; (OURS,) for the program's own list
 
-    def write(self, connection: Connection, results: Iterable[Prediction | Broken]) -> dict[str, int]:
-        """Return the numbers of the results' pictures, by image id.
+    def write(self, connection: Connection, results: Iterable[Prediction | Broken]) -> dict[ImageRef, int]:
+        """Return the numbers of the results' pictures.
 
         A picture without a row gets one. Its row has the facts of the file as it was read last.
         """
-        self._sources = self._sources or _sources_of(connection, self._source_id)
-        wanted = {one.ref.image_id: one for one in results}
-        known = self._read(connection, wanted)
-        new = [one for image_id, one in wanted.items() if image_id not in known]
-        if new and self._sources[0] != OURS:
-            numbers: Iterable[int] = next_numbers(connection, "last_picture", len(new))
-            self._sources = _sources_of(connection, self._source_id)
-            known |= self._read(connection, {one.ref.image_id: one for one in new})  # another run may have written some
-            new = [one for one in new if one.ref.image_id not in known]
+        self._sources = self._sources or self._source.numbers(connection)
+        files = {self._key(one.ref): one for one in results}
+        known = self._read(connection, files)
+        new = [key for key in files if key not in known]
+        if new and not self._is_ours:
+            numbers: Sequence[int] = next_numbers(connection, "last_picture", len(new))
+            self._sources = self._source.numbers(connection)
+            known |= self._read(connection, new)  # another run may have written some
+            new = [key for key in new if key not in known]
         else:
-            numbers = [int(one.ref.image_id) for one in new]
-        rows = [_new_row(one, number, self._sources[0]) for one, number in zip(new, numbers, strict=False)]
-        rows += [row for image_id, known_row in known.items() if (row := _updated(known_row, wanted[image_id].file))]
+            numbers = new
+        rows = {key: self._new_row(number, key, files[key]) for key, number in zip(new, numbers, strict=False)}
         if rows:
-            rows.sort()  # by their numbers: two runs lock them in one order
-            shared = dict.fromkeys(_OTHERS) | {"first_seen": datetime.now(UTC).replace(tzinfo=None)}
-            self._rows.write(connection, dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True)), shared)
-        return {image_id: row[0] for image_id, row in known.items()} | {row[2]: row[0] for row in rows}
+            columns = zip(*rows.values(), strict=True)
+            shared = _OTHERS | {"first_seen": datetime.now(UTC).replace(tzinfo=None)}
+            self._rows.write(connection, dict(zip(_COLUMNS, columns, strict=True)), shared)
+        if changed := [
+            _new_facts(row, files[key].file) for key, row in known.items() if _differs(row, files[key].file)
+        ]:
+            connection.execute(_SET_FACTS, changed)
+        return {files[key].ref: row[0] for key, row in (known | rows).items()}
 
-    def _read(self, connection: Connection, wanted: Mapping[str, Prediction | Broken]) -> dict[str, _Row]:
-        """Return the rows of those that have one, by image id; the latest row if two sources came to be one."""
-        found = dict[str, _Row]()
-        for some in in_batches(wanted):
-            for row in connection.execute(_SELECT, {"ids": some, "sources": self._sources}):
-                number, source_id, image_id, location = row[:4]
-                listed = wanted[image_id].ref.location
-                # Ours keep their numbers wherever they move.
-                is_it = source_id == OURS or location in (listed, stored_location(listed))
-                if is_it and (image_id not in found or found[image_id][0] < number):
-                    found[image_id] = tuple(row)
+    @property
+    def _is_ours(self) -> bool:
+        return self._sources[0] == OURS
+
+    def _key(self, ref: ImageRef) -> int:
+        """Return by what a row is found: ours keep their numbers, which are their ids, wherever they move."""
+        return int(ref.image_id) if self._is_ours else picture_key(ref.image_id, stored_location(ref.location))
+
+    def _read(self, connection: Connection, keys: Iterable[int]) -> dict[int, _Row]:
+        """Return the rows that are there, by what they are found by; the latest row if two sources came to be one."""
+        wanted, place = (_BY_NUMBER, 0) if self._is_ours else (_BY_KEY, _COLUMNS.index("key"))
+        others = {} if self._is_ours else {"sources": self._sources}
+        found = dict[int, _Row]()
+        for some in in_batches(keys):
+            for row in connection.execute(wanted, {"keys": some} | others):
+                if row[place] not in found or found[row[place]][0] < row[0]:
+                    found[row[place]] = tuple(row)
         return found
 
-
-def _sources_of(connection: Connection, source_id: int | None) -> Sequence[int]:
-    """Return the sources among whose pictures those of a source are, first the one that new ones belong to."""
-    if source_id is None or (own := read_sources(connection).get(source_id)) == OUR_IDENTITY:
-        return [OURS]
-    if own is None:  # what a dry run records is rolled back
-        return [source_id]
-    base = connection.scalar(select(sources.c.base).where(sources.c.id == source_id))
-    return numbers_of_pictures(connection, own, base)
+    def _new_row(self, number: int, key: int, result: Prediction | Broken) -> _Row:
+        """Return the row of a picture that is new: its checksum is stored once its file has changed."""
+        location, file = stored_location(result.ref.location), result.file
+        key = picture_key("", location) if self._is_ours else key
+        return number, self._sources[0], key, result.ref.image_id, location, file.size, file.modified, None
 
 
-def _new_row(result: Prediction | Broken, number: int, source_id: int) -> _Row:
-    """Return the row of a picture that is new: its checksum is stored once its file has changed."""
-    image_id, location, file = result.ref.image_id, stored_location(result.ref.location), result.file
-    key = picture_key("" if source_id == OURS else image_id, location)
-    return number, source_id, image_id, location, key, file.size, file.modified, None
-
-
-def _updated(row: _Row, file: FileFacts) -> _Row | None:
-    """Return a picture's row with the facts of a file that was read, if they are others."""
+def _differs(row: _Row, file: FileFacts) -> bool:
+    """Return whether a file that was read, whose bytes are known, is another than that of its picture's row."""
     *_, size, modified, sha256 = row
     is_same = (size, modified) == (file.size, file.modified) and sha256 in (None, file.sha256)
-    return None if is_same or file.size is None else (*row[: -len(_FACTS)], file.size, file.modified, file.sha256)
+    return not is_same and None not in (file.size, file.sha256)
 
 
-def _kept(name: str, _: object) -> ColumnElement[Any]:
-    return pictures.c[name]
+def _new_facts(row: _Row, file: FileFacts) -> dict[str, object]:
+    return {"number": row[0]} | {f"new_{name}": getattr(file, name) for name in _FACTS}

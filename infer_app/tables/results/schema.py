@@ -28,6 +28,7 @@ VERSION = VERSIONS[-1]
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
+Number = BigInteger().with_variant(Integer, "sqlite")  # there the row's own, which needs no index
 _IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
 OUR_IMAGES = "infer_images"  # a view of what is registered here: by a command, or as files of watched folders
 OURS = 0  # in place of the number of their source
@@ -35,7 +36,7 @@ OURS = 0  # in place of the number of their source
 pictures = Table(
     "infer_pictures",
     metadata,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),  # its number, which is never given twice
+    Column("id", Number, primary_key=True, autoincrement=False),  # its number, which is never given twice
     Column("source_id", Integer, nullable=False),  # of infer_sources, or OURS
     Column("image_id", Exact(MAX_ID), nullable=False),  # as the source has it; of ours the number
     Column("location", Exact(), nullable=False),  # as the source lists it, without secrets
@@ -53,7 +54,6 @@ pictures = Table(
     Column("camera", Text),
     Column("taken_at", Microseconds),  # by the camera's clock, where its file says so and it was read
     UniqueConstraint("key", "source_id", name="uq_infer_pictures_key"),
-    Index("ix_infer_pictures_image_id", "image_id", "source_id"),
     Index("ix_infer_pictures_added_at", "added_at", "id"),  # the key that a day's pages are read by
     # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
     Index("ix_infer_pictures_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
@@ -122,7 +122,7 @@ predictions = Table(
 objects = Table(
     "infer_objects",
     metadata,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),  # its number, which is never given twice
+    Column("id", Number, primary_key=True, autoincrement=False),  # its number, which is never given twice
     Column("picture", BigInteger, nullable=False),
     Column("model_id", String(64), nullable=False),
     Column("object", Integer, nullable=False),  # its place in the picture: 0 is the best

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import StatementError
 
-from infer_app.base.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, Prediction, Reason
+from infer_app.base.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, ImageRef, Prediction, Reason
 from infer_app.base.errors import DatabaseUnavailable, DayHeld
 from infer_app.base.locations import escape_unstorable, mask_checksum
 from infer_app.tables.engine.bulk import NotWritten
@@ -33,6 +33,7 @@ from infer_app.tables.engine.reconnect import Forbidden
 from infer_app.tables.results.object_rows import ObjectRows, output_columns
 from infer_app.tables.results.pictures import PictureRows
 from infer_app.tables.results.schema import predictions, rejections, runs
+from infer_app.tables.results.sources import OUR_SOURCE, RunSource
 
 R = TypeVar("R", Prediction, Broken)
 
@@ -43,7 +44,7 @@ class Sink:
     """Writes a run's predictions and rejections; a prediction deletes the rejection of its image.
 
     What second networks made of the objects of a former result goes with it: `detector_id` is the version of the
-    detector whose objects were given to this model, if it is a second network. `source_id`: as `PictureRows` takes it.
+    detector whose objects were given to this model, if it is a second network. `source`: that of the images.
     """
 
     def __init__(
@@ -53,14 +54,14 @@ class Sink:
         variant: str,
         run_id: str,
         detector_id: str | None = None,
-        source_id: int | None = None,
+        source: RunSource = OUR_SOURCE,
     ) -> None:
         self._database = database
         self._shared = {"model_id": model_id, "run_id": run_id, "detector_id": detector_id}
         self._variant = variant
         self._run_id = run_id
         backend, dialect = database.backend, database.dialect
-        self._pictures = PictureRows(database, source_id)
+        self._pictures = PictureRows(database, source)
         self._predictions = backend.bulk_upsert(dialect, predictions)
         self._objects = ObjectRows(database, model_id, detector_id)
         self._rejections = backend.bulk_upsert(
@@ -156,9 +157,9 @@ _COUNT = (
 _IS_NOT_COUNTED = select(_is_new).where(_is_own)
 
 
-def _by_picture(results: Iterable[R], numbers: Mapping[str, int]) -> dict[int, R]:
+def _by_picture(results: Iterable[R], numbers: Mapping[ImageRef, int]) -> dict[int, R]:
     """Return the last result of each picture: an upsert can't contain a key twice in one statement."""
-    return {numbers[result.ref.image_id]: result for result in results}
+    return {numbers[result.ref]: result for result in results}
 
 
 def _prediction_columns(good: Mapping[int, Prediction]) -> dict[str, list[object]]:

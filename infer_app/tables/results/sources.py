@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection, func, insert, or_, select, update
 
@@ -45,18 +46,17 @@ class SourceIdentity:
         are_queries = self.is_query and other.is_query
         return self == other or (are_queries and (self.database, self.id_column) == (other.database, other.id_column))
 
-    def has_ids_of(self, other: SourceIdentity) -> bool:
+    def has_pictures_of(self, other: SourceIdentity) -> bool:
         """Return whether one id with one location is one picture here and in another source.
 
-        That is so in the tables, views and queries of one database that share an id column, and in a table that was
-        moved to another database. The location of a row whose bytes a column holds says too little.
+        That is so in the tables, views and queries of one database. The location of a row whose bytes a column holds
+        says too little.
         """
         if self.is_ours or other.is_ours:
             return self == other
         if None in (self.location_column, other.location_column):
             return self.may_have_been(other)
-        is_moved = (self.relation, self.location_column) == (other.relation, other.location_column)
-        return self.id_column == other.id_column and (self.database == other.database or is_moved)
+        return self.database == other.database
 
     def __str__(self) -> str:
         return f"{' '.join(self.relation.split())!r:.200}" + (f" of {self.database}" if self.database else "")
@@ -86,9 +86,28 @@ def numbers_of_pictures(connection: Connection, identity: SourceIdentity, base: 
         return [OURS]
     bases = {row.id: row.base for row in connection.execute(select(sources.c.id, sources.c.base))}
     known = read_sources(connection)
-    same = [number for number, one in known.items() if one != identity and identity.has_ids_of(one)]
+    same = [number for number, one in known.items() if one != identity and identity.has_pictures_of(one)]
     own = [number for number, one in known.items() if one == identity]
     return own + [number for number in same if None in (base, bases[number]) or bases[number] == base]
+
+
+class RunSource(NamedTuple):
+    """The source of a run: its number in infer_sources and the folder that its relative locations start at."""
+
+    number: int | None = None  # None: the images are ours
+    base: str | None = None
+
+    def numbers(self, connection: Connection) -> list[int]:
+        """Return the sources among whose pictures those of the run are, first the one that new ones belong to."""
+        if self.number is None:
+            return [OURS]
+        identity = read_sources(connection).get(self.number)
+        if identity is None:  # what a dry run records is rolled back
+            return [self.number]
+        return numbers_of_pictures(connection, identity, self.base)
+
+
+OUR_SOURCE = RunSource()
 
 
 def number_of(identity: SourceIdentity, known: Mapping[int, SourceIdentity]) -> int | None:
