@@ -41,7 +41,7 @@ class MySQL(Backend):
     hides_bytes = True
     single_precision = 4
     json_pictures = (
-        "SELECT place, image_id, location FROM JSON_TABLE(:pictures, '$[*]' COLUMNS (place FOR ORDINALITY,"
+        "SELECT place, image_id, picture_key FROM JSON_TABLE(:pictures, '$[*]' COLUMNS (place FOR ORDINALITY,"
         f" image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$[0]', picture_key BIGINT PATH '$[1]')) AS page"
     )
     # A trigger, a constraint (MariaDB's and MySQL's number), a row that is too long, a statement longer than the server
