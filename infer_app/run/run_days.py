@@ -154,10 +154,9 @@ def run_group(
         raise Interrupted(group.stop.exit_code - SIGNALLED)
     if of_last_day:
         raise of_last_day
-    return [
-        _result(group, days, {day: reports[number] for day, reports in ran.items()}, left_out, ended_early=is_over())
-        for number in range(len(group.plan.models))
-    ]
+    states = DayStates(group.project, group.loaded.run.max_rejected)
+    of_models = [{day: reports[number] for day, reports in ran.items()} for number in range(len(group.plan.models))]
+    return [_result(group, days, reports, states, left_out, ended_early=is_over()) for reports in of_models]
 
 
 def _late_days(group: GroupRun, days: Sequence[Day], is_over: Callable[[], bool]) -> Iterator[Day]:
@@ -177,6 +176,7 @@ def _result(
     group: GroupRun,
     days: Sequence[Day],
     ran: Mapping[Day, RunReport],
+    states: DayStates,
     left_out: Sequence[InferError],
     *,
     ended_early: bool,
@@ -185,14 +185,14 @@ def _result(
     reports = [ran[day] for day in days if day in ran]
     late = [report for day, report in ran.items() if day not in days]
     last = reports[-1]
-    states = DayStates(project, group.loaded.run.max_rejected)
+    older = project.ask(states.find_older_pending, days[0], last.model, last.model_id)
     facts = project.ask(states.read_facts, days[-1], last.model, last.model_id, last.day)
     tried = list(dict.fromkeys([*days, *ran]))  # those left out too
     was_stopped = any(report.stopped for report in ran.values())
     return ModelResult(
         reports=reports,
         late=late,
-        older=project.ask(project.pending.find_older_pending, days[0], last.model_id),
+        older=older,
         rest=_forecast_rest(group, tried, list(ran.values())) if ended_early or was_stopped else None,
         exit_code=most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()]),
         day_state=judge_day(facts),
@@ -211,5 +211,5 @@ def _forecast_rest(group: GroupRun, days: Sequence[Day], reports: Sequence[RunRe
 def _count_pending(group: GroupRun, days: Sequence[Day]) -> int:
     """Count the images that this run and a backfill of the days before would run for at least one of the models."""
     project, model_ids = group.project, group.plan.model_ids
-    older = max(project.pending.count_older_pending(days[0], model_id) for model_id in model_ids)
-    return project.count_new_of_days(days, model_ids) + older
+    older = project.pending.find_all_older(days[0], model_ids).values()
+    return project.count_new_of_days(days, model_ids) + max(one.num_images if one else 0 for one in older)

@@ -13,7 +13,8 @@ from infer_app.base.run_report import DayCounts, DayState
 from infer_app.base.settings.sections import rejection_budget
 from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.queries.pending_images import PendingDays, PendingImages
+from infer_app.tables.queries.pending_images import PendingDays, PendingImages, add_up
+from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.runs import RunStore
 
 NUM_DAYS_BEFORE = 7  # with which a day's number of images is compared
@@ -87,11 +88,13 @@ class DayStates:
 
     def __init__(self, images: ListedImages, max_rejected: str) -> None:
         self._images, self._pending, self._rows = images, PendingImages(images), DayRows(images)
+        self._versions = Versions(images)
         self._run_store = RunStore(images.database)
         self._max_rejected = max_rejected
         self._living: Collection[str] | None = None
         self._num_images: dict[date, int] = {}
         self._older: dict[str, tuple[Day, PendingDays | None]] = {}  # by the model's name
+        self._before_all: dict[tuple[Day, str], PendingDays | None] = {}  # of the days that were asked about first
 
     def read_facts(self, day: Day, model: str, model_id: str, counts: DayCounts | None = None) -> DayFacts:
         """Read all facts but `problems`, which take longer; `counts` are those of the day's rows if they are known."""
@@ -118,10 +121,14 @@ class DayStates:
         """Find the pending images before the day; after an older day was asked for, only those in between."""
         known, found = self._older.get(model, (None, None))
         if known is None or known.start > day.start:
-            found = self._pending.find_older_pending(day, model_id)
+            if (day, model_id) not in self._before_all:
+                in_use = self._versions.ids_in_use()  # which are asked about next
+                older = self._pending.find_all_older(day, sorted({model_id, *in_use}))
+                self._before_all |= {(day, one): pending for one, pending in older.items()}
+            found = self._before_all[day, model_id]
         else:
             between = replace(day.before(1), start=known.start, end=day.start)
-            found = _add_up(found, self._pending.find_pending_between(between, model_id))
+            found = add_up([found, self._pending.find_pending_between(between, model_id)])
         self._older[model] = (day, found)
         return found
 
@@ -129,12 +136,6 @@ class DayStates:
         if day.date not in self._num_images:
             self._num_images[day.date] = self._images.count(day)
         return self._num_images[day.date]
-
-
-def _add_up(first: PendingDays | None, later: PendingDays | None) -> PendingDays | None:
-    if first is None or later is None:
-        return first or later
-    return PendingDays(first.first, later.last, first.num_images + later.num_images)
 
 
 def _state(facts: DayFacts) -> str:

@@ -1,11 +1,12 @@
 """The images that wait for a run, one by one or by their days."""
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import compress
 
-from sqlalchemy import ColumnElement, Connection, Subquery, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, literal_column, or_, select, true
 
 from infer_app.base.day import Day, find_zone
 from infer_app.base.locations import as_location
@@ -70,21 +71,20 @@ class PendingImages:
 
         None if there are none.
         """
-        versions = self._versions.versions_of(model_id)
+        return self.find_all_older(day, [model_id], examined)[model_id]
+
+    def find_all_older(
+        self, day: Day, model_ids: Collection[str], examined: int = EXAMINED
+    ) -> dict[str, PendingDays | None]:
+        """Return what `find_older_pending` returns for several models, by reading the images once."""
         with self._images.database.read() as connection:
             older = self._images.source.older_parts(connection, day, examined)
-            return self._add_up_pending(((connection, images) for images in older), day.before(1), versions)
-
-    def count_older_pending(self, day: Day, model_id: str) -> int:
-        """Count the images that `find_older_pending` finds."""
-        found = self.find_older_pending(day, model_id)
-        return found.num_images if found else 0
+            return self._add_up_pending(((connection, images) for images in older), day.before(1), model_ids)
 
     def find_pending_between(self, days: Day, model_id: str) -> PendingDays | None:
         """Return what `find_older_pending` returns, of all images of an interval of days."""
-        versions = self._versions.versions_of(model_id)
         with self._images.parts(days) as parts:
-            return self._add_up_pending(parts, days, versions)
+            return self._add_up_pending(parts, days, [model_id])[model_id]
 
     def read_pending_days(self, days: Day, model_id: str) -> Iterator[PendingDays]:
         """Yield each date of an interval of days on which a run would select images, in order."""
@@ -120,16 +120,21 @@ class PendingImages:
             yield PendingImage(image_id, as_location(location), read_time(time, zone), failure, former)
 
     def _add_up_pending(
-        self, parts: Iterable[tuple[Connection, Subquery]], days: Day, versions: Sequence[str]
-    ) -> PendingDays | None:
-        num_images, dates = 0, list[date]()
+        self, parts: Iterable[tuple[Connection, Subquery]], days: Day, model_ids: Collection[str]
+    ) -> dict[str, PendingDays | None]:
+        versions = [self._versions.versions_of(model_id) for model_id in model_ids]
+        found = {model_id: list[PendingDays]() for model_id in model_ids}
         for connection, images in parts:
-            time = images.c[2]
-            pending = select(func.count(), func.min(time), func.max(time)).select_from(images)
-            count, *ends = connection.execute(pending.where(*without_results(images, versions))).one()
-            num_images += count
-            dates += [self._date_of(end, days) for end in ends if end is not None]
-        return PendingDays(min(dates), max(dates), num_images) if num_images else None
+            # Each image is asked about once, and only those that are pending for a model are counted.
+            pending = [and_(true(), *without_results(images, of_model)) for of_model in versions]
+            flags = [one.label(f"pending_{number}") for number, one in enumerate(pending)]
+            some = select(images.c[2].label("time"), *flags).where(or_(*pending)).subquery()
+            ends = func.count(), func.min(some.c.time), func.max(some.c.time)
+            for *is_pending, count, first, last in connection.execute(select(*some.c[1:], *ends).group_by(*some.c[1:])):
+                of_days = PendingDays(self._date_of(first, days), self._date_of(last, days), count)
+                for model_id in compress(model_ids, is_pending):
+                    found[model_id].append(of_days)
+        return {model_id: add_up(some_days) for model_id, some_days in found.items()}
 
     def _count_by_date(
         self,
@@ -153,6 +158,15 @@ class PendingImages:
         """Return the date of a time column's value; that of `days`, in which it lies, if it can't be read."""
         instant = read_time(time, self._images.source.zone)
         return days.date if instant is None else instant.astimezone(find_zone(days.zone)).date()
+
+
+def add_up(found: Iterable[PendingDays | None]) -> PendingDays | None:
+    """Return all pending images of some days as one; None if there are none."""
+    some = [one for one in found if one]
+    if not some:
+        return None
+    first, last = min(one.first for one in some), max(one.last for one in some)
+    return PendingDays(first, last, sum(one.num_images for one in some))
 
 
 def _former_detector(picture: Picture, model_id: str) -> ColumnElement[str | None]:

@@ -42,7 +42,7 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     assert tables.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
     assert tables.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
     assert tables.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)
-    assert (tables.count_new(DAY, ID), tables.pending.count_older_pending(DAY.before(-1), ID)) == (6, 5)
+    assert (tables.count_new(DAY, ID), tables.pending.find_older_pending(DAY.before(-1), ID).num_images) == (6, 5)
     pending = list(tables.pending.read_pending(DAY, ID))
     assert [(one.image_id, one.failure and one.failure.reason) for one in pending] == [
         (ids[4], "read_error"),

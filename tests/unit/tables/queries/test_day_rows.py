@@ -140,8 +140,8 @@ def test_what_another_version_in_use_has_done_is_not_pending(tables, register, w
     run_again(tables, "tried", may_be_put_in_use=False)
     write("1", "2", "3", model_id="tried")
     switch_version(tables.database, "stub", "second", {})
-    assert tables.pending.count_older_pending(DAY.before(-1), "second") == 1
-    assert tables.pending.count_older_pending(DAY.before(-1), "tried") == 0
+    assert tables.pending.find_older_pending(DAY.before(-1), "second").num_images == 1
+    assert tables.pending.find_older_pending(DAY.before(-1), "tried") is None
     assert [one.num_images for one in tables.pending.read_older_pending_days(DAY.before(-1), "second")] == [1]
     former = [one for one in tables.versions.versions_of("second") if one != "second"]
     left = tables.pending.read_pending(DAY, "second", former)
