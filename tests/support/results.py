@@ -66,7 +66,7 @@ def register_rows(connection, *rows):
     """Add images to our own list, by location, time and what else is known; ids follow those given before."""
     last, every = connection.scalar(select(func.max(pictures.c.id))) or 0, []
     for number, row in enumerate(rows, last + 1):
-        own = {"id": number, "source_id": OURS, "first_seen": row["added_at"]} | row
+        own = {"id": number, "source_id": OURS, "first_seen": 0.0} | row
         every.append(own | {"image_id": str(own["id"]), "key": picture_key("", row["location"])})
     connection.execute(insert(pictures), every)
     connection.execute(update(database_id).values(last_picture=select(func.max(pictures.c.id)).scalar_subquery()))

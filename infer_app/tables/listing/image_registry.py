@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from time import time
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, String, bindparam, delete, exists, func, insert, or_, select, update
@@ -107,7 +108,7 @@ def first_usual_time(database: Database) -> datetime | None:
     """Return a time (UTC) that all but a twentieth of the registered images are not before; None without any."""
 
     def read(connection: Connection) -> datetime | None:
-        added_at, is_ours = pictures.c.added_at, pictures.c.source_id == OURS
+        added_at, is_ours = pictures.c.added_at, pictures.c.added_at.is_not(None)
         place = (connection.scalar(select(func.count()).where(is_ours)) or 0) // 20
         times = select(added_at).where(is_ours).order_by(added_at)
         found: datetime | None = connection.scalar(times.offset(place).limit(1))
@@ -160,7 +161,7 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
     numbers = next_numbers(connection, "last_picture", len(new))  # for which other processes wait
     known = set(connection.scalars(select(pictures.c.location).where(*_at(image.file.location for image in new))))
     missing = [image for image in new if image.file.location not in known]
-    shared = {"source_id": OURS, "first_seen": datetime.now(UTC).replace(tzinfo=None)}
+    shared = {"source_id": OURS, "first_seen": time()}
     rows = [
         shared
         | image.file._asdict()
@@ -224,7 +225,7 @@ def end_queue(connection: Connection, registered_before: datetime) -> None:
 
 def count_images(database: Database) -> int:
     with database.read() as connection:
-        return connection.scalar(select(func.count()).where(pictures.c.source_id == OURS)) or 0
+        return connection.scalar(select(func.count()).where(pictures.c.added_at.is_not(None))) or 0
 
 
 def unhashed(files: Iterable[ImageFile]) -> Iterator[FileFacts]:

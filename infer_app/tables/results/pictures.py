@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from time import time
 from typing import Any, TypeAlias
 
 from sqlalchemy import BigInteger, Connection, bindparam, select, update
@@ -88,7 +88,7 @@ class PictureRows:
         rows = {key: self._new_row(number, key, files[key]) for key, number in zip(new, numbers, strict=False)}
         if rows:
             columns = zip(*rows.values(), strict=True)
-            shared = _OTHERS | {"first_seen": datetime.now(UTC).replace(tzinfo=None)}
+            shared = _OTHERS | {"first_seen": time()}
             self._rows.write(connection, dict(zip(_COLUMNS, columns, strict=True)), shared)
         if changed := [
             _new_facts(row, files[key].file) for key, row in known.items() if _differs(row, files[key].file)

@@ -29,6 +29,7 @@ VERSION = VERSIONS[-1]
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
 Number = BigInteger().with_variant(Integer, "sqlite")  # there the row's own, which needs no index
+_IS_OURS = text("added_at IS NOT NULL")
 _IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
 OUR_IMAGES = "infer_images"  # a view of what is registered here: by a command, or as files of watched folders
 OURS = 0  # in place of the number of their source
@@ -45,7 +46,7 @@ pictures = Table(
     Column("modified", Double),  # seconds since the epoch; NULL where there is no such time
     # Once the file has changed since the picture was first seen; empty for a remote one, of which it is not known.
     Column("sha256", String(64)),
-    Column("first_seen", Microseconds, nullable=False),
+    Column("first_seen", Double, nullable=False),  # seconds since the epoch: in SQLite a third of a time as text
     Column("added_at", Microseconds),  # of ours: decides the day
     # When a watched folder's image was registered: runs take it, however old its day. NULL for all others, and when it
     # was tried for some days.
@@ -54,7 +55,8 @@ pictures = Table(
     Column("camera", Text),
     Column("taken_at", Microseconds),  # by the camera's clock, where its file says so and it was read
     UniqueConstraint("key", "source_id", name="uq_infer_pictures_key"),
-    Index("ix_infer_pictures_added_at", "added_at", "id"),  # the key that a day's pages are read by
+    # The key that a day's pages are read by; of ours alone.
+    Index("ix_infer_pictures_added_at", "added_at", "id", sqlite_where=_IS_OURS),
     # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
     Index("ix_infer_pictures_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
 )

@@ -6,7 +6,7 @@ from functools import partial
 from sqlalchemy import Connection, Table
 
 from infer_app.tables.engine.connect import backend_of
-from infer_app.tables.results.schema import OUR_IMAGES, OURS, objects, predictions
+from infer_app.tables.results.schema import OUR_IMAGES, objects, predictions
 
 # That a result counts, as in conditions.is_up_to_date.
 _COUNTS = """(
@@ -157,7 +157,7 @@ def _whole_rows(table: Table, _: Connection) -> str:
 
 def _our_images(_: Connection) -> str:
     columns = "id, location, added_at, size, sha256, modified, queued_at, missing_since"
-    return f"SELECT {columns} FROM infer_pictures WHERE source_id = {OURS}"
+    return f"SELECT {columns} FROM infer_pictures WHERE added_at IS NOT NULL"
 
 
 def _shown_objects(_: Connection) -> str:
