@@ -33,8 +33,8 @@ from sqlalchemy import text
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ChunkResult, FileFacts, ImageRef, Output, Prediction
-from infer_app.base.settings.sections import SourceSettings
 from infer_app.base.locations import picture_key
+from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.engine.sqlite_file import connect_sqlite
 from infer_app.tables.listing.image_registry import add_objects

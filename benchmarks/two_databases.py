@@ -31,7 +31,7 @@ from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunModel, RunStore
 from infer_app.tables.results.sink import Sink
-from infer_app.tables.results.sources import record_source
+from infer_app.tables.results.sources import RunSource, record_source
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
@@ -71,7 +71,7 @@ def fill_images(database: Database, num_images: int) -> None:
 def predict_half(source: Source) -> None:
     number = record_source(source.results, source.identity)
     run_id = RunStore(source.results).open_run(DAY, MODEL, source_id=number)
-    sink = Sink(source.results, MODEL.model_id, MODEL.variant, run_id, source_id=number)
+    sink = Sink(source.results, MODEL.model_id, MODEL.variant, run_id, source=RunSource(number))
     half = iter(list(source.select_new(DAY, MODEL.model_id))[::2])
     while some := list(islice(half, AT_ONCE)):
         sink.commit_chunk(ChunkResult(0, tuple(Prediction(ref, Output("cat", 0.5)) for ref in some), ()))
