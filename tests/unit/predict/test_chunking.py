@@ -36,13 +36,13 @@ def test_images_that_are_new_for_other_models_are_in_other_chunks():
 
 
 def test_a_chunk_with_many_stored_objects_ends_early_and_its_parts_have_their_own():
-    box = (0, DetectedObject("animal", 0, 0.9, 0.0, 0.0, 1.0, 1.0))
+    box = (0, DetectedObject("animal", 0, 0.9, 0.0, 0.0, 1.0, 1.0), 7)
     stored = StoredObjects((box,) * (MAX_OBJECTS // 4), None)
     new = [NewImage(ref, (1,), stored) for ref in refs(9)]
     chunks = list(cut_into_chunks(new, ChunkSize(100)))
     assert [len(chunk.refs) for chunk in chunks] == [4, 4, 1]
-    assert [list(chunk.objects) for chunk in chunks] == [list("0123"), list("4567"), ["8"]]
-    assert dict(chunks[1].of(chunks[1].refs[2:3]).objects) == {"6": stored}
+    assert [list(chunk.objects) for chunk in chunks] == [list(chunk.refs) for chunk in chunks]
+    assert dict(chunks[1].of(chunks[1].refs[2:3]).objects) == {new[6].ref: stored}
 
 
 def test_a_day_is_cut_lazily():

@@ -71,9 +71,9 @@ def test_the_mark_names_the_model_whenever_a_second_network_predicts():
     model = LoadedModel(1, artifact, "", 2, predict, lambda raw, _: [Output()] * len(raw))
     networks = SecondNetworks([model], SimpleNamespace(within_memory=nullcontext))
     sample = Sample(ref, None, FileFacts(), np.zeros((20, 20, 3), np.uint8))
-    found = tuple((number, DetectedObject("animal", 0, 0.5, 0, 0, 1, 1)) for number in range(3))
+    found = tuple((place, DetectedObject("animal", 0, 0.5, 0, 0, 1, 1), place + 7) for place in range(3))
     chunk, clock = Chunk(0, (ref,), (1,)), StageClock(False)
     networks.add(chunk, sample, found, heartbeat, clock)
     (prediction,) = networks.finish(chunk, heartbeat, clock)
-    assert [one.object for one in prediction.output.crops] == [0, 1, 2]
+    assert [(one.object, one.number) for one in prediction.output.crops] == [(0, 7), (1, 8), (2, 9)]
     assert stages == [("model", 2), ("model", 1)]

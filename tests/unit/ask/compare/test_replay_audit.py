@@ -59,7 +59,7 @@ def rows_of(output):
     """The objects of a stored prediction, as `read_history` has them."""
     if output.crops is None:
         return None if output.objects is None else [StoredObject(one, is_shown=True) for one in output.objects]
-    made = {number: columns(one) for number, one in output.crops}
+    made = {one.object: columns(one.output) for one in output.crops}
     return [StoredObject(FOX, is_shown=True, made=made.get(number)) for number in range(3)]
 
 
