@@ -9,7 +9,7 @@ import io
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what one begins with in a spreadsheet
@@ -55,9 +55,21 @@ def csv_line(values: Iterable[object]) -> str:
     it text, as https://owasp.org/www-community/attacks/CSV_Injection advises. It changes few texts, as paths begin with
     a slash, a scheme or a folder; JSON and Parquet hold all of them exactly. A setting would be off where it is needed.
     """
-    line = io.StringIO()
-    csv.writer(line).writerow([_quoted(value) if isinstance(value, str) else value for value in values])
-    return line.getvalue()
+    return next(csv_lines([values]))
+
+
+def csv_lines(rows: Iterable[Iterable[object]], size: int = 1 << 15) -> Iterator[str]:
+    """Yield the lines of many rows as `csv_line` returns one, some at a time: together about `size` characters."""
+    lines = io.StringIO()
+    write = csv.writer(lines).writerow
+    for values in rows:
+        write([_quoted(value) if isinstance(value, str) else value for value in values])
+        if lines.tell() >= size:
+            yield lines.getvalue()
+            lines.seek(0)
+            lines.truncate()
+    if lines.tell():
+        yield lines.getvalue()
 
 
 def _quoted(text: str) -> str:

@@ -33,8 +33,13 @@ class ExportedImage:
     path: str  # as the file names it
     date: date
     objects: tuple[DetectedObject, ...]
-    labels: tuple[dict[str, Any], ...]  # of a classification: label, index and score, the best first
     crops: tuple[ShownCrop | None, ...]  # of a second network, for each of the objects
+    thresholds: Mapping[str, float] | None  # of a classification
+
+    @property
+    def labels(self) -> tuple[dict[str, Any], ...]:
+        """Return the label, index and score of what a classification shows, the best first."""
+        return () if self.thresholds is None else shown_labels(self.prediction, self.thresholds)
 
     @property
     def picture(self) -> Size:
@@ -105,15 +110,14 @@ class Export:
 
     def read_images(self, *, all_objects: bool = False) -> Iterator[ExportedImage]:
         """Yield the images in order of time and id; of a second network also with the objects that it did not take."""
-        has_labels = self.model.kind == CLASSIFICATION and not self.detector
+        thresholds = self.thresholds if self.model.kind == CLASSIFICATION and not self.detector else None
         counts = self.counts
         counts.num_images = counts.num_objects = 0
         for day, image in self.read_predictions():
             objects, crops = self.show(image, all_objects=all_objects)
-            labels = shown_labels(image, self.thresholds) if has_labels else ()
             counts.num_images += 1
             counts.num_objects += len(objects)
-            yield ExportedImage(image, self.paths.of(image.location), day, objects, labels, crops)
+            yield ExportedImage(image, self.paths.of(image.location), day, objects, crops, thresholds)
 
     def show(
         self, image: PredictedImage, *, all_objects: bool = False

@@ -1,5 +1,6 @@
 """The predictions of a day with their objects, streamed: memory does not grow with their number."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,24 +9,29 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Subquery, and_, or_, select
+from sqlalchemy import ColumnElement, Subquery, and_, or_, select
 
 from infer_app.ask.figures.figures import RejectedImage
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.locations import as_location
 from infer_app.base.size import Size
-from infer_app.tables.engine.column_types import Query
+from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import find_threshold
 from infer_app.tables.results.conditions import KeyedJoin, has_prediction, is_preferred, join_results, picture_of
 from infer_app.tables.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions, rejections
 
 _PREDICTION = ("model_id", "width", "height", "label", "score", "variant", "sha256")
-_OUTPUT = ("output", "vector", "vector_dtype", "created_at")
+_VECTOR = ("vector", "vector_dtype")
+_OUTPUT_COLUMNS: list[ColumnElement[Any]] = [
+    AsText(predictions.c.output),
+    *(predictions.c[name] for name in (*_VECTOR, "created_at")),
+]
 _PICTURE = (0, 1)  # id and location, which tell pictures apart: those of two days may have one id
 _FIRST = 2 + len(_PREDICTION)  # index of the first column of an object or an output
-_CROP_COLUMNS = [object_predictions.c[name] for name in ("object_id", "label", "score", *_OUTPUT[:-1])]
+_CROP_COLUMNS: list[ColumnElement[Any]] = [object_predictions.c[name] for name in ("object_id", "label", "score")]
+_CROP_COLUMNS += [AsText(object_predictions.c.output), *(object_predictions.c[name] for name in _VECTOR)]
 _CROP_COLUMNS.append(predictions.c.created_at)
 _IS_OF_OBJECT = and_(
     object_predictions.c.object_id == objects.c.id, object_predictions.c.model_id == predictions.c.model_id
@@ -45,10 +51,15 @@ class Part(Enum):
 class StoredOutput:
     """What a prediction holds besides its label, score and objects."""
 
-    details: Mapping[str, Any]  # as docs/outputs.md has it for each kind
+    text: str  # JSON, as docs/outputs.md has it for each kind
     vector: bytes | None  # little-endian
     vector_dtype: str | None
     created_at: datetime  # UTC without a zone
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = json.loads(self.text)
+        return found
 
 
 class PredictedCrop(NamedTuple):
@@ -111,8 +122,8 @@ def _read_images(
     images: ListedImages, days: Day, model_ids: Sequence[str], part: Part, one_alone: bool
 ) -> Iterator[list[Any]]:
     """Yield the rows of each image, by model and object; with `one_alone` none that a preferred version rejected."""
-    columns = [predictions.c[name] for name in (*_PREDICTION, *(_OUTPUT if part is Part.OUTPUT else ()))]
-    columns += [] if part is Part.OUTPUT else OBJECT_COLUMNS
+    columns: list[ColumnElement[Any]] = [predictions.c[name] for name in _PREDICTION]
+    columns += _OUTPUT_COLUMNS if part is Part.OUTPUT else OBJECT_COLUMNS
     columns += _CROP_COLUMNS if part is Part.CROPS else []
 
     def rows_of(listed: Subquery) -> Query:

@@ -237,9 +237,11 @@ class Source:
 
         If two sources came to be one, the latest of two rows counts.
         """
+        if len(numbers) == 1:
+            return and_(pictures.c.key == key, pictures.c.source_id == numbers[0])
         newer = pictures.alias("newer")
         is_it, is_newer = (and_(row.c.key == key, row.c.source_id.in_(numbers)) for row in (pictures, newer))
-        return is_it if len(numbers) < 2 else and_(is_it, ~exists().where(is_newer, newer.c.id > pictures.c.id))
+        return and_(is_it, ~exists().where(is_newer, newer.c.id > pictures.c.id))
 
     def _with_pictures(self, connection: Connection) -> tuple[Query, Picture]:
         """Return what `listed` does with the numbers of the images' pictures, and their column."""

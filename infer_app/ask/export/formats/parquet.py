@@ -1,6 +1,5 @@
 """Parquet: the tables of `tables.py` with types, vectors as lists of a fixed size of float32."""
 
-import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -89,7 +88,6 @@ def _vectors(pa: ModuleType, column: Column, type_: Arrow, dim: int | None) -> A
 
 
 def _text(value: object) -> str | None:
-    """Return a text that Parquet can hold; `output` as JSON."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
-    return None if value is None else json.dumps(value)
+    """Return a text that Parquet can hold."""
+    text = None if value is None else str(value)
+    return text if text is None or text.isascii() else text.encode("utf-8", "backslashreplace").decode()

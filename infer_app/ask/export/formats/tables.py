@@ -17,7 +17,7 @@ from infer_app.ask.export.exported_model import DETECTION
 from infer_app.ask.figures.detections import StoredOutput
 from infer_app.ask.figures.similarity import vector_of
 from infer_app.base.atomic_file import new_content
-from infer_app.base.printing import csv_line
+from infer_app.base.printing import csv_line, csv_lines
 
 IMAGE = ("image_id", "location", "date", "model", "model_id", "variant", "image_width", "image_height")
 OBJECT = ("object", "label", "class_index", "score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax")
@@ -37,7 +37,7 @@ def columns_of(export: Export) -> tuple[str, ...]:
 
 def write_csv(path: Path, export: Export) -> None:
     """Write CSV in UTF-8. `output` and `vector` are JSON; undecodable bytes of a file name are written as `\\udcff`."""
-    lines = _object_csv(export) if export.model.kind == DETECTION else map(csv_line, _text_rows(export))
+    lines = _object_csv(export) if export.model.kind == DETECTION else csv_lines(_text_rows(export))
     with new_content(path) as file:
         file.write(csv_line(columns_of(export)).encode())
         file.writelines(line.encode("utf-8", "backslashreplace") for line in lines)
@@ -51,7 +51,7 @@ def write_jsonl(path: Path, export: Export) -> None:
 
 
 def read_rows(export: Export) -> Iterator[Row]:
-    """Yield the values of `columns_of`; a vector is a float32 array, and a time has a zone."""
+    """Yield the values of `columns_of`; `output` is JSON, a vector a float32 array, and a time has a zone."""
     of_images = _crop_rows if export.detector else _object_rows if export.model.has_objects else _output_rows
     for image in export.read_images():
         yield from of_images(image, _image_values(image, export))
@@ -91,14 +91,14 @@ def _output_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
     prediction = image.prediction
     output = prediction.output
     assert output is not None  # an export of another kind than objects reads it
-    details = dict(output.details)
-    label, score = prediction.label, prediction.score
-    for key in ("labels", "top"):  # what is under its threshold is left out here too
-        if key in details:
-            details[key] = list(image.labels)
-            best = image.labels[0] if image.labels else {"label": None, "score": None}
-            label, score = best["label"], best["score"]
-    yield (*shared, label, score, details, *_stored_values(output, prediction.sha256))
+    text, label, score = output.text, prediction.label, prediction.score
+    if image.thresholds:  # what is under its threshold is left out here too
+        details, labels = dict(output.details), list(image.labels)
+        for key in details.keys() & {"labels", "top"}:
+            details[key] = labels
+            best = labels[0] if labels else {"label": None, "score": None}
+            text, label, score = json.dumps(details), best["label"], best["score"]
+    yield (*shared, label, score, text, *_stored_values(output, prediction.sha256))
 
 
 def _crop_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
@@ -107,7 +107,7 @@ def _crop_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
             yield shared + values + _NO_OUTPUT
             continue
         stored = _stored_values(crop.output, image.prediction.sha256)
-        yield (*shared, *values, crop.object_id, crop.label, crop.score, crop.output.details, *stored)
+        yield (*shared, *values, crop.object_id, crop.label, crop.score, crop.output.text, *stored)
 
 
 def _stored_values(output: StoredOutput, sha256: str | None) -> Row:
@@ -128,7 +128,7 @@ def _text_rows(export: Export) -> Iterator[Row]:
             yield row
             continue
         numbers = None if vector is None else _numbers(vector)
-        yield (*row[:first], label, score, json.dumps(details), numbers, sha256, created_at.isoformat())
+        yield (*row[:first], label, score, details, numbers, sha256, created_at.isoformat())
 
 
 def _output_json(export: Export) -> Iterator[str]:
@@ -137,6 +137,7 @@ def _output_json(export: Export) -> Iterator[str]:
         values = dict(zip(names, row, strict=True))
         at = values["created_at"]
         values["date"], values["created_at"] = str(values["date"]), at and at.isoformat()
+        values["output"] = values["output"] and json.loads(values["output"])
         vector = values.pop("vector")
         yield f'{json.dumps(values)[:-1]}, "vector": {"null" if vector is None else _numbers(vector)}}}\n'
 
