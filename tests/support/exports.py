@@ -32,7 +32,7 @@ def detected(image_id="1", *objects, location=None, picture=PICTURE, model_id=ID
 
 def with_output(image_id="1", label=None, score=None, details=None, vector=None, dtype="float32"):
     data = None if vector is None else np.asarray(vector, dtype).tobytes()
-    output = StoredOutput(details or {}, data, vector and dtype, datetime(2026, 11, 21, 3, 0, 0, 500))
+    output = StoredOutput(json.dumps(details or {}), data, vector and dtype, datetime(2026, 11, 21, 3, 0, 0, 500))
     location = f"/srv/photos/{image_id}.jpg"
     of_file = "cpu-openvino-fp32", "ab" * 32
     return PredictedImage(image_id, location, PICTURE, label, score, (), ID, *of_file, output)
