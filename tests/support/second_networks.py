@@ -40,7 +40,7 @@ class StoredModel:
         RunStore(self._database).fail_run(self._run_id, 1, "")
 
     def predict(self, image_id, output):
-        self._commit([Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, FILE)])
+        return self._commit([Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, FILE)])
 
     def detect(self, image_id, *scores):
         """Commit an image with an object of each score."""
@@ -59,7 +59,7 @@ class StoredModel:
 
     def _commit(self, *results):
         model = {"model_id": self._model.model_id, "variant": self._model.variant, "detector_id": self.detector_id}
-        commit(self._database, *results, run_id=self._run_id, **model)
+        return commit(self._database, *results, run_id=self._run_id, **model)
 
 
 def classified(*best, key="top", **output):

@@ -1,0 +1,109 @@
+"""The rows of pictures: which row a result gets, and what it says of the file."""
+
+from dataclasses import replace
+
+from sqlalchemy import select
+
+from infer_app.base.domain import Broken, CropOutput, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.forgettable_results import ForgettableCounts, forget, of_days_before
+from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.results.schema import objects, pictures, predictions
+from infer_app.tables.results.sources import record_source
+from tests.conftest import DAY, MODEL
+from tests.support.results import commit
+from tests.support.second_networks import DETECTOR, LION, D, StoredModel, classified, made
+from tests.support.shots import ID, SHOTS, labels_of, opened
+
+VIEW = SHOTS.model_copy(update={"table": "some_shots"})
+
+
+def commit_to(database, settings, results, base=None, **more):
+    """Commit one chunk as a run over a source does."""
+    source = opened(database, settings)
+    number = record_source(database, source.identity, base)
+    good = [one for one in results if isinstance(one, Prediction)]
+    return commit(
+        database, good, [one for one in results if isinstance(one, Broken)], source_id=number, base=base, **more
+    )
+
+
+def named(image_id, location):
+    return Prediction(ImageRef(image_id, location), Output(location, 0.9), FileFacts(7, 1.0, "ab" * 32))
+
+
+def stored(database):
+    rows = select(pictures.c.location, predictions.c.label).join_from(pictures, predictions)
+    with database.read() as connection:
+        return sorted(tuple(row) for row in connection.execute(rows))
+
+
+def test_results_of_one_chunk_are_each_of_their_own_picture(database):
+    """Also of two rows with one id, and of a name that another one is stored as."""
+    odd = ("/a\\udc.jpg", "/a\\x5cudc.jpg")
+    written = [named("1", "/a.jpg"), named("1", "/b.jpg"), *(named("2", one) for one in odd)]
+    for _ in range(2):
+        commit_to(database, SHOTS, written)
+    assert {label for _, label in stored(database)} == {"/a.jpg", "/b.jpg", *odd}
+    assert len(stored(database)) == 4
+
+
+def test_one_name_below_two_bases_is_two_pictures_for_one_source(database, fill):
+    """As for two machines that have mounted the folder elsewhere: the settings of the run count, not those stored."""
+    fill("shots", ("1", "a.jpg", DAY))
+    record_source(database, opened(database, SHOTS).identity, "/lab/b")
+    commit_to(database, SHOTS, [named("1", "a.jpg")], "/lab/a")
+    source = opened(database, SHOTS)
+    source.base = "/lab/a"
+    assert ProjectDatabase(database, source).count_day(DAY, ID).predicted == 1
+
+
+def test_only_bytes_that_were_read_say_what_a_file_is(database):
+    ref = ImageRef("1", "/a.jpg")
+
+    def facts():
+        with database.read() as connection:
+            return tuple(connection.execute(select(pictures.c.size, pictures.c.modified, pictures.c.sha256)).one())
+
+    commit_to(database, SHOTS, [named("1", "/a.jpg")])
+    assert facts() == (7, 1.0, None)
+    commit_to(database, SHOTS, [Broken(ref, Reason.EMPTY, "", "read", FileFacts(0, 2.0))], model_id="f" * 16)
+    assert facts() == (7, 1.0, None)
+    commit_to(database, SHOTS, [replace(named("1", "/a.jpg"), file=FileFacts(9, 2.0, "cd" * 32))])
+    assert facts() == (9, 2.0, "cd" * 32)
+
+
+def test_what_was_made_of_an_object_is_written_to_no_other(database):
+    """The objects were replaced after they were read: the image is tried again."""
+    detector, second = StoredModel(database, DETECTOR), StoredModel(database, detector_id=D)
+    detector.detect("1", 0.9)
+    with database.read() as connection:
+        number = connection.scalar(select(objects.c.id))
+    detector.detect("1", 0.8)
+    crop = CropOutput(0, classified(*LION), number)
+    written = second.predict("1", Output("lion", 0.75, crops=(crop,)))
+    assert [(one.reason, one.stage) for one in written.broken] == [(Reason.WRITE_ERROR, "write")]
+    assert made(database)[2] == []
+
+
+def test_forgetting_days_leaves_the_results_of_others_over_the_same_pictures(database, fill, run, execute):
+    fill("shots", ("1", "/a.jpg", DAY.before(3)))
+    execute("CREATE VIEW some_shots AS SELECT * FROM shots")
+    run(SHOTS, DAY.before(3))
+    assert run(VIEW, DAY.before(3)) == []
+    source = opened(database, VIEW)
+    found = list(of_days_before(database, source, DAY))
+    assert forget(database, found, ForgettableCounts.of(found)).predictions == 0
+    assert labels_of(database, SHOTS, DAY.before(3))[1].predicted == 1
+
+
+def test_only_rows_of_the_source_are_predicted_again(database, fill, register, run):
+    fill("shots", ("1", "/a.jpg", DAY))
+    register("/b.jpg")
+    run(SHOTS)
+    run(SourceSettings())
+    for settings, location in ((SHOTS, "/a.jpg"), (SourceSettings(), "/b.jpg")):
+        asked = ProjectDatabase(database, opened(database, settings))
+        ((number, _),) = asked.stream_keys([MODEL.model_id], None)
+        with database.read() as connection:
+            assert connection.scalar(select(pictures.c.location).where(pictures.c.id == number)) == location
