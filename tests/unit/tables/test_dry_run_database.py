@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.base.domain import Reason
+from infer_app.base.domain import CropOutput, Output, Reason
 from infer_app.base.errors import UsageError
 from infer_app.tables.dry_run_database import RolledBack, open_dry_run_database
 from infer_app.tables.engine.connect import Database
@@ -26,6 +26,13 @@ def test_rows_are_written_elsewhere_and_gone_afterwards(database):
         assert (len(stored(rehearsal, predictions)), stored(read_only, predictions)) == (3, {})
     assert database.file.read_bytes() == before
     assert not Path(copy).parent.exists()
+
+
+def test_what_is_made_of_a_stored_object_is_written_beside_it(database):
+    with open_dry_run_database(database) as rehearsal:
+        crop = CropOutput(0, Output("lion", 0.9), number=7)
+        written = commit(rehearsal, predicted("1", crops=(crop,)), detector_id="d")
+    assert len(written.predictions) == 1
 
 
 def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
