@@ -26,6 +26,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import upgrade
 from tests.faults.stub import GOOD, answer
 from tests.support.leftovers import shared_memory
+from tests.support.projects import REJECTED
 from tests.support.results import register_rows
 from tests.support.waiting import wait_until
 
@@ -196,9 +197,7 @@ class ProjectRun:
             self._check_answer(ended, counts)
 
     def _check_rejections(self) -> None:
-        for location, reason, size, sha256 in self.rows(
-            "SELECT location, reason, r.size, r.sha256 FROM infer_rejections r JOIN infer_pictures c ON c.id = picture"
-        ):
+        for location, reason, size, sha256 in self.rows(f"SELECT location, reason, r.size, r.sha256 FROM {REJECTED}"):
             assert reason in set(Reason), "I3"
             if reason in ("empty", "unsupported_format") and Path(location).exists():
                 assert len(sha256) == 64, "I3"

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tests.faults.conftest import Hit
-from tests.support.projects import DATE
+from tests.support.projects import DATE, REJECTED
 
 BROKEN = {
     "03-crash.png": ("decoder_crash", "transform", 1, 64),
@@ -32,9 +32,9 @@ def test_each_fault_is_named_and_its_neighbours_are_predicted(tmp_path, models):
     report = project.infer_json(*command, INFER_IMAGES__TIMEOUT_S="2")
     assert report["reasons"] == {reason: 1 for reason, *_ in BROKEN.values()}
     assert report["day"] == {"eligible": 16, "predicted": 12, "rejected": 4, "pending": 0}
-    rows = project.rows("SELECT location, reason, stage, size IS NOT NULL, length(sha256) FROM infer_rejections")
+    rows = project.rows(f"SELECT location, reason, stage, r.size IS NOT NULL, length(r.sha256) FROM {REJECTED}")
     assert {location.rsplit("/", 1)[1]: tuple(rest) for location, *rest in rows} == BROKEN
-    labels = [row[0] for row in project.rows("SELECT label FROM infer_predictions ORDER BY location")]
+    labels = [row[0] for row in project.rows("SELECT label FROM infer_current_predictions ORDER BY location")]
     assert labels == ["red", "green", "blue"] * 4
 
     before = project.results()

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, make_url, select
 from sqlalchemy.exc import OperationalError
 
-from infer_app.tables.results.schema import images, predictions, runs
+from infer_app.tables.results.schema import pictures, predictions, runs
 from tests.faults.conftest import SERVERS, on
 from tests.faults.project_run import DATE, slow_photos
 from tests.support.clock import Clock, needs_faketime
@@ -34,10 +34,10 @@ def test_a_run_that_was_frozen_for_longer_than_its_lease_writes_nothing_more(nig
     suspend(frozen, make_url(night.url).database)
     second = night.wait(start(night, "awake", "--wait"))
     assert second.exit_code == 0, second.err
-    before = night.rows("SELECT image_id, run_id FROM infer_predictions ORDER BY image_id")
+    before = night.rows("SELECT picture, run_id FROM infer_predictions ORDER BY picture")
     os.killpg(frozen.pid, signal.SIGCONT)
     ended = night.wait(frozen)
-    assert night.rows("SELECT image_id, run_id FROM infer_predictions ORDER BY image_id") == before
+    assert night.rows("SELECT picture, run_id FROM infer_predictions ORDER BY picture") == before
     night.check_end(ended, 13)
     assert sorted(night.rows("SELECT host, state FROM infer_runs")) == [("asleep", "failed"), ("awake", "done")]
 
@@ -85,12 +85,12 @@ def provoke_a_deadlock(night):
         like = connection.execute(select(predictions).limit(1)).one()._mapping
         connection.rollback()
         try:
-            connection.execute(images.update().values(location=images.c.location + "x"))
+            connection.execute(pictures.update().values(location=pictures.c.location + "x"))
             connection.execute(runs.update().values(device="other"))
             time.sleep(0.3)  # a chunk is written and waits for the run's row
-            done = {row[0] for row in night.rows("SELECT image_id FROM infer_predictions")}
-            for image_id in [str(number) for number, _ in night.images(DATE) if str(number) not in done][:16]:
-                connection.execute(insert(predictions), dict(like) | {"image_id": image_id, "output": "{}"})
+            done = {row[0] for row in night.rows("SELECT picture FROM infer_predictions")}
+            for picture in [number for number, _ in night.images(DATE) if number not in done][:16]:
+                connection.execute(insert(predictions), dict(like) | {"picture": picture, "output": "{}"})
         except OperationalError:
             return False
         finally:

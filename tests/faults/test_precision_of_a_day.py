@@ -44,9 +44,9 @@ class Machine(ProjectRun):
 
     def variants(self, date=DATE):
         """The variants of a day's predictions, with their numbers."""
-        ids = ", ".join(f"'{number}'" for number, _ in self.images(date))
+        ids = ", ".join(str(number) for number, _ in self.images(date))
         return dict(
-            self.rows(f"SELECT variant, count(*) FROM infer_predictions WHERE image_id IN ({ids}) GROUP BY variant")
+            self.rows(f"SELECT variant, count(*) FROM infer_predictions WHERE picture IN ({ids}) GROUP BY variant")
         )
 
     def kill_in_the_middle(self, *more):

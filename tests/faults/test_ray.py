@@ -56,7 +56,7 @@ def test_an_image_whose_actor_dies_each_time_is_found_and_rejected(two_nodes, ni
     ended = night.wait(night.start(*on_ray(two_nodes)), timeout_s=500)
     assert ended.exit_code == 0, ended.err
     assert ended.answer["reasons"] == {"empty": 1, "out_of_memory": 1, "unsupported_format": 1}
-    assert night.rows("SELECT image_id FROM infer_rejections WHERE reason = 'out_of_memory'") == [("11",)]
+    assert night.rows("SELECT picture FROM infer_rejections WHERE reason = 'out_of_memory'") == [(11,)]
     assert [row for row in night.results() if row[0] != "11"] == [row for row in night.expected() if row[0] != "11"]
 
 

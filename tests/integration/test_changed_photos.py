@@ -38,7 +38,7 @@ def test_a_replaced_file_is_mailed_once_and_told_until_it_is_predicted_again(pro
     assert "2 results of 2 images removed; `infer run` predicts again" in project.infer("retry", "--replaced")
     assert changed(project) == []
     assert project.infer_json("run")["predicted"] == 2
-    assert project.rows("SELECT label FROM infer_predictions ORDER BY image_id") == [("blue",), ("blue",), ("red",)]
+    assert project.rows("SELECT label FROM infer_predictions ORDER BY picture") == [("blue",), ("blue",), ("red",)]
     assert daily(project, day) == (0, "")
     assert changed(project) == []
 
@@ -99,7 +99,7 @@ def test_a_photo_is_missing_while_its_file_is_gone(project):
     project.write("UPDATE infer_runs SET ended_at = ? WHERE id = (SELECT min(id) FROM infer_runs)", later)
     files[0].unlink()
     assert "1 of 3 images registered in" in project.infer("run", "--quiet")
-    project.write("UPDATE infer_images SET missing_since = ? WHERE missing_since IS NOT NULL", later)
+    project.write("UPDATE infer_pictures SET missing_since = ? WHERE missing_since IS NOT NULL", later)
     assert project.infer("run", "--quiet") == ""
 
 

@@ -11,8 +11,8 @@ from tests.support.projects import DATE, Project
 
 pytestmark = pytest.mark.slow
 FLAGS = ["--output", "detection", "--size", "64"]
-OBJECTS = 'SELECT image_id, "object", label, score, x, y, width, height FROM infer_objects ORDER BY 1, 2'
-PICTURES = "SELECT image_id, width, height, num_objects, label, score FROM infer_predictions ORDER BY 1"
+OBJECTS = 'SELECT picture, "object", label, score, x, y, width, height FROM infer_objects ORDER BY 1, 2'
+PICTURES = "SELECT picture, width, height, num_objects, label, score FROM infer_predictions ORDER BY 1"
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_head_that_fails_on_an_image_rejects_it_alone(project, code, reason, d
     (project.folder / "my_head.py").unlink()
     report = project.run_day("--model", "own")
     assert (report["predicted"], report["reasons"]) == (3, {reason: 1, "unsupported_format": 1})
-    assert project.rows(f"SELECT image_id, detail FROM infer_rejections WHERE reason = '{reason}'") == [("3", detail)]
+    assert project.rows(f"SELECT picture, detail FROM infer_rejections WHERE reason = '{reason}'") == [(3, detail)]
 
 
 FUNCTIONS = """

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.projects import DATE
+from tests.support.projects import DATE, REJECTED
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab):
     assert ("image 4, ../infer.toml, read as" in told, exit_code) == (True, 0)
     run = project.infer_json("run", "--date", DATE)
     assert (run["predicted"], run["reasons"]) == (2, {"location_not_allowed": 1, "not_found": 1})
-    assert project.rows("SELECT image_id, location FROM infer_rejections ORDER BY 1") == [
+    assert project.rows(f"SELECT image_id, location FROM {REJECTED} ORDER BY 1") == [
         ("3", "gone.jpg"),
         ("4", "../infer.toml"),
     ]
@@ -111,7 +111,7 @@ def test_late_rows_that_may_not_be_read_are_rejected_beside_those_that_are_done(
     assert project.infer_json("run", "--date", DATE, "--dry-run")["reasons"] == {"location_not_allowed": 2}
     day = project.infer_json("run", "--date", DATE, "--report")["day"]
     assert (day["predicted"], day["rejected"], day["pending"]) == (2, 2, 0)
-    assert project.rows("SELECT image_id, reason, detail FROM infer_rejections ORDER BY image_id") == [
+    assert project.rows(f"SELECT image_id, reason, detail FROM {REJECTED} ORDER BY 1") == [
         ("8", "location_not_allowed", "outside the allowed roots"),
         ("9", "location_not_allowed", "the row has no location"),
     ]

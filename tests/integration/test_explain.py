@@ -48,7 +48,7 @@ def test_a_prediction_a_rejection_and_a_new_image_are_told_with_file_and_run(nig
     rejection = model["rejection"]
     assert (model["state"], rejection["reason"], rejection["attempts"]) == ("rejected", "unsupported_format", 1)
     assert (rejection["size"], len(rejection["sha256"]), model["same_file"]) == (10, 64, True)
-    night.write("INSERT INTO infer_images (location, added_at) VALUES ('/nowhere/x.jpg', '2026-11-21 00:00:00.000000')")
+    night.register_images("/nowhere/x.jpg", date="2026-11-21")
     found = explained(night, "13")
     assert (found["date"], [model["state"] for model in found["models"]]) == ("2026-11-21", ["pending"])
 
@@ -101,7 +101,7 @@ def test_what_can_not_be_drawn_is_told_and_leaves_no_file(night):
     (night.photos / names[0]).write_bytes(b"no picture")
     (night.photos / names[1]).unlink()
     shutil.copy(night.photos / names[2], night.photos / names[3])
-    night.write("DELETE FROM infer_images WHERE id = 3")
+    night.write("DELETE FROM infer_pictures WHERE id = 3")
     assert refused("1") == "image 1 can't be drawn: it can't be decoded"
     assert refused("2").startswith("image 2 can't be drawn: not_found: ")
     assert "no longer" in refused("3")
@@ -109,7 +109,7 @@ def test_what_can_not_be_drawn_is_told_and_leaves_no_file(night):
     assert {path.name for path in night.folder.iterdir()} <= {*before, "infer.db-shm", "infer.db-wal"}
 
 
-ELSEWHERE = "UPDATE infer_images SET location = '/etc/passwd' WHERE id = 1"
+ELSEWHERE = "UPDATE infer_pictures SET location = '/etc/passwd' WHERE id = 1"
 
 
 def replace_by_another(night):
@@ -144,7 +144,7 @@ def test_the_file_as_it_is_now(night, harm, reason, same, said):
 
 
 def test_an_image_that_the_source_lists_no_longer(night):
-    night.write("DELETE FROM infer_images WHERE id = 1")
+    night.write("DELETE FROM infer_pictures WHERE id = 1")
     found = explained(night, "1")
     assert (found["location"], found["file"], found["models"][0]["state"]) == (None, None, "predicted")
     night.infer("verify", "--image", "1", exit_code=2)
@@ -161,7 +161,7 @@ def test_the_file_of_now_is_predicted_by_the_variant_of_then_or_said_which_stood
     ((stored, now),) = answers["pairs"]
     assert (stored, stored.split()[0]) == (now, "green")
     night.infer("verify", "--image", "6", exit_code=2)  # it was rejected
-    night.write("UPDATE infer_predictions SET variant = 'trt-fp16' WHERE image_id = '1'")
+    night.write("UPDATE infer_predictions SET variant = 'trt-fp16' WHERE picture = 1")
     replace_by_another(night)
     replay, answers = again("1", exit_code=1)
     assert (answers["instead_of"], answers["why"]) == ("trt-fp16", "the model here does not have it")
@@ -197,7 +197,7 @@ def test_an_id_that_two_images_share(night):
 
 
 def test_names_are_shown_and_not_obeyed(night):
-    night.write("UPDATE infer_predictions SET label = ? WHERE image_id = '1'", "\x1b[2J[bold]x\nrun  faked")
+    night.write("UPDATE infer_predictions SET label = ? WHERE picture = 1", "\x1b[2J[bold]x\nrun  faked")
     shown = night.infer("explain", "--image", "1")
     assert "\x1b" not in shown
     assert "\nrun  faked" not in shown

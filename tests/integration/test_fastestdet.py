@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 NUM_PHOTOS = 205
 OBJECTS = """
     SELECT location, "object", o.label, o.score, x, y, o.width, o.height FROM infer_objects AS o
-    JOIN infer_images ON CAST(id AS TEXT) = image_id ORDER BY location, "object"
+    JOIN infer_images i ON i.id = picture ORDER BY location, "object"
 """
 
 

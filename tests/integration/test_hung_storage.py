@@ -16,7 +16,7 @@ def test_a_run_over_storage_that_does_not_answer_ends_and_rejects_nothing_for_go
     cut_off = project.photos / "0000.jpg"
     cut_off.write_bytes(cut_off.read_bytes()[:100])
     project.infer("run", "--date", DATE)
-    project.write("DELETE FROM infer_predictions WHERE image_id IN ('2', '3', '4')")
+    project.write("DELETE FROM infer_predictions WHERE picture IN (2, 3, 4)")
     with stalled(project.photos):
         report = project.infer_json("run", "--date", DATE, "--workers", "2", INFER_IMAGES__TIMEOUT_S="2")
     assert report["day"] == {"eligible": 6, "predicted": 2, "rejected": 4, "pending": 0}

@@ -43,7 +43,7 @@ def predicted(project: Project, *flags: str) -> dict[str, np.ndarray]:
     """What a run writes for each photo, by name."""
     report = project.run_day(*flags)
     assert (report["predicted"], report["rejected"]) == (len(SIZES), 0)
-    sql = "SELECT location, vector FROM infer_predictions"
+    sql = "SELECT location, vector FROM infer_current_predictions"
     return {location.rpartition("/")[2]: np.frombuffer(vector, "<f4") for location, vector in project.rows(sql)}
 
 

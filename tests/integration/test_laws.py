@@ -81,9 +81,9 @@ def test_a_broken_neighbour_changes_nothing(make_project):
 def test_a_second_run_changes_nothing_and_says_so(project):
     project.add_photos(10)
     run(project)
-    before = project.results(), project.rows("SELECT image_id, created_at, run_id FROM infer_predictions")
+    before = project.results(), project.rows("SELECT picture, created_at, run_id FROM infer_predictions")
     assert "nothing new" in project.infer("run", "--date", DATE)
-    assert (project.results(), project.rows("SELECT image_id, created_at, run_id FROM infer_predictions")) == before
+    assert (project.results(), project.rows("SELECT picture, created_at, run_id FROM infer_predictions")) == before
 
 
 @pytest.mark.parametrize("workers", ["1", "4"])
@@ -98,9 +98,7 @@ def test_rows_belong_to_their_images_whatever_the_workers_and_the_order(project,
             project.add(f"photos/x{i}.png")
     project.add("photos")
     project.infer("run", "--date", DATE, "--workers", workers)
-    rows = project.rows(
-        "SELECT i.location, p.label FROM infer_predictions p JOIN infer_images i ON CAST(i.id AS TEXT) = p.image_id"
-    )
+    rows = project.rows("SELECT i.location, p.label FROM infer_predictions p JOIN infer_images i ON i.id = p.picture")
     assert {location.rsplit("/", 1)[1]: label for location, label in rows} == colors
 
 

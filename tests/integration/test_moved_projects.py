@@ -31,7 +31,7 @@ def test_a_project_that_was_moved_or_copied_is_the_same_project(project, tmp_pat
     fill_six_days(project)
     assert daily(project, SIX_DAYS[-1]) == (0, "")
     assert known(project) == [(300, 300), (300,), (300,)]
-    project.write("UPDATE infer_images SET modified = NULL WHERE id % 2")  # as rows of early releases
+    project.write("UPDATE infer_pictures SET modified = NULL WHERE id % 2")  # as rows of early releases
     before = project.results()
     if how == "mounted elsewhere":
         project.photos = project.photos.rename(tmp_path / "media")

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # of a month of nigh
 FIRST = date(2026, 10, 1)  # the first night is that after it
 CAMERAS = 4
 USUAL = 20  # photos a day
-RESULTS = "infer_images i JOIN infer_predictions p ON p.image_id = CAST(i.id AS TEXT)"
+RESULTS = "infer_images i JOIN infer_predictions p ON p.picture = i.id"
 
 
 @needs_faketime

@@ -37,9 +37,8 @@ def late_images_after_too_many_rejected(project):
 
 def earlier_days_pending(project):
     all_done(project)
-    for number in range(141):
-        row = (f"{project.photos}/earlier-{number}.jpg", f"{YESTERDAY - timedelta(days=30)} 12:00:00.000000")
-        project.write("INSERT INTO infer_images (location, added_at) VALUES (?, ?)", *row)
+    earlier = (f"{project.photos}/earlier-{number}.jpg" for number in range(141))
+    project.register_images(*earlier, date=str(YESTERDAY - timedelta(days=30)))
 
 
 EARLY = "the last run ended early"

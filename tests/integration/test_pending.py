@@ -60,7 +60,7 @@ def test_every_pending_image_is_predicted_by_the_command_that_is_printed(three_d
 
 
 def test_a_day_lists_its_pending_images(three_days):
-    three_days.write("UPDATE infer_images SET location = '/etc/passwd' WHERE id = 2")
+    three_days.write("UPDATE infer_pictures SET location = '/etc/passwd' WHERE id = 2")
     (image,) = three_days.infer_json("pending", "--date", str(day(10)))["pending"]
     assert (image["image_id"], image["why"], image["state"]) == ("2", "not_allowed", "pending")
     assert "[images] roots" in image["fix"]
@@ -124,7 +124,7 @@ def test_a_replaced_photo_is_predicted_again(project):
     retried = project.infer_json("retry", "--image", "1", "--image", "2", "--image", "1")
     assert retried == {"images": ["1", "2"], "retried": 2, "commands": ["infer run"], "second_networks": []}
     project.infer("run")
-    labels = project.rows("SELECT label FROM infer_predictions ORDER BY image_id")
+    labels = project.rows("SELECT label FROM infer_predictions ORDER BY picture")
     assert labels == [("green",), ("green",), ("blue",)]
 
 
@@ -147,7 +147,7 @@ def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(pr
         "second_networks": [],
     }
     project.infer("backfill", *dates)
-    assert project.rows("SELECT label FROM infer_predictions WHERE image_id = '1'") == [("green",)]
+    assert project.rows("SELECT label FROM infer_current_predictions WHERE image_id = '1'") == [("green",)]
     project.photos.rename(project.folder / "unmounted")
     assert project.infer_json("images", "changed", "--date", str(day(9)), exit_code=14)
 
@@ -186,7 +186,7 @@ def test_rows_without_an_id_of_their_own_are_left_out_and_said_by_every_command(
         assert (report["predicted"], report["left_out"], report["exit_code"]) == (predicted, said, 2)
         assert report["day"] == {"eligible": 5, "predicted": 2, "rejected": 0, "pending": 3}
         assert said in project.errors
-    assert project.rows("SELECT image_id FROM infer_predictions") == [("3",), ("4",)]
+    assert project.rows("SELECT image_id FROM infer_current_predictions ORDER BY 1") == [("3",), ("4",)]
     (checked,) = project.infer_json("verify", "--date", str(day(1)), exit_code=1)["models"]
     assert (checked["problems"], checked["balanced"]) == ([said], False)
     note = "3 pending; the last run left out rows without an id of their own: exit code 2"

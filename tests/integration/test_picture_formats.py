@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.support.heif_files import avif, heic, smooth
-from tests.support.projects import DATE, build_model, install, without
+from tests.support.projects import DATE, REJECTED, build_model, install, without
 from tests.support.rasters import png_of_16_bits
 
 INSTALL = install("heic")
@@ -100,7 +100,7 @@ def test_a_sound_picture_is_not_called_corrupt_for_its_metadata_or_for_bytes_tha
         (project.photos / name).write_bytes(data)
     project.add("photos")
     project.run_day("--max-rejected", "90%")
-    rejected = project.rows("SELECT location, detail FROM infer_rejections ORDER BY 1")
+    rejected = project.rows(f"SELECT location, detail FROM {REJECTED} ORDER BY 1")
     assert [location.rpartition("/")[2] for location, _ in rejected] == [*damaged], rejected
     assert len(project.rows("SELECT 1 FROM infer_predictions")) == len(pictures)
 
@@ -130,9 +130,11 @@ def test_a_tiff_that_states_12_bits_is_as_bright_as_one_of_8_and_other_numbers_o
     project.add("photos")
     report = project.run_day()
     assert (report["reasons"], report["attention"]) == ({"unsupported_format": 2}, [])
-    [eight, twelve] = project.rows("SELECT output FROM infer_predictions WHERE location LIKE '%.tif'")
+    [eight, twelve] = project.rows(
+        "SELECT output FROM infer_current_predictions WHERE location LIKE '%.tif' ORDER BY location"
+    )
     assert eight == twelve
-    told = project.rows("SELECT detail FROM infer_rejections ORDER BY location")
+    told = project.rows("SELECT detail FROM infer_rejections ORDER BY picture")
     assert ["samples of 10 bits" in told[0][0], "samples of 14 bits" in told[1][0]] == [True, True]
 
 

@@ -38,12 +38,8 @@ def servers():
 
 
 def register(project, locations):
-    project.add(str(project.photos))
-    project.rows("DELETE FROM infer_images")
-    for location in locations:
-        project.write(
-            "INSERT INTO infer_images (location, added_at) VALUES (?, ?)", location, f"{DATE} 12:00:00.000000"
-        )
+    project.upgrade()
+    project.register_images(*locations)
 
 
 def allow(project, *places, **more):
@@ -62,8 +58,8 @@ def longest_read_s(trace):
 
 def outcomes(project):
     rows = project.rows(
-        "SELECT i.location, NULL FROM infer_predictions p JOIN infer_images i ON i.id = p.image_id"
-        " UNION ALL SELECT i.location, reason FROM infer_rejections r JOIN infer_images i ON i.id = r.image_id"
+        "SELECT location, NULL FROM infer_predictions JOIN infer_images ON id = picture"
+        " UNION ALL SELECT location, reason FROM infer_rejections JOIN infer_images ON id = picture"
     )
     return dict(rows)
 

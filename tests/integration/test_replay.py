@@ -34,7 +34,7 @@ def replayed(project, amount, *flags, exit_code=0):
 
 
 def edit_label(day):
-    day.write("UPDATE infer_predictions SET label = 'blue' WHERE image_id = '1'")
+    day.write("UPDATE infer_predictions SET label = 'blue' WHERE picture = 1")
 
 
 def other_libraries(day):
@@ -55,7 +55,7 @@ def edit(**values):
 
     def change(day):
         for name, value in values.items():
-            day.write(f"UPDATE infer_predictions SET {name} = {value} WHERE image_id = '1'")
+            day.write(f"UPDATE infer_predictions SET {name} = {value} WHERE picture = 1")
 
     return change
 
@@ -132,7 +132,7 @@ def test_a_sample_says_how_many_wrong_rows_it_would_have_found(day):
 
 def test_what_can_not_be_compared_is_told_and_is_no_difference(day):
     (day.photos / "0000.jpg").unlink()
-    day.write("DELETE FROM infer_images WHERE id = 2")
+    day.write("DELETE FROM infer_pictures WHERE id = 2")
     unreadable = {"its file can't be read: not_found": 1}
     found = replayed(day, "100%", "--date", DATE)
     assert (found["num_rows"], found["num_compared"]) == (11, 10)  # of the day, whose images the source lists
@@ -178,19 +178,19 @@ def test_a_vector_is_compared_by_direction_and_length(tmp_path):
     Image.new("RGB", (40, 30)).save(project.photos / "black.png")
     project.add_photos(3)
     project.run_day()
-    stored = dict(project.rows("SELECT image_id, vector FROM infer_predictions"))
+    stored = dict(project.rows("SELECT picture, vector FROM infer_predictions"))
     assert any(not any(vector) for vector in stored.values())
     assert replayed(project, "100%")["differences"] == []
 
     def found_after(statement, *values):
         project.write(f"UPDATE infer_predictions SET {statement}", *values)
-        return {one["image_id"] for one in replayed(project, "100%", exit_code=1)["differences"]}
+        return {int(one["image_id"]) for one in replayed(project, "100%", exit_code=1)["differences"]}
 
-    image_id, vector = next((one, vector) for one, vector in stored.items() if any(vector))
+    picture, vector = next((one, vector) for one, vector in stored.items() if any(vector))
     for factor in (0, 0.9, 1.1, 2):
         edited = (np.frombuffer(vector, "<f4") * np.float32(factor)).tobytes()
-        assert found_after("vector = ? WHERE image_id = ?", edited, image_id) == {image_id}
-    project.write("UPDATE infer_predictions SET vector = ? WHERE image_id = ?", vector, image_id)
+        assert found_after("vector = ? WHERE picture = ?", edited, picture) == {picture}
+    project.write("UPDATE infer_predictions SET vector = ? WHERE picture = ?", vector, picture)
     assert found_after("label = 'red', vector_dim = 4") == set(stored)
 
 
@@ -207,13 +207,13 @@ def test_a_second_network_gets_the_stored_objects_again(tmp_path):
     project.run_day()
     ((taken,),) = project.rows("SELECT sum(num_objects) FROM infer_predictions WHERE detector_id IS NOT NULL")
     assert taken > 3
-    project.write("UPDATE infer_object_predictions SET score = score / 2 WHERE image_id = '1' AND \"object\" = 1")
+    of_object = "WHERE object_id = (SELECT id FROM infer_objects WHERE picture = 1 AND object = {})"
+    project.write("UPDATE infer_object_predictions SET score = score / 2 " + of_object.format(1))
     (found,) = replayed(project, "100%", "--date", DATE, exit_code=1)["differences"]
     assert (found["model"], found["cause"]) == ("species", "answer")
     assert found["detail"].startswith("object 1: stored ")
-    third = "FROM infer_object_predictions WHERE image_id = '1' AND \"object\" = 2"
-    ((label,),) = project.rows(f"SELECT label {third}")
-    project.write("UPDATE infer_object_predictions SET label = 'kiwi' " + third.partition("predictions ")[2])
+    ((label,),) = project.rows("SELECT label FROM infer_object_predictions " + of_object.format(2))
+    project.write("UPDATE infer_object_predictions SET label = 'kiwi' " + of_object.format(2))
     answers = project.infer("verify", "--image", "1", "--model", "species", exit_code=1).splitlines()
     assert [line for line in answers if line.startswith("  object 2: kiwi ") and f" stored, {label} " in line]
     assert sum(line.startswith("  object ") for line in answers) == 4

@@ -51,7 +51,7 @@ def test_a_picture_is_the_same_in_whatever_surroundings_runs_are_made(project):
             ["bash", "-c", shell], cwd=project.folder, capture_output=True, text=True, errors="replace"
         )
         rows = project.rows(
-            "SELECT i.id, i.location, added_at, label FROM infer_images i JOIN infer_predictions p ON i.id = image_id"
+            "SELECT i.id, i.location, added_at, label FROM infer_images i JOIN infer_predictions ON i.id = picture"
         )
         told[name] = run.returncode, "attention" in run.stdout + run.stderr, [row for row in before if row not in rows]
         expected.append((str(file), "2025-11-20"))

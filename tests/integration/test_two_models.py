@@ -80,7 +80,7 @@ def test_two_models_get_what_each_would_get_alone(project, make_project, models)
 
 def test_a_model_that_is_done_already_is_not_run_again(project):
     run(project, "colors", more=("--limit", "12"))
-    rows = "SELECT image_id, model_id, created_at FROM infer_predictions"
+    rows = "SELECT picture, model_id, created_at FROM infer_predictions"
     before = project.rows(rows)
     assert [one["selected"] for one in run(project, "colors", "dark")["models"]] == [18, 30]
     assert set(before) < set(project.rows(rows))

@@ -58,9 +58,7 @@ def variants_of(project: Project) -> list[tuple[str, int]]:
 
 
 def labels_of(project: Project) -> list[str]:
-    return [
-        label for (label,) in project.rows("SELECT label FROM infer_predictions ORDER BY CAST(image_id AS INTEGER)")
-    ]
+    return [label for (label,) in project.rows("SELECT label FROM infer_predictions ORDER BY picture")]
 
 
 COLORS = [("red", "green", "blue")[i % 3] for i in range(12)]

@@ -46,6 +46,6 @@ def test_rows_of_real_runs_are_right_and_an_edited_one_is_named(tmp_path):
     verified = project.infer_json("verify", "--date", DATE)
     assert [(one["predicted"], one["rejected"]) for one in verified["models"]] == [(3, 1)] * 4
     assert verified["wrong_rows"] == []
-    project.write("UPDATE infer_predictions SET label = 'violet' WHERE image_id = '2' AND label = 'green'")
+    project.write("UPDATE infer_predictions SET label = 'violet' WHERE picture = 2 AND label = 'green'")
     told = project.infer("verify", "--date", "2020-01-01", exit_code=EXIT_BUG)
     assert "wrong, of all days: 1 prediction with a label that its model has not: image 2" in told

@@ -119,7 +119,7 @@ def test_a_watched_folder_and_images_add_give_one_answer_and_tell_what_they_leav
     assert sum(registered["other"].values()) == len(KEPT_BY_OTHERS) + 1
     assert "2 @eaDir" in project.infer("run")
     watched = project.rows("SELECT location FROM infer_images ORDER BY 1")
-    project.write("DELETE FROM infer_images")
+    project.write("DELETE FROM infer_pictures")
     assert "4 hidden, 2 @eaDir" in project.infer("images", "add", "photos")
     assert project.rows("SELECT location FROM infer_images ORDER BY 1") == watched
     project.infer("images", "add", "photos/no suffix")  # what is named itself

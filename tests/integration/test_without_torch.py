@@ -24,7 +24,7 @@ def test_no_process_of_a_run_imports_torch(day, tmp_path):
     imported, environ = tmp_path / "first/imported", found_first(tmp_path / "first", torch=RECORDS)
     assert day.run_day(**environ)["predicted"] == 6
     assert not imported.exists(), imported.read_text()
-    day.write("DELETE FROM infer_predictions WHERE image_id = '1'")
+    day.write("DELETE FROM infer_predictions WHERE picture = 1")
     day.write("UPDATE infer_runs SET variant = 'cpu-torchscript'")
     day.run_day(exit_code=1, **environ)
     assert "worker" in imported.read_text()

@@ -21,6 +21,8 @@ from tests.support.results import register_rows
 
 INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
+REJECTED = "infer_rejections r JOIN infer_pictures c ON c.id = r.picture"  # with the images' ids and locations
+PREDICTED = REJECTED.replace("rejections", "predictions")
 EVERYWHERE: dict[str, str] = {}  # variables for every `infer` of a module
 PLAIN = ("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1")
 HIDES = """from importlib.machinery import PathFinder
@@ -153,9 +155,8 @@ class Project:
 
     def results(self) -> list[tuple[Any, ...]]:
         """What two runs must agree in: ids, labels, scores, reasons."""
-        joined = "r.sha256 FROM infer_{} r JOIN infer_pictures c ON c.id = r.picture"
-        predicted = f"SELECT image_id, model_id, label, score, {joined.format('predictions')}"
-        rejected = f"SELECT image_id, model_id, reason, NULL, {joined.format('rejections')}"
+        predicted = f"SELECT image_id, model_id, label, score, r.sha256 FROM {PREDICTED}"
+        rejected = f"SELECT image_id, model_id, reason, NULL, r.sha256 FROM {REJECTED}"
         return self.rows(f"{predicted} UNION ALL {rejected} ORDER BY 1, 2")
 
 
