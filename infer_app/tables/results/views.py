@@ -150,9 +150,9 @@ def _shown(connection: Connection, column: str) -> str:
 
 
 def _whole_rows(table: Table, _: Connection) -> str:
-    columns = [f"p.{column.name}" for column in table.columns if column.name != "picture"]
-    facts = ["c.location", "c.size", "c.modified"] if table is predictions else []
-    return _current(table.name, [*columns, *facts])
+    columns = [f"p.{column.name}" for column in table.columns if column.name not in ("id", "picture")]
+    more = ["c.location", "c.size", "c.modified"] if table is predictions else ["p.id AS object_id"]
+    return _current(table.name, [*columns, *more])
 
 
 def _our_images(_: Connection) -> str:
