@@ -1,4 +1,4 @@
-"""Two projects and a stranger over one database, and what may happen to their files and tables meanwhile."""
+"""Three projects over one database, and what may happen to their files and tables meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from tests.support.projects import DATE, INFER, PLAIN
 
 NOON = 1_795_176_000  # of DATE
 TONES = ("colors.ts", "--name", "tones", "--labels", "colors.txt", *PLAIN)
-OWNERS = {"cells": "folder", "species": "folder", "tones": "table"}
+NETWORKS = {"folder": ("cells", "species"), "table": ("tones",), "others": ("tones",)}
+TABLES = {"table": "shots", "others": "others"}  # that list the same ids and names, of other files
 CONFIG = """
 [database]
 url = "{url}"
@@ -45,7 +46,7 @@ time_zone = "UTC"
 
 
 class SharedFolders:
-    """Two projects and a stranger, and what their files have ever held."""
+    """The projects, and what their files have ever held."""
 
     def __init__(self, folder, url, source_url, models, rng):
         self.folder, self.rng, self.source_url = folder, rng, source_url or url
@@ -53,24 +54,23 @@ class SharedFolders:
         self.source = create_engine(Database(self.source_url).url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self.is_file = url.startswith("sqlite")
         table = TABLE + (f'database_url = "{source_url}"\n' if source_url else "")
-        configs = {"folder": FOLDER, "table": table, "stranger": table.replace('"shots"', '"others"')}
+        configs = {"folder": FOLDER, "table": table, "others": table.replace('"shots"', '"others"')}
         for name, own in configs.items():
             project = folder / name
             (project / ("photos" if name == "folder" else "pictures")).mkdir(parents=True)
             (project / "infer.toml").write_text(CONFIG.format(url=url) + own)
             (project / "own.py").write_text((models.parent / "own.py").read_text())
-            for model, owner in OWNERS.items():
-                if owner == name or (owner, name) == ("table", "stranger"):
-                    shutil.copytree(models / model, project / "models" / model)
-        self.photos, self.shots = folder / "folder" / "photos", folder / "table" / "pictures"
+            for model in NETWORKS[name]:
+                shutil.copytree(models / model, project / "models" / model)
+        self.photos = folder / "folder" / "photos"
+        self.shots = {name: folder / name / "pictures" for name in TABLES}
         self.contents = {}  # by sha256: the patches, or None of a broken file
-        self.held = defaultdict(set)  # by file name: the checksums of what it ever held
+        self.held = defaultdict(set)  # by project and file name: the checksums of what it ever held
         self.serial, self.is_away, self.log = 0, False, []
-        self.infer("folder", "db", "upgrade")
-        for project in ("table", "stranger"):
+        for project in NETWORKS:
             self.infer(project, "db", "upgrade")
         with self.source.connect() as connection:
-            for table in ("shots", "others"):  # the stranger's: the same ids and names, of other files
+            for table in TABLES.values():
                 columns = "id INTEGER PRIMARY KEY, path VARCHAR(99), taken TIMESTAMP"
                 connection.execute(text(f"CREATE TABLE {table} ({columns})"))
         for _ in range(6):
@@ -99,24 +99,26 @@ class SharedFolders:
         )
         return buffer.getvalue()
 
-    def write(self, path):
+    def write(self, project, path):
         data = self.content()
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
         self.serial += 1
         os.utime(path, (NOON + self.serial, NOON + self.serial))
-        self.held[path.name].add(hashlib.sha256(data).hexdigest())
+        self.held[project, path.name].add(hashlib.sha256(data).hexdigest())
 
     def files(self, folder):
         return sorted(path for path in folder.rglob("*.png"))
 
     def add_photo(self):
         if not self.is_away:
-            self.write(self.photos / f"cam{self.rng.randrange(3)}" / f"{self.serial:04}.png")
+            self.write("folder", self.photos / f"cam{self.rng.randrange(3)}" / f"{self.serial:04}.png")
 
     def replace_a_file(self):
-        if found := self.files(self.photos) * (not self.is_away) + self.files(self.shots):
-            self.write(self.rng.choice(found))
+        found = [("folder", path) for path in self.files(self.photos) if not self.is_away]
+        found += [(project, path) for project, folder in self.shots.items() for path in self.files(folder)]
+        if found:
+            self.write(*self.rng.choice(found))
 
     def remove_a_photo(self):
         if len(found := self.files(self.photos)) > 6 and not self.is_away:
@@ -149,19 +151,21 @@ class SharedFolders:
             self.is_away = False
 
     def add_shot(self):
-        path = self.shots / f"{self.serial:04}.png"
-        self.write(path)
-        (self.folder / "stranger" / "pictures" / path.name).write_bytes(self.content())
+        """Add one to both tables, by a new id or by one of a row that was deleted."""
+        name = f"{self.serial:04}.png"
+        for project, folder in self.shots.items():
+            self.write(project, folder / name)
         with self.source.connect() as connection:
-            number = connection.scalar(text("SELECT coalesce(max(id), 0) + 1 FROM shots"))
-            values = {"id": number, "path": path.name, "at": f"{DATE} 12:00:00"}
-            for table in ("shots", "others"):
+            first, last = connection.execute(text("SELECT coalesce(min(id), 1), coalesce(max(id), 0) FROM shots")).one()
+            number = self.rng.choice([last + 1, *range(1, first)])
+            values = {"id": number, "path": name, "at": f"{DATE} 12:00:00"}
+            for table in TABLES.values():
                 connection.execute(text(f"INSERT INTO {table} VALUES (:id, :path, :at)"), values)
 
     def remove_a_shot(self):
         with self.source.connect() as connection:
             if connection.scalar(text("SELECT count(*) FROM shots")) > 6:
-                for table in ("shots", "others"):
+                for table in TABLES.values():
                     connection.execute(text(f"DELETE FROM {table} WHERE id = (SELECT min(id) FROM {table})"))
 
     # Commands

@@ -101,10 +101,8 @@ def test_what_can_not_be_drawn_is_told_and_leaves_no_file(night):
     (night.photos / names[0]).write_bytes(b"no picture")
     (night.photos / names[1]).unlink()
     shutil.copy(night.photos / names[2], night.photos / names[3])
-    night.write("DELETE FROM infer_pictures WHERE id = 3")
     assert refused("1") == "image 1 can't be drawn: it can't be decoded"
     assert refused("2").startswith("image 2 can't be drawn: not_found: ")
-    assert "no longer" in refused("3")
     assert refused("4").startswith("the file of image 4 was replaced since it was predicted: ")
     assert {path.name for path in night.folder.iterdir()} <= {*before, "infer.db-shm", "infer.db-wal"}
 
@@ -144,9 +142,13 @@ def test_the_file_as_it_is_now(night, harm, reason, same, said):
 
 
 def test_an_image_that_the_source_lists_no_longer(night):
-    night.write("DELETE FROM infer_pictures WHERE id = 1")
+    night.own_table()
+    night.run_day()
+    write_detections(night, {"0000.jpg": [CAT]}, source_id=2)
+    night.write("DELETE FROM shots WHERE id = 1")
     found = explained(night, "1")
     assert (found["location"], found["file"], found["models"][0]["state"]) == (None, None, "predicted")
+    assert "no longer" in explained(night, "1", "--draw", "drawn.svg", exit_code=2)["error"]
     night.infer("verify", "--image", "1", exit_code=2)
     assert "the source lists no such image" in night.errors
 

@@ -157,9 +157,9 @@ def test_rows_of_a_variant_that_can_not_run_here_are_told_apart_and_no_differenc
 
 def test_a_row_is_that_of_the_listed_image_with_its_location(day):
     """In a table of the user's own, whose ids came back for other pictures."""
+    day.write("DELETE FROM infer_predictions")
     day.own_table()
-    day.write("DELETE FROM infer_sources")  # as if it had listed the images before, too
-    day.write("UPDATE infer_runs SET source_id = NULL")
+    day.run_day()
     day.write("INSERT INTO shots SELECT id, replace(location, '0000', '0003'), added_at FROM shots WHERE id = 1")
     assert replayed(day, "100%")["num_compared"] == 12
     day.write("UPDATE shots SET location = replace(location, '0000', '0006') WHERE id = 1")

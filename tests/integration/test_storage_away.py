@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import make_users_file
-from tests.support.projects import Project
+from tests.support.projects import REJECTED, Project
 from tests.support.watched import YESTERDAY, daily, put, replace_photo
 
 pytestmark = pytest.mark.slow
@@ -75,21 +75,22 @@ def copy_rows(project: Project, table: str, **changed: str) -> None:
 
 
 OF_OTHERS = (
-    "SELECT image_id, sha256 FROM infer_predictions WHERE run_id = 'b'"
-    " UNION ALL SELECT image_id, reason FROM infer_rejections"
+    "SELECT picture, sha256 FROM infer_predictions WHERE run_id = 'b'"
+    " UNION ALL SELECT picture, reason FROM infer_rejections WHERE run_id = 'b'"
 )
 
 
 def test_rows_of_another_source_are_left_by_every_walk_and_deletion(project):
     """A second project lists a table of its own, with a model of its own, whose ids are those of photos too."""
-    other = {"model_id": f"'{'d' * 16}'", "run_id": "'b'", "location": "'/scans/' || image_id"}
+    other = {"model_id": f"'{'d' * 16}'", "run_id": "'b'", "picture": "picture + 100"}
     copy_rows(project, "infer_sources", id="7", relation="'scans'")
     copy_rows(project, "infer_models", id=other["model_id"], name="'defects'")
     copy_rows(project, "infer_runs", id="'b'", source_id="7", model="'defects'", model_id=other["model_id"])
+    copy_rows(project, "infer_pictures", id="id + 100", source_id="7", location="'/scans/' || id", key="id")
     copy_rows(project, "infer_predictions", **other, sha256="'another'")
-    columns = "image_id, model_id, run_id, reason, detail, stage, attempts, location, decoder, created_at"
-    values = "'3', model_id, run_id, 'corrupt', '', 'decode', 1, '/scans/3', '', created_at"
-    taken = "infer_predictions WHERE run_id = 'b' AND image_id = '3'"
+    columns = "picture, model_id, run_id, reason, detail, stage, attempts, decoder, created_at"
+    values = "picture, model_id, run_id, 'corrupt', '', 'decode', 1, '', created_at"
+    taken = "infer_predictions WHERE picture = 103"
     project.write(f"INSERT INTO infer_rejections ({columns}) SELECT {values} FROM {taken}")
     project.write(f"DELETE FROM {taken}")
     before = project.rows(OF_OTHERS)
@@ -178,4 +179,4 @@ def test_a_new_photo_of_a_users_table_is_not_called_missing_while_no_other_is_th
     assert [row[0] for row in project.results()] == ["1", "2", "3", "4"]
     project.write("INSERT INTO shots VALUES (5, ?, ?)", str(project.photos / "cam1/5.jpg"), YESTERDAY.isoformat())
     assert daily(project, YESTERDAY) == (0, "")  # beside photos that are there it is no fault of the storage
-    assert project.rows("SELECT image_id, reason FROM infer_rejections") == [("5", "not_found")]
+    assert project.rows(f"SELECT image_id, reason FROM {REJECTED}") == [("5", "not_found")]

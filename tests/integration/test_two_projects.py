@@ -1,5 +1,6 @@
-"""Two projects over one database of results: what a run refuses every command refuses, and none sees the other's."""
+"""Two projects over one database of results: each has pictures and results of its own, whatever their ids."""
 
+import hashlib
 import os
 from datetime import datetime
 
@@ -12,11 +13,10 @@ from tests.support.projects import DATE, build_model
 NOON = datetime.fromisoformat(f"{DATE}T12:00:00+00:00").timestamp()
 IDS = ("1", "2", "3")
 COMMANDS = (
-    ("run", "--date", DATE), ("run", "--date", DATE, "--dry-run"), ("status",), ("verify", "--date", DATE),
-    ("pending",), ("pending", "--date", DATE), ("export", "--date", DATE, "--format", "jsonl", "--to", "out.jsonl"),
-    ("predictions", "--date", DATE), ("rejects", "--date", DATE), ("report", "--date", DATE), ("report", "--index"),
+    ("run", "--date", DATE), ("run", "--date", DATE, "--dry-run"), ("verify", "--date", DATE), ("pending",),
+    ("pending", "--date", DATE), ("rejects", "--date", DATE), ("report", "--date", DATE), ("report", "--index"),
     ("retry", "--date", DATE), ("retry", "--replaced", "--date", DATE), ("images", "changed", "--date", DATE),
-    ("explain", "--image", "1"), ("forget", "--missing", "--yes"), ("forget", "--before", DATE, "--yes"), ("doctor",),
+    ("forget", "--missing", "--yes"), ("forget", "--before", DATE, "--yes"), ("doctor",),
 )  # fmt: skip
 
 
@@ -54,15 +54,27 @@ def second(make_project):
 @pytest.mark.parametrize(("location", "base", "bytes_"), [
     ("{number}.png", "photos", False), ("{photos}/{number}.png", None, False), ("", None, True)
 ], ids=["below another base", "in another table", "bytes in another table"])  # fmt: skip
-def test_ids_of_another_source_are_refused_by_every_command(second, location, base, bytes_):
+def test_images_of_two_sources_with_one_id_have_results_of_their_own_in_every_command(second, location, base, bytes_):
     first, other = second(location, base, bytes_)
-    before = first.results()
-    for command in COMMANDS if base else COMMANDS[:3]:
-        said = other.infer(*command, exit_code=2) + other.errors
-        assert "of another source, 'shots'" in said, command
-    assert first.results() == before
-    assert first.infer_json("status", "--days", "400")["days"][0]["state"] == "done"
-    assert first.run_day()["selected"] == 0
+    assert [day["pending"] for day in other.infer_json("status", "--days", "400")["days"]] == [len(IDS)]
+    assert other.run_day()["predicted"] == len(IDS)
+    results = first.results()
+    assert len(results) == 2 * len(IDS)
+    for project in (first, other):
+        for command in COMMANDS if base else COMMANDS[:3]:
+            project.infer(*command)
+        files = [hashlib.sha256((project.photos / f"{number}.png").read_bytes()).hexdigest() for number in IDS]
+        listed = project.infer_json("predictions", "--date", DATE)["predictions"]
+        assert [(one["image_id"], one["sha256"]) for one in listed] == list(zip(IDS, files, strict=True))
+        (explained,) = project.infer_json("explain", "--image", "1")["models"]
+        assert explained["prediction"]["sha256"] == files[0]
+        project.infer("export", "--date", DATE, "--format", "jsonl", "--to", "out.jsonl")
+        assert len((project.folder / "out.jsonl").read_text().splitlines()) == len(IDS)
+        assert [day["pending"] for day in project.infer_json("status", "--days", "400")["days"]] == [0]
+    assert first.results() == results
+    first.infer("retry", "--image", "1")
+    assert len(first.results()) == 2 * len(IDS) - 1
+    assert (other.run_day()["selected"], first.run_day()["selected"]) == (0, 1)
 
 
 def test_projects_with_models_of_their_own_see_their_own_alone(second):

@@ -8,17 +8,19 @@ from pathlib import Path
 from PIL import Image, ImageOps
 
 from infer_app.base.day import Day
-from infer_app.base.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
+from infer_app.base.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction
 from infer_app.base.size import Size
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.runs import RunModel, RunStore
-from infer_app.tables.results.sink import Sink
 from tests.support.projects import DATE, Project
+from tests.support.results import commit
 
 ANIMALS = RunModel("animals", "a1" * 8, "cpu-torchscript", {"output": {"kind": "detection"}, "crop": None})
 
 
-def write_detections(project: Project, found: Mapping[str, Sequence[DetectedObject]]) -> None:
+def write_detections(
+    project: Project, found: Mapping[str, Sequence[DetectedObject]], source_id: int | None = None
+) -> None:
     """Write the objects of the day's images, by the end of their locations, in a run that is done."""
     good = []
     for name, objects in found.items():
@@ -32,6 +34,6 @@ def write_detections(project: Project, found: Mapping[str, Sequence[DetectedObje
         facts = FileFacts(sha256=sha256(Path(location).read_bytes()).hexdigest(), picture=size)
         good.append(Prediction(ImageRef(image_id, location), output, facts))
     with Database(f"sqlite:///{project.folder / 'infer.db'}") as database:
-        run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS)
-        Sink(database, ANIMALS.model_id, ANIMALS.variant, run_id).commit_chunk(ChunkResult(0, tuple(good), ()))
+        run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS, source_id=source_id)
+        commit(database, good, (), run_id, ANIMALS.model_id, ANIMALS.variant, source_id=source_id)
     project.write("UPDATE infer_runs SET state = 'done', exit_code = 0 WHERE id = ?", run_id)
