@@ -36,9 +36,9 @@ def test_the_objects_of_a_day_are_written_with_the_upright_size(project):
     report = project.run_day()
     assert (report["predicted"], report["rejected"]) == (4, 1)
     found = project.rows(PICTURES)
-    assert [row[:4] for row in found] == [("1", 80, 40, 4), ("2", 40, 80, 4), ("3", 64, 64, 0), ("4", 40, 80, 4)]
+    assert [row[:4] for row in found] == [(1, 80, 40, 4), (2, 40, 80, 4), (3, 64, 64, 0), (4, 40, 80, 4)]
     assert [row[4:] for row in found[:3]] == [("red", 0.5), ("green", 0.5), (None, None)]
-    quarters = [("1", number, "red", 0.5, x, y, 0.5, 0.5) for number, (x, y) in enumerate(QUARTERS)]
+    quarters = [(1, number, "red", 0.5, x, y, 0.5, 0.5) for number, (x, y) in enumerate(QUARTERS)]
     assert project.rows(OBJECTS)[:4] == quarters
     assert project.infer_json("verify", "--date", DATE)["balanced"] is True
     project.infer("explain", "--image", "5", "--draw", "five.svg", exit_code=2)

@@ -38,7 +38,8 @@ def servers():
 
 
 def register(project, locations):
-    project.upgrade()
+    project.add(str(project.photos))
+    project.write("DELETE FROM infer_pictures")
     project.register_images(*locations)
 
 

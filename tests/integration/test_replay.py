@@ -60,6 +60,10 @@ def edit(**values):
     return change
 
 
+def other_size(day):
+    day.write("UPDATE infer_pictures SET size = size + 1 WHERE id = 1")
+
+
 def flip_a_byte(day):
     (file,) = day.folder.glob("models/colors/*/variants/cpu-openvino-fp32/model.bin")
     data = bytearray(file.read_bytes())
@@ -92,7 +96,7 @@ def other_decoder(day):
         (other_libraries, 1, "answer", "torch 1.2"),
         (replace_file, 1, "picture", "its file was replaced"),
         (empty_file, 1, "picture", "its file was replaced"),
-        (edit(size="size + 1"), 1, "answer", "stored size"),
+        (other_size, 1, "answer", "stored size"),
         (edit(width=80), 1, "answer", "stored width 80, now 40"),
         (
             edit(output="""replace(output, '"index": 1', '"index": 2')"""),
@@ -130,9 +134,16 @@ def test_a_sample_says_how_many_wrong_rows_it_would_have_found(day):
     assert day.infer_json("verify", "--replay", "101%", exit_code=2)["error"].startswith("--replay: ")
 
 
+def list_by_a_table(day):
+    day.write("DELETE FROM infer_predictions")
+    day.own_table()
+    day.run_day()
+
+
 def test_what_can_not_be_compared_is_told_and_is_no_difference(day):
+    list_by_a_table(day)
     (day.photos / "0000.jpg").unlink()
-    day.write("DELETE FROM infer_pictures WHERE id = 2")
+    day.write("DELETE FROM shots WHERE id = 2")
     unreadable = {"its file can't be read: not_found": 1}
     found = replayed(day, "100%", "--date", DATE)
     assert (found["num_rows"], found["num_compared"]) == (11, 10)  # of the day, whose images the source lists
@@ -157,9 +168,7 @@ def test_rows_of_a_variant_that_can_not_run_here_are_told_apart_and_no_differenc
 
 def test_a_row_is_that_of_the_listed_image_with_its_location(day):
     """In a table of the user's own, whose ids came back for other pictures."""
-    day.write("DELETE FROM infer_predictions")
-    day.own_table()
-    day.run_day()
+    list_by_a_table(day)
     day.write("INSERT INTO shots SELECT id, replace(location, '0000', '0003'), added_at FROM shots WHERE id = 1")
     assert replayed(day, "100%")["num_compared"] == 12
     day.write("UPDATE shots SET location = replace(location, '0000', '0006') WHERE id = 1")

@@ -147,7 +147,7 @@ def test_a_model_named_twice_is_a_mistake(project):
 def test_two_runs_that_wait_for_the_same_models_in_another_order_both_end(project):
     """The second comes while the first waits for its second model: neither may wait for the other for ever."""
     run(project, "colors", "dark")
-    project.rows("DELETE FROM infer_predictions")
+    project.write("DELETE FROM infer_predictions")
     held = f"UPDATE infer_runs SET state = ?, process = '{process_identity(os.getpid())}' WHERE model = ?"
     for name in ("colors", "dark"):
         project.write(held, "running", name)

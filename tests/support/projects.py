@@ -151,6 +151,7 @@ class Project:
 
     def write(self, sql: str, *values: object) -> None:
         with closing(sqlite3.connect(self.folder / "infer.db")) as connection, connection:
+            connection.execute("PRAGMA foreign_keys=ON")
             connection.execute(sql, values)
 
     def results(self) -> list[tuple[Any, ...]]:
