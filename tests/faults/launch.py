@@ -4,6 +4,7 @@
 
 point, number   "before write", "before commit" or "after commit": the whole process group is killed there, at the
                 number-th transaction
+statement       the whole process group is killed before the number-th statement that changes anything
 is_stub         results are hashes of the files' bytes, made without torch, so that starting takes a moment
 outage_s        how long a server that is away is waited for
 silence_s       after how long a server that says nothing is taken for frozen
@@ -23,12 +24,15 @@ from contextlib import contextmanager
 from functools import partial, partialmethod
 from itertools import count
 
+CHANGES = ("CREATE", "ALTER", "RENAME", "DROP", "INSERT", "UPDATE", "DELETE")
 POINTS = ("before write", "before commit", "after commit")
 
 
 def let_in(faults: dict) -> None:
     if "point" in faults:
         _kill_at(faults["point"], faults["number"])
+    if "statement" in faults:
+        _kill_before_statement(faults["statement"])
     if faults.get("is_stub"):
         _stub_handlers()
     if "outage_s" in faults:
@@ -90,6 +94,27 @@ def _kill_at(point: str, number: int) -> None:
         reach("after commit")
 
     _replace(Database, "write", failing)
+
+
+def _kill_before_statement(number: int) -> None:
+    from sqlalchemy import Engine, event
+
+    numbers = count(1)
+
+    def reach(connection, cursor, statement, *_):
+        is_change = statement.split(maxsplit=1)[0] in (
+            "CREATE",
+            "ALTER",
+            "RENAME",
+            "DROP",
+            "INSERT",
+            "UPDATE",
+            "DELETE",
+        )
+        if is_change and next(numbers) == number:
+            os.killpg(0, signal.SIGKILL)
+
+    event.listen(Engine, "before_cursor_execute", reach)
 
 
 def _lose_connection(number: int) -> None:

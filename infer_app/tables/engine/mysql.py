@@ -1,10 +1,10 @@
 """MariaDB and MySQL."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Dialect, Engine, Table, create_engine, event
+from sqlalchemy import Connection, Dialect, Engine, Table, create_engine, event
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -40,6 +40,22 @@ class MySQL(Backend):
     lists_all_tables = False
     hides_bytes = True
     single_precision = 4
+    has_transactional_ddl = False
+    attached = """
+        SELECT CONCAT('the trigger ', trigger_name, ' of ', event_object_table) FROM information_schema.triggers
+        WHERE event_object_schema = DATABASE() AND event_object_table IN :tables
+        UNION SELECT CONCAT('the foreign key ', constraint_name, ' of ', table_name)
+        FROM information_schema.key_column_usage
+        WHERE referenced_table_schema = DATABASE() AND referenced_table_name IN :tables
+    """
+    num_bytes = """
+        SELECT SUM(data_length + index_length) FROM information_schema.tables
+        WHERE table_schema = DATABASE() AND table_name IN :tables
+    """
+    last_given = """
+        SELECT auto_increment - 1 FROM information_schema.tables
+        WHERE table_schema = DATABASE() AND table_name = 'infer_images'
+    """
     json_pictures = (
         "SELECT place, image_id, picture_key FROM JSON_TABLE(:pictures, '$[*]' COLUMNS (place FOR ORDINALITY,"
         f" image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$[0]', picture_key BIGINT PATH '$[1]')) AS page"
@@ -90,6 +106,12 @@ class MySQL(Backend):
         key = next(iter(table.primary_key.columns)).name
         # Not INSERT IGNORE, which would also turn errors of rows that can't be written into warnings.
         return mysql.insert(table).on_duplicate_key_update({key: table.c[key]})
+
+    def rename_tables(self, connection: Connection, names: Mapping[str, str]) -> None:
+        connection.exec_driver_sql(f"RENAME TABLE {', '.join(f'{name} TO {new}' for name, new in names.items())}")
+
+    def plan_by_rows(self, connection: Connection, tables: Iterable[str]) -> None:
+        connection.exec_driver_sql(f"ANALYZE TABLE {', '.join(tables)}").close()
 
     def json_labels(self, dialect: Dialect, document: str, *keys: str) -> tuple[str, str, str]:
         # The column is exact, not only its comparison: MariaDB caches a subquery by the column's value.

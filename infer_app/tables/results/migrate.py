@@ -13,7 +13,15 @@ from sqlalchemy.schema import CreateSchema
 
 from infer_app.base.errors import SchemaOutdated
 from infer_app.tables.engine.connect import Database, backend_of
-from infer_app.tables.results.schema import VERSION, VERSION_TABLE, VERSIONS, database_id, metadata
+from infer_app.tables.results.schema import (
+    OUR_IMAGES,
+    VERSION,
+    VERSION_TABLE,
+    VERSIONS,
+    database_id,
+    metadata,
+    pictures,
+)
 from infer_app.tables.results.views import VIEWS, make_views
 
 if TYPE_CHECKING:
@@ -21,7 +29,10 @@ if TYPE_CHECKING:
 
 HINT_UPGRADE = "run `infer db upgrade`"
 TABLES = (VERSION_TABLE, *metadata.tables)
+FORMER_TABLES = (OUR_IMAGES, *(name for name in TABLES if name != pictures.name))  # of 0.1.0
 _FORMER = "0009"  # of the last commits before 0.1.0, with the same tables
+# In place of "infer_" in the names of tables that an upgrade sets aside: only one that was killed leaves some.
+ASIDE = "infer_former_"
 _UNRELEASED = tuple(f"000{number}" for number in range(1, 9))
 _LAST_UNRELEASED = "80ce014"
 
@@ -30,22 +41,18 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
     """Upgrade our tables to VERSION, make our views anew, and return the version the tables had, or None.
 
     A database without an id gets `new_id`, or a random one. Raises SchemaOutdated when the tables are not of a version
-    that this program knows, when some of them are missing, or when the role may not replace the views.
+    that this program knows, when some of them are missing, or when the role may not replace the views; DayHeld while a
+    run is active, if tables have to be replaced.
     """
     from alembic import command  # imported here: it takes a third of a second
 
-    config = _config()
+    config, new_id = _config(), new_id or secrets.token_hex(16)
     with database.write() as connection:
         schema = backend_of(connection).own_schema(connection)
         if schema is not None and schema not in inspect(connection).get_schema_names():
             connection.execute(CreateSchema(schema))
-        found = _relations(connection)
-        before = _current(connection) if VERSION_TABLE in found else None
-        if before not in (None, _FORMER):
-            _check_version(before)
-        if before in (_FORMER, VERSION) or (found and VERSION_TABLE not in found):
-            _check_tables(database, found)
-        config.attributes |= {"connection": connection, "schema": schema}
+        before = find_version(database, connection)
+        config.attributes |= {"connection": connection, "schema": schema, "new_id": new_id}
         if before is None:
             metadata.create_all(connection, checkfirst=False)
             command.stamp(config, VERSION)
@@ -60,11 +67,28 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
             raise SchemaOutdated(
                 "this role may not replace the infer_ views", "run it as the one that made them"
             ) from None
-        if connection.scalar(select(database_id)) is None:
-            connection.execute(
-                insert(database_id).values(id=new_id or secrets.token_hex(16), last_picture=0, last_object=0)
-            )
+        if connection.scalar(select(database_id.c.id)) is None:
+            connection.execute(insert(database_id).values(id=new_id, last_picture=0, last_object=0))
     return before
+
+
+def find_version(database: Database, connection: Connection) -> str | None:
+    """Return the version of the tables, None without any. Raises SchemaOutdated as `upgrade` does."""
+    found = _relations(connection)
+    version = _current(connection) if VERSION_TABLE in found else None
+    if version not in (None, _FORMER):
+        _check_version(version)
+    if version == VERSION or (found and VERSION_TABLE not in found):
+        _check_tables(database, found)
+    elif version is not None and not is_interrupted(connection):
+        _check_tables(database, found, FORMER_TABLES)
+    return version
+
+
+def is_interrupted(connection: Connection) -> bool:
+    """Return whether an upgrade was killed where each of its steps counts at once."""
+    names = inspect(connection).get_table_names(backend_of(connection).own_schema(connection))
+    return any(name.startswith(ASIDE) for name in names)
 
 
 def check_schema(database: Database) -> None:
@@ -85,7 +109,7 @@ def check_schema(database: Database) -> None:
         _check_tables(database, found)
         if missing := [view for view in VIEWS if view not in found]:
             raise SchemaOutdated(_missing("view", missing, database), f"{HINT_UPGRADE}, which makes it again")
-        if connection.scalar(select(database_id)) is None:
+        if connection.scalar(select(database_id.c.id)) is None:
             raise SchemaOutdated(f"{database_id.name} has no row", HINT_UPGRADE)
 
 
@@ -93,7 +117,7 @@ def read_id(database: Database) -> tuple[bool, str | None]:
     """Return whether the database has any of our tables, and its id: None in versions without one."""
     with database.read() as connection:
         found = _relations(connection)
-        known = connection.scalar(select(database_id)) if database_id.name in found else None
+        known = connection.scalar(select(database_id.c.id)) if database_id.name in found else None
     return bool(found - {VERSION_TABLE}), known
 
 
@@ -104,9 +128,9 @@ def _relations(connection: Connection) -> set[str]:
     return found.intersection((*TABLES, *VIEWS))
 
 
-def _check_tables(database: Database, found: Iterable[str]) -> None:
+def _check_tables(database: Database, found: Iterable[str], needed: Iterable[str] = TABLES) -> None:
     """Raise SchemaOutdated if a table is missing; only a backup has what was in it."""
-    if missing := [name for name in TABLES if name not in found]:
+    if missing := [name for name in needed if name not in found]:
         # MariaDB lists no table that the role has no right on.
         is_listed = database.backend.lists_all_tables
         hint = "" if is_listed else "is this role allowed to read it? if it is gone, "

@@ -2,7 +2,8 @@
 
 from alembic import context
 
-from infer_app.tables.results.schema import VERSION_TABLE, metadata
+from infer_app.tables.results.migrations.to_pictures import drop_former
+from infer_app.tables.results.schema import VERSION, VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
@@ -12,3 +13,5 @@ context.configure(
 )
 with context.begin_transaction():
     context.run_migrations()
+if context.get_context().get_current_revision() == VERSION:
+    drop_former(context.config.attributes["connection"])
