@@ -45,7 +45,7 @@ _OF_LISTED = ("added_at", "queued_at", "missing_since")
 _numbers = Table(
     "infer_numbers",
     MetaData(),
-    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column("former_id", Exact(MAX_ID), primary_key=True),
     Column("picture", BigInteger, primary_key=True, autoincrement=False),
     prefixes=["TEMPORARY"],
 )
@@ -164,7 +164,7 @@ class Filling:
         self._connection.execute(delete(_numbers))
         if rows:
             self._connection.execute(insert(self._new["infer_pictures"]), rows)
-            found_as = [{"image_id": row["image_id"], "picture": row["id"]} for row in rows]
+            found_as = [{"former_id": row["image_id"], "picture": row["id"]} for row in rows]
             self._connection.execute(insert(_numbers), found_as)
         return numbers
 
@@ -195,7 +195,7 @@ class Filling:
     def _copy_results(self, name: str, *conditions: ColumnElement[bool]) -> None:
         """Copy results to the picture of their image id, of which there is one by the conditions."""
         old = self._old[name]
-        joined = old.join(_numbers, _numbers.c.image_id == old.c.image_id)
+        joined = old.join(_numbers, _numbers.c.former_id == old.c.image_id)
         self._insert(name, {"picture": _numbers.c.picture}, joined, conditions)
 
     def _copy_objects(self, start: str | None, end: str | None) -> None:
@@ -243,7 +243,7 @@ def _is_within(image_id: ColumnElement[Any], start: str | None, end: str | None)
 
 def _with_result(old: TableClause, results: TableClause) -> FromClause:
     """Join rows of objects with the numbers of their pictures and the predictions that they belong to."""
-    numbered = old.join(_numbers, _numbers.c.image_id == old.c.image_id)
+    numbered = old.join(_numbers, _numbers.c.former_id == old.c.image_id)
     its = results.c.picture == _numbers.c.picture, results.c.model_id == old.c.model_id
     return numbered.join(results, and_(*its))
 
