@@ -78,11 +78,12 @@ class Code:
 
 
 def bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield the names that a node binds, or adds something to, with what that is."""
+    """Yield the names that a node binds, or adds something to, with what that is, but for columns of tables."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDS:
         yield known_as(node.func.value), node
     targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
-    if value := getattr(node, "iter", None) or getattr(node, "value", None):
+    value = getattr(node, "iter", None) or getattr(node, "value", None)
+    if value and called(getattr(value, "func", value)) != "Table":
         names = {known_as(one) for target in targets if target for one in ast.walk(target)}
         yield from ((name, value) for name in names - {"", "self"})
 
