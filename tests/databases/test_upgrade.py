@@ -64,6 +64,39 @@ def test_all_views_answer_as_before_and_each_model_has_as_many_rows(former, url,
     assert answers(url)["infer_shown_crops"] == before["infer_shown_crops"]
 
 
+def test_an_id_that_several_pictures_have_is_told_apart_by_source_and_location(former, url):
+    of_view = f"model_id = '{'2' * 16}'"
+    execute_at(
+        url,
+        f"UPDATE infer_predictions SET location = '/moved.jpg' WHERE image_id = 'cat' AND {of_view}",
+        f"UPDATE infer_predictions SET image_id = '1' WHERE image_id = '12' AND {of_view}",
+        f"INSERT INTO infer_objects SELECT 'cat', {'2' * 16!r}, 0, 'cat', 0, 0.5, 0, 0, 1, 1 FROM infer_database_id",
+    )
+    before = answers(url)
+    upgrade(former)
+    after = answers(url)
+    before["infer_object_predictions"] = after["infer_object_predictions"]  # of which one was left out
+    assert after == before
+    named = "SELECT image_id, source_id, location, model_id FROM infer_predictions p JOIN infer_pictures c"
+    named += " ON c.id = p.picture WHERE image_id IN ('1', 'cat') AND model_id IN ({}) ORDER BY image_id, source_id, c.id"
+    assert [row[:3] for row in rows(former, named.format(f"'{'1' * 16}', '{'2' * 16}', '{'e' * 16}'"))] == [
+        ("1", 0, "/srv/photos/1.jpg"),
+        ("1", 2, "/scans/12.jpg"),
+        ("cat", 2, "0/cat.jpg"),
+        ("cat", 2, "/moved.jpg"),
+    ]
+    joined = "FROM infer_objects o JOIN infer_pictures c ON c.id = o.picture WHERE o.label = 'cat'"
+    assert rows(former, f"SELECT c.location {joined}") == [("/moved.jpg",)]
+
+
+def test_tables_of_the_last_version_before_it_are_taken_over_too(former, url):
+    before = answers(url)["infer_shown_crops"]
+    execute_at(url, "UPDATE infer_migrations SET version_num = '0009'")
+    assert upgrade(former) == "0009"
+    check_schema(former)
+    assert answers(url)["infer_shown_crops"] == before
+
+
 def test_pictures_have_the_ids_of_registered_images_or_numbers_after_all_that_were_given(former):
     upgrade(former)
     pictures = rows(former, "SELECT id, source_id, image_id, location, size, sha256 FROM infer_pictures ORDER BY id")
