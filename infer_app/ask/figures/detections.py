@@ -139,8 +139,7 @@ def _read_images(
         wanted = select(listed.c[3], listed.c[1], *columns).select_from(joined).order_by(*order)
         if one_alone:
             wanted = wanted.where(is_preferred(predictions, picture_of(listed), model_ids))
-        # Without statistics it could read all predictions of several models first.
-        return images.database.backend.join_as_listed(wanted)
+        return wanted
 
     for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(*_PICTURE)):
         yield list(of_image)

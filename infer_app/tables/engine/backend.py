@@ -28,6 +28,7 @@ class Backend:
     has_text_limits = True  # a key of ours has a maximum length
     integer_bits = 63  # of a positive integer that a column can hold
     lists_all_tables = True  # also those that the role has no right on
+    join_in_order = "JOIN"  # whose right side is read after its left one, if the planner would do otherwise
     hides_bytes = False  # a text column may give bytes
     single_precision: int | None = None  # the driver's code of such a column
     json_pictures = ""  # SELECT of place, from 1, image_id and picture_key out of the JSON array :pictures of pairs
@@ -128,10 +129,6 @@ class Backend:
 
     def plan_by_rows(self, connection: Connection, tables: Iterable[str]) -> None:
         """Let the planner choose by the rows that tables have now."""
-
-    def join_as_listed(self, statement: Query) -> Query:
-        """Return a statement whose tables are joined in their order, if the planner would choose a slow one."""
-        return statement
 
     def json_member(self, document: str, *path: str) -> str:
         """Return the SQL of a member's text, or NULL if the document has none."""

@@ -38,6 +38,7 @@ class MySQL(Backend):
     extras = MappingProxyType({"pymysql": "mariadb"})
     integer_bits = 64  # unsigned
     lists_all_tables = False
+    join_in_order = "STRAIGHT_JOIN"
     hides_bytes = True
     single_precision = 4
     has_transactional_ddl = False
@@ -119,11 +120,6 @@ class MySQL(Backend):
         listed = ", ".join(f"JSON_EXTRACT({document}, '$.{key}')" for key in keys)
         columns = f"label {exact} PATH '$.label', score DOUBLE PATH '$.score'"
         return f"JSON_TABLE(COALESCE({listed}, '[]'), '$[*]' COLUMNS ({columns})) AS e", "e.label", "e.score"
-
-    def join_as_listed(self, statement: Query) -> Query:
-        for dialect in FAMILY:
-            statement = statement.prefix_with("STRAIGHT_JOIN", dialect=dialect)
-        return statement
 
 
 def exact_collation(dialect: Dialect) -> str:

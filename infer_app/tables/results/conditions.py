@@ -24,7 +24,7 @@ from sqlalchemy.sql.selectable import NamedFromClause
 
 from infer_app.base.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
 from infer_app.base.packages import retried_reasons
-from infer_app.tables.engine.column_types import Query
+from infer_app.tables.engine.column_types import FAMILY, Query
 from infer_app.tables.results.schema import models, predictions, rejections
 
 Picture: TypeAlias = ColumnElement[int | None]  # the number of a listed image's picture; NULL: no run has selected it
@@ -109,7 +109,8 @@ class KeyedJoin(Join):
 
     Without current statistics PostgreSQL would read all rows of a model for each page, and compare each of them with
     every image of the page. A LATERAL subquery can't be merged because of its OFFSET, so only one join order is left.
-    The other databases choose that order anyway.
+    MariaDB would begin with all results, as long as it need not keep images without one; SQLite chooses the order of
+    the statement anyway.
     """
 
     inherit_cache = True
@@ -123,11 +124,19 @@ def _keyed_join(join: KeyedJoin, compiler: Any, **options: Any) -> str:
 
 @compiles(KeyedJoin, "postgresql")
 def _lateral_join(join: KeyedJoin, compiler: Any, **options: Any) -> str:
-    options |= {"asfrom": True}
-    left, right = (compiler.process(side, **options) for side in (join.left, join.right))
-    on = compiler.process(join.onclause, **options)
+    left, right, on = _parts_of(join, compiler, options)
     kind, name = "LEFT JOIN" if join.isouter else "JOIN", compiler.preparer.quote(join.right.name)
     return f"{left} {kind} LATERAL (SELECT * FROM {right} WHERE {on} OFFSET 0) AS {name} ON true"
+
+
+@compiles(KeyedJoin, *FAMILY)
+def _straight_join(join: KeyedJoin, compiler: Any, **options: Any) -> str:
+    left, right, on = _parts_of(join, compiler, options)
+    return f"{left} {'LEFT JOIN' if join.isouter else 'STRAIGHT_JOIN'} {right} ON {on}"
+
+
+def _parts_of(join: KeyedJoin, compiler: Any, options: dict[str, Any]) -> list[str]:
+    return [compiler.process(part, **options | {"asfrom": True}) for part in (join.left, join.right, join.onclause)]
 
 
 def is_settled() -> ColumnElement[bool]:

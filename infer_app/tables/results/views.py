@@ -39,8 +39,8 @@ _THRESHOLD = """COALESCE(
 _BOX = "d.x, d.y, d.width, d.height, d.label AS detected_label, d.score AS detected_score"
 _OUTPUT = "o.label, o.score, o.output, o.vector, o.vector_dtype, o.vector_dim"
 _WITH_OBJECTS = """
-JOIN infer_objects d ON d.picture = p.picture AND d.model_id = p.detector_id
-JOIN infer_object_predictions o ON o.object_id = d.id AND o.model_id = p.model_id
+{join} infer_objects d ON d.picture = p.picture AND d.model_id = p.detector_id
+{join} infer_object_predictions o ON o.object_id = d.id AND o.model_id = p.model_id
 """
 # What is shown of an object, as CropLabels has it: the network's best label, if it is listed and allowed and
 # reaches its threshold, else what is found among all that are listed.
@@ -107,7 +107,8 @@ def _shown_labels(connection: Connection) -> str:
 def _current_crops(connection: Connection) -> str:
     detector = backend_of(connection).json_member("m.manifest", "crop", "of")
     columns = ("p.model_id", "d.object", f"{detector} AS detector", "p.detector_id", _BOX, _OUTPUT, "c.location")
-    return _current("infer_predictions", (*columns, "d.id AS object_id"), _WITH_OBJECTS)
+    with_objects = _WITH_OBJECTS.format(join=backend_of(connection).join_in_order)
+    return _current("infer_predictions", (*columns, "d.id AS object_id"), with_objects)
 
 
 def _shown_crops(connection: Connection) -> str:
