@@ -1,6 +1,7 @@
 """No query that runs per page or per chunk reads a whole table, whatever the database thinks of its size.
 
 100,000 images of ten days, half of each predicted: with statistics and without, as after a night that filled them.
+They are registered here, and listed again by a table of the user's, among whose pictures are those with results.
 """
 
 from dataclasses import replace
@@ -8,13 +9,13 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
-from infer_app.tables.listing.former_pictures import check_ids
-from sqlalchemy import event, insert, text
+from sqlalchemy import event, insert, literal, null, select, text
 
 from infer_app.ask.compare.paired_answers import Overlap, count_overlap
 from infer_app.ask.figures.detections import Part, read_predicted_images, read_together
 from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
+from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.forget_results import forget_results
@@ -27,15 +28,21 @@ from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import images, object_predictions, objects, predictions
+from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
 from infer_app.tables.results.sink import Sink
+from infer_app.tables.results.sources import record_source
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.query_plans import IN_VIEWS, OURS, RESULTS, recorded, steps_of
+from tests.support.results import register_rows
+from tests.support.statements import execute_all
 
 NUM_IMAGES = 100_000
 SECOND = "of the objects"  # id of a second network
+THEIRS = 1_000_000  # from here on are the numbers of the pictures that the user's table lists, and of their objects
 CROPS = (CropOutput(0, Output("cat", 0.9)), CropOutput(1, Output("cat", 0.1)))
+SHOTS = SourceSettings(table="shots", location="path", time="taken", time_zone="UTC")
+SOURCES = pytest.mark.parametrize("settings", [SourceSettings(), SHOTS], ids=["ours", "a user's table"])
 FOUND = tuple(DetectedObject("cat", 0, score, 0.0, 0.0, 1.0, 1.0) for score in (0.9, 0.1))
 pytestmark = pytest.mark.slow
 
@@ -66,7 +73,7 @@ def fill(database):
         for first in range(0, NUM_IMAGES, 10_000):  # of a folder each: `images add` gives a day's files one time
             at = started + timedelta(days=first // 10_000)
             rows = [{"location": f"/{number}.jpg", "added_at": at} for number in range(first, first + 10_000)]
-            connection.execute(insert(images), rows)
+            register_rows(connection, *rows)
     sink = Sink(database, MODEL.model_id, MODEL.variant, "run")
     ids = [str(number) for number in range(1, NUM_IMAGES + 1)]
     for first in range(0, NUM_IMAGES, 20_000):
@@ -77,32 +84,61 @@ def fill(database):
     for first in range(0, NUM_IMAGES, 20_000):
         good = tuple(Prediction(ImageRef(i, ""), Output(crops=CROPS)) for i in ids[first : first + 20_000 : 2])
         second.commit_chunk(ChunkResult(0, good, ()))
+    with database.write() as connection:
+        list_again(connection)
+    record_source(database, Source(database, SHOTS).identity)
+    RunStore(database).open_run(DAY, replace(MODEL, name="detector"))
 
 
-def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled):
+def list_again(connection):
+    """List all in a table of the user's too; the results of its pictures are copies of ours."""
+    listed = "CREATE TABLE shots AS SELECT id, location AS path, added_at AS taken FROM infer_pictures"
+    execute_all(connection, [listed, "CREATE UNIQUE INDEX by_id ON shots (id)", "CREATE INDEX at ON shots (taken, id)"])
+    has_result = pictures.c.id.in_(select(predictions.c.picture).union(select(rejections.c.picture)))
+    for table in (pictures, predictions, rejections, objects, object_predictions):
+        is_number = ("id", "picture", "object_id")
+        copied = {column.name: column + THEIRS if column.name in is_number else column for column in table.c}
+        if table is pictures:
+            copied |= {"source_id": literal(1), "added_at": null()}
+        rows = select(*copied.values()).where(*[has_result] if table is pictures else [])
+        connection.execute(insert(table).from_select(list(copied), rows))
+
+
+@SOURCES
+def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, settings):
     statements = recorded(filled)
-    source = Source(filled, SourceSettings())
+    source = Source(filled, settings)
     pages = source.select_pages(DAY, MODEL.model_id)
     first, second = next(pages), next(pages)
     both = next(source.select_pages(DAY, MODEL.model_id, SECOND))
     assert (len(first), len(second), len(both)) == (1000, 1000, 1000)
     refs = [new.ref for new in second[:64]]
-    run_id = RunStore(filled).open_run(DAY, replace(MODEL, model_id="written"))
+    number = None if source.is_ours else 1
+    written = replace(MODEL, model_id=f"written {number}")
+    run_id = RunStore(filled).open_run(DAY, written)
     good = tuple(Prediction(ref, Output(objects=FOUND)) for ref in refs[:40])
     bad = tuple(Broken(ref, Reason.CORRUPT, "", "read") for ref in refs[40:])
-    Sink(filled, "written", MODEL.variant, run_id).commit_chunk(ChunkResult(0, good, bad))
+    of_objects = tuple(Prediction(ref, Output(crops=CROPS)) for ref in refs[:40])
+    for result, *of in (
+        (ChunkResult(0, good, bad), written.model_id, MODEL.variant, run_id, None),
+        (ChunkResult(0, of_objects, ()), f"second {number}", MODEL.variant, run_id, written.model_id),
+    ):
+        assert Sink(filled, *of, number).commit_chunk(result) is result
+    asked = ProjectDatabase(filled, source)
+    assert asked.count_day(DAY, MODEL.model_id) == DayCounts(10_000, 5000, 500, 4500)
+    known = {n + (0 if source.is_ours else THEIRS): ImageRef(str(n), "") for n in range(80_001, 81_001)}
     with filled.read() as connection:
-        ids = [new.ref.image_id for new in first]
-        assert read_detections(connection, ids, "written") == {}
+        assert len(read_detections(connection, known, MODEL.model_id)) == 550
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS | RESULTS
     assert [step for step in explained if step.reads_all or step.sorts] == []
 
 
-def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled):
+@SOURCES
+def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled, settings):
     """Here that is the same, which makes no difference to how it is asked."""
     statements = recorded(filled)
-    source = CrossDatabaseSource(filled, SourceSettings(), filled)
+    source = CrossDatabaseSource(filled, settings, filled)
     pages = source.select_pages(DAY, MODEL.model_id, "another")
     assert [len(next(pages)), len(next(pages))] == [PAGE_SIZE] * 2
     asked = ProjectDatabase(filled, source)
@@ -114,9 +150,10 @@ def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled):
     assert [step for step in explained if step.reads_all or (step.sorts and not sorts_pages)] == []
 
 
-def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(filled):
+@SOURCES
+def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(filled, settings):
     """These may sort the page."""
-    source = CrossDatabaseSource(filled, SourceSettings(), filled)
+    source = CrossDatabaseSource(filled, settings, filled)
     asked, both = ProjectDatabase(filled, source), (MODEL.model_id, "another")
     figures = Figures(asked, MODEL.model_id)
     statements = recorded(filled)
@@ -137,27 +174,10 @@ def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(fil
     assert [step for step in explained if step.reads_all] == []
 
 
-@pytest.mark.parametrize("own_number", [None, 7], ids=["a user's table", "ours beside another source"])
-def test_where_locations_are_compared_results_are_found_by_key(filled, own_number):
-    """Here each differs from the listed one, as if all ids had been used again."""
-    source = Source(filled, SourceSettings())
-    source.is_ours, source.own_number = own_number is not None, own_number
-    statements = recorded(filled)
-    is_other = own_number is None  # no run has a number, so all are of this source
-    assert len(next(source.select_pages(DAY, MODEL.model_id))) == 1000
-    assert ListedImages(filled, source).count_day(DAY, MODEL.model_id).predicted == (0 if is_other else 5000)
-    assert count_shown(filled, source, DAY, "detector") == 0
-    assert Figures(ListedImages(filled, source), MODEL.model_id).count_predicted(DAY) == (0 if is_other else 5000)
-    check_ids(filled, source, DAY, [MODEL.model_id])
-    explained = steps_of(filled, statements)
-    assert {step.table for step in explained} >= OURS - {objects.name}
-    assert [step for step in explained if step.reads_all and step.table not in ("", images.name)] == []
-
-
-def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
+@SOURCES
+def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled, settings):
     """These may sort the day, whose images MariaDB finds by reading all: here they are a tenth of the table."""
-    source, other = Source(filled, SourceSettings()), "another"
-    RunStore(filled).open_run(DAY, replace(MODEL, name="detector"))
+    source, other = Source(filled, settings), "another"
     statements = recorded(filled)
     found = list(read_predicted_images(ListedImages(filled, source), DAY, MODEL.model_id))
     assert (len(found), {one.objects for one in found}) == (5000, {FOUND})
@@ -165,11 +185,11 @@ def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
     assert (len(taken), {tuple(crop.score for crop in crops) for crops in taken}) == (5000, {(0.9, 0.1)})
     assert list(read_together(ListedImages(filled, source), DAY, (MODEL.model_id, other))) == []
     assert count_shown(filled, source, DAY, "detector") == 10_000
-    assert forget_results(filled, [one.image_id for one in found], [DAY.date], [(other, other)]) == 0
+    assert forget_results(filled, [one.picture for one in found], [DAY.date], [(other, other)]) == 0
     explained = steps_of(filled, statements)
-    assert {step.table for step in explained} >= {images.name, predictions.name, objects.name, object_predictions.name}
+    assert {step.table for step in explained} >= OURS - {rejections.name} | {object_predictions.name}
     assert {step.table for step in explained} & set(IN_VIEWS)
-    assert [step for step in explained if step.reads_all and step.table not in ("", images.name)] == []
+    assert [step for step in explained if step.reads_all and step.table not in ("", pictures.name)] == []
 
 
 @pytest.mark.parametrize("filled_url", ["analyzed"], indirect=True)
@@ -183,8 +203,11 @@ def test_the_crops_of_an_image_are_found_by_key(filled):
     statements = recorded(filled)
     with filled.read() as connection:
         found = connection.execute(text("SELECT * FROM infer_shown_crops WHERE image_id IN ('7', '9')")).all()
-    assert sorted((row.image_id, row.object, row.detected_score) for row in found) == [
-        (image_id, number, FOUND[number].score) for image_id in ("7", "9") for number in (0, 1)
+    assert sorted((row.source_id, row.image_id, row.object, row.detected_score) for row in found) == [
+        (source, image_id, number, FOUND[number].score)
+        for source in (0, 1)
+        for image_id in ("7", "9")
+        for number in (0, 1)
     ]
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= set(IN_VIEWS)

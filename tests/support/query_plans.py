@@ -12,7 +12,9 @@ OURS = {pictures.name, predictions.name, rejections.name, objects.name}
 RESULTS = OURS - {pictures.name} | {object_predictions.name}
 KEYS = ("picture", "object_id", "(id")  # by which rows of results are found
 ALIASES = ("a", "b", "side_0", "side_1")  # of predictions, where two models are compared
-IN_VIEWS = ("p", "preferred", "s", "d")  # of predictions and objects
+IN_VIEWS = ("p", "preferred", "d", "o")  # of predictions and objects
+
+_KNOWN = {*OURS, *RESULTS, *ALIASES, *IN_VIEWS}
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def explain(database, sql, parameters, many):
             steps = list(_postgres_steps(plan[0]["Plan"]))
         else:
             steps = [_mariadb_step(row) for row in connection.exec_driver_sql(f"EXPLAIN {sql}", parameters).mappings()]
-    return [step for step in steps if step.table in (*OURS, *RESULTS, *ALIASES, *IN_VIEWS, "")]
+    return [step for step in steps if step.table in (*_KNOWN, "")]
 
 
 def _sqlite_step(detail):
@@ -79,13 +81,14 @@ def _postgres_steps(node):
     is_searched = any(key in searched for key in KEYS) if name in RESULTS else bool(searched)
     by_whole_tables = kind in ("Hash Join", "Merge Join", "Materialize")
     reads_all = by_whole_tables or (bool(name) and not is_searched and kind != "ModifyTable")
-    yield Step(node.get("Alias", name) if name else "", str(node), reads_all, kind == "Sort")
+    alias = node.get("Alias", name) if name else ""
+    table = alias if alias in _KNOWN else alias.rpartition("_")[0]  # numbered in a subquery of that name
+    yield Step(table, str(node), reads_all, kind == "Sort")
     for below in node.get("Plans", []):
         yield from _postgres_steps(below)
 
 
 def _mariadb_step(row):
     """`index` reads all of an index; `filesort` sorts a day for each page."""
-    by_model_only = row["table"] in RESULTS and "PRIMARY" not in (row["key"] or "")
-    return Step(row["table"] or "", str(dict(row)), row["type"] in ("ALL", "index") or by_model_only,
-                "filesort" in (row["Extra"] or ""))  # fmt: skip
+    reads_all, sorts = row["type"] in ("ALL", "index"), "filesort" in (row["Extra"] or "")
+    return Step(row["table"] or "", str(dict(row)), reads_all, sorts)

@@ -51,8 +51,7 @@ def run(database):
     """run(settings, day) does what a run does, with labels that are the locations; locations in `bad` are rejected."""
 
     def run_settings(settings, day=DAY, bad=(), listing=None, base=None):
-        source = opened(database, settings, listing)
-        source.base = base
+        source = opened(database, settings, listing, base)
 
         def answer(ref):
             if ref.location in bad:
@@ -64,13 +63,15 @@ def run(database):
     return run_settings
 
 
-def opened(database, settings, listing=None):
-    return CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
+def opened(database, settings, listing=None, base=None):
+    source = CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
+    source.base = base
+    return source
 
 
-def labels_of(database, settings, day=DAY, listing=None):
+def labels_of(database, settings, day=DAY, listing=None, base=None):
     """Labels by location, and the counts of the day, which must agree with what the audit and the figures find."""
-    source = opened(database, settings, listing)
+    source = opened(database, settings, listing, base)
     asked = ProjectDatabase(database, source)
     found = {row["location"]: row["label"] for row in asked.rows.read_predictions(day, ID)}
     counts = asked.count_day(day, ID)

@@ -37,7 +37,7 @@ def test_a_prediction_is_kept_to_the_last_bit(database):
     commit(database, [*good[:50], *without, *good[50:]])
     result = ("cpu-torchscript", NASTY + "😀", 0.1 + 0.2, details, vector.tobytes(), "float32", 1024)
     file = ("ab" * 32, 640, 480, None, None)
-    expected = {i: (ID, "run 1", *result, *file) for i in IDS}
+    expected = dict.fromkeys(IDS, (ID, "run 1", *result, *file))
     nothing = (None, None, {}, None, None, None)
     expected["0 without"] = (ID, "run 1", "cpu-torchscript", *nothing, *file)
     assert stored(database, predictions) == expected
@@ -48,7 +48,7 @@ def test_a_rejection_is_kept_with_the_facts_of_a_file_of_any_size(database):
     commit(database, bad=broken(*IDS, detail=NASTY + "\0\udce4", size=50 << 30))
     reason = ("corrupt", NASTY + "\\x00\\udce4", "decode", 1)
     file = (50 << 30, 1763609999.123457, "cd" * 32, "jpg 9")
-    assert stored(database, rejections) == {i: (ID, "run 1", *reason, *file, None) for i in IDS}
+    assert stored(database, rejections) == dict.fromkeys(IDS, (ID, "run 1", *reason, *file, None))
 
 
 def test_a_repeat_changes_nothing_and_another_result_takes_its_place_whole(database):
