@@ -3,18 +3,18 @@
 from datetime import datetime
 
 import pytest
-from sqlalchemy import event, insert, select, text
-
-from infer_app.base.domain import Broken, FileFacts, ImageFile, Output, Prediction, Reason
-from infer_app.base.errors import DayHeld
-from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing.image_registry import DatedImage, add_objects, register
 from infer_app.tables.listing.recorded_sources import (
     SourceIdentity,
     number_among_others,
     read_forgotten_before,
     record_source,
 )
+from sqlalchemy import event, insert, select, text
+
+from infer_app.base.domain import Broken, FileFacts, ImageFile, Output, Prediction, Reason
+from infer_app.base.errors import DayHeld
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.listing.image_registry import DatedImage, add_objects, register
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.watched_images import (
     ChangedCounts,
