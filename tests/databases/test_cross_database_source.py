@@ -2,9 +2,10 @@
 
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
-from sqlalchemy import insert, text, update
+from sqlalchemy import insert, select, text, update
 
 from infer_app.base.domain import DetectedObject, Output, Prediction, Reason
 from infer_app.base.errors import UsageError
@@ -17,7 +18,8 @@ from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import change_thresholds
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import images, predictions, rejections, runs
+from infer_app.tables.results.schema import pictures, predictions, rejections, runs
+from infer_app.tables.results.sources import record_source
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.support.questions import questions
 from tests.support.results import ODD_TEXTS, broken, commit, predicted, relations
@@ -92,27 +94,37 @@ A_NIGHT = [(str(n), f"/{n}.jpg", NOON + timedelta(seconds=n // 4)) for n in rang
 EARLIER = [(str(n), f"/{n}.jpg", NOON - timedelta(days=1 + n % 5)) for n in range(200, 220)]
 
 
-def write_a_night(database):
+def write_a_night(database, source):
     """Results of every kind that a report, a comparison and an audit look for, right and wrong ones."""
-    run_id = RunStore(database).open_run(DAY, MODEL)
+    number = record_source(database, source.identity)
+    run_id = RunStore(database).open_run(DAY, MODEL, source_id=number)
+    write = partial(commit, database, source_id=number)
     ids = [row[0] for row in A_NIGHT]
     for number, label in enumerate(("cat", "dog", "cat", "owl")):
-        commit(database, predicted(*ids[5 * number : 5 * number + 5], label=label), run_id=run_id)
-        commit(database, predicted(*ids[5 * number + 2 : 5 * number + 7], label="dog"), model_id=OTHER)
-    commit(database, predicted(*(row[0] for row in EARLIER[:7]), label="cat"), run_id=run_id)
+        write(predicted(*ids[5 * number : 5 * number + 5], label=label), run_id=run_id)
+        write(predicted(*ids[5 * number + 2 : 5 * number + 7], label="dog"), model_id=OTHER)
+    write(predicted(*(row[0] for row in EARLIER[:7]), label="cat"), run_id=run_id)
     for number, image_id in enumerate(ids[:20]):
         found = tuple(DetectedObject(f"{number % 3}", 0, 0.9 - 0.1 * place, 0, 0, 1, 1) for place in range(number % 4))
-        commit(database, predicted(image_id, objects=found), model_id=DETECTOR)
+        write(predicted(image_id, objects=found), model_id=DETECTOR)
     change_thresholds(database, "animals", {"1": 0.85})
-    commit(database, bad=broken(*ids[20:23]), run_id=run_id)
-    commit(database, bad=broken(*ids[23:25], reason=Reason.READ_ERROR), run_id=run_id)
-    commit(database, predicted(ids[30]), run_id="nobody's")
+    write(bad=broken(*ids[20:23]), run_id=run_id)
+    write(bad=broken(*ids[23:25], reason=Reason.READ_ERROR), run_id=run_id)
+    write(predicted(ids[30]), run_id="nobody's")
     with database.write() as connection:
+        numbers = dict(map(tuple, connection.execute(select(pictures.c.image_id, pictures.c.id))))
         for place, image_id in enumerate(ids[:20]):
-            changed = update(predictions).where(predictions.c.image_id == image_id, predictions.c.model_id == ID)
-            connection.execute(changed.values(score=0.01 * (place * 7 % 20)))
-        row = {"image_id": ids[0], "model_id": ID, "created_at": NOON, "run_id": "?", "reason": "odd", "detail": ""}
-        row |= {"stage": "", "attempts": 1, "location": A_NIGHT[0][1], "decoder": ""}
+            its = predictions.c.picture == numbers[image_id], predictions.c.model_id == ID
+            connection.execute(update(predictions).where(*its).values(score=0.01 * (place * 7 % 20)))
+        row = {
+            "picture": numbers[ids[0]],
+            "model_id": ID,
+            "created_at": NOON,
+            "run_id": "?",
+            "reason": "odd",
+            "detail": "",
+        }
+        row |= {"stage": "", "attempts": 1, "decoder": ""}
         connection.execute(insert(rejections), row)
         connection.execute(update(runs).values(selected=1, predicted=1, rejected=0))
 
@@ -130,15 +142,15 @@ def test_every_question_has_the_answer_that_one_database_gives(fill, open_source
     with Database(f"sqlite:///{tmp_path / 'one.db'}") as one:
         upgrade(one)
         with one.write() as connection:
-            listed = [{"id": int(i), "location": place, "added_at": at} for i, place, at in rows[:-1]]
-            connection.execute(insert(images), listed)
-            connection.execute(text("CREATE VIEW shots AS SELECT id, location, added_at FROM infer_images"
-                                    " UNION ALL SELECT 500, '/no-time.jpg', NULL"))  # fmt: skip
-        write_a_night(one)
-        write_a_night(results)
-        settings = SourceSettings(table="shots", time_zone="UTC")
-        expected = answers(ProjectDatabase(one, Source(one, settings)))
-    found = answers(ProjectDatabase(results, open_source(size, table="shots")))
+            listed = [{"id": int(i), "at": place, "time": at and str(at)} for i, place, at in rows]
+            connection.execute(text("CREATE TABLE shots (id INTEGER, location TEXT, added_at TIMESTAMP)"))
+            connection.execute(text("INSERT INTO shots VALUES (:id, :at, :time)"), listed)
+        asked = ProjectDatabase(one, Source(one, SourceSettings(table="shots", time_zone="UTC")))
+        write_a_night(one, asked.source)
+        expected = answers(asked)
+    asked = ProjectDatabase(results, open_source(size, table="shots"))
+    write_a_night(results, asked.source)
+    found = answers(asked)
     assert len(expected["problems"]) >= 5
     for question, answer in expected.items():
         assert found[question] == answer, question
@@ -158,7 +170,8 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     assert source.find_left_out(DAY).text == ""
     refs = list(source.select_new(DAY, ID))
     assert {ref.image_id for ref in refs} == set(ids)
-    commit(results, [Prediction(ref, Output()) for ref in refs[::2]])
+    good = [Prediction(ref, Output()) for ref in refs[::2]]
+    commit(results, good, source_id=record_source(results, source.identity))
     assert list(source.select_new(DAY, ID)) == refs[1::2]
     found = ProjectDatabase(results, source).rows.read_predictions(DAY, ID)
     assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]
@@ -172,7 +185,7 @@ def test_the_source_is_never_written(fill, open_source, results, theirs):
     with pytest.raises(Exception, match=r"(?i)read.?only|cannot execute"), source.database.write() as connection:
         connection.execute(text("CREATE TABLE infer_predictions (id INTEGER)"))
     before = relations_and_rows(theirs)
-    write_a_night(results)
+    write_a_night(results, source)
     answers(ProjectDatabase(results, source))
     assert relations_and_rows(theirs) == before == {"shots": len(A_NIGHT)}
 

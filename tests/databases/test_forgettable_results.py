@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from infer_app.tables.listing.recorded_sources import SourceIdentity, forget_before
 from sqlalchemy import event
 
 from infer_app.base.domain import ImageFile
@@ -20,6 +19,7 @@ from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.project_database import open_project_database
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
+from infer_app.tables.results.sources import forget_before
 from tests.conftest import DAY, MODEL
 from tests.support.forgetting import NONE, NOTHING, WHOLE, answer, counts, ids_of, stored
 from tests.support.forgetting import OTHER as SECOND_VERSION
@@ -58,11 +58,13 @@ def test_what_was_made_of_the_objects_of_a_forgotten_version_is_deleted_and_coun
     assert keys(database, predictions, rejections, objects, object_predictions) == [[], [], [], []]
 
 
-@pytest.mark.parametrize("delete", [delete_results, lambda connection, ids, model_id: None], ids=["all", "rejections"])
+@pytest.mark.parametrize(
+    "delete", [delete_results, lambda connection, numbers, model_id: None], ids=["all", "rejections"]
+)
 def test_an_image_that_is_retried_is_pending_for_the_second_networks_too(database, two_networks, delete):
     with database.write() as connection:
-        delete(connection, ["1", "3"], D)
-    forget_rejections(database, ["1", "3"], D)
+        delete(connection, [1, 3], D)
+    forget_rejections(database, [1, 3], D)
     kept = ["2"] if delete is delete_results else ["1", "2"]
     results, rejected, _ = made(database)
     assert (sorted({image_id for image_id, _ in results}), rejected) == (kept, [])
@@ -96,10 +98,11 @@ def test_what_was_interrupted_is_done_by_repeating_it(loaded, capsys):
     with open_project_database(loaded) as project:
         of_days = partial(forgettable_results.of_days_before, project.database, project.source, DAY)
         found = ForgettableCounts.of(of_days())
-        forget_before(project.database, SourceIdentity.of(project.source, project.database), DAY.start)
+        forget_before(project.database, project.source.identity, DAY.start)
         event.listen(project.database._engine, "after_cursor_execute", interrupt)
         with pytest.raises(KeyboardInterrupt):
             forgettable_results.forget(project.database, of_days(at_once=2), found)
+        event.remove(project.database._engine, "after_cursor_execute", interrupt)
     capsys.readouterr()
     assert counts(loaded) == [NONE, NONE, WHOLE]
     assert stored(loaded, predictions, objects) == (4, 4)

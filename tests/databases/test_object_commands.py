@@ -72,7 +72,12 @@ def test_objects_are_listed_and_compared(project):
 
 @pytest.mark.parametrize(
     ("refused", "exit_code"),
-    [("objects", DatabaseUnavailable.exit_code), ("database_id", 0), ("thresholds", 0), (None, 10)],
+    [
+        ("objects", DatabaseUnavailable.exit_code),
+        ("database_id", DatabaseUnavailable.exit_code),
+        ("thresholds", 0),
+        (None, 10),
+    ],
 )
 def test_doctor_names_the_tables_that_a_role_may_not_write(database, add_role, kind, refused, exit_code):
     def rights(limited):

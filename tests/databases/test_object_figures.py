@@ -1,7 +1,7 @@
 """The figures of a day's objects, and the objects of one image, over the thresholds of their model."""
 
 import pytest
-from sqlalchemy import column, func, literal, select, text
+from sqlalchemy import column, func, select, text
 
 from infer_app.ask.figures.crop_figures import open_figures
 from infer_app.ask.figures.figures import Figures
@@ -9,7 +9,6 @@ from infer_app.ask.figures.object_figures import MAX_OBJECTS, ObjectCounts, Obje
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.queries.image_history import StoredObject, read_history
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.tables.results.conditions import ListedPicture
 from infer_app.tables.results.label_groups import replace_label_groups
 from infer_app.tables.results.model_versions import switch_version
 from tests.conftest import DAY, MODEL
@@ -89,7 +88,7 @@ def test_the_history_of_an_image_has_its_objects(database, figures):
     change_thresholds(database, MODEL.name, {ALL_LABELS: 0.85, "Cat": 0.5})
     commit(database, predicted("1"), model_id="classifier")
     versions = [(MODEL.name, MODEL.model_id), ("another", "another"), ("classifier", "classifier")]
-    history = read_history(database, versions, ListedPicture(literal("1")))
+    history = read_history(database, versions, 1)
     ours, other, classifier = (one.prediction["objects"] for one in history)
     assert [(one.found.label, one.found.score, one.is_shown) for one in ours] == [
         ("cat", 0.9, True),

@@ -1,20 +1,27 @@
-"""A result is that of one picture: an id that comes back, or that another source has too, brings no other labels."""
+"""A picture is told by its source, id and location, and a result is that of one picture."""
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import literal, text, update
 
-from infer_app.base.errors import UnusableIds
+from infer_app.base.domain import ImageFile
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.forgettable_results import ForgettableCounts, forget, of_missing
+from infer_app.tables.listing.image_registry import register as register_files
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.image_history import read_history
-from infer_app.tables.results.schema import pictures
+from infer_app.tables.results.schema import OURS, pictures
 from tests.conftest import DAY
+from tests.support.listings import at
 from tests.support.shots import ID, MONDAY, QUERY, SCANS, SHOTS, TUESDAY, labels_of, noon_of, opened, snapshot
+
+EDITED = QUERY.model_copy(update={"query": "SELECT id, path, taken FROM shots WHERE id <> '2'"})
+OURSELVES = SourceSettings()
 
 
 @pytest.mark.parametrize(
@@ -23,94 +30,130 @@ from tests.support.shots import ID, MONDAY, QUERY, SCANS, SHOTS, TUESDAY, labels
     ids=["tables", "a query", "queries"],
 )
 def test_one_relative_location_below_two_bases_is_two_pictures(database, fill, run, settings, others):
+    """Until the bases are one; a base that moved takes its pictures along."""
+    listed = ["IMG_1.jpg", "https://h/2.jpg"]
     for table in ("shots", "scans"):
-        fill(table, ("1", "IMG_1.jpg", DAY), ("2", "https://h/2.jpg", DAY))
-    assert run(others, base="/lab/scans") == ["IMG_1.jpg", "https://h/2.jpg"]
-    with pytest.raises(UnusableIds, match=r"'IMG_1.jpg' below /lab/shots .* below /lab/scans of another .*scans'"):
-        run(settings, base="/lab/shots")
-    assert run(settings, base="/lab/scans") == []
-    assert run(others, base="/moved/scans") == []
+        fill(table, ("1", listed[0], DAY), ("2", listed[1], DAY))
+    assert run(others, base="/lab/scans") == listed
+    assert labels_of(database, settings, base="/lab/shots") == ({}, DayCounts(2, 0, 0, 2))
+    assert run(settings, base="/lab/shots") == listed
+    assert [len(rows) for rows in snapshot(database)] == [4, 4, 0]
+    for one, base in ((settings, "/lab/scans"), (others, "/moved/scans")):
+        assert run(one, base=base) == []
+        assert labels_of(database, one, base=base) == ({path: path for path in listed}, DayCounts(2, 2, 0, 0))
 
 
-@pytest.mark.parametrize("second", [SCANS, SourceSettings()])
-def test_a_second_source_whose_ids_clash_is_refused_and_sees_no_labels(database, fill, register, run, second):
-    """Two projects over one database, or one whose `[source] table` was changed."""
+def test_each_source_has_results_of_its_own_though_their_ids_clash(database, fill, register, run):
     ids = ("1", "2", "3")
-    fill("shots", *((i, f"/shots/{i}.jpg", DAY) for i in ids))
-    fill("scans", *((i, f"/scans/{i}.jpg", DAY) for i in ids))
-    register(*(f"/own/{i}.jpg" for i in ids))
-    run(SHOTS)
-    before = snapshot(database)
-    assert labels_of(database, second) == ({}, DayCounts(3, 0, 0, 3))
-    with pytest.raises(UnusableIds, match=r"/(scans|own)/.*/shots/.*of another source, 'shots'") as refused:
-        run(second)
-    assert refused.value.exit_code == 2
-    assert snapshot(database) == before
-    source = opened(database, second)
-    (history,) = read_history(database, [("stub", ID)], source.picture_of("1", "/another/1.jpg"))
-    assert history.state == "pending"
-    assert labels_of(database, SHOTS)[0] == {f"/shots/{i}.jpg": f"/shots/{i}.jpg" for i in ids}
-
-
-def test_sources_whose_ids_differ_share_a_database(database, fill, run):
-    fill("shots", ("a", "/shots/a.jpg", DAY))
-    fill("scans", ("b", "/scans/b.jpg", DAY))
-    assert run(SHOTS) + run(SCANS) == ["/shots/a.jpg", "/scans/b.jpg"]
-    for settings, location in ((SHOTS, "/shots/a.jpg"), (SCANS, "/scans/b.jpg")):
+    listed = {name: [f"/{name}/{i}.jpg" for i in ids] for name in ("shots", "scans", "own")}
+    for table in ("shots", "scans"):
+        fill(table, *zip(ids, listed[table], (DAY,) * 3, strict=True))
+    register(*listed["own"])
+    every = {"shots": SHOTS, "scans": SCANS, "own": OURSELVES}
+    for name, settings in every.items():
+        assert labels_of(database, settings) == ({}, DayCounts(3, 0, 0, 3))
+        assert run(settings, bad=listed[name][:1]) == listed[name]
+    for name, settings in every.items():
         assert run(settings) == []
-        assert labels_of(database, settings) == ({location: location}, DayCounts(1, 1, 0, 0))
+        labels = {path: path for path in listed[name][1:]}
+        assert labels_of(database, settings) == (labels, DayCounts(3, 2, 1, 0))
+    (history,) = read_history(database, [("stub", ID)], opened(database, SCANS).find_picture("2", "/another/2.jpg"))
+    assert history.state == "pending"
+    with database.write() as connection:  # ours keep their numbers wherever they move
+        moved = literal("/moved").concat(pictures.c.location)
+        connection.execute(update(pictures).where(pictures.c.source_id == OURS).values(location=moved))
+    assert run(OURSELVES) == []
+    labels = {f"/moved{path}": path for path in listed["own"][1:]}
+    assert labels_of(database, OURSELVES) == (labels, DayCounts(3, 2, 1, 0))
 
 
-def test_our_own_images_go_on_wherever_they_move_beside_another_source(database, fill, register, run):
-    fill("shots", ("a", "/shots/a.jpg", DAY))
-    register("/own/1.jpg")
-    run(SourceSettings())
-    run(SHOTS)
-    with database.write() as connection:
-        connection.execute(images.update().values(location="/moved/1.jpg"))
-    assert run(SourceSettings()) == []
-    assert labels_of(database, SourceSettings()) == ({"/moved/1.jpg": "/own/1.jpg"}, DayCounts(1, 1, 0, 0))
+def test_results_of_a_table_are_left_alone_by_what_happens_to_registered_photos_with_its_ids(database, fill, run):
+    """One is replaced, one is gone."""
+    files = [ImageFile(f"/own/{number}.jpg", 7, 1.0) for number in (1, 2, 3)]
+    list(register_files(database, files, at(noon_of(DAY))))
+    fill("shots", *((str(number), f"/shots/{number}.jpg", DAY) for number in (1, 2, 3)))
+    for settings, name in ((OURSELVES, "own"), (SHOTS, "shots")):
+        run(settings, bad=[f"/{name}/3.jpg"])
+    before = labels_of(database, SHOTS)
+    assert before[1] == DayCounts(3, 2, 1, 0)
+    list(register_files(database, [files[2]._replace(size=8)], at(noon_of(DAY))))
+    mark_missing(database, [2])
+    gone = list(of_missing(database, opened(database, OURSELVES), lambda paths: [True] * len(paths)))
+    assert forget(database, gone, ForgettableCounts.of(gone)).predictions == 1
+    assert labels_of(database, OURSELVES) == ({"/own/1.jpg": "/own/1.jpg"}, DayCounts(2, 1, 0, 1))
+    assert labels_of(database, SHOTS) == before
 
 
 @pytest.mark.parametrize("settings", [SHOTS, QUERY], ids=["table", "query"])
-def test_names_that_restart_each_day_are_refused(database, fill, run, settings):
-    fill("shots", ("IMG_1", "/mon/1.jpg", MONDAY), ("IMG_2", "/mon/2.jpg", MONDAY), ("IMG_1", "/tue/1.jpg", TUESDAY))
-    assert run(settings, MONDAY) == ["/mon/1.jpg", "/mon/2.jpg"]
-    before = snapshot(database)
-    assert labels_of(database, settings, TUESDAY) == ({}, DayCounts(1, 0, 0, 1))
-    with pytest.raises(UnusableIds, match=r"IMG_1 is '/tue/1.jpg', and also '/mon/1.jpg'"):
-        run(settings, TUESDAY)
-    assert snapshot(database) == before
-    assert len(labels_of(database, settings, MONDAY)[0]) == 2
+def test_names_that_begin_again_each_day_are_pictures_of_their_own(database, fill, run, settings):
+    days = {MONDAY: ["/mon/1.jpg", "/mon/2.jpg"], TUESDAY: ["/tue/1.jpg"]}
+    for day, listed in days.items():
+        fill("shots", *((f"IMG_{number}", path, day) for number, path in enumerate(listed)))
+    for day, listed in days.items():
+        assert run(settings, day) == listed
+        assert run(settings, day) == []
+    for day, listed in days.items():
+        assert labels_of(database, settings, day) == (
+            {path: path for path in listed},
+            DayCounts(len(listed), len(listed), 0, 0),
+        )
 
 
 @pytest.mark.parametrize("bad", [(), ("/old.jpg",), ("/new.jpg",), ("/old.jpg", "/new.jpg")])
-def test_an_id_that_was_used_again_is_that_of_the_new_picture(database, fill, run, execute, bad):
+def test_an_id_that_is_used_again_is_another_picture_and_the_former_one_keeps_its_result(
+    database, fill, run, execute, bad
+):
     """Whether either of them is predicted or rejected; a settled rejection of the former one hides nothing."""
     fill("shots", ("7", "/old.jpg", MONDAY))
     run(SHOTS, MONDAY, bad)
-    execute("DELETE FROM shots")
-    fill("shots", ("7", "/new.jpg", DAY))
-    assert labels_of(database, SHOTS) == ({}, DayCounts(1, 0, 0, 1))
-    assert run(SHOTS, DAY, bad) == ["/new.jpg"]
-    assert run(SHOTS, DAY, bad) == []
+    former = labels_of(database, SHOTS, MONDAY)
+    execute("UPDATE shots SET path = '/new.jpg'")
+    assert labels_of(database, SHOTS, MONDAY) == ({}, DayCounts(1, 0, 0, 1))
+    assert [run(SHOTS, MONDAY, bad) for _ in range(2)] == [["/new.jpg"], []]
     found = {} if "/new.jpg" in bad else {"/new.jpg": "/new.jpg"}
-    assert labels_of(database, SHOTS) == (found, DayCounts(1, len(found), 1 - len(found), 0))
-    number = [len(rows) for rows in snapshot(database)]
-    assert number == [len(found), len(found), 1 - len(found)]
+    assert labels_of(database, SHOTS, MONDAY) == (found, DayCounts(1, len(found), 1 - len(found), 0))
+    assert [len(rows) for rows in snapshot(database)] == [2 - len(bad), 2 - len(bad), len(bad)]
+    execute("UPDATE shots SET path = '/old.jpg'")
+    assert run(SHOTS, MONDAY, bad) == []
+    assert labels_of(database, SHOTS, MONDAY) == former
 
 
-@pytest.mark.parametrize("second", [SHOTS, SourceSettings()], ids=["a table", "ours"])
-def test_a_run_that_waited_for_its_day_checks_the_ids_again(database, fill, register, run, second):
-    """Both are the first of their source, and have found no results."""
-    fill("scans", ("1", "/scans/1.jpg", DAY))
-    fill("shots", ("1", "/shots/1.jpg", DAY))
-    register("/own/1.jpg")
-    waiting = opened(database, second)
-    check_ids(database, waiting, DAY, [ID])
-    run(SCANS)
-    with pytest.raises(UnusableIds, match=r"its result for '/scans/1.jpg' of another source, 'scans'"):
-        check_ids_again(database, waiting, DAY, [ID])
+def test_a_table_a_view_of_it_and_queries_on_it_share_its_pictures(database, fill, run, execute):
+    """If id and location agree."""
+    listed = ["/1.jpg", "/2.jpg", "/3.jpg"]
+    fill("shots", *((str(number), path, DAY) for number, path in enumerate(listed, 1)))
+    execute("CREATE VIEW seen AS SELECT id, path, taken FROM shots")
+    execute("CREATE VIEW renamed AS SELECT id, path AS place, taken FROM shots WHERE id <> '2'")
+    assert run(QUERY, bad=["/3.jpg"]) == listed
+    seen = SHOTS.model_copy(update={"table": "seen"})
+    for settings in (SHOTS, seen, QUERY):
+        assert run(settings) == []
+        assert labels_of(database, settings) == ({path: path for path in listed[:2]}, DayCounts(3, 2, 1, 0))
+    for settings in (EDITED, SHOTS.model_copy(update={"table": "renamed", "location": "place"})):
+        assert run(settings) == []
+        assert labels_of(database, settings) == ({"/1.jpg": "/1.jpg"}, DayCounts(2, 1, 1, 0))
+    by_path = SHOTS.model_copy(update={"id": "path"})
+    assert labels_of(database, by_path) == ({}, DayCounts(3, 0, 0, 3))
+    assert run(by_path) == listed
+    assert [len(rows) for rows in snapshot(database)] == [5, 5, 1]
+
+
+@pytest.mark.parametrize("renamed", ["a column", "the table"])
+def test_an_edited_query_keeps_its_results_though_the_former_one_can_run_no_more(database, fill, run, execute, renamed):
+    fill("shots", ("1", "/1.jpg", DAY), ("2", "/2.jpg", DAY))
+    assert run(QUERY) == ["/1.jpg", "/2.jpg"]
+    column, table = {"a column": ("file", "shots"), "the table": ("path", "scans")}[renamed]
+    execute(
+        "ALTER TABLE shots RENAME COLUMN path TO file"
+        if renamed == "a column"
+        else "ALTER TABLE shots RENAME TO scans",
+        f"INSERT INTO {table} SELECT '3', '/3.jpg', taken FROM {table} WHERE id = '1'",
+        f"UPDATE {table} SET {column} = '/new.jpg' WHERE id = '1'",
+    )
+    edited = QUERY.model_copy(update={"query": f"SELECT id, {column} AS path, taken FROM {table}"})
+    assert run(edited) == ["/new.jpg", "/3.jpg"]
+    assert run(edited) == []
+    assert labels_of(database, edited)[0] == {path: path for path in ("/new.jpg", "/2.jpg", "/3.jpg")}
 
 
 def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, run, kind):
@@ -123,12 +166,10 @@ def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, ru
     for day in (MONDAY, TUESDAY):
         ((ref,),) = [list(Source(database, settings).select_new(day, ID))]
         assert read_image(ref.location, ReadLimits((), 100, rows=reader)).data == str(day).encode()
+        assert labels_of(database, settings, day) == ({}, DayCounts(1, 0, 0, 1))
+        assert [run(settings, day) for _ in range(2)] == [[ref.location], []]
+        assert labels_of(database, settings, day) == ({ref.location: ref.location}, DayCounts(1, 1, 0, 0))
     reader._open[0].close()
-    run(settings, MONDAY)
-    assert run(settings, MONDAY) == []
-    assert labels_of(database, settings, TUESDAY) == ({}, DayCounts(1, 0, 0, 1))
-    with pytest.raises(UnusableIds, match=rf"row:1@{TUESDAY}.*and also 'row:1@{MONDAY}"):
-        run(settings, TUESDAY)
 
 
 SECRETS = ("https://host/1.jpg?key=secret", "s3://user:word@bucket/1.jpg")
@@ -163,27 +204,21 @@ def test_bytes_of_file_names_are_compared_too(database, execute, run, kind):
     assert run(SHOTS, listing=listing) == ["/ö.jpg"]
 
 
-def test_a_source_in_another_database_is_compared_too(database, tmp_path, run):
+def test_pictures_of_a_table_in_another_database_are_its_own(database, fill, tmp_path, run):
+    listed = ["/1.jpg", "https://host/2.jpg?key=secret"]
     with Database(f"sqlite:///{tmp_path / 'theirs.db'}") as listing:
         with listing.write() as connection:
             connection.execute(text("CREATE TABLE shots (id TEXT, path TEXT, taken TEXT DEFAULT '2026-11-20')"))
             rows = "('1', '/1.jpg'), ('2', 'https://host/2.jpg?key=secret'), ('3', NULL)"
             connection.execute(text(f"INSERT INTO shots (id, path) VALUES {rows}".replace(":", r"\:")))
-        assert len(run(SHOTS, listing=listing)) == 3
+        assert run(SHOTS, listing=listing) == [*listed, ""]
         assert run(SHOTS, listing=listing) == []
         with listing.write() as connection:
             connection.execute(text("UPDATE shots SET path = '/new.jpg' WHERE id = '1'"))
+            connection.execute(text("INSERT INTO shots VALUES ('1', '/again.jpg', '2026-11-19')"))
         assert len(labels_of(database, SHOTS, listing=listing)[0]) == 2
         assert run(SHOTS, listing=listing) == ["/new.jpg"]
-        with listing.write() as connection:
-            connection.execute(text("INSERT INTO shots VALUES ('1', '/again.jpg', '2026-11-19')"))
-        with pytest.raises(UnusableIds, match="'/again.jpg', and also '/new.jpg'"):
-            run(SHOTS, DAY.before(1), listing=listing)
-
-
-def test_results_whose_location_is_not_known_count(database, fill, run, execute):
-    fill("shots", ("1", "/1.jpg", DAY))
-    run(SHOTS)
-    execute("UPDATE infer_predictions SET location = NULL", "UPDATE infer_runs SET source_id = NULL")
-    assert run(SHOTS) == []
-    assert labels_of(database, SHOTS) == ({"/1.jpg": "/1.jpg"}, DayCounts(1, 1, 0, 0))
+        assert run(SHOTS, DAY.before(1), listing=listing) == ["/again.jpg"]
+    fill("shots", ("1", listed[0], DAY), ("2", listed[1], DAY))
+    assert labels_of(database, SHOTS) == ({}, DayCounts(2, 0, 0, 2))
+    assert run(SHOTS) == listed

@@ -17,6 +17,7 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.engine.column_types import PictureKey
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.forget_results import forget_results
 from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
@@ -30,7 +31,7 @@ from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
 from infer_app.tables.results.sink import Sink
-from infer_app.tables.results.sources import record_source
+from infer_app.tables.results.sources import RunSource, record_source
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.query_plans import IN_VIEWS, OURS, RESULTS, recorded, steps_of
@@ -99,7 +100,8 @@ def list_again(connection):
         is_number = ("id", "picture", "object_id")
         copied = {column.name: column + THEIRS if column.name in is_number else column for column in table.c}
         if table is pictures:
-            copied |= {"source_id": literal(1), "added_at": null()}
+            key = PictureKey(pictures.c.image_id, pictures.c.location)
+            copied |= {"source_id": literal(1), "added_at": null(), "key": key}
         rows = select(*copied.values()).where(*[has_result] if table is pictures else [])
         connection.execute(insert(table).from_select(list(copied), rows))
 
@@ -123,7 +125,7 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, settings):
         (ChunkResult(0, good, bad), written.model_id, MODEL.variant, run_id, None),
         (ChunkResult(0, of_objects, ()), f"second {number}", MODEL.variant, run_id, written.model_id),
     ):
-        assert Sink(filled, *of, number).commit_chunk(result) is result
+        assert Sink(filled, *of, RunSource(number)).commit_chunk(result) is result
     asked = ProjectDatabase(filled, source)
     assert asked.count_day(DAY, MODEL.model_id) == DayCounts(10_000, 5000, 500, 4500)
     known = {n + (0 if source.is_ours else THEIRS): ImageRef(str(n), "") for n in range(80_001, 81_001)}
@@ -202,12 +204,9 @@ def test_the_crops_of_an_image_are_found_by_key(filled):
         switch_version(filled, name, model_id, {"crop": {"of": "detector"}})
     statements = recorded(filled)
     with filled.read() as connection:
-        found = connection.execute(text("SELECT * FROM infer_shown_crops WHERE image_id IN ('7', '9')")).all()
-    assert sorted((row.source_id, row.image_id, row.object, row.detected_score) for row in found) == [
-        (source, image_id, number, FOUND[number].score)
-        for source in (0, 1)
-        for image_id in ("7", "9")
-        for number in (0, 1)
+        found = connection.execute(text("SELECT * FROM infer_shown_crops WHERE picture IN (7, 9)")).all()
+    assert sorted((row.image_id, row.object, row.detected_score) for row in found) == [
+        (image_id, number, FOUND[number].score) for image_id in ("7", "9") for number in (0, 1)
     ]
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= set(IN_VIEWS)

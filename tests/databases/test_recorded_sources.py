@@ -1,4 +1,4 @@
-"""A source is known again when its query, its tables or its columns were changed."""
+"""What is recorded of sources: their numbers, columns of any name, and what was forgotten of them."""
 
 from datetime import UTC, datetime
 from threading import Thread
@@ -7,51 +7,19 @@ import pytest
 from sqlalchemy import event
 
 from infer_app.base.domain import ImageFile
-from infer_app.base.errors import UnusableIds
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import DatedImage, register
-from infer_app.tables.listing.recorded_sources import (
+from infer_app.tables.queries.late_days import find_late_days
+from infer_app.tables.results.sources import (
     SourceIdentity,
     forget_before,
     read_forgotten_before,
     read_sources,
     record_source,
 )
-from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.late_days import find_late_days
 from tests.conftest import DAY
 from tests.support.shots import ID, MONDAY, QUERY, SHOTS, TUESDAY, labels_of, noon_of, opened
-
-
-def test_an_edited_query_goes_on(database, fill, run, execute):
-    fill("shots", ("1", "/1.jpg", DAY), ("2", "/2.jpg", DAY))
-    assert run(QUERY) == ["/1.jpg", "/2.jpg"]
-    fill("shots", ("3", "/3.jpg", DAY))
-    edited = QUERY.model_copy(update={"query": "SELECT id, path, taken FROM shots WHERE id <> '2'"})
-    assert run(edited) == ["/3.jpg"]
-    execute("DELETE FROM shots WHERE id = '1'")
-    fill("shots", ("1", "/new.jpg", DAY))  # the former query does not list the former picture either
-    assert run(edited) == ["/new.jpg"]
-    assert labels_of(database, edited)[0] == {"/3.jpg": "/3.jpg", "/new.jpg": "/new.jpg"}
-
-
-@pytest.mark.parametrize("renamed", ["a column", "the table"])
-def test_an_edited_query_goes_on_where_the_former_one_can_run_no_more(database, fill, run, execute, renamed):
-    fill("shots", ("1", "/old/1.jpg", DAY), ("2", "/old/2.jpg", DAY))
-    assert len(run(QUERY)) == 2
-    new = {"a column": ("file", "shots"), "the table": ("path", "scans")}[renamed]
-    edited = QUERY.model_copy(update={"query": "SELECT id, {} AS path, taken FROM {}".format(*new)})
-    execute(
-        "ALTER TABLE shots RENAME COLUMN path TO file" if renamed == "a column" else "ALTER TABLE shots RENAME TO scans"
-    )
-    execute("UPDATE {1} SET {0} = replace({0}, '/old/', '/new/')".format(*new))
-    assert run(edited) == ["/new/1.jpg", "/new/2.jpg"]
-    assert len(labels_of(database, edited)[0]) == 2
-    again = "INSERT INTO {1} SELECT id, '/again.jpg', taken FROM {1} WHERE id = '1'"
-    execute(again.format(*new))  # the id of the former query is used twice now
-    with pytest.raises(UnusableIds):
-        run(edited)
 
 
 @pytest.mark.parametrize("relation", [{"table": "shots"}, {"query": "SELECT * FROM shots"}], ids=["table", "query"])
@@ -91,10 +59,10 @@ def test_what_was_forgotten_stays_so_when_the_query_is_edited(database, fill, ru
     fill("scans", ("2", "/2.jpg", MONDAY))
 
     def forgotten_before(settings):
-        return read_forgotten_before(database, SourceIdentity.of(Source(database, settings), database))
+        return read_forgotten_before(database, opened(database, settings).identity)
 
     for settings, day in ((QUERY, TUESDAY), (SHOTS, MONDAY)):
-        forget_before(database, SourceIdentity.of(Source(database, settings), database), day.start)
+        forget_before(database, opened(database, settings).identity, day.start)
     changes = (
         {"query": "SELECT * FROM shots WHERE id <> '9'"},
         {"query": "SELECT * FROM shots", "id": "path"},

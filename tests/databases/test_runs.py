@@ -89,7 +89,7 @@ def test_images_may_lie_in_a_column(day, kind, monkeypatch, executor):
     day.check_books()
     shown = day.infer_json("rejects", "--date", DATE)["rejections"]
     assert {row["location"].partition("@")[0] for row in shown} == {f"row:{uid}" for uid in [ids[7], *ids[36:]]}
-    labels = "SELECT label, score, sha256 FROM infer_predictions ORDER BY image_id"
+    labels = "SELECT label, score, sha256 FROM infer_predictions ORDER BY picture"
     from_column = day.rows(labels)
     (day.folder / "infer.toml").write_text(settings)
     day.run("--executor", executor)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from infer_app.base.locations import stored_location
 from tests.databases.conftest import ServerProject
 from tests.support.projects import DATE
 from tests.support.web_server import web_server
@@ -34,7 +35,12 @@ class Pictures(ServerProject):
         )
 
     def stored(self):
-        return self.results(), self.rows("SELECT image_id, location FROM infer_predictions ORDER BY 1")
+        return self.results(), sorted(self.rows("SELECT id, image_id, location FROM infer_pictures"))
+
+    def labelled(self):
+        """Return the digest of what was predicted, by id and location."""
+        joined = "infer_pictures c JOIN infer_predictions p ON p.picture = c.id"
+        return {tuple(row[:2]): row[2] for row in self.rows(f"SELECT image_id, location, p.sha256 FROM {joined}")}
 
 
 @pytest.fixture
@@ -57,18 +63,19 @@ def sha256(path):
 
 @pytest.mark.parametrize("holds", ["text", "bytes"])
 def test_paths_are_one_picture_only_if_every_byte_is_the_same(pictures, kind, holds):
-    """Where the id of a row that is gone comes back; SQLite holds bytes in columns of text too."""
+    """Where an id is used again, each keeps its result; SQLite holds bytes in columns of text too."""
     column = {"text": TEXTS, "bytes": BYTES}[holds][kind]
     is_of_bytes = kind == "sqlite" or holds == "bytes"
     pairs = PAIRS if is_of_bytes else [pair for pair in PAIRS if is_utf8("".join(pair))]
     days = [[f"{pictures.photos}/{name}" for name in names] for names in zip(*pairs, strict=True)]
     for red, path in enumerate(days[0] + days[1]):
         paint(path, 100 + red)
+    expected = {}
     for paths in days:
         pictures.list(column, *(os.fsencode(path) if holds == "bytes" or not is_utf8(path) else path for path in paths))
         assert pictures.run_day()["day"]["predicted"] == len(pairs)
-        found = dict(pictures.rows("SELECT image_id, sha256 FROM infer_predictions"))
-        assert found == {str(number): sha256(path) for number, path in enumerate(paths)}
+        expected |= {(str(number), stored_location(path)): sha256(path) for number, path in enumerate(paths)}
+        assert pictures.labelled() == expected
         before = pictures.stored()
         assert pictures.run_day()["selected"] == 0
         assert pictures.stored() == before
@@ -114,7 +121,9 @@ def test_an_address_that_was_rejected_is_tried_again_when_any_part_changes(pictu
     pictures.list(TEXTS[kind], *good, f"{web.url}/4.png?other")
     assert pictures.run_day()["day"] == {"eligible": 5, "predicted": 4, "rejected": 1, "pending": 0}
     assert pictures.run_day()["selected"] == 0
-    assert "pw" not in str(pictures.rows("SELECT location, detail, sha256 FROM infer_rejections"))
+    assert "pw" not in str(
+        pictures.rows("SELECT * FROM infer_pictures") + pictures.rows("SELECT * FROM infer_rejections")
+    )
 
 
 @pytest.fixture

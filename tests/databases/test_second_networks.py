@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select, text, update
 
-from infer_app.base.domain import CropOutput, DetectedObject, Output, Reason
+from infer_app.base.domain import CropOutput, DetectedObject, ImageRef, Output, Reason
 from infer_app.base.errors import DayHeld
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.queries.stored_objects import read_detections
@@ -19,16 +19,21 @@ from tests.support.results import ODD_TEXTS, broken
 from tests.support.second_networks import DETECTOR, DOG, LION, OTHER, SECOND, D, S, StoredModel, keys, made
 
 
-def test_each_object_is_kept_to_the_last_bit_and_replaced_whole(database, species):
+def test_each_object_is_kept_to_the_last_bit_and_replaced_whole(database, detector, species):
+    detector.detect("1", 0.9, 0.8, 0.7)
     vector = np.frombuffer(bytes(range(64)), "<f4").tobytes()
     species.classify("1", {0: DOG, 2: LION}, vector=vector, vector_dtype="float32", vector_dim=16)
+    its_object = object_predictions.join(objects, objects.c.id == object_predictions.c.object_id)
+    columns = [predictions.c[name] for name in ("detector_id", "num_objects", "label", "score")]
     with database.read() as connection:
-        rows = connection.execute(select(object_predictions).order_by(object_predictions.c.object)).all()
-        (of_image,) = connection.execute(
-            select(predictions.c.detector_id, predictions.c.num_objects, predictions.c.label, predictions.c.score)
-        )
-    assert [tuple(row)[:5] for row in rows] == [("1", S, 0, "dog", 0.5), ("1", S, 2, "lion", 0.75)]
-    assert [tuple(row)[6:] for row in rows] == [(vector, "float32", 16)] * 2
+        wanted = select(objects.c.object, object_predictions).select_from(its_object).order_by(objects.c.object)
+        rows = connection.execute(wanted).all()
+        (of_image,) = connection.execute(select(*columns).where(predictions.c.model_id == S))
+    assert [(row.object, row.model_id, row.label, row.score) for row in rows] == [
+        (0, S, "dog", 0.5),
+        (2, S, "lion", 0.75),
+    ]
+    assert [tuple(row)[-3:] for row in rows] == [(vector, "float32", 16)] * 2
     assert rows[0].output == {
         "top": [{"label": "dog", "index": 0, "score": 0.5}, {"label": "lion", "index": 1, "score": 0.25}]
     }
@@ -50,7 +55,8 @@ def test_what_replaces_a_detectors_result_deletes_what_was_made_of_it(database, 
         detector.detect(image_id, 0.9, 0.8)
         species.classify(image_id, {0: LION, 1: DOG})
     other.reject("1")
-    of_another_version = StoredModel(database, replace(OTHER, model_id="7" * 16), "a former version")
+    StoredModel(database, replace(DETECTOR, model_id="e" * 16)).detect("1", 0.9)
+    of_another_version = StoredModel(database, replace(OTHER, model_id="7" * 16), "e" * 16)
     of_another_version.classify("1", {0: LION})
     again(detector)
     kept = [("1", "7" * 16), ("2", S)]
@@ -68,7 +74,9 @@ def test_a_detectors_result_stays_with_what_was_made_of_it_if_it_cannot_be_repla
     assert [*made(database), *keys(database, objects)] == before
 
 
-def test_a_second_network_is_pending_while_its_results_are_of_a_version_out_of_use(database, tables, species, register):
+def test_a_second_network_is_pending_while_its_results_are_of_a_version_out_of_use(
+    database, tables, detector, species, register
+):
     """Its own ones of that version count again, if they were not replaced meanwhile."""
     register(*(f"/{number}.jpg" for number in range(4)))
 
@@ -77,6 +85,7 @@ def test_a_second_network_is_pending_while_its_results_are_of_a_version_out_of_u
         assert found == [one.image_id for one in tables.pending.read_pending(DAY, S)]
         return found
 
+    detector.detect("1", 0.9)
     species.classify("1", {0: LION})
     species.classify("2", {})
     species.reject("3")
@@ -108,13 +117,15 @@ def test_stored_objects_are_read_of_the_images_that_the_version_has_predicted(da
     detector.detect("2")
     detector.reject("3")
     StoredModel(database, replace(DETECTOR, model_id="e" * 16)).detect("4", 0.9)
-    ids = [*map(str, range(600)), "of none"]  # more than one statement takes
+    images = {number: ImageRef(str(number), f"/{number}.jpg") for number in range(600)}  # more than a statement takes
     box = (0.25, 0.5, 0.125, 0.0625)
     with database.read() as connection:
-        found, few = read_detections(connection, ids, D), read_detections(connection, ids, D, 0.9)
-    best, other = (0, DetectedObject("animal", 0, 0.9, *box)), (1, DetectedObject("animal", 0, 0.5, *box))
-    assert {image_id: one.objects for image_id, one in found.items()} == {"1": (best, other), "2": (), "3": ()}
-    assert few["1"].objects == (best,)
+        found, few = read_detections(connection, images, D), read_detections(connection, images, D, 0.9)
+        numbers = connection.scalars(select(objects.c.id).where(objects.c.model_id == D).order_by(objects.c.id)).all()
+    found_objects = (DetectedObject("animal", 0, score, *box) for score in (0.9, 0.5))
+    best, other = zip(range(2), found_objects, numbers, strict=True)
+    assert {ref: one.objects for ref, one in found.items()} == {images[1]: (best, other), images[2]: (), images[3]: ()}
+    assert few[images[1]].objects == (best,)
     assert [one.rejected for one in found.values() if one.rejected] == [*broken("3")]
 
 

@@ -5,7 +5,7 @@ import uuid
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from infer_app.base.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.base.domain import Broken, ImageRef, Output, Prediction, Reason
 from infer_app.base.errors import UsageError
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.sections import SourceSettings
@@ -15,9 +15,11 @@ from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.results.migrate import upgrade
-from infer_app.tables.results.sink import Sink
+from infer_app.tables.results.schema import predictions
+from infer_app.tables.results.sources import record_source
 from tests.conftest import DAY
 from tests.databases.conftest import only
+from tests.support.results import commit, stored
 
 SHOTS = SourceSettings(table="shots", time_zone="UTC")
 
@@ -119,15 +121,13 @@ def test_text_is_the_same_in_a_database_of_any_encoding(server_url, encoding, mo
             refs = [ImageRef("é", "/é.jpg"), ImageRef("ü", "/ü.jpg")]
             source = Source(database, SHOTS)
             assert list(source.select_new(DAY, "model")) == refs
-            sink = Sink(database, "model", "variant", "run")
-            sink.commit_chunk(ChunkResult(0, (), tuple(Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs)))
-            predictions = tuple(Prediction(ref, Output(label="Möwe")) for ref in refs)
-            sink.commit_chunk(ChunkResult(1, predictions, ()))
+            written = {"model_id": "model", "source_id": record_source(database, source.identity)}
+            commit(database, bad=[Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs], **written)
+            commit(database, [Prediction(ref, Output(label="Möwe")) for ref in refs], **written)
             assert list(source.select_new(DAY, "model")) == []
             with database.read() as connection:
-                found = connection.exec_driver_sql("SELECT image_id, label FROM infer_predictions").all()
-                assert sorted(found) == [("é", "Möwe"), ("ü", "Möwe")]
                 assert connection.exec_driver_sql("SELECT * FROM infer_rejections").all() == []
+            assert stored(database, predictions, "label") == {"é": ("Möwe",), "ü": ("Möwe",)}
     finally:
         with admin.connect() as connection:
             connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")

@@ -3,13 +3,7 @@
 from datetime import datetime
 
 import pytest
-from infer_app.tables.listing.recorded_sources import (
-    SourceIdentity,
-    number_among_others,
-    read_forgotten_before,
-    record_source,
-)
-from sqlalchemy import event, insert, select, text
+from sqlalchemy import event, select, text
 
 from infer_app.base.domain import Broken, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.base.errors import DayHeld
@@ -25,14 +19,14 @@ from infer_app.tables.listing.watched_images import (
     mark_missing,
 )
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import images
+from infer_app.tables.results.schema import pictures
+from infer_app.tables.results.sources import OUR_IDENTITY, read_forgotten_before, record_source
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
-from tests.support.results import run_day
+from tests.support.results import register_rows, run_day
 
 ID = MODEL.model_id
 NOON = datetime(2026, 11, 20, 12)
-OURS = SourceIdentity(None, "infer_images", "id", "location")
 
 
 def walk(database, files, hash_files=None):
@@ -58,23 +52,23 @@ def run(database, sizes, bad=()):
 
 def queued(database):
     with database.read() as connection:
-        return connection.scalars(select(images.c.location).where(images.c.queued_at.is_not(None))).all()
+        return connection.scalars(select(pictures.c.location).where(pictures.c.queued_at.is_not(None))).all()
 
 
 def changed(database):
     return count_changed(database, Source(database, SourceSettings()), [ID])
 
 
-def test_a_walk_knows_what_it_has_not_seen_whatever_the_ids_are(database, kind):
+def test_a_walk_knows_what_it_has_not_seen_whatever_the_ids_are(database):
     """An id may be as large as the database takes, and a folder is seen twice if it is watched twice."""
-    largest = 2**62 if kind == "sqlite" else 2**31 - 2
+    largest = 2**62
     given = {1: "/p/a.jpg", 2: "/p/b.jpg", 1_000_000_000: "/p/c.jpg", largest: "/p/d.jpg"}
     rows = [{"id": row_id, "location": at, "added_at": NOON} for row_id, at in given.items()]
     with database.write() as connection:
-        connection.execute(insert(images), [*rows, {"id": 3, "location": "/elsewhere/a.jpg", "added_at": NOON}])
+        register_rows(connection, *rows, {"id": 3, "location": "/elsewhere/a.jpg", "added_at": NOON})
     seen = SeenImages(database, ["/p/"])
     with database.write() as connection:
-        connection.execute(insert(images), {"id": largest + 1, "location": "/p/later.jpg", "added_at": NOON})
+        register_rows(connection, {"location": "/p/later.jpg", "added_at": NOON})
     assert sorted(seen.read_others()) == list(given.items())
     seen.add([1, largest])
     seen.add([largest + 1, 1])
@@ -94,7 +88,7 @@ def test_a_remote_image_is_replaced_if_it_has_another_size_when_it_is_listed_aga
     assert changed(database) == ChangedCounts(replaced=1)
     assert run(database, sizes) == [urls[2]]
     with database.write() as connection:
-        connection.execute(text("DELETE FROM infer_predictions WHERE image_id = '2'"))  # infer retry --replaced
+        connection.execute(text("DELETE FROM infer_predictions WHERE picture = 2"))  # infer retry --replaced
     assert run(database, sizes) == [urls[1]]
     assert changed(database) == ChangedCounts()
 
@@ -135,9 +129,8 @@ def test_no_folder_moves_during_a_run(database):
         lambda database: SeenImages(database, ["/p/"]).read_others() == [(1, "/p/a.jpg")],
         lambda database: bool(RegisteredElsewhere(database, ["/q/"])),
         lambda database: len(RegisteredElsewhere(database, ["/q/"]).read_files([1])) == 1,
-        lambda database: record_source(database, OURS) == 1,
-        lambda database: number_among_others(database, OURS) is None,
-        lambda database: read_forgotten_before(database, OURS) is None,
+        lambda database: record_source(database, OUR_IDENTITY) == 1,
+        lambda database: read_forgotten_before(database, OUR_IDENTITY) is None,
     ],
 )
 def test_a_connection_that_is_lost_costs_no_registration(database, read):
@@ -146,7 +139,7 @@ def test_a_connection_that_is_lost_costs_no_registration(database, read):
     lost = set()
 
     def lose(connection, cursor, sql, parameters, context, many):
-        table = next((table for table in ("infer_images", "infer_sources") if f"FROM {table}" in sql), None)
+        table = next((table for table in ("infer_pictures", "infer_sources") if f"FROM {table}" in sql), None)
         is_stream = context.execution_options.get("yield_per")  # whose cursor psycopg would close later
         if table and not is_stream and sql not in lost:
             lost.add(sql)

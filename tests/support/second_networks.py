@@ -8,7 +8,7 @@ from sqlalchemy import select
 from infer_app.base.domain import CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.size import Size
 from infer_app.tables.results.runs import RunModel, RunStore
-from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
+from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
 from tests.conftest import DAY
 from tests.support.results import broken, commit
 
@@ -75,6 +75,7 @@ def keys(database, *tables):
             objects, objects.c.id == object_predictions.c.object_id
         ),
         objects: select(objects.c.picture, objects.c.model_id, objects.c.object),
+        pictures: select(pictures.c.id),
     }
     wanted = [found[table] if table in found else select(table.c.picture, table.c.model_id) for table in tables]
     with database.read() as connection:

@@ -1,13 +1,12 @@
 """The counts of a day, starts, leases and commits."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from sqlalchemy import Engine, event, insert, select, update
+from sqlalchemy import event, insert, select, update
 
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject, Reason
@@ -27,6 +26,7 @@ from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.listings import select_new
 from tests.support.results import broken, commit, predicted, stored
+from tests.support.statements import looks_that_wait
 
 ID = MODEL.model_id
 
@@ -127,30 +127,13 @@ def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, n
             except DayHeld as held:
                 return str(held)
 
-    with looks_that_wait() as both_looked, ThreadPoolExecutor(2) as threads:
+    with looks_that_wait("ORDER BY infer_runs.id") as looked, ThreadPoolExecutor(2) as threads:
         outcomes = list(threads.map(start, starts))
     with database.read() as connection:
         (run_id,) = connection.scalars(select(runs.c.id).where(runs.c.state == "running"))
-    assert both_looked.broken
+    assert looked.together == 0
     assert run_id in outcomes
     assert sum(f"is held by run {run_id}" in outcome for outcome in outcomes) == 1
-
-
-@contextmanager
-def looks_that_wait():
-    """Let a transaction that has looked for a run of the day wait for another one that looks."""
-    both_looked = threading.Barrier(2)
-
-    def wait(_connection, _cursor, statement, *_):
-        if "ORDER BY infer_runs.id" in statement:
-            with suppress(threading.BrokenBarrierError):
-                both_looked.wait(2)
-
-    event.listen(Engine, "after_cursor_execute", wait)
-    try:
-        yield both_looked
-    finally:
-        event.remove(Engine, "after_cursor_execute", wait)
 
 
 def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database):
@@ -162,7 +145,7 @@ def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database):
         with Database(url) as own, suppress(DayHeld):
             return own.with_reconnect(lambda: work(own))
 
-    with looks_that_wait() as both_looked, ThreadPoolExecutor(2) as threads:
+    with looks_that_wait("ORDER BY infer_runs.id") as looked, ThreadPoolExecutor(2) as threads:
         run_id, forgotten = threads.map(
             attempt,
             [
@@ -170,7 +153,7 @@ def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database):
                 lambda own: forget_results(own, [1], [DAY.date], [(MODEL.name, ID)]),
             ],
         )
-    assert both_looked.broken
+    assert looked.together == 0
     assert run_id is not None
     assert forgotten in (1, None)
 

@@ -1,0 +1,117 @@
+"""Each picture has one row, whose number is given once; results stand on it and go with it."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from infer_app.base.domain import Broken, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import add_images
+from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
+from infer_app.tables.results.sources import SourceIdentity, record_source
+from tests.support.results import broken, commit, predicted, stored
+from tests.support.second_networks import DOG, LION, D, S, keys
+from tests.support.statements import looks_that_wait
+
+CAT = DetectedObject("cat", 0, 0.9, 0, 0, 1, 1)
+TABLE, QUERY = (SourceIdentity(None, one, "id", "path") for one in ("shots", "SELECT id, path FROM shots"))
+
+
+def test_all_that_names_a_picture_goes_with_its_row(database, detector, species, execute):
+    for image_id in ("1", "2"):
+        detector.detect(image_id, 0.9, 0.8)
+        species.classify(image_id, {0: LION, 1: DOG})
+    for model in (detector, species):
+        model.reject("3")
+    execute("DELETE FROM infer_pictures WHERE id IN (1, 3)")
+    found = keys(database, predictions, rejections, objects, object_predictions)
+    assert found == [[("2", S), ("2", D)], [], [("2", D, 0), ("2", D, 1)], [("2", S, 0), ("2", S, 1)]]
+    execute(f"DELETE FROM infer_predictions WHERE model_id = '{D}'")
+    with database.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(object_predictions)) == 0
+
+
+@pytest.mark.parametrize("statement", [
+    "INSERT INTO infer_predictions SELECT 9, model_id, run_id, variant, label, score, output, vector, vector_dtype,"
+    " vector_dim, sha256, created_at, width, height, num_objects, detector_id FROM infer_predictions",
+    "UPDATE infer_rejections SET picture = 9",
+    "UPDATE infer_objects SET picture = 9",
+    "UPDATE infer_object_predictions SET object_id = 9",
+])  # fmt: skip
+def test_no_result_names_a_picture_or_an_object_without_a_row(database, detector, species, execute, statement):
+    detector.detect("1", 0.9)
+    species.classify("1", {0: LION})
+    detector.reject("2")
+    with pytest.raises(IntegrityError):
+        execute(statement)
+
+
+def test_a_source_has_one_row_for_a_picture(database, register):
+    register("/1.jpg")
+
+    def add_again(**changed):
+        with database.write() as connection:
+            row = connection.execute(select(pictures)).mappings().first()
+            connection.execute(insert(pictures), dict(row) | changed)
+
+    with pytest.raises(IntegrityError):
+        add_again(id=2, image_id="2")
+    add_again(id=2, source_id=1)
+    with pytest.raises(IntegrityError):
+        add_again(source_id=2)
+
+
+@pytest.mark.parametrize("other", [TABLE, QUERY], ids=["of one source", "of two that share their pictures"])
+def test_two_runs_that_write_a_new_picture_at_once_give_it_one_row(database, url, kind, other):
+    """The second one has looked for rows before the first one commits. SQLite lets it look only afterwards."""
+    ids, sources = ["1", "2", "3"], {"a": TABLE, "b": other}
+
+    def write(model_id):
+        with Database(url) as own:
+            number = record_source(own, sources[model_id])
+            commit(own, predicted(*ids), broken("bad"), model_id=model_id, source_id=number)
+
+    for identity in sources.values():
+        record_source(database, identity)
+    with looks_that_wait("FROM infer_pictures") as looked, ThreadPoolExecutor(2) as threads:
+        list(threads.map(write, sources))
+    assert (looked.together >= 1) == (kind != "sqlite")
+    rows = stored(database, pictures, "id", "location")
+    assert {image_id: location for image_id, (_, location) in rows.items()} == {i: f"/{i}.jpg" for i in (*ids, "bad")}
+    both = [(str(rows[i][0]), model_id) for i in ids for model_id in sources]
+    assert keys(database, predictions, rejections, pictures) == [
+        sorted(both),
+        [(str(rows["bad"][0]), model_id) for model_id in sources],
+        sorted((str(number),) for number, _ in rows.values()),
+    ]
+
+
+def test_no_number_is_given_twice_though_the_last_row_was_deleted(database):
+    numbers, of_objects = [], []
+    for name in "abc":
+        add_images(database, [Path(f"/{name}.jpg")], datetime(2026, 11, 20))
+        commit(database, predicted(name, objects=(CAT, CAT)), source_id=1)
+        with database.write() as connection:
+            numbers += sorted(connection.scalars(select(pictures.c.id)))
+            of_objects += sorted(connection.scalars(select(objects.c.id)))
+            connection.execute(delete(pictures))
+    for given in (numbers, of_objects):
+        assert len(given) == 6
+        assert given == sorted({*given})
+
+
+def test_a_row_has_the_facts_of_its_file_as_it_was_read_last(database):
+    """Its checksum once they have changed: before, it is that of its result."""
+    found = []
+    for file in (FileFacts(7, 1.5, "ab" * 32), FileFacts(8, 2.5, "cd" * 32), FileFacts(), FileFacts(8, 2.5, "ef" * 32)):
+        ref = ImageRef("a", "/a.jpg")
+        if file.size is None:
+            commit(database, bad=[Broken(ref, Reason.NOT_FOUND, "", "read", file)], source_id=1)
+        else:
+            commit(database, [Prediction(ref, Output(), file)], source_id=1)
+        found.append(stored(database, pictures, "size", "modified", "sha256")["a"])
+    assert found == [(7, 1.5, None), (8, 2.5, "cd" * 32), (8, 2.5, "cd" * 32), (8, 2.5, "ef" * 32)]
