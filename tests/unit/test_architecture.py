@@ -119,6 +119,7 @@ TESTED_BY = {
     **{f"tables.engine.{one}": "databases" for one in ("backend", "bulk", "mysql_connection", "postgresql")},
     "tables.engine.postgres_connection": "databases/test_frozen.py",
     "tables.queries.scope": "databases/conformance/test_versions.py",
+    "tables.results.conditions": "databases/test_plans.py",
     "tables.results.object_rows": "databases/test_second_networks.py",
 }
 

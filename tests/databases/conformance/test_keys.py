@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from infer_app.base.domain import Broken, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
@@ -102,16 +102,3 @@ def test_no_number_is_given_twice_though_the_last_row_was_deleted(database):
     for given in (numbers, of_objects):
         assert len(given) == 6
         assert given == sorted({*given})
-
-
-def test_a_row_has_the_facts_of_its_file_as_it_was_read_last(database):
-    """Its checksum once they have changed: before, it is that of its result."""
-    found = []
-    for file in (FileFacts(7, 1.5, "ab" * 32), FileFacts(8, 2.5, "cd" * 32), FileFacts(), FileFacts(8, 2.5, "ef" * 32)):
-        ref = ImageRef("a", "/a.jpg")
-        if file.size is None:
-            commit(database, bad=[Broken(ref, Reason.NOT_FOUND, "", "read", file)], source_id=1)
-        else:
-            commit(database, [Prediction(ref, Output(), file)], source_id=1)
-        found.append(stored(database, pictures, "size", "modified", "sha256")["a"])
-    assert found == [(7, 1.5, None), (8, 2.5, "cd" * 32), (8, 2.5, "cd" * 32), (8, 2.5, "ef" * 32)]
