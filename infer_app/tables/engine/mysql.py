@@ -121,6 +121,11 @@ class MySQL(Backend):
         columns = f"label {exact} PATH '$.label', score DOUBLE PATH '$.score'"
         return f"JSON_TABLE(COALESCE({listed}, '[]'), '$[*]' COLUMNS ({columns})) AS e", "e.label", "e.score"
 
+    def join_as_listed(self, statement: Query) -> Query:
+        for dialect in FAMILY:
+            statement = statement.prefix_with("STRAIGHT_JOIN", dialect=dialect)
+        return statement
+
 
 def exact_collation(dialect: Dialect) -> str:
     """Return the collation that compares bytes, trailing spaces included. MySQL's needs version 8.0."""
