@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, make_url, select
 from sqlalchemy.exc import OperationalError
 
-from infer_app.tables.results.schema import pictures, predictions, runs
+from infer_app.tables.results.schema import predictions, runs, thresholds
 from tests.faults.conftest import SERVERS, on
 from tests.faults.project_run import DATE, slow_photos
 from tests.support.clock import Clock, needs_faketime
@@ -85,7 +85,7 @@ def provoke_a_deadlock(night):
         like = connection.execute(select(predictions).limit(1)).one()._mapping
         connection.rollback()
         try:
-            connection.execute(pictures.update().values(location=pictures.c.location + "x"))
+            connection.execute(insert(thresholds), [{"model": "", "label": f"{n}", "threshold": 1} for n in range(300)])
             connection.execute(runs.update().values(device="other"))
             time.sleep(0.3)  # a chunk is written and waits for the run's row
             done = {row[0] for row in night.rows("SELECT picture FROM infer_predictions")}
