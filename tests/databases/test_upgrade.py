@@ -78,7 +78,9 @@ def test_an_id_that_several_pictures_have_is_told_apart_by_source_and_location(f
     before["infer_object_predictions"] = after["infer_object_predictions"]  # of which one was left out
     assert after == before
     named = "SELECT image_id, source_id, location, model_id FROM infer_predictions p JOIN infer_pictures c"
-    named += " ON c.id = p.picture WHERE image_id IN ('1', 'cat') AND model_id IN ({}) ORDER BY image_id, source_id, c.id"
+    named += (
+        " ON c.id = p.picture WHERE image_id IN ('1', 'cat') AND model_id IN ({}) ORDER BY image_id, source_id, c.id"
+    )
     assert [row[:3] for row in rows(former, named.format(f"'{'1' * 16}', '{'2' * 16}', '{'e' * 16}'"))] == [
         ("1", 0, "/srv/photos/1.jpg"),
         ("1", 2, "/scans/12.jpg"),
