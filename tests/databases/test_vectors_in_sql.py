@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
 def test_vectors_become_those_of_pgvector_by_the_sql_of_the_docs(database):
     rows = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     outputs = [Output(vector=row.tobytes(), vector_dtype="float32") for row in rows]
-    commit(database, [Prediction(ImageRef(str(n), ""), output) for n, output in enumerate(outputs)])
+    commit(database, [Prediction(ImageRef(str(n), f"/{n}.jpg"), output) for n, output in enumerate(outputs)])
     at = datetime(2026, 11, 20)
     model = {"id": MODEL.model_id, "name": "lite0", "manifest": {}, "created_at": at, "in_use_since": at}
     (sql,) = re.findall("```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
