@@ -94,7 +94,7 @@ class ProjectRun:
 
     def reset(self) -> None:
         """As if nothing had run."""
-        for table in RESULTS:
+        for table in (*RESULTS, "infer_models"):
             self.execute(f"DELETE FROM {table}")
 
     def execute(self, sql: str, **values: object) -> None:
