@@ -83,14 +83,12 @@ class ProjectRun:
 
     def add(self, contents: list[bytes], date: str = DATE) -> None:
         """Files with these contents, registered for noon of the date."""
-        shared, rows = {"added_at": datetime.fromisoformat(f"{date} 12:00:00")}, []
-        known = self.rows("SELECT count(*) FROM infer_images")[0][0]
-        for number, content in enumerate(contents, known + 1):
-            path = self.photos / f"{number:05}.jpg"
+        at, known = datetime.fromisoformat(f"{date} 12:00:00"), self.rows("SELECT count(*) FROM infer_images")[0][0]
+        paths = [self.photos / f"{number:05}.jpg" for number, _ in enumerate(contents, known + 1)]
+        for path, content in zip(paths, contents, strict=True):
             path.write_bytes(content)
-            rows.append({"location": str(path)} | shared)
         with self.engine.connect() as connection:
-            register_rows(connection, *rows)
+            register_rows(connection, *({"location": str(path), "added_at": at} for path in paths))
 
     def reset(self) -> None:
         """As if nothing had run."""
