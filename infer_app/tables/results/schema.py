@@ -55,6 +55,7 @@ pictures = Table(
     Column("camera", Text),
     Column("taken_at", Microseconds),  # by the camera's clock, where its file says so and it was read
     UniqueConstraint("key", "source_id", name="uq_infer_pictures_key"),
+    Index("ix_infer_pictures_image_id", "image_id"),  # for users' own SQL, which finds rows of the views by it
     # The key that a day's pages are read by; of ours alone.
     Index("ix_infer_pictures_added_at", "added_at", "id", sqlite_where=_IS_OURS),
     # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
