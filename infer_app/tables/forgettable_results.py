@@ -36,7 +36,7 @@ from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.forget_results import delete_results
 from infer_app.tables.listing.cross_database_source import as_relation
 from infer_app.tables.listing.source import PAGE_SIZE, Source
-from infer_app.tables.results.conditions import KeyedJoin, is_up_to_date, join_results
+from infer_app.tables.results.conditions import is_up_to_date, join_results
 from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections, runs
 from infer_app.tables.results.sources import number_of, read_sources
@@ -149,16 +149,13 @@ def _missing_files(source: Source, are_gone: Callable[[Sequence[str]], Sequence[
 
 
 def of_days_before(database: Database, source: Source, day: Day, at_once: int = AT_ONCE) -> Iterator[Forgettable]:
-    """Yield the source's results of the images that it lists before a day."""
-    is_own = _is_own(database, source)
+    """Yield the results of the images that the source lists before a day, whichever source they were made for."""
     for page in source.list_pages_before(day, at_once):
         with database.read() as connection:
             backend_of(connection).plan_for_pages(connection)
             listed = as_relation(connection, page, source)
-            results = list[StoredResult]()
-            for table in _TABLES:
-                joined = KeyedJoin(join_results(listed, table), runs, runs.c.id == table.c.run_id, True)
-                results += _read(connection, _keys(table).select_from(joined).where(is_own))
+            both = ((table, join_results(listed, table)) for table in _TABLES)
+            results = [one for table, joined in both for one in _read(connection, _keys(table).select_from(joined))]
         yield Forgettable(results)
 
 

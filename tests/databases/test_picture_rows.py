@@ -6,16 +6,13 @@ from sqlalchemy import select
 
 from infer_app.base.domain import Broken, CropOutput, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.forgettable_results import ForgettableCounts, forget, of_days_before
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.schema import objects, pictures, predictions
 from infer_app.tables.results.sources import record_source
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit
 from tests.support.second_networks import DETECTOR, LION, D, StoredModel, classified, made
-from tests.support.shots import ID, SHOTS, labels_of, opened
-
-VIEW = SHOTS.model_copy(update={"table": "some_shots"})
+from tests.support.shots import ID, SHOTS, opened
 
 
 def commit_to(database, settings, results, base=None, **more):
@@ -84,17 +81,6 @@ def test_what_was_made_of_an_object_is_written_to_no_other(database):
     written = second.predict("1", Output("lion", 0.75, crops=(crop,)))
     assert [(one.reason, one.stage) for one in written.broken] == [(Reason.WRITE_ERROR, "write")]
     assert made(database)[2] == []
-
-
-def test_forgetting_days_leaves_the_results_of_others_over_the_same_pictures(database, fill, run, execute):
-    fill("shots", ("1", "/a.jpg", DAY.before(3)))
-    execute("CREATE VIEW some_shots AS SELECT * FROM shots")
-    run(SHOTS, DAY.before(3))
-    assert run(VIEW, DAY.before(3)) == []
-    source = opened(database, VIEW)
-    found = list(of_days_before(database, source, DAY))
-    assert forget(database, found, ForgettableCounts.of(found)).predictions == 0
-    assert labels_of(database, SHOTS, DAY.before(3))[1].predicted == 1
 
 
 def test_only_rows_of_the_source_are_predicted_again(database, fill, register, run):

@@ -152,7 +152,7 @@ def audit_by_replay(
 def replay_image(
     loaded: LoadedSettings, project: ProjectDatabase, versions: Sequence[Version], image_id: str
 ) -> ReplayAudit:
-    """Predict an image again by each version that has a prediction of it, and compare them.
+    """Predict an image, or all that have its id, again by each version that has a prediction, and compare them.
 
     Raises UsageError without one, and what `audit_by_replay` raises.
     """
@@ -160,9 +160,8 @@ def replay_image(
     numbers = {project.source.find_picture(image_id, location): location for location in listed}
     places = [(number, location) for number, location in numbers.items() if number is not None]
     rows = [row for version in versions for place in places for row in _rows_of(project, version, *place)]
-    if not rows or len({row.ref for row in rows}) > 1:
-        why = "several images have its id" if rows else "it has no prediction"
-        why = why if listed else "the source lists no such image"
+    if not rows:
+        why = "it has no prediction" if listed else "the source lists no such image"
         hint = f"`infer explain --image {shlex.quote(image_id)}` tells of it"
         raise UsageError(f"image {image_id!r} can't be predicted again: {why}", hint)
     audit = ReplayAudit(len(rows), len(rows), answers=[])

@@ -39,6 +39,7 @@ from infer_app.tables.forgettable_results import (
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 from infer_app.tables.results.model_versions import read_versions
 from infer_app.tables.results.runs import refuse_during_runs
+from infer_app.tables.results.schema import pictures
 from infer_app.tables.results.sources import forget_before
 
 
@@ -153,9 +154,14 @@ def _write_forgotten(path: Path, rows: Iterable[tuple[str, dict[str, Any]]]) -> 
     """
     if path.exists():
         raise UsageError(f"--to {path} exists, nothing was deleted", "name a new file")
+    written = set[object]()
     try:
         with new_content(path) as file:
-            file.writelines(_line(table, row) for table, row in rows)
+            for table, row in rows:
+                if table == pictures.name and row["id"] in written:
+                    continue  # it has results of several models
+                written |= {row["id"]} if table == pictures.name else set()
+                file.write(_line(table, row))
     except OSError as error:
         found = f"--to {path}: {error.strerror or error}; nothing was deleted"
         raise UsageError(found, "is there such a folder, with space left?") from None
