@@ -119,7 +119,7 @@ def test_a_trace_has_every_image_in_every_stage_of_every_process(project):
     events = read_trace(project)
     names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert sorted(names.values()) == ["coordinator", "worker 1", "worker 2"]
-    ids = {image for (image,) in project.rows("SELECT picture FROM infer_predictions")}
+    ids = {str(image) for (image,) in project.rows("SELECT picture FROM infer_predictions")}
     seen, spans = defaultdict(list), defaultdict(list)
     for event in (event for event in events if event["ph"] == "X"):
         seen[event["name"]] += event["args"]["images"]
