@@ -116,7 +116,7 @@ class RejectsOptions(WithJson):
 class PendingOptions(WithJson):
     """List the images that wait for a run, and why.
 
-    Without --date, it lists the days that have such images; of those that no run covers any more, the last 500,000
+    Without --date, it lists the days that have such images; of those that no run covers any more, the last 100,000
     images are examined.
     """
 
