@@ -47,7 +47,7 @@ NUM_LABELS, EXPORTED_DAYS, ROUNDS = 50, 97, 3
 WITHOUT_NEWS = "run, nothing new"
 TABLE = ("CREATE TABLE photos (id INTEGER PRIMARY KEY, path TEXT, taken TIMESTAMP)",
          "CREATE INDEX photos_taken ON photos (taken, id)")  # fmt: skip
-# Seconds, and the peak of the program's largest process: the memory of whoever starts it, which is small, counts too.
+# Seconds, and the peak of the largest process of the program, which is larger than that of the process that starts it.
 LAUNCHER = """
 import resource, subprocess, sys, time
 start = time.perf_counter()

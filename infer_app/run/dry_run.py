@@ -65,8 +65,7 @@ def dry_run(
     with open_dry_run_database(project.database) as database:
         if database.file is not None:  # each commit updates the run's row, which costs a page
             RunStore(database).open_run(days[-1], plan.models[0], DRY_RUN_ID)
-        number = record_source(database, project.source.identity, project.source.base)
-        source = RunSource(number, project.source.base)
+        source = RunSource(record_source(database, project.source.identity, project.source.base), project.source.base)
         model_runs = [
             ModelRun(number, model, DRY_RUN_ID, database, source, FailureBudget(group.loaded.run))
             for number, model in enumerate(plan.models)

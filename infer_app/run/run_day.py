@@ -48,7 +48,7 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
     committed before stays. Raises UnusableIds before anything is written.
     """
     project, loaded, first = group.project, group.loaded, group.plan
-    with hold_day(project, first.models, day, group.stop, waits=loaded.run.wait) as run_ids:
+    with hold_day(project, first.models, day, group.stop, waits=loaded.run.wait) as (source, run_ids):
         left_out = find_left_out(project, day)
         for model_id in first.model_ids:
             project.ask(reset_changed_rejections, project, loaded.path_map, day, model_id)
@@ -56,7 +56,7 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
             first = first.without_detector()
         plan = plan_day(replace(first, max_images=limit), loaded, project, day, group.executors.end_workers)
         executor = group.executors.open(plan)
-        model_runs = _start_runs(group, plan, executor, day, run_ids)
+        model_runs = _start_runs(group, plan, executor, day, source, run_ids)
         pages = project.source.select_pages(day, *plan.model_ids)
         tally = predict(group, plan, [day], pages, model_runs)
         reports = [make_report(group, day, executor, one, tally) for one in model_runs]
@@ -110,11 +110,11 @@ def with_left_out(reports: list[RunReport], left_out: str) -> list[RunReport]:
     return [replace(one, left_out=left_out, exit_code=one.exit_code or UsageError.exit_code) for one in reports]
 
 
-def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, run_ids: Sequence[str]) -> list[ModelRun]:
+def _start_runs(
+    group: GroupRun, plan: RunPlan, executor: Executor, day: Day, source: RunSource, run_ids: Sequence[str]
+) -> list[ModelRun]:
     """Record how the runs that hold the day predict it."""
     project, model_runs = group.project, list[ModelRun]()
-    number = project.ask(record_source, project.database, project.source.identity, project.source.base)
-    source = RunSource(number, project.source.base)
     for number, (model, run_id) in enumerate(zip(plan.models, run_ids, strict=True)):
         project.ask(project.run_store.start_run, run_id, model, executor.name, executor.device)
         budget = FailureBudget(group.loaded.run, partial(_count_predicted, project, day, model.model_id))
@@ -145,8 +145,8 @@ def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_w
 @contextmanager
 def hold_day(
     project: ProjectDatabase, models: Sequence[RunModel], day: Day, stop: Stop, *, waits: bool
-) -> Iterator[list[str]]:
-    """Take the lease of a day for every model, and renew the leases until the end; yield the ids of the runs.
+) -> Iterator[tuple[RunSource, list[str]]]:
+    """Take the lease of a day for every model, and renew the leases until the end; yield the runs' source and ids.
 
     Each run has a row in infer_runs, whose state is failed if the run fails. `waits`: for a run that holds the day now.
     Raises DayHeld.
@@ -163,7 +163,7 @@ def hold_day(
                 leases.enter_context(run_store.lease_renewal([run_id]))  # taking the next lease may wait
             in_order = [run_ids[model.model_id] for model in models]
             leases.enter_context(bound(date=str(day), run_id=", ".join(in_order)))
-            yield in_order
+            yield RunSource(source_id, project.source.base), in_order
     except BaseException as error:
         known = as_known(error)
         text = known.message if known else f"{type(error).__name__}: {error}"

@@ -29,7 +29,7 @@ def id_file(loaded: LoadedSettings) -> Path:
 
 
 class _KnownDatabase(NamedTuple):
-    """What the file says; NOTHING where it doesn't."""
+    """The lines of the file; NOTHING stands for a value that it lacks."""
 
     id: str
     run: str = NOTHING

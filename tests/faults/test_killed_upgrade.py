@@ -96,9 +96,9 @@ def test_where_the_disk_is_full_the_file_stays_as_it_was(small_disk, num_copies)
     execute_at(url, "CREATE TABLE padding (x)", "INSERT INTO padding VALUES (zeroblob(3000000))")
     before, files = answers(url), {path.name for path in small_disk.iterdir()}
     fill(filler)
-    room = 20_000 + num_copies * (small_disk / "infer.db").stat().st_size
+    free = 20_000 + num_copies * (small_disk / "infer.db").stat().st_size
     with filler.open("r+b") as file:
-        file.truncate(filler.stat().st_size - room)
+        file.truncate(filler.stat().st_size - free)
     with Database(url) as database, pytest.raises(DiskFull) as caught:
         upgrade(database)
     assert "the disk is full" in caught.value.hint

@@ -158,9 +158,10 @@ def _write_forgotten(path: Path, rows: Iterable[tuple[str, dict[str, Any]]]) -> 
     try:
         with new_content(path) as file:
             for table, row in rows:
-                if table == pictures.name and row["id"] in written:
-                    continue  # it has results of several models
-                written |= {row["id"]} if table == pictures.name else set()
+                if table == pictures.name:
+                    if row["id"] in written:
+                        continue  # it has results of several models
+                    written.add(row["id"])
                 file.write(_line(table, row))
     except OSError as error:
         found = f"--to {path}: {error.strerror or error}; nothing was deleted"

@@ -112,7 +112,7 @@ class StoredLocation(FunctionElement[str]):
 
 
 class PictureKey(FunctionElement[int]):
-    """What tells a source's pictures apart: `locations.picture_key` of an id as text and a location as it is listed."""
+    """The key of a picture in its source: `locations.picture_key` of an id as text and a location as it is listed."""
 
     type = BigInteger()
     inherit_cache = True

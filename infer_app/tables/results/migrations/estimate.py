@@ -18,7 +18,7 @@ _WITH_CHECKS = 2.0  # what the comparison takes, the checks of keys and the comm
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What an upgrade would do; the numbers are 0 where no tables are replaced."""
+    """The work of an upgrade; the numbers are 0 where no tables are replaced."""
 
     before: str | None
     rows: dict[str, int]

@@ -52,7 +52,7 @@ _numbers = Table(
 
 
 class _Picture(NamedTuple):
-    """What tells pictures apart. Of ours the location does not: their files move."""
+    """The identity of a picture. The location of ours is not part of it: their files move."""
 
     source_id: int
     image_id: str
