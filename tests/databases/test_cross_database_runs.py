@@ -124,7 +124,7 @@ def test_a_day_from_its_rehearsal_to_its_report_leaves_the_source_as_it_was(day)
 def test_images_in_a_column_are_read_where_they_are_listed(day, monkeypatch):
     monkeypatch.setenv("INFER_SOURCE__BYTES", "data")
     assert day.run()["day"] == ALL_DONE
-    ((location,),) = day.rows("SELECT location FROM infer_rejections")
+    ((location,),) = day.rows("SELECT p.location FROM infer_rejections r JOIN infer_pictures p ON p.id = r.picture")
     assert location.startswith("row:shot 007@2026-11-20 ")
     day.check_books()
 
