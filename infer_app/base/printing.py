@@ -9,8 +9,10 @@ import io
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TextIO, TypeVar
+
+Told = TypeVar("Told")
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what one begins with in a spreadsheet
 _WITHOUT_CONFIG = re.compile(r"`(infer (?!init\b|quickstart\b|[^`]* --config )[a-z][^`]*)`")
@@ -20,6 +22,24 @@ _config: list[str] = []  # the file that --config of this process names, if it d
 def counted(number: int, noun: str) -> str:
     """Return the number and the noun, which gets an s unless there is exactly one."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def told_once(of_models: Mapping[str, Iterable[Told]], num_models: int = 0) -> dict[Told, tuple[str, ...]]:
+    """Return what is told of models, each once and with the names of its models: none if it is told of all.
+
+    `num_models` is their number if there are more than those that have something to tell.
+    """
+    names_of: dict[Told, list[str]] = {}
+    for name, told in of_models.items():
+        for one in dict.fromkeys(told):
+            names_of.setdefault(one, []).append(name)
+    num_models = num_models or len(of_models)
+    return {one: () if len(names) == num_models else tuple(names) for one, names in names_of.items()}
+
+
+def named(text: str, names: Sequence[str]) -> str:
+    """Return the text after the names of the models that it is told of, if there are any."""
+    return f"{', '.join(names)}: {text}" if names else text
 
 
 def shown_rate(rate: float) -> str:

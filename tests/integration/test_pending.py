@@ -92,7 +92,7 @@ def test_a_run_names_the_days_of_what_it_rejected_and_of_what_it_does_not_reach(
     backfill, rejects = re.findall("`(infer [^`]+)`", said)
     assert rejects == f"infer rejects --date {day(3)}"
     assert f"{day(3)}: 1 rejected" in run_printed(project, rejects)
-    assert backfill == f"infer backfill --from {day(30)} --to {day(20)} --model colors"
+    assert backfill == f"infer backfill --from {day(30)} --to {day(20)}"
     run_printed(project, backfill)
     assert project.infer_json("pending")["days"] == []
 

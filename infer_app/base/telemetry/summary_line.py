@@ -18,15 +18,21 @@ def summary_line(report: RunReport) -> str:
     `19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit; bottleneck: model`,
     and after `pending` what it was computed in unless that is fp32.
     """
+    return " · ".join(summary_parts(report))
+
+
+def summary_parts(report: RunReport) -> list[str]:
+    """Return the parts of the last line, first the counts."""
     parts = [f"{short_date(report.date)}: {balance(report.day)}"]
     if not report.selected:
-        nothing = "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new"
-        return " · ".join([*parts, nothing])
+        return [
+            *parts,
+            "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new",
+        ]
     variant = variant_of(report.variant)
     parts += [str(report.objects)] if report.objects else []
     parts += [] if variant.is_exact else [variant.words]
-    parts.append(duration(report.seconds))
-    return " · ".join([*parts, speed(report)])
+    return [*parts, duration(report.seconds), speed(report)]
 
 
 def late_line(reports: Sequence[RunReport]) -> str:

@@ -2,13 +2,13 @@
 
 import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from infer_app.ask.next_run import backfill_command
 from infer_app.base.day import Day
-from infer_app.base.printing import counted, printed_options, with_config
+from infer_app.base.printing import counted, named, printed_options, told_once, with_config
 from infer_app.base.run_report import RunReport, Speedup
 from infer_app.base.telemetry.summary_line import (
     Forecast,
@@ -20,7 +20,7 @@ from infer_app.base.telemetry.summary_line import (
     node_costs,
     speed,
     stage_costs,
-    summary_line,
+    summary_parts,
 )
 from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
 from infer_app.run.files.registration import Registration, describe_left_out
@@ -61,10 +61,7 @@ class RunOutput:
             return
         if self.registration is not None and self.registration.other:
             print(f"left out by their names or kinds: {describe_left_out(self.registration.other)}")
-        for result in summary.results:
-            if len(summary.results) + len(summary.failures) > 1:
-                print(f"{result.last.model}:")
-            self._print_result(result)
+        self._print_results()
 
     def attention(self) -> list[str]:
         """Return what somebody should look at."""
@@ -95,55 +92,85 @@ class RunOutput:
         for result in self.summary.results:
             if nearly_black := sum(report.nearly_black for report in (*result.late, *result.reports)):
                 yield describe_nearly_black(nearly_black)
-        yield from (text for result in self.summary.results for text in self._about_older(result))
+        yield from self._about_older()
 
     def _about_replaced(self) -> Iterator[str]:
         if num_replaced := max((result.num_replaced for result in self.summary.results), default=0):
             yield describe_replaced(num_replaced)
 
-    def _about_older(self, result: ModelResult) -> Iterator[str]:
-        if older := result.older:
-            verb = "is" if older.num_images == 1 else "are"
-            names = self.options.model or [result.last.model]
-            command = backfill_command(older.first, older.last, printed_options(*names))
-            images = counted(older.num_images, "image")
-            then = "" if result.all_late_tried else "the next run goes on with those registered late; "
-            yield f"{images} older than the look-back {verb} pending: {then}`{command}` predicts them"
+    def _about_older(self) -> Iterator[str]:
+        older_of = {one.last.model: [(one.older, one.all_late_tried)] for one in self.summary.results}
+        for (older, all_late_tried), names in told_once(older_of).items():
+            if older:
+                verb = "is" if older.num_images == 1 else "are"
+                command = backfill_command(older.first, older.last, printed_options(*(self.options.model or names)))
+                images = counted(older.num_images, "image")
+                then = "" if all_late_tried else "the next run goes on with those registered late; "
+                yield f"{images} older than the look-back {verb} pending: {then}`{command}` predicts them"
 
-    def _print_result(self, result: ModelResult) -> None:
-        last = result.last
-        if result.late:
-            for report in [report for report in result.late if report.reasons][:SHOWN_LATE]:
-                _print_rejected(report)
-            print(late_line(result.late))
-        for report in result.reports[:-1]:
-            if report.selected or report.day.pending:
-                _print_rejected(report)
-                print(summary_line(report))
-        _print_rejected(last)
-        if result.day_state.notes:
-            print(describe_state(result.day_state))
-        if last.selected:
-            _print_costs(last)
-        elif not last.day.eligible:
+    def _print_results(self) -> None:
+        """Print the results of all models as one block, in which what is equal stands once."""
+        num_models = len(self.summary.results) + len(self.summary.failures)
+
+        def tell(lines_of: Callable[[ModelResult], Iterator[str]]) -> None:
+            lines = told_once({one.last.model: lines_of(one) for one in self.summary.results}, num_models)
+            for line, names in lines.items():
+                print(named(line, names))
+
+        tell(_late)
+        for day in self.days[:-1]:
+            reports = [report for one in self.summary.results for report in one.reports[:-1] if report.date == day.date]
+            _print_sums([report for report in reports if report.selected or report.day.pending], num_models)
+        for lines_of in (_last_day, self._without_images, _rest):
+            tell(lines_of)
+        _print_sums([result.last for result in self.summary.results], num_models)
+
+    def _without_images(self, result: ModelResult) -> Iterator[str]:
+        if not result.last.day.eligible:
             no_images = f"no images on {self.days[-1]}; the nearest day that has any is {self.summary.nearest}"
-            print(no_images if self.summary.nearest else "there are no images at all")
-        if result.rest:
-            print(f"if it goes on now: {result.rest.describe(_now())}")
-        print(summary_line(last))
+            yield no_images if self.summary.nearest else "there are no images at all"
 
 
-def _print_rejected(report: RunReport) -> None:
-    """Print what was rejected, with the command that lists it: the day may be one of the look-back."""
+def _late(result: ModelResult) -> Iterator[str]:
+    for report in [report for report in result.late if report.reasons][:SHOWN_LATE]:
+        yield from _rejected(report)
+    if result.late:
+        yield late_line(result.late)
+
+
+def _print_sums(reports: Sequence[RunReport], num_models: int) -> None:
+    """Print the counts and the speed of a day; what holds for all models comes last."""
+    for line, names in told_once({report.model: _rejected(report) for report in reports}, num_models).items():
+        print(named(line, names))
+    parts_of: dict[tuple[str, ...], list[str]] = {}
+    for part, names in told_once({report.model: summary_parts(report) for report in reports}, num_models).items():
+        parts_of.setdefault(names, []).append(part)
+    for names in sorted(parts_of, key=lambda names: not names):
+        print(named(" · ".join(parts_of[names]), names))
+
+
+def _last_day(result: ModelResult) -> Iterator[str]:
+    if result.day_state.notes:
+        yield describe_state(result.day_state)
+    if result.last.selected:
+        yield from _costs(result.last)
+
+
+def _rest(result: ModelResult) -> Iterator[str]:
+    if result.rest:
+        yield f"if it goes on now: {result.rest.describe(_now())}"
+
+
+def _rejected(report: RunReport) -> Iterator[str]:
+    """Yield what was rejected, with the command that lists it: the day may be one of the look-back."""
     if report.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.reasons.items())
-        print(f"rejected: {reasons}; `infer rejects --date {report.date}{printed_options()}` lists them")
+        yield f"rejected: {reasons}; `infer rejects --date {report.date}{printed_options()}` lists them"
 
 
-def _print_costs(report: RunReport) -> None:
-    print(stage_costs(report))
-    for node, costs in node_costs(report).items():
-        print(f"{node}: {costs}")
+def _costs(report: RunReport) -> Iterator[str]:
+    yield stage_costs(report)
+    yield from (f"{node}: {costs}" for node, costs in node_costs(report).items())
 
 
 def _now() -> datetime:
@@ -183,7 +210,8 @@ def print_dry_run_summary(
 
 def _print_measured(reports: Sequence[RunReport], rest: Forecast) -> None:
     """Print what a dry run measured of models that share their images: the costs, what is advised, and the rates."""
-    _print_costs(reports[0])
+    for line in _costs(reports[0]):
+        print(line)
     for one in reports[0].alternatives:
         if one.is_advised:
             print(f"measured here: {one}{_gain(one, rest)}")
