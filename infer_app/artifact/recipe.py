@@ -38,6 +38,11 @@ class Recipe:
         if self.resize is not None:
             object.__setattr__(self, "resize", Size.of(self.resize))
 
+    @property
+    def is_own(self) -> bool:
+        """Return whether a function of the user's makes the model's input."""
+        return self.kind == "custom"
+
     def check(self) -> None:
         """Raise UsageError for what a build does not allow."""
         for name, allowed in _CHOICES.items():

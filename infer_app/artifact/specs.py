@@ -27,6 +27,10 @@ class InputSpec:
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # per channel, on the 0-1 scale
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
+    @property
+    def takes_pixels(self) -> bool:
+        return self.kind == "uint8-nhwc"
+
     def __post_init__(self) -> None:
         one_of("input", self.kind, INPUT_KINDS)
         if not all(0 < value <= 1 for value in self.std) or not all(0 <= value <= 1 for value in self.mean):

@@ -175,7 +175,7 @@ def _is_image(data: bytes, recipe: Recipe) -> bool:
 
 def _pixels_of(name: str, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> np.ndarray:
     try:
-        if recipe.kind == "custom":  # the user's function is its own reference
+        if recipe.is_own:  # the user's function is its own reference
             return load_pixels(data, recipe, preprocess)
         return reference_transform(decode_image(data, recipe, GOLDEN_PIXELS), recipe)
     except BadImage as bad:

@@ -61,7 +61,7 @@ def read_graph_facts(path: Path, output_name: str | None) -> SourceFacts:
         facts["size"] = Fact(Size(own.width or known, own.height or known), shape, is_fixed)
     is_onnx = graph_kind(path.name) == "onnx"
     said = onnx_facts(metadata_props(files[0])) if is_onnx else model_api_facts(model_info(files[0]))
-    if own.kind == "uint8-nhwc":
+    if own.dtype == "uint8":
         said = _without_normalisation(said)
     return SourceFacts(facts).merged(said)
 

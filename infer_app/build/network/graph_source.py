@@ -57,7 +57,7 @@ class GraphModule(nn.Module):
     @property
     def _layout(self) -> str:
         """Return the layout in which the pictures come."""
-        return "NHWC" if self._own.kind == "uint8-nhwc" else "NCHW"
+        return "NHWC" if self._own.dtype == "uint8" else "NCHW"
 
     def _size_of(self, pictures: Tensor) -> Size:
         height, width = pictures.shape[1:3] if self._layout == "NHWC" else pictures.shape[2:]

@@ -216,7 +216,7 @@ def _trace(module: nn.Module, spec: InputSpec, size: Size) -> bytes:
 
 def _example(spec: InputSpec, size: Size) -> Tensor:
     """Return two pictures to trace on: with a single one a squeeze would remove the batch dimension."""
-    if spec.kind == "uint8-nhwc":
+    if spec.takes_pixels:
         return _pictures(2, size)
     return torch.rand(2, 3, size.height, size.width, generator=torch.Generator().manual_seed(0))
 

@@ -205,7 +205,7 @@ class HalfModel(nn.Module):
         halved: Any = source.to(dtype)
         self.source = halved.to(memory_format=torch.channels_last)  # only the weights: pixels have it already
         self.dtype = dtype
-        self.takes_pixels = spec.kind == "uint8-nhwc"
+        self.takes_pixels = spec.takes_pixels
         self.register_buffer("mean", torch.tensor(spec.mean, dtype=torch.float64).mul(255).float().view(1, 3, 1, 1))
         self.register_buffer("std", torch.tensor(spec.std, dtype=torch.float64).mul(255).float().view(1, 3, 1, 1))
 

@@ -100,7 +100,7 @@ def normalise(graph: Graph, spec: InputSpec, size: Size) -> Graph:
     pictures = pipeline.input()
     pictures.tensor().set_element_type(openvino.Type.u8).set_layout(openvino.Layout("NHWC"))
     pictures.model().set_layout(openvino.Layout(own.layout))
-    if spec.kind != "uint8-nhwc":
+    if not spec.takes_pixels:
         steps = pictures.preprocess().convert_element_type(openvino.Type.f32)
         steps.mean([255 * value for value in spec.mean]).scale([255 * value for value in spec.std])
     for number in range(len(graph.outputs)):

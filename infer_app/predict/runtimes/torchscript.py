@@ -157,7 +157,7 @@ class _Normalised(nn.Module):
     def __init__(self, source: nn.Module, spec: InputSpec, *, channels_last: bool) -> None:
         super().__init__()
         self.source = source
-        self.takes_pixels = spec.kind == "uint8-nhwc"
+        self.takes_pixels = spec.takes_pixels
         self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
         self.register_buffer("mean", torch.tensor(spec.mean, dtype=torch.float64).mul(255).float().view(1, 3, 1, 1))
         self.register_buffer("std", torch.tensor(spec.std, dtype=torch.float64).mul(255).float().view(1, 3, 1, 1))

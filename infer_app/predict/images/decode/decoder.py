@@ -47,8 +47,6 @@ SILENT_BYTES = 16  # for each pixel, that the decoders of WebP, HEIC and AVIF ta
 COEFFICIENT_BYTES = 8  # for each pixel, that a JPEG of several scans takes at most in Pillow
 NO_STRIP_MEMORY = "decoder error -9"  # what Pillow says of a TIFF: memory is short for a strip, or its size is damaged
 
-_BOXED = ("heic", "avif")
-
 # Opened by their class and not by Image.open, so that no file is opened by a plugin for another format.
 _PLUGINS: dict[str, Callable[[BinaryIO], ImageFile.ImageFile]] = {
     "jpeg": JpegImagePlugin.JpegImageFile,
@@ -92,41 +90,38 @@ def has_turbo() -> bool:
     return load_turbo() is not None
 
 
-def open_image(data: bytes, kind: str | None = None) -> ImageFile.ImageFile:
+def open_image(data: bytes, file_format: str | None = None) -> ImageFile.ImageFile:
     """Open an image, of which no pixel is decoded yet. Raises BadImage, or what Pillow raises for damaged data."""
-    return open_file(BytesIO(data), kind or sniff(data))
+    return open_file(BytesIO(data), file_format or sniff(data))
 
 
-def open_file(file: BinaryIO, kind: str) -> ImageFile.ImageFile:
+def open_file(file: BinaryIO, file_format: str) -> ImageFile.ImageFile:
     """Open a file whose format is known. Raises what `open_image` raises."""
-    return _PLUGINS[kind](file)
+    return _PLUGINS[file_format](file)
 
 
 def _decode(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
     if not data:
         raise BadImage(Reason.EMPTY, "0 bytes")
-    kind = sniff(data)
-    if kind == "jpeg":
-        return _decode_jpeg(data, recipe, max_pixels)
-    if kind == "png":
-        return _decode_png(data, recipe, max_pixels)
-    if kind == "webp":
-        _check_pixels(*webp_size(data), max_pixels)
-        _check_memory(*webp_size(data))
-    if kind in _BOXED:
-        check_boxes_end(data)
-    return _decode_with_pillow(data, kind, recipe, max_pixels)
+    file_format = sniff(data)
+    return _DECODERS.get(file_format, _decode_with_pillow)(data, file_format, recipe, max_pixels)
 
 
-def _decode_png(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
+def _decode_webp(data: bytes, file_format: str, recipe: Recipe, max_pixels: int) -> Picture:
+    _check_pixels(*webp_size(data), max_pixels)
+    _check_memory(*webp_size(data))
+    return _decode_with_pillow(data, file_format, recipe, max_pixels)
+
+
+def _decode_png(data: bytes, file_format: str, recipe: Recipe, max_pixels: int) -> Picture:
     """Decode a PNG. Pillow refuses one for metadata that are long or damaged: it is tried again without them."""
     check_png_end(data)
     try:
-        return _decode_with_pillow(data, "png", recipe, max_pixels)
+        return _decode_with_pillow(data, file_format, recipe, max_pixels)
     except (BadImage, MemoryError):
         raise
     except Exception:  # whatever the damage leads to
-        return _decode_with_pillow(without_metadata(data), "png", recipe, max_pixels)
+        return _decode_with_pillow(without_metadata(data), file_format, recipe, max_pixels)
 
 
 def _check_pixels(width: int, height: int, max_pixels: int) -> None:
@@ -143,7 +138,7 @@ def _check_memory(width: int, height: int, bytes_per_pixel: int = SILENT_BYTES) 
         raise BadImage(Reason.OUT_OF_MEMORY, f"{width}x{height} pixels, and {left >> 20:,} MiB are left")
 
 
-def _decode_jpeg(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
+def _decode_jpeg(data: bytes, file_format: str, recipe: Recipe, max_pixels: int) -> Picture:
     header = parse_jpeg_header(data)
     _check_pixels(header.width, header.height, max_pixels)
     if not header.is_one_sequential_scan:
@@ -178,15 +173,18 @@ def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, max_pixels: in
         raise
 
 
-def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, max_pixels: int, scale: int = 1) -> Picture:
+def _decode_with_pillow(data: bytes, file_format: str, recipe: Recipe, max_pixels: int, scale: int = 1) -> Picture:
     # What HEIC and AVIF say of these is part of the format, whatever the recipe: they are upright, and of 8 bits.
-    exif, depth = ("apply", "full") if kind in _BOXED else (recipe.exif, recipe.depth)
+    is_boxed = file_format in ("heic", "avif")
+    exif, depth = ("apply", "full") if is_boxed else (recipe.exif, recipe.depth)
+    if is_boxed:
+        check_boxes_end(data)
     # Warning filters belong to the process; they can be changed because a process decodes in one thread.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with open_image(data, kind) as image:
+        with open_image(data, file_format) as image:
             _check_pixels(*image.size, max_pixels)
-            if kind in _BOXED:
+            if is_boxed:
                 _check_memory(*image.size)
             if isinstance(image, TiffFile):
                 check_tiff(image, depth)
@@ -194,15 +192,18 @@ def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, max_pixels: int,
             if scale > 1:
                 image.draft(image.mode, (image.width // scale, image.height // scale))
             is_color = has_deep_colors(image)
-            is_deep = kind not in _BOXED and (is_color or image.mode.startswith("I"))
+            is_deep = not is_boxed and (is_color or image.mode.startswith("I"))
             if is_color and depth != "full":
-                with open_image(data, kind) as again:
+                with open_image(data, file_format) as again:
                     rgb = to_8_bits(load_deep_colors(image, again), depth)
                 rgb = _oriented(np.repeat(rgb, 3 // rgb.shape[2], axis=2), image, exif)
             else:
                 rgb = rgb_of(image, exif, depth)
     _check_pixels(rgb.shape[1], rgb.shape[0], max_pixels)
     return Picture.whole(rgb, is_dim=is_deep and depth == "full" and int(rgb.max()) < DIM)
+
+
+_DECODERS = {"jpeg": _decode_jpeg, "png": _decode_png, "webp": _decode_webp}  # of other formats Pillow alone
 
 
 def rgb_of(image: Image.Image, exif: str = "apply", depth: str = "full") -> Pixels:

@@ -9,7 +9,6 @@ import numpy as np
 
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.domain import Reason
-from infer_app.base.size import Size
 from infer_app.predict.images.read.bad_image import BadImage
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB
@@ -66,7 +65,7 @@ def geometry_of(width: int, height: int, recipe: Recipe, scale: int = 1) -> Geom
 
     Raises BadImage if resizing would take too much memory.
     """
-    whole = _whole_geometry(width, height, recipe)
+    whole = _GEOMETRIES[recipe.kind](width, height, recipe)
     _check_memory(whole)
     return whole if scale == 1 else _shrunk(whole, scale)
 
@@ -77,9 +76,9 @@ def scale_for(width: int, height: int, recipe: Recipe, is_turned: bool) -> int:
     The size of a rotated picture must be divisible: the pixels that stand for fewer than others would otherwise come
     first and shift the rest.
     """
-    if recipe.decode != "scaled" or recipe.kind == "custom":
+    if recipe.decode != "scaled" or recipe.is_own:
         return 1
-    source, resized, _ = _whole_geometry(width, height, recipe)
+    source, resized, _ = _GEOMETRIES[recipe.kind](width, height, recipe)
     shrink = min(source.width / resized[0], source.height / resized[1])
     for scale in SCALES:
         divides = width % scale == height % scale == 0
@@ -88,43 +87,41 @@ def scale_for(width: int, height: int, recipe: Recipe, is_turned: bool) -> int:
     return 1
 
 
-def _whole_geometry(width: int, height: int, recipe: Recipe) -> Geometry:
-    if recipe.kind == "resize-crop":
-        return Geometry(Box(0, 0, width, height), _covering(width, height, recipe.resize or recipe.size))
-    if recipe.kind == "crop-resize":
-        return Geometry(_centre_square(width, height, recipe.crop or 1.0), recipe.size)
-    if recipe.kind == "stretch":
-        return Geometry(Box(0, 0, width, height), recipe.resize or recipe.size)
-    if recipe.kind == "letterbox":
-        return Geometry(Box(0, 0, width, height), _fitting(width, height, recipe.size))
-    raise ValueError(f"unknown recipe {recipe.kind!r}")
-
-
-def _covering(width: int, height: int, least: Size) -> tuple[int, int]:
-    """Return the smallest size of the picture's shape that covers `least`.
+def _cover(width: int, height: int, recipe: Recipe) -> Geometry:
+    """Resize to the smallest size of the picture's shape that covers the one before the crop.
 
     For a square, whose side the shorter side becomes, torchvision and timm truncate the longer side to a whole number;
     for a rectangle timm's ResizeKeepRatio rounds it.
     """
+    least = recipe.resize or recipe.size
+    ratio, side = min(width / least.width, height / least.height), least.width
     if not least.is_square:
-        ratio = min(width / least.width, height / least.height)
-        return round(width / ratio), round(height / ratio)
-    side = least.width
-    if width <= height:
-        return side, int(side * height / width)
-    return int(side * width / height), side
+        resized = round(width / ratio), round(height / ratio)
+    elif width <= height:
+        resized = side, int(side * height / width)
+    else:
+        resized = int(side * width / height), side
+    return Geometry(Box(0, 0, width, height), resized)
 
 
-def _fitting(width: int, height: int, most: Size) -> tuple[int, int]:
-    """Return the largest size of the picture's shape that fits into `most`, rounded; no side is less than a pixel."""
-    ratio = min(most.width / width, most.height / height)
-    return max(1, round(width * ratio)), max(1, round(height * ratio))
+def _crop_centre(width: int, height: int, recipe: Recipe) -> Geometry:
+    """Cut out the square that EfficientNet crops: of an odd remainder, the larger half lies left and above."""
+    square = max(1, int((recipe.crop or 1.0) * min(width, height)))
+    return Geometry(Box((width - square + 1) // 2, (height - square + 1) // 2, square, square), recipe.size)
 
 
-def _centre_square(width: int, height: int, crop: float) -> Box:
-    """Return the square that EfficientNet crops: of an odd remainder, the larger half lies left and above."""
-    square = max(1, int(crop * min(width, height)))
-    return Box((width - square + 1) // 2, (height - square + 1) // 2, square, square)
+def _stretch(width: int, height: int, recipe: Recipe) -> Geometry:
+    return Geometry(Box(0, 0, width, height), recipe.resize or recipe.size)
+
+
+def _fit(width: int, height: int, recipe: Recipe) -> Geometry:
+    """Resize to the largest size of the picture's shape that fits, rounded; no side is less than a pixel."""
+    ratio = min(recipe.size.width / width, recipe.size.height / height)
+    return Geometry(Box(0, 0, width, height), (max(1, round(width * ratio)), max(1, round(height * ratio))))
+
+
+# By the kind of a recipe; the geometry of `custom` is the user's.
+_GEOMETRIES = {"resize-crop": _cover, "crop-resize": _crop_centre, "stretch": _stretch, "letterbox": _fit}
 
 
 def _check_memory(geometry: Geometry) -> None:

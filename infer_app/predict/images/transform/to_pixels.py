@@ -24,7 +24,7 @@ def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess 
     function fails on it.
     """
     picture = _as_picture(picture)
-    if recipe.kind == "custom":
+    if recipe.is_own:
         return _custom(picture.rgb, recipe, preprocess)
     return _made(picture, recipe, resize if recipe.antialias else interpolate)
 
@@ -120,8 +120,8 @@ def describe_array(value: object) -> str:
 def boxes_in_picture(boxes: np.ndarray, picture: Size, recipe: Recipe) -> np.ndarray:
     """Return where boxes lie in the upright picture, clipped to it: (n, 4) x1 y1 x2 y2 as shares, 0-1, float64.
 
-    `boxes` are (n, 4) x1 y1 x2 y2 in pixels of the model's input, whose left edge is 0. Raises ValueError for a custom
-    recipe, whose geometry is not known.
+    `boxes` are (n, 4) x1 y1 x2 y2 in pixels of the model's input, whose left edge is 0. A custom recipe is none of
+    those whose geometry is known.
     """
     source, resized, _ = geometry_of(picture.width, picture.height, recipe)
     (top, rows), (left, columns) = centre_of(resized[1], resized[0], recipe)
