@@ -1,4 +1,4 @@
-"""A database of 0.1.0 answers as it did once it is upgraded: each result is of a picture, each object has a number."""
+"""A database of layout 1 answers as it did once it is upgraded: a result is of a picture, an object has a number."""
 
 import logging
 
@@ -203,13 +203,13 @@ def test_owners_and_grants_stay(former, url, add_role):
 def test_a_file_is_copied_first_and_only_once(former, url, tmp_path, caplog):
     before = answers(url)
     upgrade(former)
-    copy = tmp_path / "infer.before-0.2.0.db"
+    copy = tmp_path / "infer.before-layout-2.db"
     assert f"{copy} is a copy" in caplog.text
     assert answers(f"sqlite:///{copy}") == before
     assert sorted(path.name for path in tmp_path.iterdir() if "before" in path.name) == [copy.name]
     restored = tmp_path / "again.db"
     fill_former(f"sqlite:///{restored}")
-    kept = tmp_path / "again.before-0.2.0.db"
+    kept = tmp_path / "again.before-layout-2.db"
     kept.write_bytes(b"complete")
     with Database(f"sqlite:///{restored}") as database:
         upgrade(database)

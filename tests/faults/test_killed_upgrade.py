@@ -103,7 +103,7 @@ def test_where_the_disk_is_full_the_file_stays_as_it_was(small_disk, num_copies)
         upgrade(database)
     assert "the disk is full" in caught.value.hint
     assert answers(url) == before
-    files |= {"filler", *["infer.before-0.2.0.db"] * num_copies}
+    files |= {"filler", *["infer.before-layout-2.db"] * num_copies}
     assert {path.name for path in small_disk.iterdir()} == files
     filler.unlink()
     with Database(url) as database:

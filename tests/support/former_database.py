@@ -1,4 +1,4 @@
-"""A database that release 0.1.0 has made, and what tables and views answer.
+"""A database of layout 1, and what tables and views answer.
 
 It holds registered images, of which one was replaced, one is gone and one has no result, a table of the user's with a
 view of it, and results of runs that recorded no source; two versions of a detector, second networks, rejections,
@@ -38,7 +38,7 @@ _LAST_IDS = {
 
 
 def fill_former(url: str) -> None:
-    """Make the tables and views of 0.1.0 in an empty database, and their rows."""
+    """Make the tables and views of layout 1 in an empty database, and their rows."""
     with connected(url) as connection:
         kind = {"postgresql": "postgres"}.get(connection.dialect.name, connection.dialect.name)
         for statement in RELEASE["statements"][kind]:

@@ -31,7 +31,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import add_images, add_objects
 from infer_app.tables.project_database import open_project_database, upgrade_results_database
 from infer_app.tables.results.migrations.estimate import Estimate, estimate_upgrade
-from infer_app.tables.results.schema import VERSION
+from infer_app.tables.results.schema import LAYOUTS, VERSION
 
 PHOTOS = "photos"  # the folder that a new project watches
 TEMPLATE = Path(__file__).with_name("template.toml").read_text(encoding="utf-8")  # what a new infer.toml says
@@ -177,15 +177,16 @@ def upgrade(config: Path | None, dry_run: bool = False) -> None:
                 print(f"{loaded.shown_url}: {line}")
             return
         before = upgrade_results_database(loaded, database)
-    was = "unchanged" if before == VERSION else f"was {before or 'empty'}"
-    print(f"{loaded.shown_url}: version {VERSION}, {was}")
+    was = "unchanged" if before == VERSION else f"was {LAYOUTS[before] if before else 'empty'}"
+    print(f"{loaded.shown_url}: table layout {LAYOUTS[VERSION]}, {was}")
 
 
 def _describe(estimate: Estimate) -> Iterator[str]:
     if estimate.before == VERSION:
-        yield f"version {VERSION}: its tables stay, its views are made anew"
+        yield f"table layout {LAYOUTS[VERSION]}: its tables stay, its views are made anew"
         return
-    yield f"from {f'version {estimate.before}' if estimate.before else 'no tables'} to version {VERSION}"
+    before = f"table layout {LAYOUTS[estimate.before]}" if estimate.before else "no tables"
+    yield f"from {before} to layout {LAYOUTS[VERSION]}"
     if estimate.rows:
         yield ", ".join(f"{count:,} rows of {name}" for name, count in estimate.rows.items())
         takes = f"about {duration(estimate.seconds)}, and {estimate.num_bytes / 1e6:,.0f} MB of the disk meanwhile"

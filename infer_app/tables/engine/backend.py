@@ -39,7 +39,7 @@ class Backend:
     denied: tuple[object, ...] = ()  # a privilege on a table or column
     num_bytes = ""  # SELECT of the size of tables
     attached = ""  # SELECT for `attached_to`
-    last_given = ""  # SELECT of the last number that infer_images of 0.1.0 has given
+    last_given = ""  # SELECT of the last number that infer_images of layout 1 has given
     has_transactional_ddl = True  # changes of tables are rolled back with their transaction
     full: tuple[object, ...] = ()  # the server's disk, or a table
 

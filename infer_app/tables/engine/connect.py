@@ -21,7 +21,8 @@ from sqlalchemy.exc import (
     ProgrammingError,
 )
 
-from infer_app.base.errors import DatabaseUnavailable, UsageError, install
+from infer_app.base.errors import DatabaseUnavailable, UsageError
+from infer_app.base.packages import install, install_packages
 from infer_app.base.settings.masks import mask_text, mask_url
 from infer_app.tables.engine.backend import Backend
 from infer_app.tables.engine.reconnect import (
@@ -161,7 +162,7 @@ class Database:
             raise UsageError(*no_driver(self._url)) from None
         except ModuleNotFoundError as error:
             known = self.backend.extras.get(str(error.name))
-            hint = install(known) if known else f"pip install {error.name}"
+            hint = install(known) if known else install_packages(str(error.name))
             raise UsageError(f"the driver {error.name!r} is not installed", hint) from None
         except (TypeError, ValueError, ArgumentError) as error:
             raise self._wrong_option(error) from None

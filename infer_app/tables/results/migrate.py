@@ -14,10 +14,10 @@ from sqlalchemy.schema import CreateSchema
 from infer_app.base.errors import SchemaOutdated
 from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.results.schema import (
+    LAYOUTS,
     OUR_IMAGES,
     VERSION,
     VERSION_TABLE,
-    VERSIONS,
     database_id,
     metadata,
     pictures,
@@ -29,12 +29,9 @@ if TYPE_CHECKING:
 
 HINT_UPGRADE = "run `infer db upgrade`"
 TABLES = (VERSION_TABLE, *metadata.tables)
-FORMER_TABLES = (OUR_IMAGES, *(name for name in TABLES if name != pictures.name))  # of 0.1.0
-_FORMER = "0009"  # of the last commits before 0.1.0, with the same tables
+FORMER_TABLES = (OUR_IMAGES, *(name for name in TABLES if name != pictures.name))  # of layout 1
 # In place of "infer_" in the names of tables that an upgrade sets aside: only one that was killed leaves some.
 ASIDE = "infer_former_"
-_UNRELEASED = tuple(f"000{number}" for number in range(1, 9))
-_LAST_UNRELEASED = "80ce014"
 
 
 def upgrade(database: Database, new_id: str | None = None) -> str | None:
@@ -56,8 +53,8 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
         if before is None:
             metadata.create_all(connection, checkfirst=False)
             command.stamp(config, VERSION)
-        elif before == _FORMER:
-            command.stamp(config, VERSIONS[0], purge=True)
+        elif LAYOUTS[before] == 1:
+            command.stamp(config, "0.1.0", purge=True)
         command.upgrade(config, "head")
         try:
             make_views(connection)
@@ -76,7 +73,7 @@ def find_version(database: Database, connection: Connection) -> str | None:
     """Return the version of the tables, None without any. Raises SchemaOutdated as `upgrade` does."""
     found = _relations(connection)
     version = _current(connection) if VERSION_TABLE in found else None
-    if version not in (None, _FORMER):
+    if version is not None:
         _check_version(version)
     if version == VERSION or (found and VERSION_TABLE not in found):
         _check_tables(database, found)
@@ -100,11 +97,10 @@ def check_schema(database: Database) -> None:
         current = _current(connection) if found else None
         if current is None:
             raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
-        if current != _FORMER:
-            _check_version(current)
+        _check_version(current)
         if current != VERSION:
             raise SchemaOutdated(
-                f"the infer_ tables are of version {current}, this program needs {VERSION}", HINT_UPGRADE
+                f"the infer_ tables have layout {LAYOUTS[current]}, this program needs {LAYOUTS[VERSION]}", HINT_UPGRADE
             )
         _check_tables(database, found)
         if missing := [view for view in VIEWS if view not in found]:
@@ -152,15 +148,10 @@ def _current(connection: Connection) -> str | None:
 
 
 def _check_version(version: str) -> None:
-    """Raise SchemaOutdated for a version that `upgrade` can do nothing about: unknown, or never released."""
-    if version in _UNRELEASED:
+    """Raise SchemaOutdated for a version that `upgrade` can do nothing about."""
+    if version not in LAYOUTS:
         raise SchemaOutdated(
-            f"the infer_ tables are of version {version}, which was never released",
-            f"to keep their results, run `infer db upgrade` of commit {_LAST_UNRELEASED}, then that of this program",
-        )
-    if version not in VERSIONS:
-        raise SchemaOutdated(
-            f"the infer_ tables are of version {version}, newer than this program", "upgrade infer_app"
+            f"the infer_ tables have a layout that this program does not know ({version})", "upgrade infer_app"
         )
 
 

@@ -23,8 +23,10 @@ from infer_app.tables.engine.column_types import FAMILY, MAX_ID, EncodedJSON, Ex
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSIONS = ("0.1.0", "0.2.0")  # those of the migrations
-VERSION = VERSIONS[-1]
+# The layout of tables by the version that their database keeps, which is not the program's. 0009 is of the last commits
+# before the migration 0.1.0.
+LAYOUTS = {"0009": 1, "0.1.0": 1, "0.2.0": 2}
+VERSION = "0.2.0"
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 

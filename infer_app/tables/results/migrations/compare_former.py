@@ -1,4 +1,4 @@
-"""Whether the tables of 0.2.0 and the views over them have as many rows of each model as those of 0.1.0 had."""
+"""Whether the tables of layout 2 and the views over them have as many rows of each model as those of layout 1 had."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""How long an upgrade from 0.1.0 takes, and how much space: its first part is copied into temporary tables."""
+"""How long an upgrade from layout 1 takes, and how much space: its first part is copied into temporary tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fill the tables of 0.2.0 from those of 0.1.0: some results at a time, with all that belongs to their image ids."""
+"""Fill the tables of layout 2 from those of 1: some results at a time, with all that belongs to their image ids."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Picture(NamedTuple):
 
 
 class Filling:
-    """Fills the tables `new`, by their names; `old` tells where the table of 0.1.0 with a name is.
+    """Fills the tables `new`, by their names; `old` tells where the table of layout 1 with a name is.
 
     Values pass as the driver gives them: what a user has written into a column is kept to the letter.
     """
@@ -227,7 +227,7 @@ class Filling:
 
 
 def former_columns(name: str) -> set[str]:
-    """Return the columns that a table of 0.1.0 may have."""
+    """Return the columns that a table of layout 1 may have."""
     own = metadata.tables.get(name, pictures).columns.keys()
     return {"image_id", "object", "location", "location_sha256", *_FACTS, *_OF_LISTED, *own}
 

@@ -1,4 +1,4 @@
-"""From 0.1.0 to 0.2.0: a picture is a row, and an object has a number.
+"""From layout 1 to 2: a picture is a row, and an object has a number.
 
 The tables that change are set aside, under other names, until the new ones are filled and answer as they did. SQLite
 and PostgreSQL do all of it in one transaction. In MariaDB each step counts at once: the tables that are aside tell that
@@ -26,14 +26,14 @@ from infer_app.tables.results.schema import OUR_IMAGES, metadata, pictures
 from infer_app.tables.results.views import VIEWS, make_views
 
 log = logging.getLogger(__name__)
-KEPT_AS = ".before-0.2.0"  # what is added to the name of SQLite's file
+KEPT_AS = ".before-layout-2"  # what is added to the name of SQLite's file
 _REPLACED = ["infer_database_id", "infer_predictions", "infer_rejections", "infer_objects", "infer_object_predictions"]
 NEW = {name: metadata.tables[name] for name in (pictures.name, *_REPLACED)}
 FORMER = (OUR_IMAGES, *_REPLACED)
 
 
 def upgrade(connection: Connection, new_id: str) -> None:
-    """Replace the tables of 0.1.0, which stay aside; `new_id` is for a database without an id.
+    """Replace the tables of layout 1, which stay aside; `new_id` is for a database without an id.
 
     Raises DayHeld while a run is active, and SchemaOutdated if the user has hung something on the tables that would be
     lost, or if the new ones would answer otherwise. Then all is as it was.
@@ -103,7 +103,7 @@ def _check_attached(connection: Connection) -> None:
 
 
 def _give_rights(connection: Connection, name: str, statements: Iterable[str]) -> None:
-    """Give the rights on a table of 0.1.0 on what is in its place: of images on the table and on the view."""
+    """Give the rights on a table of layout 1 on what is in its place: of images on the table and on the view."""
     new = pictures.name if name == OUR_IMAGES else name
     for statement in statements:
         of_column = re.match(r"GRANT \w+ \((\w+)\)", statement)

@@ -8,7 +8,7 @@ from infer_app.base.errors import SchemaOutdated
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results import migrate
 from infer_app.tables.results.migrate import check_schema, upgrade
-from infer_app.tables.results.schema import VERSION, VERSION_TABLE, VERSIONS, metadata
+from infer_app.tables.results.schema import LAYOUTS, VERSION, VERSION_TABLE, metadata
 from tests.support.results import relations
 
 
@@ -31,11 +31,8 @@ def set_version(database, version):
 @pytest.mark.parametrize(
     ("version", "message", "hint"),
     [
-        ("0001", "of version 0001, which was never released", "run `infer db upgrade` of commit 80ce014"),
-        ("0008", "of version 0008, which was never released", "to keep their results"),
-        ("0010", "newer than this program", "upgrade infer_app"),
-        ("0.10.0", "newer than this program", "upgrade infer_app"),
-        ("9999", "newer than this program", "upgrade infer_app"),
+        ("0008", r"does not know \(0008\)", "upgrade infer_app"),
+        ("0.10.0", r"does not know \(0\.10\.0\)", "upgrade infer_app"),
     ],
 )
 def test_tables_of_another_version_are_refused_and_left_as_they_are(database, version, act, message, hint):
@@ -56,7 +53,7 @@ def test_missing_tables_are_told_with_the_command_to_run(fresh):
 
 def test_the_tables_of_the_last_state_before_the_first_release_are_taken_over(database):
     set_version(database, "0009")
-    with pytest.raises(SchemaOutdated, match=f"of version 0009, this program needs {VERSION}") as caught:
+    with pytest.raises(SchemaOutdated, match="have layout 1, this program needs 2") as caught:
         check_schema(database)
     assert caught.value.hint == "run `infer db upgrade`"
     assert [upgrade(database), upgrade(database)] == ["0009", VERSION]
@@ -75,7 +72,7 @@ def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):
 
 def test_the_versions_are_those_of_the_migrations():
     scripts = ScriptDirectory.from_config(migrate._config()).walk_revisions()
-    assert tuple(one.revision for one in scripts)[::-1] == VERSIONS
+    assert tuple(one.revision for one in scripts)[::-1] == tuple(LAYOUTS)[1:]
 
 
 def test_migrated_tables_are_those_of_the_schema(database):
