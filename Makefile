@@ -67,6 +67,7 @@ format: $(VENV)/.dev
 
 $(VENV)/.torch:
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade 'pip>=25.1'  # the first that installs groups of pyproject.toml
 	@if [ -z "$(TORCH_INDEX)" ] && ! [ -e /dev/nvidiactl ]; then \
 		echo "no GPU here: pip's usual torch brings gigabytes of CUDA along. To leave them out, stop this and give the"; \
 		echo "index of CPU builds that PyTorch's install page names: make … TORCH_INDEX=…"; fi
@@ -77,20 +78,21 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	$(PIP) install --quiet -e '.[demo]'
 	touch $@
 
+TESTED = demo,int8,networks,heic,postgres,mariadb,buckets,parquet,ray
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) install --quiet -e '.[demo,int8,test,docs]'
+	$(PIP) install --quiet -e '.[$(TESTED)]' --group test --group docs
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	$(PIP) install --quiet -e '.[demo,int8,test,dev]'
+	$(PIP) install --quiet --group dev
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) install --quiet -e '.[demo,int8,test,bench]'
+	$(PIP) install --quiet --group bench
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.demo
-	$(PIP) install --quiet -e '.[demo,docs]'
+	$(PIP) install --quiet --group docs
 	touch $@
 
 # libjpeg-turbo decodes JPEGs 1.5 times faster than Pillow, which is used where it is missing.
@@ -101,7 +103,7 @@ system:
 	else echo "libturbojpeg is missing: sudo apt-get install libturbojpeg0 (decoding is slower without)"; fi
 
 # What some tests need besides, each a program and its package; without one they are skipped. Most tests on PostgreSQL
-# take the server that the test extra has as a wheel; it has no compiler of queries, as Debian's has.
+# take the server that the group `test` has as a wheel; it has no compiler of queries, as Debian's has.
 TOOLS = mariadbd:mariadb-server pg_lsclusters:postgresql pgbouncer:pgbouncer chromium:chromium promtool:prometheus snooze:snooze faketime:faketime
 tools:
 	@missing=$$(for tool in $(TOOLS); do \

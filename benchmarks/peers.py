@@ -78,7 +78,7 @@ def is_wanted(program: Program, only: list[str]) -> bool:
     if only and not any(word.lower() in program.name.lower() for word in only):
         return False
     if not program.is_installed:
-        print(f"{program.name}: skipped, {program.package} is not installed: pip install -e '.[bench]'")
+        print(f"{program.name}: skipped, {program.package} is not installed: make bench")
     return program.is_installed
 
 

@@ -9,8 +9,8 @@ from infer_app.ask.drift import SURE, Drift, z_score
 from infer_app.ask.next_run import backfill_command
 from infer_app.ask.run_figures import RunFigures, count_nearly_black
 from infer_app.base.domain import DECODER_MODULES, Reason
-from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, install
-from infer_app.base.packages import retried_reasons
+from infer_app.base.errors import EXIT_TOO_MANY_REJECTED
+from infer_app.base.packages import install, retried_reasons
 from infer_app.base.printing import counted, percent, printed_options
 from infer_app.base.run_report import DayCounts, DayState
 from infer_app.base.telemetry.summary_line import describe_missing, describe_nearly_black, describe_replaced

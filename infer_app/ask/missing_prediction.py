@@ -10,8 +10,8 @@ from enum import StrEnum
 from infer_app.artifact.model_names import Version
 from infer_app.ask.next_run import NextRun, retry_command
 from infer_app.base.domain import DECODER_MODULES, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, Reason
-from infer_app.base.errors import InferError, install
-from infer_app.base.packages import retried_reasons
+from infer_app.base.errors import InferError
+from infer_app.base.packages import install, retried_reasons
 from infer_app.base.printing import printed_options, with_config
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.read.refusals import how_to_allow

@@ -5,12 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import PathFinder
-from pathlib import Path
 
 
 class InferError(Exception):
@@ -139,33 +135,13 @@ _HINTS |= {
 NO_TORCH = "torch is not installed"
 
 
-def install(extra: str) -> str:
-    """Return the command that installs an extra here, by what it requires: it works for a clone and a wheel alike."""
-    of_source = f"{Path(__file__).parents[2]}[{extra}]"  # where the program is not installed
-    needed = shlex.join(_requirements(extra)) or shlex.quote(of_source)
-    if PathFinder.find_spec("pip"):  # not by all finders: that of setuptools warns where distutils is loaded
-        return f"{shlex.quote(sys.executable)} -m pip install {needed}"
-    return f"add {needed} to this environment, or build its container image with EXTRAS={extra}"
-
-
-def _requirements(extra: str) -> Iterator[str]:
-    from importlib.metadata import PackageNotFoundError, requires  # takes a while, which a run saves
-
-    try:
-        known = requires("infer_app") or ()
-    except PackageNotFoundError:
-        return
-    for requirement, _, marker in (one.partition(";") for one in known):
-        if f'extra == "{extra}"' in marker:
-            own = re.fullmatch(r"infer[_-]app\[(.+)\]", requirement.strip())
-            yield from _requirements(own[1]) if own else (requirement.strip(),)
-
-
 def as_known(error: BaseException) -> InferError | None:
     """Return the error of a run, or what the machine did to the program or lacks as one; None for a bug."""
     if isinstance(error, InferError):
         return error
     if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        from infer_app.base.packages import install  # takes a while, which other commands save
+
         hint = f"{install('torch')}; docs/how-to/install.md says how to get it without CUDA"
         return UsageError(f"{NO_TORCH}, and this needs it", hint)
     if isinstance(error, MemoryError):

@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote
 
 _FILE = "file://"
 HTTP_PORTS = {"http": 80, "https": 443}
-# The package that reads a scheme, and the extra of ours that installs it.
-PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "az": ("adlfs", "azure"), "abfs": ("adlfs", "azure")}
+# Those that read a scheme, of the extra `buckets`.
+PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 SCHEMES = (*HTTP_PORTS, *PACKAGES)
 
 _ENDINGS = ("jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "gif", "tif", "tiff", "heic", "heif", "hif", "avif")

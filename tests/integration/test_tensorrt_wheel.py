@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from infer_app.base.errors import install
+from infer_app.base.packages import install
 from infer_app.predict import execution_plan
 from infer_app.predict.runtimes import gpu_probe, tensorrt
 from infer_app.predict.workers.isolated_call import run_in_process

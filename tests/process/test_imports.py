@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import infer_app
+from infer_app.base.packages import describe_version
 
 # What builds models and compares them with their source, and what runs TorchScript and GPU variants.
 LOADS_TORCH = (
@@ -58,4 +59,4 @@ def test_a_run_over_local_files_loads_nothing_that_only_other_runs_need():
 
 def test_the_package_runs_as_the_command():
     run = subprocess.run([sys.executable, "-m", "infer_app", "--version"], capture_output=True, text=True)
-    assert (run.returncode, run.stdout) == (0, f"infer_app {infer_app.__version__}\n")
+    assert (run.returncode, run.stdout) == (0, f"{describe_version()}\n")

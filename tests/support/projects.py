@@ -14,7 +14,7 @@ from typing import Any
 import tomlkit
 from PIL import Image
 
-from infer_app.base import errors
+from infer_app.base import packages
 from infer_app.cli.project import project as commands
 from infer_app.tables.engine.connect import Database
 from tests.support.results import register_rows
@@ -34,7 +34,7 @@ PathFinder.find_distributions = lambda *given: (one for one in find_distribution
 
 def install(extra: str) -> str:
     """The command that `infer` prints: it may be run by `python3` where tests are run by `python`."""
-    return errors.install(extra).replace(sys.executable, INFER.read_text().split("\n", 1)[0].removeprefix("#!"))
+    return packages.install(extra).replace(sys.executable, INFER.read_text().split("\n", 1)[0].removeprefix("#!"))
 
 
 def found_first(folder: Path, **modules: str) -> dict[str, str]:

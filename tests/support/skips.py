@@ -6,8 +6,6 @@ from collections import Counter
 
 import pytest
 
-EXTRAS = {"adlfs": "azure", "gcsfs": "gs", "nncf": "int8", "skimage": "demo", "sphinx": "docs"}
-
 
 def need(*packages: str) -> None:
     """Skip where one of them is not installed; none is imported, which for some takes seconds."""
@@ -24,7 +22,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _needs(package: str) -> str:
-    return f"needs {package}: pip install -e '.[{EXTRAS.get(package, 'test')}]'"
+    return f"needs {package}, which `make test` installs"
 
 
 def describe_skips(reasons: list[str]) -> list[str]:

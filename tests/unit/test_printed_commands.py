@@ -39,7 +39,8 @@ IN_CODE = re.compile(r"<code>([^<]*)</code>")
 OPTION = re.compile(r"(?<![\w/-])--[a-z][a-z0-9-]*")
 SETTING = re.compile(r"\[(\w+)\] ([a-z_0-9]+)")
 NO_KEYS = {VALUE, "names", "out", "yourself", "can", "no"}  # words after a section that is meant as a whole
-FOREIGN = {"--force-reinstall"}  # options of other programs
+# Options of other programs.
+FOREIGN = {"--force-reinstall", "--build-arg", "--no-optional-locks", "--always", "--dirty", "--exclude"}
 
 
 class Text(NamedTuple):

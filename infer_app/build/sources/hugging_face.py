@@ -11,7 +11,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from infer_app.base.errors import ModelError, UsageError, first_line
-from infer_app.base.packages import require_library
 from infer_app.base.size import Size
 from infer_app.build.sources.source_facts import (
     CONFIG,
@@ -23,6 +22,7 @@ from infer_app.build.sources.source_facts import (
     names_of,
     read_config,
     read_entries,
+    require_library,
 )
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"

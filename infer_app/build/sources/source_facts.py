@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from infer_app.base.errors import ModelError, UsageError
+from infer_app.base.packages import find_fault
 from infer_app.base.size import Size
 
 if TYPE_CHECKING:
@@ -137,6 +138,12 @@ class LibraryNetwork:
     make: Callable[[], nn.Module]  # with its weights; float NCHW in, one tensor out
     make_transform: Callable[[], Transform]  # the library's own
     onnx: Path | None = None  # the network itself, in place of the module
+
+
+def require_library(name: str) -> None:
+    """Raise ModelError unless a library can be imported, and torchvision too if it is there."""
+    if fault := find_fault(name):
+        raise ModelError(*fault)
 
 
 def read_config(path: Path) -> dict[str, Any]:

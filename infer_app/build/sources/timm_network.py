@@ -13,7 +13,6 @@ from typing import Any
 from torch import nn
 
 from infer_app.base.errors import ModelError, UsageError, first_line
-from infer_app.base.packages import require_library
 from infer_app.base.size import Size
 from infer_app.build.sources.source_facts import (
     CONFIG,
@@ -25,6 +24,7 @@ from infer_app.build.sources.source_facts import (
     names_of,
     read_config,
     read_entries,
+    require_library,
 )
 from infer_app.build.sources.weights import load_weights, make_with_weights
 

@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.base.errors import UsageError
-from infer_app.base.packages import require_library
 from infer_app.base.size import Size
-from infer_app.build.sources.source_facts import Fact, LibraryNetwork, SourceFacts, Transform, Unsupported, as_text
+from infer_app.build.sources.source_facts import (
+    Fact,
+    LibraryNetwork,
+    SourceFacts,
+    Transform,
+    Unsupported,
+    as_text,
+    require_library,
+)
 from infer_app.build.sources.weights import make_with_weights
 
 _NORMALISES = frozenset({"inception_v3", "googlenet"})

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact, open_artifact
 from infer_app.artifact.second_network import check_against_detector
-from infer_app.base.errors import ModelError, UsageError, install
+from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.machine import has_vnni
 from infer_app.base.model_variants import OPENVINO_INT8
+from infer_app.base.packages import install
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import load_settings
 from infer_app.build.build_model import build_model

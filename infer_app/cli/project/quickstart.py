@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import OutputSpec
 from infer_app.ask.page.reports import write_reports
-from infer_app.base.errors import InferError, UsageError, install, os_errors_as
+from infer_app.base.errors import InferError, UsageError, os_errors_as
+from infer_app.base.packages import install
 from infer_app.base.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.base.size import Size
 from infer_app.build.build_arguments import BuildRequest

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from infer_app import __version__
 from infer_app.cli.terminal.command import LogFormat
 
 RUN, INSPECT, MODELS, MAINTAIN = GROUPS = ("Run", "Inspect results", "Models", "Maintain")
@@ -92,7 +91,9 @@ config_app = _below("config", MAINTAIN, "Show the settings in force.")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"infer_app {__version__}")
+        from infer_app.base.packages import describe_version  # takes a while, which other commands save
+
+        typer.echo(describe_version())
         raise typer.Exit
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from infer_app.base.errors import UsageError, install, lines_of
+from infer_app.base.errors import UsageError, lines_of
+from infer_app.base.packages import install
 from infer_app.base.settings.sections import RaySettings
 from infer_app.predict.workers.fork_server import run_folder, signals_blocked
 

@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infer_app.base.errors import NO_TORCH, install
+from infer_app.base.errors import NO_TORCH
 from infer_app.base.machine import computes_bf16, has_vnni
 from infer_app.base.model_variants import OPENVINO_FP32, TORCHSCRIPT, variant_of
-from infer_app.base.packages import TENSORRT, installed_version
+from infer_app.base.packages import TENSORRT, install, install_packages, installed_version
 
 if TYPE_CHECKING:
     from infer_app.artifact.manifest import Manifest
@@ -125,7 +125,7 @@ def missing_for(variant: str, requires: Mapping[str, object] | None = None, host
     if variant == TORCHSCRIPT and find_spec("torch") is None:
         return f"{NO_TORCH}: {install('torch')}"
     if wanted.runtime == "openvino" and find_spec("openvino") is None:
-        return "OpenVINO is not installed: pip install openvino"
+        return f"OpenVINO is not installed: {install_packages('openvino')}"
     if wanted.dtype == "bf16" and not computes_bf16():
         return "this CPU does not compute bf16: that takes AMX, AVX512-BF16 or ARM's bf16"
     if (requires or {}).get("instructions") == VNNI and not has_vnni():

@@ -16,6 +16,7 @@ import numpy as np
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.errors import ModelError, lines_of
 from infer_app.base.model_variants import variant_of
+from infer_app.base.packages import install_packages
 from infer_app.base.size import Size
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 
@@ -26,8 +27,6 @@ Library: TypeAlias = Any  # openvino itself, whose functions have hardly any typ
 
 MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # in variants/<variant>/
 BATCH_SIZE = 2  # images: within 5 % of the best for small and large networks
-
-_INSTALL = "pip install --force-reinstall openvino"
 
 
 def join_outputs(graph: Graph) -> Graph:
@@ -190,7 +189,9 @@ def load_openvino() -> Library:
     try:
         import openvino
     except Exception as error:  # an OSError for a missing system library, anything for a damaged package
-        raise ModelError(f"OpenVINO can't be loaded: {error}", _INSTALL) from error
+        raise ModelError(
+            f"OpenVINO can't be loaded: {error}", install_packages("--force-reinstall", "openvino")
+        ) from error
     return openvino
 
 

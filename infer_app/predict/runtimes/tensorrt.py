@@ -15,7 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from infer_app.base.errors import ModelError, first_line, install
+from infer_app.base.errors import ModelError, first_line
+from infer_app.base.packages import install
 from infer_app.base.size import Size
 from infer_app.predict.runtimes.gpu_probe import describe_host
 from infer_app.predict.runtimes.torchscript import Script, load_runnable

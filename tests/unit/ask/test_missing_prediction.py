@@ -7,7 +7,8 @@ import pytest
 
 from infer_app.ask.missing_prediction import Cause, Refusal, Why, explain_days, explain_image, explain_other_model
 from infer_app.ask.next_run import NextRun
-from infer_app.base.errors import UsageError, install
+from infer_app.base.errors import UsageError
+from infer_app.base.packages import install
 from infer_app.tables.queries.pending_images import StoredFailure
 
 TODAY = date(2026, 11, 22)

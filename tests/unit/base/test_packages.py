@@ -1,13 +1,17 @@
 import shlex
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from infer_app.base import errors
-from infer_app.base.packages import find_mismatches, recorded_packages
+from infer_app.base import packages
+from infer_app.base.packages import IMAGE_EXTRAS, find_mismatches, install, install_packages, recorded_packages
 
+ROOT = Path(__file__).parents[3]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 MODERN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder)
 GCC version:  gcc version 12.3.0"""
 FORMER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023"
@@ -41,7 +45,6 @@ def test_the_driver_of_a_gpu_is_recorded(box, text, driver):
         ('torch>=1,<2; extra == "trt"', ("torch", version("torch"), "torch<2,>=1")),
         ('torch>=1,<2; platform_system == "Linux" and extra == "trt"', ("torch", version("torch"), "torch<2,>=1")),
         ('torch>=1,<2; platform_system == "Windows"', None),
-        ('pytest<2; extra == "test"', None),  # nothing that runs daily needs it
     ],
 )
 def test_what_is_installed_is_compared_with_what_the_program_requires(requirement, expected):
@@ -49,20 +52,32 @@ def test_what_is_installed_is_compared_with_what_the_program_requires(requiremen
     assert found == ([expected] if expected else [])
 
 
-def test_the_fix_can_be_run_as_printed():
-    (found,) = find_mismatches(["torch>=1,<2"])
-    assert found.fix == f"{sys.executable} -m pip install 'torch<2,>=1'"
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_is_installed_by_what_it_requires(extra):
+    python, *pip = shlex.split(install(extra))
+    assert (python, *pip[:3]) == (sys.executable, "-m", "pip", "install")
+    needed = {name for one in EXTRAS[extra] for name in ([one] if one != "infer_app[torch]" else EXTRAS["torch"])}
+    assert {Requirement(one).name for one in pip[3:]} == {Requirement(one).name for one in needed}
 
 
-@pytest.mark.parametrize("extra", ["torch", "int8", "heic", "s3"])
-def test_an_extra_is_installed_by_what_it_requires_for_no_index_has_this_package(extra, installed):
-    assert not list(find_mismatches([f"{shlex.split(errors.install(extra))[-1]}"]))
-    assert errors.install(extra).startswith(f"{sys.executable} -m pip install ")
-    installed.remove("pip")  # as in the container image
-    assert errors.install(extra).endswith(f" EXTRAS={extra}")
-    assert "infer_app" not in errors.install(extra)
+def test_what_is_to_be_installed_fits_the_program():
+    assert not list(find_mismatches(shlex.split(install("int8"))[4:]))
+    assert install_packages("torch<2,>=1") == f"{sys.executable} -m pip install 'torch<2,>=1'"
+
+
+def test_pip_is_installed_first_where_an_environment_has_none(installed):
+    installed.remove("pip")
+    assert install("heic").startswith(f"{sys.executable} -m ensurepip && {sys.executable} -m pip install ")
+
+
+@pytest.mark.parametrize(("built", "wanted"), [("postgres,demo", "postgres,demo,heic"), ("", "heic")])
+def test_a_container_image_is_built_again_with_the_extra_besides_those_it_has(monkeypatch, built, wanted):
+    monkeypatch.setenv(IMAGE_EXTRAS, built)
+    assert f"--build-arg EXTRAS={wanted}, " in install("heic")
+    assert install_packages("openvino") == "build the container image again, with openvino"
+    assert all(f"ENV {IMAGE_EXTRAS}=$EXTRAS" in file.read_text() for file in (ROOT / "docker").glob("Dockerfile*"))
 
 
 def test_a_program_that_is_not_installed_names_its_folder(monkeypatch):
     monkeypatch.setattr(sys, "path", [])  # where distributions are looked for
-    assert f"{Path(errors.__file__).parents[2]}[torch]" in errors.install("torch")
+    assert f"pip install -e {packages.SOURCE}[torch]" in install("torch").replace("'", "")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from infer_app.base.errors import NO_TORCH, install
+from infer_app.base.errors import NO_TORCH
 from infer_app.base.model_variants import CUDA_FP16
-from infer_app.base.packages import Mismatch
+from infer_app.base.packages import Mismatch, install
 from infer_app.predict.runtimes.gpu_probe import Gpu, Host, missing_here
 from infer_app.run.database_checks import Finding
 from infer_app.run.machine_checks import check_host, check_versions

@@ -12,7 +12,8 @@ from infer_app.ask.export.exported_images import Export
 from infer_app.ask.export.formats.tables import Row, columns_of, read_rows
 from infer_app.base.atomic_file import new_content
 from infer_app.base.domain import OutputKind
-from infer_app.base.errors import UsageError, install
+from infer_app.base.errors import UsageError
+from infer_app.base.packages import install
 
 Arrow: TypeAlias = Any  # a type or an array of pyarrow, which has no annotations
 Column: TypeAlias = tuple[Any, ...]

@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from typing import TypeVar
 
 from infer_app.base.domain import Reason
-from infer_app.base.errors import StorageUnavailable, UsageError, install
+from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.locations import HTTP_PORTS, PACKAGES, AllowedPrefix, RemoteAccess, RemoteUrl, parse_url
+from infer_app.base.packages import install
 from infer_app.predict.images.read.bad_image import BadImage, ImageBytes, with_retries
 from infer_app.predict.images.read.buckets import BucketReader
 from infer_app.predict.images.read.http import HttpReader
@@ -91,9 +92,9 @@ def list_folders(prefix: AllowedPrefix, access: RemoteAccess) -> Iterator[list[t
 
 def check_installed(prefix: AllowedPrefix) -> None:
     """Raise UsageError if the package that reads a prefix's scheme is not installed."""
-    package, extra = PACKAGES.get(prefix.root.scheme, ("", ""))
+    package = PACKAGES.get(prefix.root.scheme)
     if package and find_spec(package) is None:
-        raise UsageError(f"{prefix} needs {package}", install(extra))
+        raise UsageError(f"{prefix} needs {package}", install("buckets"))
 
 
 def _ask(prefix: AllowedPrefix, access: RemoteAccess, ask: Callable[[RemoteUrl, float], T]) -> T | None:

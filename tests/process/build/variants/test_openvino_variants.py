@@ -6,9 +6,10 @@ import pytest
 
 from infer_app.artifact.artifact import open_artifact
 from infer_app.artifact.specs import OutputSpec
-from infer_app.base.errors import DayHeld, ModelError, UsageError, install
+from infer_app.base.errors import DayHeld, ModelError, UsageError
 from infer_app.base.machine import has_vnni
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.base.packages import install
 from infer_app.build.variants import openvino_variants as add_variants_module
 from infer_app.build.variants.calibration import Calibration
 from infer_app.build.variants.openvino_variants import INT8_SETTINGS, add_variants

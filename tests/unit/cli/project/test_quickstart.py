@@ -1,6 +1,7 @@
 import pytest
 
-from infer_app.base.errors import UsageError, install
+from infer_app.base.errors import UsageError
+from infer_app.base.packages import install
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.project import project, quickstart
 from infer_app.cli.project.quickstart import CUT_PHOTO, copy_photos, make_demo

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.base.errors import DatabaseUnavailable, InferError, UsageError, install
+from infer_app.base.errors import DatabaseUnavailable, InferError, UsageError
+from infer_app.base.packages import install
 from infer_app.tables.engine.connect import Database
 from tests.conftest import need
 from tests.unit.tables.engine.conftest import files_of, insert, read_only, values

@@ -4,8 +4,9 @@ import time
 import pytest
 
 from infer_app.base.domain import FileFacts, Reason
-from infer_app.base.errors import StorageUnavailable, UsageError, install
+from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.locations import AllowedPrefix
+from infer_app.base.packages import install
 from infer_app.predict.images.read import remote
 from infer_app.predict.images.read.read_image import read_image
 from tests.support.refusals import refusal
@@ -125,7 +126,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(installed)
     installed.remove("gcsfs")
     with pytest.raises(UsageError, match="needs gcsfs") as caught:
         remote.probe(AllowedPrefix.parse("gs://bucket/"), ACCESS)
-    assert caught.value.hint == install("gs")
+    assert caught.value.hint == install("buckets")
 
 
 @pytest.fixture(params=sorted(PATHS))

@@ -7,7 +7,8 @@ import pytest
 
 from infer_app.ask.export.formats.parquet import write_parquet
 from infer_app.ask.export.formats.tables import read_rows
-from infer_app.base.errors import UsageError, install
+from infer_app.base.errors import UsageError
+from infer_app.base.packages import install
 from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, detected, export_of, with_output
 
 

@@ -1,7 +1,8 @@
 import pytest
 
-from infer_app.base.errors import ModelError, install
-from infer_app.base.packages import require_library
+from infer_app.base.errors import ModelError
+from infer_app.base.packages import install, install_packages
+from infer_app.build.sources.source_facts import require_library
 
 BROKEN = "raise RuntimeError('operator {}::nms does not exist')"  # as beside another torch
 
@@ -22,10 +23,10 @@ def test_another_library_that_can_not_be_imported_is_named(installed):
     require_library("transformers")
     with pytest.raises(ModelError, match="^timm .*: operator timm::nms does not exist") as caught:
         require_library("timm")
-    assert caught.value.hint == "pip install -U timm"
+    assert caught.value.hint == install_packages("-U", "timm")
 
 
-@pytest.mark.parametrize(("name", "hint"), [("timm", install("timm")), ("torchvision", "torchvision 0.")])
+@pytest.mark.parametrize(("name", "hint"), [("timm", install("networks")), ("torchvision", "torchvision 0.")])
 def test_a_library_that_is_missing_is_named_with_what_installs_it(installed, name, hint):
     installed.remove(name)
     with pytest.raises(ModelError, match=f"needs the package {name}") as caught:
