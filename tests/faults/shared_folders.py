@@ -62,6 +62,9 @@ class SharedFolders:
             (project / "own.py").write_text((models.parent / "own.py").read_text())
             for model in NETWORKS[name]:
                 shutil.copytree(models / model, project / "models" / model)
+        built = [json.loads(file.read_text()) for file in sorted(models.glob("*/*/manifest.json"))]
+        self.versions = {name: [one["model_id"] for one in built if one["name"] == name] for name in NETWORKS["folder"]}
+        self.gates = {one["model_id"]: one["crop"]["min_score"] for one in built if one.get("crop")}
         self.photos = folder / "folder" / "photos"
         self.shots = {name: folder / name / "pictures" for name in TABLES}
         self.contents = {}  # by sha256: the patches, or None of a broken file
@@ -69,6 +72,8 @@ class SharedFolders:
         self.serial, self.is_away, self.log = 0, False, []
         for project in NETWORKS:
             self.infer(project, "db", "upgrade")
+        for network in self.versions:
+            self.use_a_version(network)
         with self.source.connect() as connection:
             for table in TABLES.values():
                 columns = "id INTEGER PRIMARY KEY, path VARCHAR(99), taken TIMESTAMP"
@@ -169,6 +174,9 @@ class SharedFolders:
                     connection.execute(text(f"DELETE FROM {table} WHERE id = (SELECT min(id) FROM {table})"))
 
     # Commands
+
+    def use_a_version(self, network):
+        self.infer("folder", "model", "use", f"{network}@{self.rng.choice(self.versions[network])}")
 
     def start(self, project, *arguments, faults=None, **environ):
         command = [INFER] if faults is None else [sys.executable, "-m", "tests.faults.launch", json.dumps(faults)]
