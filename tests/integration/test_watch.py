@@ -1,7 +1,9 @@
 """`[images] watch`: a folder that gains photos is predicted by the daily job alone."""
 
+import json
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from datetime import UTC, date, datetime, timedelta
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import ExifTags, Image
 
+from tests.support.projects import INFER
 from tests.support.watched import OLD, TODAY, YESTERDAY, daily, put
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watching")]
@@ -92,7 +95,25 @@ def test_what_is_being_written_waits_and_what_is_no_image_is_left_out(project):
     (project.photos / "d.cr2").write_bytes(b"x")
     registered = project.infer_json("run")["registered"]
     assert (registered["added"], registered["unsettled"], registered["other"]) == (1, 1, {".cr2": 1})
-    assert "1 .cr2" in project.errors
+
+
+def test_photos_copied_just_now_are_left_with_a_word_or_at_a_terminal_waited_for(project):
+    project.infer("run")
+    Image.new("RGB", (40, 30), (200, 30, 30)).save(project.photos / "a.jpg")
+    said = project.infer("run", "--date", "today")
+    assert "left for the next run: 1 file changed within the last 10 s" in said
+    os.utime(project.photos / "a.jpg")
+    command, terminal = (INFER, "run", "--date", "today", "--json"), os.openpty()
+    done = subprocess.run(command, cwd=project.folder, stdout=subprocess.PIPE, stderr=terminal[1], timeout=100)
+    run = json.loads(done.stdout)
+    assert (run["predicted"], run["registered"]["unsettled"]) == (1, 0)
+
+
+def test_the_run_of_yesterday_says_what_is_of_today(project):
+    far = 23 if datetime.now(UTC).hour < 12 else 0
+    put(project, "a.jpg", TODAY, hour=far)
+    assert "1 new image of today. To predict them now: `infer run --date today`" in project.infer("run")
+    assert project.infer_json("run", "--date", "today")["predicted"] == 1
 
 
 # What a NAS, a system, a camera and other programs keep beside photos, and what [images] exclude names.

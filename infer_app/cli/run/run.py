@@ -19,6 +19,7 @@ from infer_app.cli.run.last_run import record_failure, with_last_run
 from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
+from infer_app.run.files.registration import Registration
 from infer_app.run.files.watched_folders import register_new
 from infer_app.run.run_days import RunRequest, dry_run_days, run_days
 from infer_app.run.stop import Stop, seconds_until
@@ -84,7 +85,7 @@ def _run_days(
     with_late = isinstance(options, RunOptions) and _takes_late(loaded, days[-1], options, artifacts)
     request = RunRequest(loaded, artifacts, days, options.limit, with_late, not_found)
     with _stop(options) as stop:
-        registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT))
+        registration = _register(loaded, days, stop)
         summary = run_days(request, stop, Display(Progress(options.quiet), trace))
     for failure in summary.failures:
         if not isinstance(failure.error, DayHeld):
@@ -108,14 +109,20 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
     for name, error in not_found.items():
         log.warning("%s would not run: %s (%s)", name, error, error.hint)
     with _stop(options) as stop, _with_database(loaded, options) as loaded:
-        registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT), dry_run=True)
+        registration = _register(loaded, days, stop, dry_run=True)
         request = RunRequest(loaded, artifacts, days, options.limit, _takes_late(loaded, days[-1], options, artifacts))
         display = Display(Progress(options.quiet), trace)
         measured = dry_run_days(request, stop, display, Probes(probe_variants, probe_decoding), registration)
     exit_codes = [report.exit_code for reports, _ in measured for report in reports]
     exit_code = most_severe([*exit_codes, *(error.exit_code for error in not_found.values())])
-    print_dry_run_summary(measured, exit_code, options.as_json, registration)
+    print_dry_run_summary(measured, exit_code, options.as_json, registration, days)
     return exit_code
+
+
+def _register(loaded: LoadedSettings, days: Sequence[Day], stop: Stop, *, dry_run: bool = False) -> Registration | None:
+    """Register what is new; at a terminal, wait for photos that were copied just now."""
+    check = partial(stop.check, NO_TIME_LEFT)
+    return register_new(loaded, days, check, dry_run=dry_run, may_wait=sys.stderr.isatty())
 
 
 def _takes_late(loaded: LoadedSettings, day: Day, options: RunOptions, artifacts: Sequence[Artifact]) -> bool:

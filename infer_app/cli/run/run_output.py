@@ -23,7 +23,7 @@ from infer_app.base.telemetry.summary_line import (
     summary_parts,
 )
 from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
-from infer_app.run.files.registration import Registration, describe_left_out
+from infer_app.run.files.registration import Registration
 from infer_app.run.run_result import ModelResult, RunSummary
 
 log = logging.getLogger(__name__)
@@ -59,9 +59,9 @@ class RunOutput:
                 print(f"attention: {text}")
         if self.options.quiet and summary.exit_code == 0:
             return
-        if self.registration is not None and self.registration.other:
-            print(f"left out by their names or kinds: {describe_left_out(self.registration.other)}")
         self._print_results()
+        for text in self.registration.describe_rest(self.days) if self.registration else ():
+            print(text)
 
     def attention(self) -> list[str]:
         """Return what somebody should look at."""
@@ -181,7 +181,8 @@ def print_dry_run_summary(
     measured: Sequence[tuple[Sequence[RunReport], Forecast]],
     exit_code: int,
     as_json: bool,
-    registration: Registration | None = None,
+    registration: Registration | None,
+    days: Sequence[Day],
 ) -> None:
     """Print the reports and the forecast of each group of models, or one JSON object."""
     if as_json:
@@ -194,11 +195,13 @@ def print_dry_run_summary(
         registered = {"registered": registration and registration.to_json()}
         print(json.dumps(models[0] | {"exit_code": exit_code} | registered | several))
         return
-    if registration is not None and registration.added:
-        new = counted(registration.to_run, "new image")
-        later = f", and {registration.later:,} of later days" if registration.later else ""
-        print(f"dry run, nothing registered: {new} in the watched folders, which the forecast includes{later}")
-        for text in registration.describe():
+    if registration is not None:
+        if registration.added:
+            new = counted(registration.to_run, "new image")
+            print(f"dry run, nothing registered: {new} in the watched folders, which the forecast includes")
+        for text in registration.describe_rest(days):
+            print(text)
+        for text in registration.describe() if registration.added else ():
             print(f"attention: {text}")
     for reports, rest in measured:
         if len(measured) > 1:

@@ -8,9 +8,9 @@ from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
 
-from infer_app.base.day import Day, find_zone
+from infer_app.base.day import Day, find_zone, parse_date
 from infer_app.base.domain import ImageRef
-from infer_app.base.printing import counted, one_line
+from infer_app.base.printing import counted, one_line, printed_options
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.listing.image_registry import RegisteredBatch
 
@@ -95,14 +95,24 @@ class Registration:
             days = str(first) if first == last else f"{first} to {last}"
             text = "of them %s older than the look-back, of %s: `infer run` takes them too"
             log.info(text, f"{self.earlier:,}", days)
-        if self.unsettled:
-            files, are = counted(self.unsettled, "file"), "is" if self.unsettled == 1 else "are"
-            text = "%s of %s %s left for the next run: changed within the last %d s, perhaps still being written"
-            log.info(text, files, folders, are, SETTLED_S)
         if self.num_missing:
             log.info("%s of %s gone since the last walk", counted(self.num_missing, "file"), folders)
+
+    def describe_rest(self, days: Sequence[Day]) -> Iterator[str]:
+        """Yield what a run over these days has not taken, and the command that takes what is left for the next run."""
         if self.other:
-            log.info("left out of %s by their names or kinds: %s", folders, describe_left_out(self.other))
+            yield f"left out by their names or kinds: {describe_left_out(self.other)}"
+        left = []
+        if self.later:
+            is_today = days[-1].date == parse_date("yesterday", days[-1].zone)
+            left.append(f"{counted(self.later, 'new image')} of {'today' if is_today else 'later days'}")
+        if self.unsettled:
+            files = counted(self.unsettled, "file")
+            left.append(f"{files} changed within the last {SETTLED_S:.0f} s, perhaps still being written")
+        if left:
+            soon = f"in {SETTLED_S:.0f} s" if self.unsettled else "now"
+            command = f"infer run --date today{printed_options()}"
+            yield f"left for the next run: {'; '.join(left)}. To predict them {soon}: `{command}`"
 
     def happened(self) -> Iterator[str]:
         """Yield what changed since the last run."""

@@ -1,52 +1,51 @@
 """Registers the new images of the folders that [images] watch names; a run begins with it."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from datetime import UTC, datetime
 from typing import Any
 
 from infer_app.base.day import Day, find_zone
 from infer_app.base.domain import FileFacts, ImageFile
-from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
+from infer_app.base.errors import NoAnswer, StorageUnavailable, UsageError
+from infer_app.base.locations import NO_MAPPING
 from infer_app.base.printing import counted, one_line
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.folder_scan import look_at_folders, scan_folders
-from infer_app.predict.images.read.local_files import are_gone, hash_files
+from infer_app.predict.images.read.local_files import are_gone, hash_files, stat_all
 from infer_app.predict.images.read.roots import ON_PURPOSE
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
 from infer_app.run.files.changed_files import FILES_AT_ONCE
+from infer_app.run.files.dating import Dating
 from infer_app.run.files.moved_folders import find_moved
 from infer_app.run.files.registration import SETTLED_S, Registration
 from infer_app.tables.engine.column_types import is_utf8
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.image_registry import DatedImage, first_usual_time, register
+from infer_app.tables.listing.image_registry import register
 from infer_app.tables.listing.walk_news import describe_walk_news
 from infer_app.tables.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
 from infer_app.tables.project_database import open_results_database, read_limits
-from infer_app.tables.results.runs import last_start
 
 log = logging.getLogger(__name__)
-
-FIRST_DIGITAL = datetime(1995, 1, 1, tzinfo=UTC).timestamp()  # no camera wrote a file before
-YEARS_S = 5 * 365 * 86400.0  # a clock that was reset begins so long before the other images, or longer
-A_DAY_S = 86400.0  # so far may a camera's clock, or its zone, be ahead
 
 Check = Callable[[], None]  # raises if the run is to end
 
 
 def register_new(
-    loaded: LoadedSettings, days: Sequence[Day], check: Check, *, dry_run: bool = False
+    loaded: LoadedSettings, days: Sequence[Day], check: Check, *, dry_run: bool = False, may_wait: bool = False
 ) -> Registration | None:
     """Register the new images of the watched folders under their own dates; a dry run only looks for them.
 
-    Return what was found, or None if no folder is watched. `check` is called all the time and may raise. Raises
-    StorageUnavailable if a folder is not available.
+    Return what was found, or None if no folder is watched. `check` is called all the time and may raise. If it
+    `may_wait`, a run over today waits for files that may still be written. Raises StorageUnavailable if a folder is not
+    available.
     """
     if not loaded.watched:
         return None
+    may_be_of_days = loaded.images.day == "exif" or days[-1].end > datetime.now(UTC)
     with open_results_database(loaded, read_only=dry_run) as database:
-        folders = WatchedFolders(loaded, database, check)
+        folders = WatchedFolders(loaded, database, check, may_wait=may_wait and may_be_of_days)
         folders.check()
         for moved in folders.follow_moved(dry_run=dry_run):
             log.info("%s", moved)
@@ -63,8 +62,11 @@ def register_new(
 class WatchedFolders:
     """The watched folders of a project, and what one walk over them finds."""
 
-    def __init__(self, loaded: LoadedSettings, database: Database, check: Check = lambda: None) -> None:
+    def __init__(
+        self, loaded: LoadedSettings, database: Database, check: Check = lambda: None, *, may_wait: bool = False
+    ) -> None:
         self.found = Registration()
+        self._may_wait = may_wait
         self._loaded = loaded
         self._database = database
         self._check = check
@@ -92,7 +94,8 @@ class WatchedFolders:
     def register(self, days: Sequence[Day], *, dry_run: bool) -> None:
         """Register what is new, and mark what is gone."""
         seen = SeenImages(self._database, self._recorded_folders())
-        for batch in register(self._database, self.images(), self.date_all, self._hash, dry_run=dry_run):
+        dating = Dating(self._loaded, self._database, self.ask, self.found)
+        for batch in register(self._database, self.images(), dating.date_all, self._hash, dry_run=dry_run):
             seen.add(batch.known)
             self.found.count(batch, days, is_sampled=dry_run)
             self._check()
@@ -106,47 +109,45 @@ class WatchedFolders:
 
     def images(self) -> Iterator[ImageFile]:
         """Yield the images that can be registered, under the locations to record; count the other files."""
-        found, path_map = self.found, self._loaded.path_map
+        found, unsettled = self.found, list[ImageFile]()
         for scanned in self.ask(scan_folders, [*map(str, self._loaded.watched)], self._loaded.images.exclude):
             found.unreadable += scanned.unreadable
             found.count_left_out(scanned.left_out)
             for file in scanned.files:
-                if abs(scanned.began_at - (file.modified or 0.0)) < SETTLED_S:
+                if not _is_settled(file, scanned.began_at):
                     found.unsettled += 1
-                elif not file.location.isascii() and not is_utf8(file.location):
-                    found.num_unstorable += 1
-                    found.unstorable = found.unstorable or [f"{one_line(file.location)}: not UTF-8"]
+                    unsettled += [file] if self._may_wait else []
                 else:
-                    found.num_files += 1
-                    yield file._replace(location=path_map.recorded(file.location)) if path_map.folders else file
+                    yield from self._storable(file)
+        for file in self._wait_for(unsettled) if unsettled else ():
+            found.unsettled -= 1
+            yield from self._storable(file)
 
-    def date_all(self, new: Sequence[ImageFile]) -> Sequence[DatedImage]:
-        """Return new images with their own times: of their cameras, if [images] day says so, or of their files.
+    def _wait_for(self, files: Sequence[ImageFile]) -> Iterator[ImageFile]:
+        """Wait until files may have settled, and yield those that have, with what is known of them then."""
+        log.info("%s changed just now: waiting up to %d s", counted(len(files), "file"), SETTLED_S)
+        self._wait(max(file.modified or 0.0 for file in files) + SETTLED_S - time.time())
+        now, locations = time.time(), [file.location for file in files]
+        for location, facts in zip(locations, self.ask(stat_all, locations, NO_MAPPING), strict=True):
+            file = ImageFile(location, facts.size, facts.modified)
+            if facts.size is not None and _is_settled(file, now):
+                yield file
 
-        If most are ahead of this machine's clock, and it is behind, these are left for a run that has the right time.
-        """
-        now = datetime.now(UTC)
-        taken: Sequence[float | None] = [None] * len(new)
-        if self._loaded.images.day == "exif":
-            taken = self._capture_times([self._loaded.path_map.to_local(file.location) for file in new])
-        stated = [
-            [seconds for seconds in (camera, file.modified) if seconds is not None]
-            for file, camera in zip(new, taken, strict=True)
-        ]
-        latest = now.timestamp() + A_DAY_S
-        ahead = [number for number, times in enumerate(stated) if min(times, default=0.0) > latest]
-        if ahead and 2 * len(ahead) >= len(new) and self._is_behind(now):
-            self.found.leave_for_right_clock(now, [new[number].location for number in ahead])
-            kept = sorted({*range(len(new))} - {*ahead})
-            new, stated = [new[number] for number in kept], [stated[number] for number in kept]
-            taken = [taken[number] for number in kept]
-        usual = self._first_usual(stated) if new else 0.0
-        times = [self._time_of(file, one, now.timestamp(), usual) for file, one in zip(new, stated, strict=True)]
-        queued_at = now.replace(tzinfo=None)
-        return [
-            DatedImage(file, at, queued_at, None if seconds is None else _by_camera(seconds))
-            for file, at, seconds in zip(new, times, taken, strict=True)
-        ]
+    def _wait(self, seconds: float) -> None:
+        end = time.monotonic() + min(seconds, SETTLED_S)
+        while (left := end - time.monotonic()) > 0:
+            self._check()
+            time.sleep(min(left, 0.1))
+
+    def _storable(self, file: ImageFile) -> Iterator[ImageFile]:
+        """Yield a file under the location to record; count it if no database can hold its name."""
+        found, path_map = self.found, self._loaded.path_map
+        if not file.location.isascii() and not is_utf8(file.location):
+            found.num_unstorable += 1
+            found.unstorable = found.unstorable or [f"{one_line(file.location)}: not UTF-8"]
+        else:
+            found.num_files += 1
+            yield file._replace(location=path_map.recorded(file.location)) if path_map.folders else file
 
     def mark_missing(self, seen: SeenImages, check: Check) -> None:
         """Mark what is gone: the walk leaves out what it can't read, and files that are no images by their names."""
@@ -194,44 +195,9 @@ class WatchedFolders:
         locations = [file.location for file in files]
         yield from filter(None, self.ask(hash_files, locations, read_limits(self._loaded)))
 
-    def _capture_times(self, paths: Sequence[str]) -> list[float | None]:
-        from infer_app.predict.images.decode.capture_time import read_capture_times
 
-        times: list[float | None] = []
-        while left := paths[len(times) :]:
-            try:
-                times.extend(self.ask(read_capture_times, left, self._loaded.run.time_zone))
-            except ModelError:  # a file that crashes the library has none
-                times.append(None)
-        return times
-
-    def _is_behind(self, now: datetime) -> bool:
-        """Return whether this machine's clock is behind that of a former run, or no image is known to compare with."""
-        last = last_start(self._database)
-        return self._first_known is None or (last is not None and last > now + timedelta(seconds=A_DAY_S))
-
-    @cached_property
-    def _first_known(self) -> datetime | None:
-        return first_usual_time(self._database)
-
-    def _first_usual(self, stated: Sequence[Sequence[float]]) -> float:
-        """Return the time before which an image is years older than nearly all, of those that are known or else new."""
-        own = sorted(times[0] for times in stated if times)
-        first = self._first_known.timestamp() if self._first_known else own[len(own) // 2] if own else 0.0
-        return first - YEARS_S
-
-    def _time_of(self, file: ImageFile, stated: Sequence[float], now: float, usual: float) -> datetime:
-        """Return the first of the times stated that can be right, in UTC; one in the future counts as now."""
-        possible = [seconds for seconds in stated if FIRST_DIGITAL <= seconds <= now + A_DAY_S]
-        if len(possible) < len(stated) or (possible and possible[0] < usual):
-            self.found.num_wrong_clocks += 1
-            self.found.wrong_clock = self.found.wrong_clock or [one_line(file.location)]
-        seconds = (possible or list(stated[-1:]) or [now])[0]
-        return datetime.fromtimestamp(min(max(seconds, 0.0), now), UTC).replace(tzinfo=None)
-
-
-def _by_camera(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+def _is_settled(file: ImageFile, now: float) -> bool:
+    return abs(now - (file.modified or 0.0)) >= SETTLED_S
 
 
 def _unavailable(message: str, hint: str = "") -> StorageUnavailable:

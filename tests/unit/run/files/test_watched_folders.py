@@ -1,4 +1,4 @@
-"""The dates that new images of watched folders get."""
+"""What a walk over watched folders takes, and the dates that new images get."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import select
 
-from infer_app.base.domain import ImageFile
+from infer_app.base.domain import FileFacts, ImageFile
 from infer_app.base.errors import StorageUnavailable
 from infer_app.base.locations import NO_MAPPING
 from infer_app.base.settings.sections import ImagesSettings, RunSettings
 from infer_app.predict.images.read.folder_scan import ScannedFiles
 from infer_app.run.files.changed_files import FILES_AT_ONCE
+from infer_app.run.files.dating import Dating
+from infer_app.run.files.registration import Registration
 from infer_app.run.files.watched_folders import WatchedFolders
 from infer_app.tables.listing.image_registry import register as register_files
 from infer_app.tables.listing.watched_images import SeenImages
@@ -27,10 +29,13 @@ LONG_AGO = datetime(1980, 1, 1, tzinfo=UTC)
 class Folders(WatchedFolders):
     """Watched folders on a storage that gives these answers, one after the other, or raises them."""
 
-    def __init__(self, *answers, database=None, day="exif"):
-        settings = {"images": ImagesSettings(day=day), "run": RunSettings(lookback=3), "path_map": NO_MAPPING}
-        super().__init__(SimpleNamespace(watched=["photos"], **settings), database)
+    def __init__(self, *answers, database=None, may_wait=False):
+        super().__init__(settings("file"), database, may_wait=may_wait)
         self.answers = list(answers)
+        self.waits = []
+
+    def _wait(self, seconds):
+        self.waits.append(seconds)
 
     def check(self):
         pass
@@ -42,11 +47,17 @@ class Folders(WatchedFolders):
         return answer
 
 
+def settings(day):
+    sections = {"images": ImagesSettings(day=day), "run": RunSettings(lookback=3)}
+    return SimpleNamespace(watched=["photos"], path_map=NO_MAPPING, **sections)
+
+
 def date(database, file_time, taken=None, day="exif"):
     """The image that a new file is registered as, and what the run says of it."""
-    folders = Folders([taken and taken.timestamp()], database=database, day=day)
-    (dated,) = folders.date_all([ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())])
-    return dated, list(folders.found.describe())
+    found = Registration()
+    dating = Dating(settings(day), database, lambda *_: [taken and taken.timestamp()], found)
+    (dated,) = dating.date_all([ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())])
+    return dated, list(found.describe())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +94,16 @@ def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the
     files = [ImageFile(f"/photos/{age}.jpg", 7, began_at - age) for age in (-1.0, 1.0, 60.0)]
     folders = Folders([ScannedFiles(files, [], began_at, Counter())])
     assert [file.location for file in folders.images()] == ["/photos/60.0.jpg"]
-    assert folders.found.unsettled == 2
+    assert (folders.found.unsettled, folders.waits) == (2, [])
+
+
+def test_a_run_that_waits_takes_what_has_settled_then_and_leaves_what_has_changed_again_or_gone():
+    now = NOW.timestamp()
+    files = [ImageFile(f"/photos/{name}.jpg", 7, now) for name in ("copied", "growing", "gone")]
+    then = [FileFacts(9, now - 60), FileFacts(8, now + 3), FileFacts()]
+    folders = Folders([ScannedFiles(files, [], now, Counter())], then, may_wait=True)
+    assert list(folders.images()) == [ImageFile("/photos/copied.jpg", 9, now - 60)]
+    assert (folders.found.num_files, folders.found.unsettled, len(folders.waits)) == (1, 2, 1)
 
 
 def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering_later(database):
