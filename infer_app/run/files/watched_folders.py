@@ -114,7 +114,7 @@ class WatchedFolders:
             found.unreadable += scanned.unreadable
             found.count_left_out(scanned.left_out)
             for file in scanned.files:
-                if not _is_settled(file, scanned.began_at):
+                if abs(scanned.began_at - (file.modified or 0.0)) < SETTLED_S:
                     found.unsettled += 1
                     unsettled += [file] if self._may_wait else []
                 else:
@@ -124,13 +124,12 @@ class WatchedFolders:
             yield from self._storable(file)
 
     def _wait_for(self, files: Sequence[ImageFile]) -> Iterator[ImageFile]:
-        """Wait until files may have settled, and yield those that have, with what is known of them then."""
+        """Wait until the files may be taken to be complete; yield those that have not changed meanwhile."""
         log.info("%s changed just now: waiting up to %d s", counted(len(files), "file"), SETTLED_S)
         self._wait(max(file.modified or 0.0 for file in files) + SETTLED_S - time.time())
-        now, locations = time.time(), [file.location for file in files]
-        for location, facts in zip(locations, self.ask(stat_all, locations, NO_MAPPING), strict=True):
-            file = ImageFile(location, facts.size, facts.modified)
-            if facts.size is not None and _is_settled(file, now):
+        facts = self.ask(stat_all, [file.location for file in files], NO_MAPPING)
+        for file, now in zip(files, facts, strict=True):
+            if (file.size, file.modified) == (now.size, now.modified):
                 yield file
 
     def _wait(self, seconds: float) -> None:
@@ -194,10 +193,6 @@ class WatchedFolders:
         log.info("%s with another size or time than before: comparing the content", counted(len(files), "known file"))
         locations = [file.location for file in files]
         yield from filter(None, self.ask(hash_files, locations, read_limits(self._loaded)))
-
-
-def _is_settled(file: ImageFile, now: float) -> bool:
-    return abs(now - (file.modified or 0.0)) >= SETTLED_S
 
 
 def _unavailable(message: str, hint: str = "") -> StorageUnavailable:

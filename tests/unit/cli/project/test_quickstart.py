@@ -1,3 +1,5 @@
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from infer_app.base.errors import UsageError
@@ -8,6 +10,7 @@ from infer_app.cli.project.quickstart import CUT_PHOTO, copy_photos, make_demo
 from tests.support.skips import need
 
 pytest.importorskip("skimage")
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("package", quickstart.PACKAGES)
@@ -42,11 +45,11 @@ def test_a_project_for_photos_watches_a_folder_that_is_made(tmp_path, capsys):
 
 
 def test_photos_that_lie_there_are_not_touched_and_torn_ones_are_mended(tmp_path):
-    copy_photos(tmp_path)
+    copy_photos(tmp_path, NOON)
     before = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
     whole = (tmp_path / "camera.png").read_bytes()
     (tmp_path / "camera.png").write_bytes(whole[:100])
-    copy_photos(tmp_path)
+    copy_photos(tmp_path, NOON + timedelta(days=1))
     assert (tmp_path / "camera.png").read_bytes() == whole
     after = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
     assert CUT_PHOTO in after

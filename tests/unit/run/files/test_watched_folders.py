@@ -97,12 +97,12 @@ def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the
     assert (folders.found.unsettled, folders.waits) == (2, [])
 
 
-def test_a_run_that_waits_takes_what_has_settled_then_and_leaves_what_has_changed_again_or_gone():
+def test_a_run_that_waits_takes_what_has_not_changed_meanwhile_and_leaves_the_rest():
     now = NOW.timestamp()
     files = [ImageFile(f"/photos/{name}.jpg", 7, now) for name in ("copied", "growing", "gone")]
-    then = [FileFacts(9, now - 60), FileFacts(8, now + 3), FileFacts()]
+    then = [FileFacts(7, now), FileFacts(8, now), FileFacts()]
     folders = Folders([ScannedFiles(files, [], now, Counter())], then, may_wait=True)
-    assert list(folders.images()) == [ImageFile("/photos/copied.jpg", 9, now - 60)]
+    assert list(folders.images()) == files[:1]
     assert (folders.found.num_files, folders.found.unsettled, len(folders.waits)) == (1, 2, 1)
 
 
