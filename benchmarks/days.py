@@ -17,12 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,10 +33,11 @@ from processes import run_measured, tree_cpu_seconds
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sqlalchemy import Column, Connection, Date, DateTime, create_engine
+from sqlalchemy import Column, Connection, Date, DateTime, create_engine, insert, select
 from sqlalchemy.exc import OperationalError
 
-from infer_app.tables.results.schema import objects, predictions, rejections, runs
+from infer_app.base.locations import picture_key
+from infer_app.tables.results.schema import database_id, objects, pictures, predictions, rejections, runs
 from tests.support.detectors import Quadrants, built_detector
 from tests.support.networks import Tiles, built_colors
 from tests.support.projects import Project
@@ -202,16 +204,21 @@ def fill(connection: Connection, last: date, num_days: int) -> None:
     tables = (predictions, objects, rejections, runs)
     for name in ("photos", *(table.name for table in tables)):
         execute(f"CREATE TEMPORARY TABLE last_{name} AS SELECT * FROM {name}")
+    shown = connection.execute(select(pictures)).mappings().all()
+    num_objects = int(execute("SELECT max(id) FROM infer_objects").scalar() or 0)
     for back in range(num_days - 1, 0, -1):
         day, taken = last - timedelta(days=back), earlier("taken", back, is_sqlite)
         values = f"id - {back * PER_DAY}, '{day}' || substr(path, 11), {taken}"
         execute(f"INSERT INTO photos SELECT {values} FROM last_photos")
+        connection.execute(insert(pictures), [{**picture, **copied_picture(picture, day, back)} for picture in shown])
         for table in tables:
             names = ", ".join(table.columns.keys())
-            values = ", ".join(copied(column, day, back, is_sqlite) for column in table.columns)
+            values = ", ".join(copied(column, back, num_objects, is_sqlite) for column in table.columns)
             execute(f"INSERT INTO {table.name} ({names}) SELECT {values} FROM last_{table.name}")
         if back % 50 == 1:
             connection.commit()
+    counts = {"last_picture": num_days * PER_DAY, "last_object": num_days * num_objects}
+    connection.execute(database_id.update().values(counts))
     for name in ("infer_models.created_at", "infer_models.in_use_since", "infer_sources.first_used_at"):
         table_name, _, column_name = name.partition(".")
         execute(f"UPDATE {table_name} SET {column_name} = {earlier(column_name, num_days - 1, is_sqlite)}")
@@ -221,14 +228,21 @@ def fill(connection: Connection, last: date, num_days: int) -> None:
         connection.exec_driver_sql(statement)  # a server does both by itself, in time
 
 
-def copied(column: Column[object], day: date, back: int, is_sqlite: bool) -> str:
+def copied_picture(picture: Mapping[str, Any], day: date, back: int) -> dict[str, object]:
+    """Return the columns of a picture that differ in its copy."""
+    image_id, location = str(int(picture["image_id"]) - back * PER_DAY), f"{day}{picture['location'][10:]}"
+    own = {"id": picture["id"] + back * PER_DAY, "image_id": image_id, "location": location}
+    return own | {"key": picture_key(image_id, location), "first_seen": picture["first_seen"] - 86400 * back}
+
+
+def copied(column: Column[Any], back: int, num_objects: int, is_sqlite: bool) -> str:
     """Return the SQL of the value of a column in the copy of a row."""
     if isinstance(column.type, Date | DateTime):
         return earlier(column.name, back, is_sqlite)
-    if column.name == "image_id":
-        return f"CAST(CAST(image_id AS INTEGER) - {back * PER_DAY} AS TEXT)"
-    if column.name == "location":
-        return f"'{day}' || substr(location, 11)"
+    if column.name == "picture":
+        return f"picture + {back * PER_DAY}"
+    if column is objects.c.id:
+        return f"id + {back * num_objects}"
     return f"{column.name} || '-{back}'" if column.name in ("id", "run_id") else column.name
 
 
