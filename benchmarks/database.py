@@ -1,8 +1,8 @@
-"""Measure prediction rows written and new images selected per second, on SQLite, PostgreSQL and MariaDB.
+"""Measure rows of results written and new images selected per second, on SQLite, PostgreSQL and MariaDB.
 
-The code is that of a run: a transaction per chunk, of 8, 64 and 256 rows, and in bulk. *again* writes the same rows a
-second time, as a run does whose commit was lost: every row is then an update. *bare* is SQLite's driver with the same
-statement and prepared rows, measured in the same minute, since the speed of a shared machine changes.
+The code is that of a run: a transaction per chunk, of 8, 64 and 256 images, and in bulk. *again* writes the same rows a
+second time, as a run does whose commit was lost: every row is then an update. With `--objects` each image has as many
+rows of detected objects, which are then counted beside its own.
 *sqlite-rollback* is a file created by another program, which keeps its journal mode. The servers are private ones on
 this machine: over a network each transaction would take four or five round trips more.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import sqlite3
 import statistics
 import sys
@@ -32,16 +33,14 @@ from processes import busy_seconds
 from sqlalchemy import text
 
 from infer_app.base.day import Day
-from infer_app.base.domain import ChunkResult, FileFacts, ImageRef, Output, Prediction
-from infer_app.base.locations import picture_key
+from infer_app.base.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.engine.sqlite_file import connect_sqlite
 from infer_app.tables.listing.image_registry import add_objects
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunModel, RunStore
-from infer_app.tables.results.schema import OURS, database_id, metadata, pictures, predictions
+from infer_app.tables.results.schema import database_id, metadata
 from infer_app.tables.results.sink import Sink
 from tests.databases import servers
 
@@ -61,7 +60,6 @@ class Rates:
 
     new: float
     again: float
-    bare: float | None  # by the driver alone; only for SQLite
     others: float  # share of the machine that other programs used meanwhile
 
 
@@ -71,43 +69,43 @@ def main() -> None:
     for name in flags.only or OPENERS:
         try:
             with OPENERS[name]() as database:
-                found[name] = measure(database, flags.num_rows, flags.rounds)
+                found[name] = measure(database, flags.num_rows, flags.rounds, flags.objects)
         except servers.NoServer as missing:
             print(f"{name}: skipped, {missing}")
     result = {"date": date.today().isoformat(), "machine": describe_machine(), "databases": found}
     table = render(result)
     print(table)
     if flags.save:
-        save(result, table)
+        (RESULTS / "database.md").write_text(f"# Rows of results written and images selected\n{table}\n")
 
 
-def measure(database: Database, num_rows: int, rounds: int) -> dict[str, Any]:
+def measure(database: Database, num_rows: int, rounds: int, num_objects: int) -> dict[str, Any]:
     upgrade(database)
     version = describe_server(database)
     print(f"{version}", flush=True)
     written: dict[int, list[Rates]] = {size: [] for size in CHUNK_SIZES}
     for _ in range(rounds):
         for size in CHUNK_SIZES:
-            written[size].append(write_rows(database, min(num_rows, MAX_CHUNKS * size), size))
+            written[size].append(write_rows(database, min(num_rows, MAX_CHUNKS * size), size, num_objects))
             rates = written[size][-1]
             print(f"  {size:,} per transaction: {rates.new:,.0f} new, {rates.again:,.0f} again per second", flush=True)
     return {
         "version": version,
         "rows_per_second": {
-            str(size): {key: [getattr(rate, key) for rate in rates] for key in ("new", "again", "bare", "others")}
+            str(size): {key: [getattr(rate, key) for rate in rates] for key in ("new", "again", "others")}
             for size, rates in written.items()
         },
         "selected_per_second": select_rows(database, num_rows),
     }
 
 
-def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
-    """Write the rows into empty tables, twice, and return the rates."""
+def write_rows(database: Database, num_rows: int, chunk_size: int, num_objects: int) -> Rates:
+    """Write the rows of `num_rows` images into empty tables, twice, and return the rates."""
     empty(database)
     run_id = RunStore(database).open_run(DAY, MODEL)
     sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
     chunks = [
-        ChunkResult(0, tuple(prediction(number) for number in range(first, min(first + chunk_size, num_rows))), ())
+        ChunkResult(0, tuple(prediction(n, num_objects) for n in range(first, min(first + chunk_size, num_rows))), ())
         for first in range(0, num_rows, chunk_size)
     ]
     seconds, busy, start = [], busy_seconds(), time.perf_counter()
@@ -116,42 +114,10 @@ def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
         for chunk in chunks:
             sink.commit_chunk(chunk)
         seconds.append(time.perf_counter() - began)
-    bare = num_rows / _write_by_driver(database, chunks) if database.file is not None else None
     cores = (busy_seconds() - busy) / (time.perf_counter() - start)
     own = 1.0 if database.file is not None else 2.0  # this process, and the server's
-    return Rates(num_rows / seconds[0], num_rows / seconds[1], bare, max(0.0, cores - own) / (os.cpu_count() or 1))
-
-
-def _write_by_driver(database: Database, chunks: list[ChunkResult]) -> float:
-    """Return the seconds that sqlite3 alone takes to write the same rows into empty tables."""
-    empty(database)
-    assert database.file is not None
-    now = str(datetime.now())
-    shared = {"model_id": MODEL.model_id, "run_id": "a" * 36, "variant": MODEL.variant, "created_at": now}
-    shared |= {"source_id": OURS, "first_seen": now}
-    rows = [[shared | columns_of(one) for one in chunk.predictions] for chunk in chunks]
-    upserts = [database.backend.upsert(table).compile(dialect=database.dialect) for table in (pictures, predictions)]
-    sent = [
-        [(one.string, [tuple(map(row.get, one.positiontup or ())) for row in some]) for one in upserts] for some in rows
-    ]
-    connection = connect_sqlite(database.file, read_only=False)
-    began = time.perf_counter()
-    for statements in sent:
-        connection.execute("BEGIN IMMEDIATE")
-        for sql, values in statements:
-            connection.executemany(sql, values)
-        connection.execute("COMMIT")
-    seconds = time.perf_counter() - began
-    connection.close()
-    return seconds
-
-
-def columns_of(one: Prediction) -> dict[str, object]:
-    """Return the columns of a prediction and of its picture, which has its row in the same transaction."""
-    image_id, location = one.ref.image_id, one.ref.location
-    key = {"id": int(image_id), "image_id": image_id, "location": location, "key": picture_key("", location)}
-    output = {"label": one.output.label, "score": one.output.score, "output": one.output.details}
-    return key | {"picture": int(image_id), "sha256": one.file.sha256} | output
+    written = num_rows * (1 + num_objects)
+    return Rates(written / seconds[0], written / seconds[1], max(0.0, cores - own) / (os.cpu_count() or 1))
 
 
 def select_rows(database: Database, num_rows: int) -> float:
@@ -169,11 +135,12 @@ def select_rows(database: Database, num_rows: int) -> float:
     return num_rows / (time.perf_counter() - start)
 
 
-def prediction(number: int) -> Prediction:
+def prediction(number: int, num_objects: int) -> Prediction:
     """Return a typical prediction: a label, its score, the five best labels, and the file's checksum."""
-    return Prediction(
-        ImageRef(str(number), f"/{number}.jpg"), Output("tabby cat", 0.5, TOP5), FileFacts(sha256="ab" * 32)
-    )
+    box = random.Random(number).random
+    objects = tuple(DetectedObject(f"label {n}", n, box(), box(), box(), box(), box()) for n in range(num_objects))
+    output = Output("tabby cat", 0.5, TOP5, objects=objects) if objects else Output("tabby cat", 0.5, TOP5)
+    return Prediction(ImageRef(str(number), f"/{number}.jpg"), output, FileFacts(sha256="ab" * 32))
 
 
 def empty(database: Database) -> None:
@@ -228,11 +195,11 @@ OPENERS = {
 
 def render(result: dict[str, Any]) -> str:
     """Return a table of the medians of the rounds."""
-    sizes = [f"{size:,} per transaction, new · again · bare" for size in CHUNK_SIZES]
+    sizes = [f"{size:,} per transaction, new · again" for size in CHUNK_SIZES]
     lines = ["", f"| rows/s | {' | '.join(sizes)} | selected/s |", "|---" + "|---:" * (len(sizes) + 1) + "|"]
     for figures in result["databases"].values():
         middle = [
-            " · ".join(f"{statistics.median(rates[key]):,.0f}" for key in ("new", "again", "bare") if rates[key][0])
+            " · ".join(f"{statistics.median(rates[key]):,.0f}" for key in ("new", "again"))
             for rates in figures["rows_per_second"].values()
         ]
         lines.append(f"| {figures['version']} | {' | '.join(middle)} | {figures['selected_per_second']:,.0f} |")
@@ -250,19 +217,13 @@ def render(result: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
-def save(result: dict[str, Any], table: str) -> None:
-    stem = RESULTS / f"{result['date']}-database"
-    stem.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n")
-    stem.with_suffix(".md").write_text(f"# Prediction rows written and images selected\n{table}\n")
-    print(f"saved as {stem}.json and .md")
-
-
 def read_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--num-rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=list(OPENERS), default=[])
-    parser.add_argument("--save", action="store_true", help="write results/<date>-database.json and .md")
+    parser.add_argument("--objects", type=int, default=0, help="rows of detected objects for each image")
+    parser.add_argument("--save", action="store_true", help="write results/database.md")
     return parser.parse_args()
 
 

@@ -9,11 +9,10 @@ ResNet-50 (blocks as in He et al. 2015, Deep Residual Learning for Image Recogni
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -137,10 +136,7 @@ def main() -> None:
     table = render(rows)
     print(table)
     if flags.save:
-        stem = RESULTS / f"{date.today().isoformat()}-gpu"
-        saved = {"machine": describe_machine() | describe_gpu(), "rows": [asdict(row) for row in rows]}
-        stem.with_suffix(".json").write_text(json.dumps(saved, indent=2) + "\n")
-        stem.with_suffix(".md").write_text(f"# The cuda executor and its slowest stage\n\n{table}\n")
+        (RESULTS / "gpu.md").write_text(f"# The cuda executor and its slowest stage\n\n{table}\n")
 
 
 def build(network: str, folder: Path, device: str) -> Artifact:
@@ -279,7 +275,7 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--save", action="store_true", help="write results/<date>-gpu.json and .md")
+    parser.add_argument("--save", action="store_true", help="write results/gpu.md")
     return parser.parse_args()
 
 

@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -115,12 +114,7 @@ def main() -> None:
     text = render(rows)
     print(text)
     if flags.save:
-        stem = RESULTS / f"{date.today().isoformat()}-loading"
-        saved = {"machine": describe_machine(), "num_images": len(request.paths), "num_workers": request.num_workers}
-        stem.with_suffix(".json").write_text(
-            json.dumps(saved | {"rows": [asdict(row) for row in rows]}, indent=2) + "\n"
-        )
-        stem.with_suffix(".md").write_text(f"# Ways of loading images\n\n{text}\n")
+        (RESULTS / "loading.md").write_text(f"# Ways of loading images\n\n{text}\n")
 
 
 def prepare(folder: Path, flags: argparse.Namespace) -> Request:
@@ -250,7 +244,7 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--network", choices=list(NETWORKS), default="lite0")
     parser.add_argument("--workers", type=int, default=0, help="processes or threads; default: one for each core")
     parser.add_argument("--only", nargs="+", choices=names, default=[], metavar="STRATEGY", help=", ".join(names))
-    parser.add_argument("--save", action="store_true", help="write results/<date>-loading.json and .md")
+    parser.add_argument("--save", action="store_true", help="write results/loading.md")
     parser.add_argument("--measure", choices=names, help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -9,9 +9,10 @@ searched first, so that a row shows what its approach can reach.
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import shlex
 import statistics
+import sys
 import tempfile
 from datetime import date
 from functools import partial
@@ -61,7 +62,7 @@ def compare(flags: argparse.Namespace) -> None:
     table = render(result)
     print(table)
     if flags.save:
-        save(result, table, flags)
+        save(table, flags, result["contest"])
 
 
 def prepare(folder: Path, contest: Contest, flags: argparse.Namespace) -> Project:
@@ -223,13 +224,14 @@ def _reference_lines(references: list[dict[str, float]]) -> list[str]:
     ]
 
 
-def save(result: dict[str, Any], table: str, flags: argparse.Namespace) -> None:
-    RESULTS.mkdir(exist_ok=True)
+def save(table: str, flags: argparse.Namespace, contest: list[str]) -> None:
+    """Write the page of this kind of contest, whose former figures git has."""
     cores = [] if flags.cores == len(os.sched_getaffinity(0)) else [f"{flags.cores}cores"]
-    stem = RESULTS / "-".join([result["date"], "peers", *result["contest"], *cores])
-    stem.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n")
-    stem.with_suffix(".md").write_text(f"# infer run against its peers\n{table}\n")
-    print(f"saved as {stem}.json and .md")
+    everyone = [] if flags.only else ["all"]
+    file = RESULTS / f"{'-'.join(['peers', *contest, *cores, *everyone])}.md"
+    command = f"`python benchmarks/peers.py {shlex.join(sys.argv[1:])}`"
+    file.write_text(f"# infer run against its peers\n{table}\n\n{command}\n")
+    print(f"saved as {file}")
 
 
 def read_flags() -> argparse.Namespace:
@@ -261,7 +263,7 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--search", type=int, default=256, help="photos per trial; 0: use settings known to be good")
     parser.add_argument("--patience", type=float, default=0, help="seconds to wait before, or repeat, a disturbed run")
     parser.add_argument("--scratch", type=Path, help="folder for temporary photos and databases")
-    parser.add_argument("--save", action="store_true", help="write results/<date>-peers….json and .md")
+    parser.add_argument("--save", action="store_true", help="write results/peers….md")
     return parser.parse_args()
 
 

@@ -53,7 +53,7 @@ def main() -> None:
     lines += [f"`python benchmarks/registration.py -n {flags.num_files}`, {date.today().isoformat()}"]
     print("\n".join(lines))
     if flags.save:
-        (RESULTS / f"{date.today().isoformat()}-registration.md").write_text("\n".join(lines) + "\n")
+        (RESULTS / "registration.md").write_text("\n".join(lines) + "\n")
 
 
 def make_files(folder: Path, count: int) -> None:
@@ -85,7 +85,7 @@ def peak_mib() -> int:
 def read_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--num-files", type=int, default=1_000_000)
-    parser.add_argument("--save", action="store_true", help="as results/<date>-registration.md")
+    parser.add_argument("--save", action="store_true", help="as results/registration.md")
     parser.add_argument("--project", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -7,7 +7,6 @@ Photos, network, turns and timing are those of peers.py. On one machine Ray can 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -28,7 +27,7 @@ def main() -> None:
     flags = read_flags()
     with tempfile.TemporaryDirectory(prefix="infer-bench-", dir=flags.scratch) as folder:
         project = prepare(Path(folder), Contest(flags.cores), flags)
-        turns = {name: turn for name, turn in contestants(project).items() if name != RAY_DATA or not flags.ours}
+        turns = contestants(project)
         played: dict[str, list[Run]] = {name: [] for name in turns}
         for number in range(flags.rounds):
             for name in list(turns)[:: -1 if number % 2 else 1]:
@@ -38,12 +37,7 @@ def main() -> None:
     table = render(played, flags.num_photos)
     print(table)
     if flags.save:
-        stem = RESULTS / f"{date.today().isoformat()}-scale-out{'-ours' if flags.ours else ''}"
-        figures = {name: [run.__dict__ | {"labels": None, "output": None} for run in played[name]] for name in played}
-        stem.with_suffix(".json").write_text(
-            json.dumps({"machine": describe_machine(), "runs": figures}, indent=2) + "\n"
-        )
-        stem.with_suffix(".md").write_text(f"# The ray executor on one machine\n\n{table}\n")
+        (RESULTS / "scale-out.md").write_text(f"# The ray executor on one machine\n\n{table}\n")
 
 
 def contestants(project: Project) -> dict[str, Callable[[], Run]]:
@@ -58,14 +52,14 @@ def contestants(project: Project) -> dict[str, Callable[[], Run]]:
 
 def render(played: dict[str, list[Run]], num_photos: int) -> str:
     """Return a table of medians; ratios are taken within a round, since the speed of a shared machine changes."""
-    heads = (
+    heads = [
         "images/s",
         "once running",
         "of the cpu executor",
         "CPU s per 1,000",
         "peak memory, MiB",
         "taken by others",
-    )
+    ]
     lines = [f"| {num_photos:,} photos | {' | '.join(heads)} |", "|---" + "|---:" * len(heads) + "|"]
     for name, runs in played.items():
         ratios = [run.steady_rate / cpu.steady_rate for run, cpu in zip(runs, played[CPU], strict=True)]
@@ -96,10 +90,9 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("-n", "--num-photos", type=int, default=5000)
     parser.add_argument("--photos", type=Path, help="folder of JPEG files, repeated until there are enough")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--ours", action="store_true", help="only infer's two executors, without Ray Data")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--scratch", type=Path, help="folder for temporary photos and databases")
-    parser.add_argument("--save", action="store_true", help="write results/<date>-scale-out.json and .md")
+    parser.add_argument("--save", action="store_true", help="write results/scale-out.md")
     return parser.parse_args(namespace=argparse.Namespace(large=False))
 
 

@@ -16,18 +16,20 @@ html_copy_source = False
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 
-ARCHITECTURE = Path(__file__).parent.parent / "ARCHITECTURE.md"
+DOCS = Path(__file__).parent
 INDEXES = ("index", "adr/index")  # the pages that list all others
 LINK = re.compile(r"\]\(([\w./-]+)\.md")
+ELSEWHERE = re.compile(r"\[([^\]]*)\]\((\.\./[^)#]*)[^)]*\)")
 
 
 def prepare(app: Any, name: str, source: list[str]) -> None:
     """Change the text of a page: Sphinx calls this after it read the file."""
-    if name == "architecture":
-        app.env.note_dependency(str(ARCHITECTURE))
-        source[0] = ARCHITECTURE.read_text().replace("](docs/", "](")
-        return
-    source[0] = re.sub(r"\]\(((?:\.\./)*)\.\./ARCHITECTURE\.md", r"](\1architecture.md", source[0])
+    folder = (DOCS / name).parent
+
+    def without_link(found: re.Match[str]) -> str:
+        return found[0] if (folder / found[2]).resolve().is_relative_to(DOCS) else found[1]
+
+    source[0] = ELSEWHERE.sub(without_link, source[0])
     if name in INDEXES:
         listed = "\n".join(dict.fromkeys(LINK.findall(source[0])))
         source[0] += f"\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{listed}\n```\n"
