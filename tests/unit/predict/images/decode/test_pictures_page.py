@@ -216,6 +216,7 @@ REJECTED: dict[str, Iterable[bytes]] = {
     "more bytes than `[images] max_bytes`": [],  # asserted below: it is found when the file is read
     "more pixels than `[images] max_pixels`": [claiming("png", 2000, 2000), claiming("tiff", 2000, 2000)],
 }
+FORMATS = "JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC and AVIF"
 NEEDS_TURBO = {"JPEG that ends early"}  # the words are libjpeg-turbo's
 
 NEEDS_HEIC = {"HEIC without a primary picture in HEVC: an image sequence, or AV1 or JPEG inside it"}
@@ -235,7 +236,7 @@ def test_what_the_page_says_is_rejected(line: str, monkeypatch: pytest.MonkeyPat
         pytest.skip("needs libturbojpeg: apt-get install libturbojpeg0")
     for data in REJECTED[line]:
         refused = refusal(decoded, data)
-        assert [f"`{refused.reason}`", refused.detail] == rows(3)[line]
+        assert [f"`{refused.reason}`", refused.detail.replace(FORMATS, "…")] == rows(3)[line]
 
 
 def test_a_file_of_too_many_bytes_is_rejected_unread(tmp_path: Path):
