@@ -35,9 +35,11 @@ class QuickstartOptions:
 class InitOptions:
     """Write a commented infer.toml here; keep an existing one.
 
-    Without a database it is for a folder of photos, whose new images each run registers.
+    Without a database it is for a folder of photos, whose new images each run registers. Where the first photos state
+    when they were taken, that decides their days.
     """
 
+    watch: Path | None = option("FOLDER", "The folder of photos.  [default: photos, which is made]")
     database: str | None = option("URL", "A database to read tables from, to fill in [source].  [default: none]")
     source: str | None = option(
         "URL", "The database that lists the images, if results go to another.  [default: --database]"

@@ -4,6 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,15 +16,17 @@ import tomlkit.exceptions
 
 from infer_app.base.atomic_file import decode_text, replace_file
 from infer_app.base.domain import FileFacts, ImageFile
-from infer_app.base.errors import UsageError, os_errors_as
+from infer_app.base.errors import ModelError, UsageError, os_errors_as
 from infer_app.base.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
 from infer_app.base.printing import counted, printable
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
 from infer_app.base.telemetry.summary_line import duration
 from infer_app.cli.terminal.output import show_table
+from infer_app.predict.images.decode.capture_time import count_dated
 from infer_app.predict.images.read.folder_scan import FolderScan, find_images
 from infer_app.predict.images.read.local_files import hash_files
+from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process
 from infer_app.run.files.registration import describe_left_out
 from infer_app.run.files.watched_folders import WatchedFolders
 from infer_app.tables.engine.column_types import is_utf8
@@ -37,20 +40,32 @@ PHOTOS = "photos"  # the folder that a new project watches
 TEMPLATE = Path(__file__).with_name("template.toml").read_text(encoding="utf-8")  # what a new infer.toml says
 
 
-def watching(folder: str) -> str:
-    """Return the template with a folder whose new images each run registers."""
-    return TEMPLATE.replace('# watch = ["photos"]', f'watch = ["{folder}"]')
+def watching(folder: str, *, by_camera: bool = False) -> str:
+    """Return the template with a folder whose new images each run registers, by the dates of their files or cameras."""
+    text = TEMPLATE.replace('# watch = ["photos"]', f"watch = [{json.dumps(folder, ensure_ascii=False)}]")
+    return text.replace('# day = "exif"', 'day = "exif"') if by_camera else text
 
 
-def init(folder: Path | None = None) -> None:
-    """Write infer.toml for a folder of photos, which is made if it is missing; keep an existing file."""
-    photos = (folder or Path()) / PHOTOS
-    is_new = not ((folder or Path()) / DEFAULT_CONFIG).exists()
-    write_config(folder, watching(PHOTOS))
-    if is_new:
-        with os_errors_as(UsageError, f"can't make {photos}", "name another folder in [images] watch"):
-            photos.mkdir(exist_ok=True)
-        print(f"put your photos into {photos}: each `infer run` registers what is new there ([images] watch)")
+def init(folder: Path | None = None, photos: Path | None = None) -> None:
+    """Write infer.toml for a folder of photos, by default a new one; keep an existing file."""
+    watched = (folder or Path()) / (photos or PHOTOS)
+    if photos and not watched.is_dir():
+        raise UsageError(f"no such folder: {printable(str(photos))}", "make it, or mount its storage")
+    if ((folder or Path()) / DEFAULT_CONFIG).exists():
+        write_config(folder)
+        return
+    num_looked_at = num_dated = 0
+    with suppress(ModelError):  # photos that crash a library, or storage that does not answer
+        num_looked_at, num_dated = run_in_process(count_dated, str(watched), timeout_s=STORAGE_TIMEOUT_S)
+    write_config(folder, watching(str(photos or PHOTOS), by_camera=num_dated > 0))
+    with os_errors_as(UsageError, f"can't make {watched}", "name another folder in [images] watch"):
+        watched.mkdir(exist_ok=True)
+    print(f"put your photos into {watched}: each `infer run` registers what is new there ([images] watch)")
+    if num_dated:
+        text = f"{num_dated} of the first {counted(num_looked_at, 'photo')} state when they were taken"
+        print(f'{text}, which decides their days ([images] day = "exif")')
+    else:
+        print('the day of a photo is that of its file; to take its camera\'s: [images] day = "exif"')
 
 
 def write_config(folder: Path | None = None, settings: str = TEMPLATE, mode: int = 0o666) -> Path:

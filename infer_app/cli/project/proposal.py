@@ -33,10 +33,12 @@ SEARCHED_FOLDERS = 2000
 COMPARED = ("database", "source", "images")  # sections of an infer.toml that `infer init` fills in
 
 
-def init_project(database: str | None, source: str | None) -> None:
+def init_project(watch: Path | None, database: str | None, source: str | None) -> None:
     """Write an infer.toml: from the tables of a database, or for a folder of photos."""
+    if watch and (database or source):
+        raise UsageError("--watch is for photos in folders, --database and --source for a table that lists them")
     if database is None and source is None:
-        init()
+        init(photos=watch)
     else:
         init_from(database, source)
 

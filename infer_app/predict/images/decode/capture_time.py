@@ -5,6 +5,7 @@ import mmap
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -15,6 +16,9 @@ from infer_app.predict.images.decode.formats import SNIFFED_BYTES, sniff, withou
 from infer_app.predict.images.decode.heif import read_heic_exif
 from infer_app.predict.images.decode.jpeg_structure import EXIF_NAME, exif_part, jpeg_segments
 from infer_app.predict.images.read.bad_image import BadImage
+from infer_app.predict.images.read.folder_scan import FolderScan
+
+FIRST = 20  # photos of a new project that are opened
 
 
 def read_capture_times(paths: Sequence[str], zone: str) -> Iterator[float | None]:
@@ -27,6 +31,12 @@ def read_capture_times(paths: Sequence[str], zone: str) -> Iterator[float | None
         with contextlib.suppress(Exception):  # whatever a damaged file leads to; its day is that of its file then
             seconds = _read_capture_time(path, ZoneInfo(zone))
         yield seconds
+
+
+def count_dated(folder: str) -> tuple[int, int]:
+    """Return how many of the first photos of a folder were opened, and how many of them state when they were taken."""
+    paths = [file.location for file in islice(FolderScan(folder), FIRST)]
+    return len(paths), sum(seconds is not None for seconds in read_capture_times(paths, "UTC"))
 
 
 def _read_capture_time(path: str, zone: ZoneInfo) -> float | None:

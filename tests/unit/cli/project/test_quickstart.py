@@ -4,7 +4,6 @@ import pytest
 
 from infer_app.base.errors import UsageError
 from infer_app.base.packages import install
-from infer_app.base.settings.load import load_settings
 from infer_app.cli.project import project, quickstart
 from infer_app.cli.project.quickstart import CUT_PHOTO, copy_photos, make_demo
 from tests.support.skips import need
@@ -31,17 +30,6 @@ def test_a_quickstart_that_fails_leaves_no_infer_toml_behind(tmp_path, had_one):
     with pytest.raises(FileExistsError):
         make_demo(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["infer.toml"] * had_one + ["photos"]
-
-
-def test_a_project_for_photos_watches_a_folder_that_is_made(tmp_path, capsys):
-    project.init(tmp_path)
-    assert load_settings(tmp_path / "infer.toml").watched == (tmp_path / "photos",)
-    assert (tmp_path / "photos").is_dir()
-    assert "put your photos into" in capsys.readouterr().out
-    (tmp_path / "photos").rmdir()
-    project.init(tmp_path)
-    assert "exists and was not changed" in capsys.readouterr().out
-    assert not (tmp_path / "photos").exists()
 
 
 def test_photos_that_lie_there_are_not_touched_and_torn_ones_are_mended(tmp_path):
