@@ -96,21 +96,20 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
 
 
 def dry_run_days(
-    request: RunRequest, stop: Stop, display: Display, probes: Probes, registration: Registration | None = None
+    request: RunRequest, stop: Stop, display: Display, probes: Probes, registration: Registration
 ) -> list[tuple[list[RunReport], Forecast]]:
     """Run a sample of the days without writing; return the reports of each group of models and a forecast.
 
     `registration`: of a dry run; what it would register is in the forecast, and the sample begins with it.
     """
     days, measured = request.days, []
-    to_register = registration.to_run if registration else 0
     for models in group_by_pixels(request.artifacts):
         indices = tuple(range(len(models.artifacts)))
-        sample = [NewImage(ref, indices) for ref in registration.sample] if registration else []
+        sample = [NewImage(ref, indices) for ref in registration.sample]
         with open_group(request.loaded, models, stop, display, read_only=True) as group:
             late = _find_late(group, days) if request.with_late else []
             reports = dry_run(group, [*late, *days], probes, request.limit, sample)
-            measured.append((reports, forecast(reports[0], _count_pending(group, days) + to_register)))
+            measured.append((reports, forecast(reports[0], _count_pending(group, days) + registration.to_run)))
     return measured
 
 

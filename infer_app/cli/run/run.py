@@ -119,7 +119,7 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
     return exit_code
 
 
-def _register(loaded: LoadedSettings, days: Sequence[Day], stop: Stop, *, dry_run: bool = False) -> Registration | None:
+def _register(loaded: LoadedSettings, days: Sequence[Day], stop: Stop, *, dry_run: bool = False) -> Registration:
     """Register what is new; at a terminal, wait for photos that were copied just now."""
     check = partial(stop.check, NO_TIME_LEFT)
     return register_new(loaded, days, check, dry_run=dry_run, may_wait=sys.stderr.isatty())

@@ -38,13 +38,13 @@ class RunOutput:
     summary: RunSummary
     days: Sequence[Day]
     options: DaysOptions
-    registration: Registration | None
+    registration: Registration
     restored: str = ""  # what to look at after a backup of the database was restored
     told_before: Collection[str] = ()  # what the run before has told
 
     def to_json(self) -> dict[str, object]:
-        registered = self.registration and self.registration.to_json()
-        return self.summary.to_json() | {"registered": registered, "attention": self.attention()}
+        registered = {"registered": self.registration.to_json()}
+        return self.summary.to_json() | registered | {"attention": self.attention()}
 
     def print(self) -> None:
         """Print the results of each model, or one JSON object; log the models that were not run."""
@@ -60,7 +60,7 @@ class RunOutput:
         if self.options.quiet and summary.exit_code == 0:
             return
         self._print_results()
-        for text in self.registration.describe_rest(self.days) if self.registration else ():
+        for text in self.registration.describe_rest(self.days):
             print(text)
 
     def attention(self) -> list[str]:
@@ -74,17 +74,14 @@ class RunOutput:
         return not is_known and (gap is None or gap.is_due or text != str(gap))
 
     def _happened(self) -> Iterator[str]:
-        if self.registration is not None:
-            yield from self.registration.happened()
-            yield from self._about_replaced() if self.registration.num_changed else ()
+        yield from self.registration.happened()
+        yield from self._about_replaced() if self.registration.num_changed else ()
 
     def _attention(self) -> Iterator[str]:
         if self.restored:
             yield self.restored
-        if self.registration is not None:
-            yield from self.registration.describe()
-        has_come = self.registration is not None and self.registration.added
-        if self.summary.gap is not None and isinstance(self.options, RunOptions) and not has_come:
+        yield from self.registration.describe()
+        if self.summary.gap is not None and isinstance(self.options, RunOptions) and not self.registration.added:
             yield str(self.summary.gap)
         if isinstance(self.options, RunOptions):
             yield from {result.few_images: None for result in self.summary.results if result.few_images}
@@ -181,7 +178,7 @@ def print_dry_run_summary(
     measured: Sequence[tuple[Sequence[RunReport], Forecast]],
     exit_code: int,
     as_json: bool,
-    registration: Registration | None,
+    registration: Registration,
     days: Sequence[Day],
 ) -> None:
     """Print the reports and the forecast of each group of models, or one JSON object."""
@@ -192,17 +189,16 @@ def print_dry_run_summary(
             for report in reports
         ]
         several = {"models": models} if len(models) > 1 else {}
-        registered = {"registered": registration and registration.to_json()}
+        registered = {"registered": registration.to_json()}
         print(json.dumps(models[0] | {"exit_code": exit_code} | registered | several))
         return
-    if registration is not None:
-        if registration.added:
-            new = counted(registration.to_run, "new image")
-            print(f"dry run, nothing registered: {new} in the watched folders, which the forecast includes")
-        for text in registration.describe_rest(days):
-            print(text)
-        for text in registration.describe() if registration.added else ():
-            print(f"attention: {text}")
+    if registration.added:
+        new = counted(registration.to_run, "new image")
+        print(f"dry run, nothing registered: {new} in the watched folders, which the forecast includes")
+    for text in registration.describe_rest(days):
+        print(text)
+    for text in registration.describe():
+        print(f"attention: {text}")
     for reports, rest in measured:
         if len(measured) > 1:
             print(f"{' and '.join(report.model for report in reports)}:")

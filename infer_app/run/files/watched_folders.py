@@ -34,15 +34,14 @@ Check = Callable[[], None]  # raises if the run is to end
 
 def register_new(
     loaded: LoadedSettings, days: Sequence[Day], check: Check, *, dry_run: bool = False, may_wait: bool = False
-) -> Registration | None:
+) -> Registration:
     """Register the new images of the watched folders under their own dates; a dry run only looks for them.
 
-    Return what was found, or None if no folder is watched. `check` is called all the time and may raise. If it
-    `may_wait`, a run over today waits for files that may still be written. Raises StorageUnavailable if a folder is not
-    available.
+    Return what was found. `check` is called all the time and may raise. If it `may_wait`, a run over today waits for
+    files that may still be written. Raises StorageUnavailable if a folder is not available.
     """
     if not loaded.watched:
-        return None
+        return Registration()
     may_be_of_days = loaded.images.day == "exif" or days[-1].end > datetime.now(UTC)
     with open_results_database(loaded, read_only=dry_run) as database:
         folders = WatchedFolders(loaded, database, check, may_wait=may_wait and may_be_of_days)

@@ -8,6 +8,7 @@ import pytest
 from infer_app.base.run_report import DayCounts, DayObjects, DayState
 from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.cli.run.run_output import RunOutput
+from infer_app.run.files.registration import Registration
 from infer_app.run.run_result import ModelResult, RunSummary
 from infer_app.tables.queries.pending_images import PendingDays
 from tests.conftest import DAY
@@ -28,7 +29,7 @@ def result_of(*reports, older=OLDER):
 @pytest.fixture
 def printed(capsys):
     def block(*results):
-        RunOutput(RunSummary([*results], [], [], None), [DAY.before(1), DAY], RunOptions(), None).print()
+        RunOutput(RunSummary([*results], [], [], None), [DAY.before(1), DAY], RunOptions(), Registration()).print()
         return capsys.readouterr().out.splitlines()
 
     return block
