@@ -142,8 +142,8 @@ def open_artifact(folder: Path) -> Artifact:
 
 
 def _unreadable(path: Path, error: OSError) -> ModelError:
-    kind = ModelChanged if isinstance(error, FileNotFoundError) else ModelError
-    return kind(f"{path}: {error.strerror or error}", REBUILD)
+    error_type = ModelChanged if isinstance(error, FileNotFoundError) else ModelError
+    return error_type(f"{path}: {error.strerror or error}", REBUILD)
 
 
 def is_name(name: str) -> bool:

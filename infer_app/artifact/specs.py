@@ -11,7 +11,7 @@ from infer_app.base.domain import MULTI_LABEL, DetectedObject, OutputKind
 from infer_app.base.errors import UsageError
 
 INPUT_KINDS = ("float-nchw", "uint8-nhwc")
-WITH_LABELS = tuple(kind for kind in OutputKind if kind.has_labels)
+WITH_LABELS = (OutputKind.CLASSIFICATION, OutputKind.DETECTION)  # a file of labels names their classes
 ACTIVATIONS = ("softmax", "sigmoid", "none", "sigmoid-applied")
 VECTOR_DTYPES = ("float32", "float16")
 

@@ -89,15 +89,8 @@ ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longe
 class OutputKind(StrEnum):
     """The meaning of one output of a model, as docs/outputs.md documents it."""
 
-    has_labels: bool  # a file of labels names its classes
-
-    def __new__(cls, value: str, has_labels: bool = False) -> OutputKind:
-        kind = str.__new__(cls, value)
-        kind._value_, kind.has_labels = value, has_labels
-        return kind
-
-    CLASSIFICATION = "classification", True
-    DETECTION = "detection", True
+    CLASSIFICATION = "classification"
+    DETECTION = "detection"
     EMBEDDING = "embedding"
     REGRESSION = "regression"
     RAW = "raw"

@@ -156,7 +156,7 @@ def as_known(error: BaseException) -> InferError | None:
 
 @contextmanager
 def os_errors_as(kind: type[InferError], what: str, hint: str = "") -> Iterator[None]:
-    """Raise an error of this kind in place of an OSError: what could not be done, and the reason."""
+    """Raise an error of this type in place of an OSError: what could not be done, and the reason."""
     try:
         yield
     except OSError as error:

@@ -169,7 +169,7 @@ def _memory_left(group: Path, freed: Sequence[str]) -> int | None:
             if (most := int(_read(group / limit))) >= _NO_LIMIT:
                 return None
             stat = dict(line.split(maxsplit=1) for line in _read(group / "memory.stat").splitlines())
-            return max(0, most - int(_read(group / used)) + sum(int(stat.get(kind, 0)) for kind in freed))
+            return max(0, most - int(_read(group / used)) + sum(int(stat.get(name, 0)) for name in freed))
     return None
 
 

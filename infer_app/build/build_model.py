@@ -170,7 +170,7 @@ def _fill(
     actual = predict_all(predict, golden_pixels(artifact), batch_size)
     details: dict[str, object] = {"parity": golden_parity(artifact, actual, EXACT_OBJECT).to_json()}
     if manifest.recipe.decode == "scaled":
-        agreement = decoding_agreement(predict, manifest.recipe, photos, batch_size, artifact)
+        agreement = decoding_agreement(artifact, predict, photos, batch_size)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None
     record_variant(artifact, first_variant(manifest), details, variant_files)
 

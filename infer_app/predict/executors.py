@@ -191,9 +191,9 @@ def open_executor(
         seconds=seconds_of(artifacts),
         idle=frozenset(number for number, plan in enumerate(plans) if plan.is_idle),
     )
-    kind, of_all = loaded.run.executor, (spec, lead.workers, images.timeout_s)
+    executor, of_all = loaded.run.executor, (spec, lead.workers, images.timeout_s)
     ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, (plans[0].device,))
-    if kind == "ray":
+    if executor == "ray":
         return open_ray_executor(*of_all, loaded.ray, ring_spec if loaded.ray.num_gpus else None)
-    has_ring = kind == "cuda" or (kind == "auto" and plans[0].device == "cuda")
+    has_ring = executor == "cuda" or (executor == "auto" and plans[0].device == "cuda")
     return open_local_executor(*of_all, ring_spec if has_ring else None)

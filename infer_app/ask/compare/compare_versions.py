@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from infer_app.artifact.specs import WITH_LABELS
 from infer_app.ask.compare.paired_answers import Overlap, Pair, PairedCrops, count_overlap, paired_images
-from infer_app.ask.figures.detections import Part, PredictedImage, read_together
+from infer_app.ask.figures.detections import Part, PredictedImage, part_of, read_together
 from infer_app.ask.figures.figures import Figures
 from infer_app.ask.figures.similarity import cosine, mean_difference, numbers_of
 from infer_app.base.day import Day
@@ -73,20 +74,20 @@ def compare_versions(project: ProjectDatabase, day: Day, names: tuple[str, str],
         raise UsageError(f"{' and '.join(takes)}: they can't be compared", "compare two models that take the same")
     model_ids = (a.model_id, b.model_id)
     overlap = count_overlap(project, day, model_ids)
-    part = Part.CROPS if a.of else Part.OBJECTS if a.kind == "detection" else Part.OUTPUT
+    part, has_labels = part_of(a.kind, a.of), a.kind in WITH_LABELS
     together = read_together(project, day, model_ids, part)
     if part is Part.OBJECTS:
         thresholds = (read_thresholds(project.database, a.model), read_thresholds(project.database, b.model))
         return Comparison(day, a, b, overlap, compare_objects(together, thresholds, limit))
     crops = PairedCrops(together, MIN_IOU) if a.of else None
     pairs = paired_images(together) if crops is None else crops
-    if a.kind == "classification":
+    if has_labels:
         details = compare_labels(pairs, "objects" if a.of else "images", limit)
     else:
         details = compare_numbers(pairs, a, b, limit)
     if crops is not None:
         details |= {"objects": crops.to_json()}
-    elif a.kind == "classification":  # those that were read: a run may write meanwhile
+    elif has_labels:  # those that were read: a run may write meanwhile
         overlap = replace(overlap, both=details["agree"] + details["disagree"])
     return Comparison(day, a, b, overlap, details)
 
@@ -140,8 +141,7 @@ def compare_numbers(pairs: Iterable[Pair], a: ComparedVersion, b: ComparedVersio
 
     Raises UsageError if none can be compared, since their lengths differ.
     """
-    by_numbers = a.kind == "regression"
-    measure, sign = (_difference, 1) if by_numbers else (_cosine, -1)  # sign * measure grows with the distance
+    name, measure, sign, worst = _MEASURES.get(a.kind, _COSINE)
     count, incomparable, total = 0, 0, 0.0
 
     def measured() -> Iterator[dict[str, Any]]:
@@ -161,12 +161,11 @@ def compare_numbers(pairs: Iterable[Pair], a: ComparedVersion, b: ComparedVersio
             f"the outputs of {a.model} and {b.model} can't be compared: their lengths differ",
             "compare models whose outputs have one length",
         )
-    name = "absolute_difference" if by_numbers else "cosine"
     return {
         "incomparable": incomparable,
         "measure": f"{name.replace('_', ' ')}, the most different first",
         f"mean_{name}": total / count if count else None,
-        f"{'max' if by_numbers else 'min'}_{name}": images[0]["value"] if images else None,
+        f"{worst}_{name}": images[0]["value"] if images else None,
         "images": images,
     }
 
@@ -180,6 +179,11 @@ def _cosine(pair: Pair) -> float | None:
     if a.vector is None or b.vector is None:
         return None
     return cosine(a.vector, a.vector_dtype or "", b.vector, b.vector_dtype or "")
+
+
+# A measure with its name; the sign by which it grows with the distance; which is the worst.
+_MEASURES = {"regression": ("absolute_difference", _difference, 1, "max")}
+_COSINE = ("cosine", _cosine, -1, "min")
 
 
 @dataclass(slots=True)

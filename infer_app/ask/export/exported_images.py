@@ -7,20 +7,19 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+from infer_app.artifact.specs import WITH_LABELS
 from infer_app.ask.export.crop_labels import CropLabels, ShownCrop
-from infer_app.ask.export.exported_model import CLASSIFICATION, DETECTION, ModelVersions
+from infer_app.ask.export.exported_model import ModelVersions
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.ask.figures.detections import Part, PredictedImage, read_predicted_images, read_rejected_images
 from infer_app.ask.figures.figures import RejectedImage
 from infer_app.base.day import Day
-from infer_app.base.domain import DetectedObject, OutputKind
+from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
 from infer_app.base.size import Size
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
 from infer_app.tables.results.label_groups import Groups, read_label_groups
-
-WITH_SCORES = tuple(kind for kind in OutputKind if kind.has_labels)  # which thresholds apply to
 
 DatedImages = Iterable[tuple[date, PredictedImage]]
 
@@ -34,7 +33,7 @@ class ExportedImage:
     date: date
     objects: tuple[DetectedObject, ...]
     crops: tuple[ShownCrop | None, ...]  # of a second network, for each of the objects
-    thresholds: Mapping[str, float] | None  # of a classification
+    thresholds: Mapping[str, float] | None  # of labels; None of objects
 
     @property
     def labels(self) -> tuple[dict[str, Any], ...]:
@@ -110,7 +109,7 @@ class Export:
 
     def read_images(self, *, all_objects: bool = False) -> Iterator[ExportedImage]:
         """Yield the images in order of time and id; of a second network also with the objects that it did not take."""
-        thresholds = self.thresholds if self.model.kind == CLASSIFICATION and not self.detector else None
+        thresholds = self.thresholds if self.model.part is Part.OUTPUT else None
         counts = self.counts
         counts.num_images = counts.num_objects = 0
         for day, image in self.read_predictions():
@@ -142,16 +141,15 @@ def choose_thresholds(
     """Return the thresholds of a model, or `min_score` for all labels instead. Raises UsageError without scores."""
     if min_score is None:
         return read_thresholds(project.database, model.name) if model.has_thresholds else {}
-    if model.kind not in WITH_SCORES:
+    if model.kind not in WITH_LABELS:
         raise UsageError(f"{model.name} gives {model.kind} outputs, which have no scores", "leave out --min-score")
     return {ALL_LABELS: min_score}
 
 
 def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersions) -> DatedImages:
     """Yield the predictions of the days, each with its date."""
-    part = Part.CROPS if model.detector else Part.OBJECTS if model.kind == DETECTION else Part.OUTPUT
     for day in days:
-        found = read_predicted_images(project, day, *model.model_ids, part=part)
+        found = read_predicted_images(project, day, *model.model_ids, part=model.part)
         yield from ((day.date, image) for image in found)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from infer_app.artifact.model_names import short_name
+from infer_app.ask.figures.detections import Part, part_of
 from infer_app.ask.figures.figures import Figures
 from infer_app.base.day import Day
 from infer_app.base.domain import OutputKind
@@ -75,9 +76,14 @@ class ModelVersions:
         return cls(name, tuple(model_ids), tuple(all_ids), kind, tuple(labels), has_thresholds, detector)
 
     @property
+    def part(self) -> Part:
+        """Return what is read of its predictions."""
+        return part_of(self.kind, self.detector)
+
+    @property
     def has_objects(self) -> bool:
         """Return whether its outputs are of objects: those that it has found, or those of its detector."""
-        return self.kind == DETECTION or self.detector is not None
+        return self.part is not Part.OUTPUT
 
     @property
     def labels_by_version(self) -> list[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Subquery, and_, or_, select
 
 from infer_app.ask.figures.figures import RejectedImage
 from infer_app.base.day import Day
-from infer_app.base.domain import DetectedObject
+from infer_app.base.domain import DetectedObject, OutputKind
 from infer_app.base.locations import as_location
 from infer_app.base.size import Size
 from infer_app.tables.engine.column_types import AsText, Query
@@ -45,6 +45,11 @@ class Part(Enum):
     OUTPUT = auto()
     OBJECTS = auto()
     CROPS = auto()  # of a second network: the objects of its detector, with its prediction for those that it took
+
+
+def part_of(kind: str, detector: object) -> Part:
+    """Return what is read for a kind of output; a second network has a detector."""
+    return Part.CROPS if detector else Part.OBJECTS if kind == OutputKind.DETECTION else Part.OUTPUT
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from infer_app.predict.images.transform.crop import Shares, cut_out
 from infer_app.predict.images.transform.geometry import Picture, Pixels
 from infer_app.predict.images.transform.to_pixels import reference_transform, transform
 from infer_app.predict.runtimes.torchscript import rows_of, run_source
-from infer_app.predict.verification.outputs import OutputDecoder
+from infer_app.predict.verification.outputs import open_decoder
 
 RECIPE_UNCHECKED = "this does not check the recipe, which --against package.module:function does"
 
@@ -94,7 +94,7 @@ def _library_pipeline(artifact: Artifact, source: LibrarySource) -> Callable[[Pi
 
 def _recipe_pipeline(artifact: Artifact) -> Callable[[Pixels], object]:
     manifest, preprocess = artifact.manifest, artifact.preprocess()
-    module, decode = load_source(artifact), OutputDecoder(artifact)
+    module, decode = load_source(artifact), open_decoder(artifact)
 
     def answer(rgb: Pixels) -> object:
         if preprocess is None:

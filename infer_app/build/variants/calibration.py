@@ -17,9 +17,10 @@ from infer_app.build.network.golden_set import load_pixels
 from infer_app.build.network.source_kinds import load_source
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
+from infer_app.predict.verification.agreement import measure_parity
 from infer_app.predict.verification.golden import predict_all
 from infer_app.predict.verification.object_parity import SAME_OBJECT
-from infer_app.predict.verification.parity import Parity, measure_parity
+from infer_app.predict.verification.parity import Parity
 
 MIN_IMAGES = 20
 MAX_IMAGES = 600

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from infer_app.artifact.artifact import Artifact, open_artifact
+from infer_app.artifact.manifest import Manifest
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
@@ -16,23 +17,21 @@ from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.images.transform.to_pixels import transform
-from infer_app.predict.verification.golden import CHECK_BATCH, predict_all
-from infer_app.predict.verification.parity import Parity, measure_parity
+from infer_app.predict.verification.agreement import measure_parity
+from infer_app.predict.verification.golden import predict_all
+from infer_app.predict.verification.outputs import KINDS
+from infer_app.predict.verification.parity import Parity
 
 
 def decoding_agreement(
-    predict: Callable[[np.ndarray], np.ndarray],
-    recipe: Recipe,
-    images: Iterable[bytes],
-    batch_size: int = CHECK_BATCH,
-    artifact: Artifact | None = None,
+    artifact: Artifact, predict: Callable[[np.ndarray], np.ndarray], images: Iterable[bytes], batch_size: int
 ) -> Parity | None:
     """Compare the outputs with those of exact decoding; return None if all images are decoded exactly.
 
     Images that are too small to be shrunk and files that are not images are not counted. `predict` takes at most
-    `batch_size` rows. Objects are compared only of an `artifact` that is a detector.
+    `batch_size` rows.
     """
-    exact, other = [], []
+    recipe, exact, other = artifact.manifest.recipe, [], []
     for data in images:
         try:
             if (pixels := _scaled_pixels(data, recipe)) is not None:
@@ -42,11 +41,8 @@ def decoding_agreement(
             continue
     if not other:
         return None
-    return measure_parity(
-        predict_all(predict, np.stack(exact), batch_size),
-        predict_all(predict, np.stack(other), batch_size),
-        artifact,
-    )
+    expected, actual = (predict_all(predict, np.stack(pixels), batch_size) for pixels in (exact, other))
+    return measure_parity(expected, actual, artifact)
 
 
 def _scaled_pixels(data: bytes, recipe: Recipe) -> np.ndarray | None:
@@ -86,18 +82,9 @@ def decoding_ms(
     return {decode: 1e3 * min(rounds) / num_images for decode, rounds in seconds.items()} if shrunk else None
 
 
-def describe_agreement(parity: Parity | None, output_kind: str) -> str:
+def describe_agreement(parity: Parity | None, manifest: Manifest) -> str:
     """Describe for the user who builds the model how much `--decode scaled` changes."""
     if parity is None:
         return "decode scaled: no image was large enough: give photos like those of a daily run with --calibrate"
     images = f"{counted(parity.num_images, 'image')} large enough to be shrunk"
-    if output_kind == "classification":
-        return f"decode scaled: {parity.label_agreement:.1%} of labels as with exact decoding, of {images}"
-    if output_kind == "detection":
-        if parity.object_agreement is None:
-            return f"decode scaled: no object was found on {images}: give others with --calibrate"
-        num_objects = counted(parity.num_objects or 0, "object")
-        return f"decode scaled: {parity.object_agreement:.1%} of {num_objects} as with exact decoding, on {images}"
-    if output_kind == "regression":
-        return f"decode scaled: {parity.worst_difference:.3g} from exact decoding at worst, of {images}"
-    return f"decode scaled: cosine with exact decoding {parity.cosine:.4f} at worst, of {images}"
+    return f"decode scaled, on {images}: {KINDS[manifest.output.kind].describe_kept(manifest, parity)}"

@@ -30,9 +30,10 @@ from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.gpu_probe import missing_for, runnable
 from infer_app.predict.runtimes.open_variant import open_variant
-from infer_app.predict.verification.agreement import agreement_score, describe_kept, find_min_agreement, judgement
+from infer_app.predict.verification.agreement import find_min_agreement, judgement, measure_parity
 from infer_app.predict.verification.golden import predict_all
-from infer_app.predict.verification.parity import Parity, measure_parity
+from infer_app.predict.verification.outputs import KINDS
+from infer_app.predict.verification.parity import Parity
 from infer_app.predict.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)
@@ -122,12 +123,11 @@ def try_variants(
     present, *others = (np.concatenate(outputs[variant]) for variant in models)
     if len(present) < MIN_IMAGES:
         return {}
-    ms = [1e3 * spent[variant] / len(present) for variant in models]
+    kind, ms = KINDS[artifact.manifest.output.kind], [1e3 * spent[variant] / len(present) for variant in models]
     parities = [measure_parity(present, other, artifact) for other in others]
-    scores = [agreement_score(artifact, parity) for parity in parities]
     return {
-        variant: Trial(parity, score, own_ms, ms[0])
-        for variant, parity, score, own_ms in zip(list(models)[1:], parities, scores, ms[1:], strict=True)
+        variant: Trial(parity, kind.agreement(artifact.manifest, parity), own_ms, ms[0])
+        for variant, parity, own_ms in zip(list(models)[1:], parities, ms[1:], strict=True)
     }
 
 
@@ -232,7 +232,7 @@ def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
         trial.score >= min_agreement,
         parity.object_agreement,
     )
-    measured = f"{describe_kept(manifest, parity)}, measured on {parity.num_images:,} of your images"
+    kept = KINDS[manifest.output.kind].describe_kept(manifest, parity)
     to_add = "" if known else f"; `infer model judge {shlex.quote(manifest.name)}` adds it to the model"
-    what = f"{variant_of(variant).option} ({measured}{to_add})"
+    what = f"{variant_of(variant).option} ({kept}, measured on {parity.num_images:,} of your images{to_add})"
     return Alternative(what, ("model",), trial.ms, trial.instead_of, found)

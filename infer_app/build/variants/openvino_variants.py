@@ -19,15 +19,10 @@ from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.gpu_probe import VNNI, first_variant
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.runtimes.openvino import Int8Settings
-from infer_app.predict.verification.agreement import (
-    Report,
-    agreement_score,
-    describe_kept,
-    find_min_agreement,
-    judgement,
-)
+from infer_app.predict.verification.agreement import Report, find_min_agreement, judgement
 from infer_app.predict.verification.golden import golden_parity, golden_pixels, predict_all
 from infer_app.predict.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
+from infer_app.predict.verification.outputs import KINDS
 from infer_app.predict.verification.parity import Parity
 
 # Tried in this order, the fastest first, until enough labels or objects are kept.
@@ -85,7 +80,7 @@ def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
     model = open_variant(artifact, variant)
     recipe = artifact.manifest.recipe
     photos = (path.read_bytes() for path in calibration.files(recipe.size))
-    agreement = decoding_agreement(model, recipe, photos, model.batch_size, artifact)
+    agreement = decoding_agreement(artifact, model, photos, model.batch_size)
     details = artifact.manifest.variants[variant] | {recipe.decode: agreement.to_json() if agreement else None}
     return record_variant(artifact, variant, details)
 
@@ -138,13 +133,13 @@ def _add_int8(
     report: Report,
     check: Callable[[], None],
 ) -> Artifact:
-    best = None
+    best, highest, kind = None, 0.0, KINDS[artifact.manifest.output.kind]
     for candidate in _quantised(artifact, graph, images):
-        report(f"{OPENVINO_INT8}: {candidate.settings.name}: {describe_kept(artifact.manifest, candidate.parity)}")
-        if best is None or agreement_score(artifact, candidate.parity) > agreement_score(artifact, best.parity):
-            best = candidate
-        is_enough = agreement_score(artifact, candidate.parity) >= min_agreement
-        if is_enough or candidate.parity.num_objects == 0:  # without objects the next one would tell no more
+        report(f"{OPENVINO_INT8}: {candidate.settings.name}: {kind.describe_kept(artifact.manifest, candidate.parity)}")
+        kept = kind.agreement(artifact.manifest, candidate.parity)
+        if best is None or kept > highest:
+            best, highest = candidate, kept
+        if kept >= min_agreement or candidate.parity.num_objects == 0:  # without objects others would tell no more
             break
     assert best is not None  # because INT8_SETTINGS is not empty
     details = _judged_details(artifact, best.model, OPENVINO_INT8, best.parity, min_agreement, report)

@@ -32,7 +32,7 @@ class ObjectDecoder:
         self._head = open_head(spec.detection, spec.activation, recipe.size, own_head)
         self._details = json.dumps({"min_score": spec.detection.min_score})
 
-    def decode(self, raw: np.ndarray, pictures: Sequence[Size]) -> list[Output | None]:
+    def decode(self, raw: np.ndarray, pictures: Sequence[Size | None]) -> list[Output | None]:
         """Return the objects of each row of `raw`, (n, D) float32, in pictures of these upright sizes.
 
         None stands for a row with a NaN or an infinity. Raises what a head of the user's own raises.
@@ -77,7 +77,8 @@ class ObjectDecoder:
             return suppress(rows, self._spec.nms, self._spec.max_objects)
         return rows[: self._spec.max_objects]
 
-    def _output(self, objects: np.ndarray, picture: Size) -> Output:
+    def _output(self, objects: np.ndarray, picture: Size | None) -> Output:
+        assert picture is not None
         boxes = boxes_in_picture(objects[:, :4], picture, self._recipe)
         boxes[:, 2:] -= boxes[:, :2]
         boxes = exact_at_whole_pixels(boxes, picture)

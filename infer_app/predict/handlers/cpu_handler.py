@@ -18,7 +18,7 @@ from infer_app.predict.handlers.predictor import LoadedModel, Networks, result_o
 from infer_app.predict.handlers.second_networks import SecondNetworks, stored_objects
 from infer_app.predict.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.predict.runtimes.open_variant import open_variant
-from infer_app.predict.verification.outputs import OutputDecoder
+from infer_app.predict.verification.outputs import open_decoder
 from infer_app.predict.workers.heartbeat import Heartbeat
 
 
@@ -101,4 +101,4 @@ def _open_model(model_index: int, spec: ModelSpec, artifact: Artifact, num_threa
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads)
     model = open_batch(spec.batch_size)
     predict = AdaptiveBatch(open_batch, model.batch_size, model)
-    return LoadedModel(model_index, artifact, spec.variant, model.batch_size, predict, OutputDecoder(artifact))
+    return LoadedModel(model_index, artifact, spec.variant, model.batch_size, predict, open_decoder(artifact))

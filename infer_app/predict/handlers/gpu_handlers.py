@@ -28,7 +28,7 @@ from infer_app.predict.handlers.loader import Loader
 from infer_app.predict.handlers.predictor import LoadedModel, Networks, device_loss_raised, result_of
 from infer_app.predict.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.predict.runtimes.open_variant import open_variant
-from infer_app.predict.verification.outputs import OutputDecoder
+from infer_app.predict.verification.outputs import open_decoder
 from infer_app.predict.workers.heartbeat import Heartbeat
 from infer_app.predict.workers.pool import TASKS_AHEAD
 from infer_app.predict.workers.shared_ring import Ring
@@ -180,7 +180,7 @@ def _open_model(number: int, spec: ModelSpec, num_threads: int, batch_size: int,
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads, device=stream.device)
     model = AdaptiveBatch(open_batch, spec.batch_size or batch_size, free_memory=stream.free_memory)
     predict: Any = partial(stream.predict, model)
-    return LoadedModel(number, artifact, spec.variant, batch_size, predict, OutputDecoder(artifact))
+    return LoadedModel(number, artifact, spec.variant, batch_size, predict, open_decoder(artifact))
 
 
 def open_stream(device: str) -> CopyStream:

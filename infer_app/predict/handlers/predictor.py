@@ -12,8 +12,9 @@ from infer_app.base.domain import Batch, Broken, Chunk, ChunkResult, Prediction,
 from infer_app.base.errors import DeviceLost, is_out_of_memory, lines_of
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import ALONE, OneOf
-from infer_app.predict.verification.golden import check_golden, compares_best_objects
-from infer_app.predict.verification.outputs import OutputDecoder
+from infer_app.predict.verification.detection import compares_best_objects
+from infer_app.predict.verification.golden import check_golden
+from infer_app.predict.verification.vectors import Decode
 from infer_app.predict.workers.heartbeat import Heartbeat
 
 _DEVICE_FAILED = re.compile(r"CUDA error: .*")
@@ -28,7 +29,7 @@ class LoadedModel:
     variant: str
     batch_size: int  # maximum number of images per call
     predict: Callable[[np.ndarray], np.ndarray]  # (n, H, W, 3) uint8 to (n, D) float32
-    decode: OutputDecoder
+    decode: Decode
 
     def verify_golden(
         self,

@@ -89,10 +89,10 @@ def quantise(
 
 def _in_fp32(graph: Graph, settings: Int8Settings) -> list[str]:
     """Return the names of the operators that are not quantised."""
-    kinds = [(node.get_friendly_name(), node.get_type_name()) for node in graph.get_ordered_ops()]
-    convolutions = [name for name, kind in kinds if "Convolution" in kind]
+    operators = [(node.get_friendly_name(), node.get_type_name()) for node in graph.get_ordered_ops()]
+    convolutions = [name for name, operator in operators if "Convolution" in operator]
     last = convolutions[max(0, len(convolutions) - settings.last_in_fp32) :]
-    sums = [name for name, kind in kinds if kind == "Add"] if settings.sums_in_fp32 else []
+    sums = [name for name, operator in operators if operator == "Add"] if settings.sums_in_fp32 else []
     return list(dict.fromkeys([*convolutions[: settings.first_in_fp32], *last, *sums]))
 
 

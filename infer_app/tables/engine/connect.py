@@ -183,21 +183,21 @@ class Database:
                 raise  # a wrong statement, which is a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:  # of a commit, or of opening a file
-            kind = DiskFull if self.backend.is_full(error, self.file) else DatabaseUnavailable
-            raise kind(f"{self.shown_url}: {error}", self.backend.hint_for(error, self.file)) from None
+            error_type = DiskFull if self.backend.is_full(error, self.file) else DatabaseUnavailable
+            raise error_type(f"{self.shown_url}: {error}", self.backend.hint_for(error, self.file)) from None
 
     def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
         message = mask_text(first_line, self._url)
-        kind = self._kind_of(error)
+        error_type = self._error_type(error)
         hint = self.backend.hint_for(error.orig, self.file)
-        if kind is Forbidden or self.is_denied(error):
+        if error_type is Forbidden or self.is_denied(error):
             hint = "the role must be allowed to read and write the infer_ tables, and to read the table of [source]"
         elif self.backend.code_of(error) in self.backend.full:
             hint = "free space on the disk of the database server; the next run does the rest"
-        return kind(f"{self.shown_url}: {message}", hint)
+        return error_type(f"{self.shown_url}: {message}", hint)
 
-    def _kind_of(self, error: DBAPIError) -> type[DatabaseUnavailable]:
+    def _error_type(self, error: DBAPIError) -> type[DatabaseUnavailable]:
         code = self.backend.code_of(error)
         if code in self.backend.deadlocks:
             return Deadlocked

@@ -145,10 +145,10 @@ def _sampled(column: Column[Any], identity: str, *, is_typed: bool) -> ColumnEle
         value: ColumnElement[Any] = untyped(column.name)
         short = func.substr(value, 1, MAX_CHARS)
         return case((func.typeof(value) == "blob", null()), (func.typeof(value) == "text", short), else_=value)
-    kind = getattr(column.type, "data_type", column.type)  # of a domain: its underlying type
-    if column.name == identity or isinstance(kind, _SMALL):
+    data_type = getattr(column.type, "data_type", column.type)  # of a domain: its underlying type
+    if column.name == identity or isinstance(data_type, _SMALL):
         return column
-    return func.substr(column, 1, MAX_CHARS) if isinstance(kind, String) else null()
+    return func.substr(column, 1, MAX_CHARS) if isinstance(data_type, String) else null()
 
 
 def _location_among(table: Table, rows: Sequence[Any]) -> tuple[str | None, float]:

@@ -16,7 +16,7 @@ from infer_app.build.build_model import build_model
 from infer_app.build.network import model_source
 from infer_app.cli.model.model import unproven_activation
 from infer_app.predict.runtimes.torchscript import build_cpu_variant
-from infer_app.predict.verification.outputs import decode_outputs
+from infer_app.predict.verification.outputs import KINDS
 from tests.support.networks import MEAN, RECIPE, SIZE, Network, built, random_pixels, request, save_photos
 
 DETECTION = OutputSpec("detection", detection=DetectionSpec())
@@ -86,7 +86,7 @@ def test_raw_outputs_keep_their_shape(tmp_path):
     artifact = built(tmp_path, nn.Conv2d(3, 2, 3), labels=None, output=OutputSpec("raw"))
     assert artifact.manifest.output.shape == (2, SIZE - 2, SIZE - 2)
     rows = build_cpu_variant(artifact)(random_pixels(1))
-    (output,) = decode_outputs(rows, artifact.manifest.output)
+    (output,) = KINDS[artifact.manifest.output.kind].decode(rows, artifact.manifest.output)
     assert output is not None
     assert (json.loads(output.details), output.vector_dim) == ({"shape": [2, 14, 14]}, 2 * 14 * 14)
 

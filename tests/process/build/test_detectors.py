@@ -14,8 +14,8 @@ from infer_app.build.variants.decoding_agreement import decoding_agreement, desc
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.cli.model.model import show_decoding, show_variants
 from infer_app.predict.runtimes.open_variant import open_variant
-from infer_app.predict.verification.agreement import agreement_score, describe_kept, judgement
-from infer_app.predict.verification.outputs import OutputDecoder
+from infer_app.predict.verification.agreement import judgement
+from infer_app.predict.verification.outputs import KINDS, open_decoder
 from infer_app.predict.verification.parity import Parity
 from tests.conftest import need
 from tests.support.detectors import SIZE, Pair, Quadrants, built_detector
@@ -28,8 +28,8 @@ PICTURES = [Size(200, 100), Size(30, 400), Size(64, 64)]
 
 
 def objects(artifact, variant, pixels):
-    decoder = OutputDecoder(artifact)
-    return [output.objects for output in decoder(open_variant(artifact, variant, len(PICTURES))(pixels), PICTURES)]
+    decode = open_decoder(artifact)
+    return [output.objects for output in decode(open_variant(artifact, variant, len(PICTURES))(pixels), PICTURES)]
 
 
 def assert_same(actual, expected):
@@ -94,9 +94,9 @@ def halve_half(rows):
 def test_a_variant_is_judged_by_the_objects_that_it_keeps(artifact):
     said = []
     parity = judged(artifact, COLORED)
-    assert (parity.num_objects, agreement_score(artifact, parity)) == (24, 1.0)
+    assert (parity.num_objects, KINDS["detection"].agreement(artifact.manifest, parity)) == (24, 1.0)
     assert judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)["meets_bar"] is True
-    assert describe_kept(artifact.manifest, parity) == "keeps 100.0% of 24 objects"
+    assert KINDS["detection"].describe_kept(artifact.manifest, parity) == "keeps 100.0% of 24 objects"
     worse = judged(artifact, COLORED, halve_half)
     assert (worse.num_objects, worse.object_agreement) == (12, 1.0)  # the others were there with less
     assert said == []
@@ -105,7 +105,7 @@ def test_a_variant_is_judged_by_the_objects_that_it_keeps(artifact):
 def test_images_without_an_object_tell_nothing_so_no_run_takes_the_variant(artifact, capsys):
     said = []
     parity = judged(artifact, BLACK)
-    assert describe_kept(artifact.manifest, parity) == "no objects were found"
+    assert KINDS["detection"].describe_kept(artifact.manifest, parity) == "no objects were found"
     details = judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)
     assert (details["meets_bar"], "no object was found on 3 images" in said[0]) == (False, True)
     show_variants(record_variant(artifact, OPENVINO_INT8, details | {"parity": parity.to_json()}, {}).manifest)
@@ -115,11 +115,11 @@ def test_images_without_an_object_tell_nothing_so_no_run_takes_the_variant(artif
 
 def test_what_decoding_changes_is_told_in_objects(artifact, capsys):
     predict = open_variant(artifact, TORCHSCRIPT)
-    parity = decoding_agreement(predict, artifact.manifest.recipe, [jpeg(400, 300)], 4, artifact)
+    parity = decoding_agreement(artifact, predict, [jpeg(400, 300)], 4)
     assert (parity.num_objects > 0, parity.object_agreement) == (True, 1.0)
-    told = describe_agreement(parity, "detection")
+    told = describe_agreement(parity, artifact.manifest)
     assert f"100.0% of {parity.num_objects} objects" in told
     show_decoding(record_variant(artifact, TORCHSCRIPT, {"scaled": parity.to_json()}, {}).manifest)
     assert capsys.readouterr().out.strip() == told
     none = Parity(1, 1.0, None, 0.0, 0.0, num_objects=0)
-    assert "no object was found" in describe_agreement(none, "detection")
+    assert "no objects were found" in describe_agreement(none, artifact.manifest)

@@ -11,7 +11,7 @@ from infer_app.artifact.specs import ACTIVATIONS, DetectionSpec, OutputSpec
 from infer_app.base.errors import ModelError
 from infer_app.build.network.validate_detector import check_detection, complete_detection
 from infer_app.build.network.validate_source import SourceOutputs, check_meaning
-from infer_app.predict.verification.outputs import decode_outputs
+from infer_app.predict.verification.outputs import KINDS
 
 ENDS = {
     "nothing": lambda raw: raw,
@@ -88,7 +88,7 @@ def test_a_softmax_that_is_quantised_inside_sums_to_about_1():
 def test_a_score_that_rounding_has_moved_is_clamped_and_another_is_none(activation):
     near = np.float32([[1.0004, 1.0002, -0.0004], [-0.0004, -0.0002, -0.0003]])
     check_scores(near, activation)
-    first, second = decode_outputs(near, OutputSpec(activation=activation), LABELS)
+    first, second = KINDS["classification"].decode(near, OutputSpec(activation=activation), LABELS)
     assert [(one.label, one.score) for one in (first, second)] == [("a", 1.0), ("b", 0.0)]
     assert {one["score"] for one in next(iter(json.loads(first.details).values()))} <= {1.0, 0.0}
     check_scores(np.float32([[np.nan, np.inf]]), activation)  # no scores at all, which is told otherwise

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from infer_app.ask.export.exported_images import Export, ExportedImage
-from infer_app.ask.export.exported_model import DETECTION
-from infer_app.ask.figures.detections import StoredOutput
+from infer_app.ask.figures.detections import Part, StoredOutput
 from infer_app.ask.figures.similarity import vector_of
 from infer_app.base.atomic_file import new_content
 from infer_app.base.printing import csv_line, csv_lines
@@ -37,7 +36,7 @@ def columns_of(export: Export) -> tuple[str, ...]:
 
 def write_csv(path: Path, export: Export) -> None:
     """Write CSV in UTF-8. `output` and `vector` are JSON; undecodable bytes of a file name are written as `\\udcff`."""
-    lines = _object_csv(export) if export.model.kind == DETECTION else csv_lines(_text_rows(export))
+    lines = _object_csv(export) if export.model.part is Part.OBJECTS else csv_lines(_text_rows(export))
     with new_content(path) as file:
         file.write(csv_line(columns_of(export)).encode())
         file.writelines(line.encode("utf-8", "backslashreplace") for line in lines)
@@ -45,7 +44,7 @@ def write_csv(path: Path, export: Export) -> None:
 
 def write_jsonl(path: Path, export: Export) -> None:
     """Write one JSON object a line."""
-    lines = _object_json(export) if export.model.kind == DETECTION else _output_json(export)
+    lines = _object_json(export) if export.model.part is Part.OBJECTS else _output_json(export)
     with new_content(path) as file:
         file.writelines(line.encode("ascii") for line in lines)
 

@@ -7,9 +7,9 @@ from datetime import date
 from itertools import count
 from math import inf
 
+from infer_app.artifact.specs import WITH_LABELS
 from infer_app.ask.export.exported_images import DatedImages, Export, chosen_labels, shown_labels
-from infer_app.ask.export.exported_model import CLASSIFICATION, DETECTION
-from infer_app.ask.figures.detections import PredictedCrop, PredictedImage
+from infer_app.ask.figures.detections import Part, PredictedCrop, PredictedImage
 from infer_app.base.errors import UsageError
 from infer_app.tables.queries.thresholds import find_threshold
 
@@ -27,7 +27,7 @@ def choose_images(images: DatedImages, by: str, num_images: int, export: Export,
     model = export.model
     if by not in WAYS:
         raise UsageError(f"--by {by} is unknown", f"choose one of: {', '.join(WAYS)}")
-    if by != RANDOM and model.kind not in (DETECTION, CLASSIFICATION):
+    if by != RANDOM and model.kind not in WITH_LABELS:
         raise UsageError(f"{model.name} gives {model.kind} outputs, which have no labels", "choose by --by random")
     if by == UNCERTAIN:
         return heapq.nsmallest(num_images, images, key=lambda dated: _uncertainty(dated[1], export))
@@ -45,7 +45,7 @@ def _uncertainty(image: PredictedImage, export: Export) -> float:
         found = zip(image.objects, image.crops, strict=True)
         crops = (crop for one, crop in found if crop and one.score >= find_threshold(shown, one.label))
         return min((_labels_margin(crop, export.thresholds) for crop in crops), default=inf)
-    margin = _objects_margin if export.model.kind == DETECTION else _labels_margin
+    margin = _objects_margin if export.model.part is Part.OBJECTS else _labels_margin
     return margin(image, export.thresholds)
 
 

@@ -116,19 +116,19 @@ def without_metadata(png: bytes) -> bytes:
     pieces, position = [png[:8]], 8
     while position + 12 <= len(png):
         end = position + 12 + int.from_bytes(png[position : position + 4], "big")
-        kind, payload = png[position + 4 : position + 8], png[position + 8 : end - 4]
+        chunk_type, payload = png[position + 4 : position + 8], png[position + 8 : end - 4]
         is_sound = zlib.crc32(png[position + 4 : end - 4]).to_bytes(4, "big") == png[end - 4 : end]
-        if kind not in _PNG_METADATA or (is_sound and _may_state_orientation(kind, payload)):
+        if chunk_type not in _PNG_METADATA or (is_sound and _may_state_orientation(chunk_type, payload)):
             pieces.append(png[position:end])
         position = end
-        if kind == b"IEND":
+        if chunk_type == b"IEND":
             break
     return b"".join(pieces)
 
 
-def _may_state_orientation(kind: bytes, payload: bytes) -> bool:
+def _may_state_orientation(chunk_type: bytes, payload: bytes) -> bool:
     """Return whether a sound chunk may hold EXIF or XMP data that are not too long for Pillow."""
-    return kind == b"eXIf" or (payload.startswith(_PNG_ORIENTATION) and len(payload) < MAX_PNG_TEXT // 1000)
+    return chunk_type == b"eXIf" or (payload.startswith(_PNG_ORIENTATION) and len(payload) < MAX_PNG_TEXT // 1000)
 
 
 def check_boxes_end(data: bytes) -> None:
@@ -149,12 +149,12 @@ def webp_size(data: bytes) -> tuple[int, int]:
     """Return width and height of the canvas in pixels; Pillow allocates memory for it when it opens the file."""
     if len(data) < 8 + int.from_bytes(data[4:8], "little") or len(data) < 30:
         raise BadImage(Reason.TRUNCATED, f"ends after {len(data)} bytes of a longer RIFF")
-    kind, payload = data[12:16], data[20:30]
-    if kind == b"VP8X":
+    chunk_type, payload = data[12:16], data[20:30]
+    if chunk_type == b"VP8X":
         return 1 + int.from_bytes(payload[4:7], "little"), 1 + int.from_bytes(payload[7:10], "little")
-    if kind == b"VP8L":
+    if chunk_type == b"VP8L":
         bits = int.from_bytes(payload[1:5], "little")
         return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    if kind == b"VP8 ":
+    if chunk_type == b"VP8 ":
         return int.from_bytes(payload[6:8], "little") & 0x3FFF, int.from_bytes(payload[8:10], "little") & 0x3FFF
-    raise BadImage(Reason.CORRUPT, f"first chunk of a WebP is {kind!r}")
+    raise BadImage(Reason.CORRUPT, f"first chunk of a WebP is {chunk_type!r}")

@@ -43,8 +43,8 @@ def _describe_samples(file: BinaryIO) -> str:
     file.seek(tags.next)
     tags.load(file)
     bits = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (8,)))
-    kind = "samples of a kind that is" if bits in (1, 8, 16, 32) else f"samples of {bits} bits, a number that is"
-    return f"channels or {kind} not read; convert it to grey or RGB of 8 or 16 bits"
+    samples = "samples of a kind that is" if bits in (1, 8, 16, 32) else f"samples of {bits} bits, a number that is"
+    return f"channels or {samples} not read; convert it to grey or RGB of 8 or 16 bits"
 
 
 def check_tiff(image: TiffFile, depth: str) -> None:

@@ -57,14 +57,13 @@ def test_a_scaled_model_passes_its_own_check_and_notices_exact_decoding(artifact
 def test_agreement_is_of_the_images_that_are_shrunk(artifact):
     predict = build_cpu_variant(artifact)
     images = [jpeg(400, 300), jpeg(60, 60), b"no image", synthetic_images()["shapes.png"], jpeg(300, 400)]
-    parity = decoding_agreement(predict, SCALED, images)
+    parity = decoding_agreement(artifact, predict, images, 4)
     assert parity is not None
     assert (parity.num_images, parity.label_agreement) == (2, 1.0)
     assert 0.999 < parity.cosine <= 1
-    words = {"classification": "100.0% of labels", "embedding": "cosine", "regression": "from exact decoding at worst"}
-    assert [kind for kind, said in words.items() if said not in describe_agreement(parity, kind)] == []
-    assert decoding_agreement(predict, SCALED, images[1:4]) is None
-    assert "no image was large enough" in describe_agreement(None, "classification")
+    assert "on 2 images large enough to be shrunk: keeps 100.0%" in describe_agreement(parity, artifact.manifest)
+    assert decoding_agreement(artifact, predict, images[1:4], 4) is None
+    assert "no image was large enough" in describe_agreement(None, artifact.manifest)
 
 
 def test_a_dry_run_is_offered_scaled_decoding_with_what_it_costs_on_the_images_themselves(tmp_path, artifact):

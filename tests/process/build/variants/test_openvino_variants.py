@@ -17,8 +17,8 @@ from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.model.build import build
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.runtimes.openvino import Int8Settings
+from infer_app.predict.verification.agreement import measure_parity
 from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_pixels
-from infer_app.predict.verification.parity import measure_parity
 from infer_app.predict.workers.bundle import pack, unpack
 from tests.conftest import need
 from tests.process.build.variants.conftest import a_run_is_active

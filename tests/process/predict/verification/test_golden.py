@@ -13,9 +13,10 @@ from infer_app.base.size import Size
 from infer_app.build.network.golden_set import make_golden_set, synthetic_images
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.runtimes.torchscript import build_cpu_variant, make_cpu_variant
-from infer_app.predict.verification.agreement import agreement_score, find_min_agreement
+from infer_app.predict.verification.agreement import find_min_agreement, measure_parity
 from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_pixels
-from infer_app.predict.verification.parity import Parity, measure_parity
+from infer_app.predict.verification.outputs import KINDS
+from infer_app.predict.verification.parity import Parity
 from tests.support.networks import Means, built, loader_of, random_pixels
 from tests.support.photos import jpeg
 
@@ -150,8 +151,9 @@ ROWS = [[1.0, -2.0], [3.0, 4.0]]
         (ROWS, [[np.inf] * 2] * 2, np.nan, None, np.inf, np.inf),
     ],
 )
-def test_parity_tells_the_worst(expected, actual, cosine, agreement, worst, relative):
-    parity = measure_parity(np.array(expected), np.array(actual))
+def test_parity_tells_the_worst(artifact, expected, actual, cosine, agreement, worst, relative):
+    vectors = replace(artifact, manifest=replace(artifact.manifest, output=OutputSpec("embedding")))
+    parity = measure_parity(np.array(expected), np.array(actual), vectors)
     figures = [parity.cosine, parity.worst_difference, parity.relative_difference]
     assert figures == pytest.approx([cosine, worst, relative], rel=1e-3, nan_ok=True)
     assert agreement in (None, parity.label_agreement)
@@ -186,4 +188,4 @@ def test_more_must_be_kept_of_labels_than_of_anything_else():
 def test_a_model_is_judged_by_its_labels_its_directions_or_its_one_number(artifact, output, num_outputs, score):
     manifest = replace(artifact.manifest, output=output, num_outputs=num_outputs)
     parity = Parity(20, cosine=0.9, label_agreement=0.8, worst_difference=1.0, relative_difference=0.25)
-    assert agreement_score(replace(artifact, manifest=manifest), parity) == score
+    assert KINDS[output.kind].agreement(manifest, parity) == score

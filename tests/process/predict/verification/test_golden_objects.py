@@ -6,8 +6,8 @@ import pytest
 from infer_app.base.errors import ModelError
 from infer_app.cli.model.model import unproven_boxes
 from infer_app.predict.runtimes.torchscript import build_cpu_variant
+from infer_app.predict.verification.agreement import measure_parity
 from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_parity, golden_pixels
-from infer_app.predict.verification.parity import measure_parity
 from tests.support.detectors import Cells, Faint, OneBox, Pair, Quadrants, built_detector
 from tests.support.networks import loader_of
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from infer_app.artifact.activation import class_scores
 from infer_app.artifact.specs import OutputSpec
 from infer_app.base.domain import Output
-from infer_app.predict.verification.outputs import decode_outputs
+from infer_app.predict.verification.outputs import KINDS
 
 LABELS = ("cat", "dog", "<b>'; DROP TABLE</b>")
 
@@ -35,7 +35,7 @@ BY_SIGMOID, APPLIED = OutputSpec(activation="sigmoid"), OutputSpec(activation="s
     ],
 )
 def test_a_classification_has_the_best_class_and_others(raw, spec, labels, best, details):
-    (output,) = decode_outputs(raw, spec, labels)
+    (output,) = KINDS[spec.kind].decode(raw, spec, labels)
     scores = class_scores(raw, spec.activation)
     assert (output.label, output.score) == ((labels or "012")[best], pytest.approx(float(scores.max())))
     assert json.loads(output.details) == details
@@ -55,13 +55,13 @@ RAW = {"vector": np.arange(6, dtype="<f4").tobytes(), "vector_dtype": "float32",
     ],
 )
 def test_numbers_are_kept_by_the_kind_of_output(raw, spec, outputs):
-    assert decode_outputs(np.array(raw, np.float32), spec, LABELS) == outputs
+    assert KINDS[spec.kind].decode(np.array(raw, np.float32), spec, LABELS) == outputs
 
 
 @pytest.mark.parametrize(("dtype", "numpy_dtype"), [("float32", "<f4"), ("float16", "<f2")])
 def test_an_embedding_is_little_endian_bytes(dtype, numpy_dtype):
     transposed = np.float32([[1.5, 4.0], [-2.0, 8.0]]).T  # not contiguous
-    outputs = decode_outputs(transposed, OutputSpec("embedding", vector_dtype=dtype))
+    outputs = KINDS["embedding"].decode(transposed, OutputSpec("embedding", vector_dtype=dtype))
     expected = [np.array(row, dtype=numpy_dtype).tobytes() for row in ([1.5, -2.0], [4.0, 8.0])]
     assert outputs == [Output(vector=vector, vector_dtype=dtype, vector_dim=2) for vector in expected]
 
@@ -71,15 +71,15 @@ def test_an_embedding_is_little_endian_bytes(dtype, numpy_dtype):
 def test_a_row_that_is_not_finite_gives_none_and_leaves_the_others(kind, bad):
     sound = np.float32([[0.0, 1.0], [2.0, 1.0]])
     spoilt = np.float32([sound[0], [1.0, bad], sound[1]])
-    first, none, last = decode_outputs(spoilt, OutputSpec(kind), ())
+    first, none, last = KINDS[kind].decode(spoilt, OutputSpec(kind), ())
     assert none is None
-    assert [first, last] == decode_outputs(sound, OutputSpec(kind), ())
+    assert [first, last] == KINDS[kind].decode(sound, OutputSpec(kind), ())
 
 
 @given(st.lists(st.lists(st.floats(-30, 30, width=32), min_size=4, max_size=4), min_size=1, max_size=6))
 def test_a_row_means_the_same_alone_and_in_a_batch(rows):
     raw = np.float32(rows)
-    together = decode_outputs(raw, OutputSpec())
-    alone = [output for row in raw for output in decode_outputs(row[None], OutputSpec())]
+    together = KINDS["classification"].decode(raw, OutputSpec())
+    alone = [output for row in raw for output in KINDS["classification"].decode(row[None], OutputSpec())]
     assert [item.label for item in together] == [item.label for item in alone]
     assert [item.score for item in together] == pytest.approx([item.score for item in alone])
