@@ -261,13 +261,13 @@ def measure(opened: Opened, patience_s: float) -> int:
     target = opened.folder / "exported.csv"
     commands = {
         "status": f"status --days {13 + age}",  # of the day after the last: the default
-        "pending": "pending",
+        "pending": "list",
         "report": f"report --date {last}",
         "doctor": "doctor",
         WITHOUT_NEWS: f"run --date {last} --json",
         "export": f"export --date {first} --until {last} --model species --format csv --to {target}",
         "verify": f"verify --date {last}",
-        "predictions": f"predictions --date {last} --csv",
+        "predictions": f"list --state predicted --date {last} --csv",
         "explain": f"explain --image {num_photos // 2}",
     }
     print(f"| {num_photos:,} photos | best, s | worst, s | CPU s | peak MiB | others' share | load before |")

@@ -120,6 +120,7 @@ def _environment(run: RunFigures) -> dict[str, str]:
 
 def _steps(of: Situation) -> Iterator[Step]:
     options = f"--date {of.date}{printed_options(of.model)}"
+    rejected = f"infer list --state rejected {options}"
     facts, last, num_pending = of.facts, of.facts.last_run, of.facts.counts.pending
     pending = f"{counted(num_pending, 'image')} {'is' if num_pending == 1 else 'are'} pending"
     if facts.problems:
@@ -145,9 +146,9 @@ def _steps(of: Situation) -> Iterator[Step]:
     if last and last["error"] and last["exit_code"] == EXIT_TOO_MANY_REJECTED:
         yield Step(f"The last run stopped: {last['error']}")
     elif of.day_state.exit_code == EXIT_TOO_MANY_REJECTED:
-        yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {options}")
+        yield Step("More images were rejected than --max-rejected allows: see why", rejected)
     elif of.reasons:
-        yield Step(_about_rejections(of), f"infer rejects {options}")
+        yield Step(_about_rejections(of), rejected)
     if nearly_black := count_nearly_black(facts.runs):
         yield Step(describe_nearly_black(nearly_black))
     if of.labels_moved:

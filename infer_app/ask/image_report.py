@@ -208,7 +208,7 @@ def file_now(location: str, limits: ReadLimits) -> FileNow:
 def _unknown(project: ProjectDatabase, image_id: str) -> UsageError:
     found = find_similar(project.source, image_id)
     similar = [f"{one} ({shown_location(location)})" for one, location in found]
-    hint = "`infer predictions --date DATE` lists the ids of a day, `infer pending --date DATE` the pending ones"
+    hint = "`infer list --state predicted --date DATE` lists the ids of a day, without --state the pending ones"
     if os.path.exists(image_id):  # noqa: PTH110 - a Path raises for a text that can't be a file's name
         adds = f"`infer images add {shlex.quote(image_id)}` registers it"
         hint = adds if project.source.is_ours else "your table lists no image with that location: add a row to it"

@@ -1,10 +1,10 @@
-"""Decide why an image has no prediction, and which command changes that. `explain`, `pending` and `retry` all ask here.
+"""Decide why an image has no prediction, and which command changes that. `explain`, `list` and `retry` all ask here.
 
 The causes are pure functions of what was read; the functions that read stand at the end.
 """
 
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 from infer_app.artifact.model_names import Version
@@ -33,6 +33,7 @@ class Why(StrEnum):
     NOT_COVERED = "not_covered"  # no run covers its day any more
     COVERED = "covered"  # the next run covers its day
     FILE_CHANGED = "file_changed"  # it has a prediction, made from another file
+    FILE_MISSING = "file_missing"  # whatever its results are
     DETECTOR_CHANGED = "detector_changed"  # its result is of objects that another version of the detector found
 
 
@@ -54,10 +55,17 @@ class Refusal:
     fix: str
 
 
+def what_to_do(fix: str, command: str | None) -> str:
+    """Return the fix and the command of a cause as one line; empty if there is neither."""
+    return ", then ".join(filter(None, [fix, f"`{command}`" if command else ""]))
+
+
 def explain_days(next_run: NextRun, first: date, last: date) -> Cause:
     """Return why images of a range of days, which are all of one `NextRun.era`, are pending."""
     if next_run.error is not None:
         return _no_model(next_run.error)
+    if next_run.backlog and next_run.era(first) == "older":
+        first, last = next_run.backlog
     days, command = str(first) if first == last else f"{first} to {last}", next_run.command(first, last)
     match next_run.era(first):
         case "older":
@@ -93,7 +101,7 @@ def explain_image(
     of_day = explain_days(next_run, day, day)
     if failure is not None and failure.is_settled and not is_replaced:
         if failure.reason in DECODER_MODULES:
-            message = f"{_describe(failure)}; no run tries it again before its decoder is installed"
+            message = f"{describe_failure(failure)}; no run tries it again before its decoder is installed"
             return Cause(Why.REJECTED, message, of_day.command, install("heic"))
         return _rejected(image_id, failure, refusal)
     if refusal is not None:
@@ -103,7 +111,7 @@ def explain_image(
     changed = ", and the file has changed since" if is_replaced else ""
     its_objects = failure.reason == Reason.OTHER_FILE  # which only its detector finds again
     command = retry_command([image_id]) if its_objects else of_day.command
-    return Cause(Why.RETRIED, f"{_describe(failure)}{changed}; {of_day.message}", command)
+    return Cause(Why.RETRIED, f"{describe_failure(failure)}{changed}; {of_day.message}", command)
 
 
 def explain_former_objects(next_run: NextRun, day: date, versions: tuple[str, str]) -> Cause:
@@ -137,6 +145,12 @@ def explain_changed_file(image_id: str) -> Cause:
     return Cause(Why.FILE_CHANGED, "the file has changed since it was predicted", retry_command([image_id]))
 
 
+def explain_missing_file(since: datetime) -> Cause:
+    message = f"its file has been missing since {since:%Y-%m-%d %H:%M} UTC"
+    fix = f"put it back, or `infer forget --missing{printed_options()}` deletes its results"
+    return Cause(Why.FILE_MISSING, message, None, fix)
+
+
 def explain_other_model(next_run: NextRun, version: Version, day: date | None, *, is_built: bool) -> Cause:
     """Return the cause for a model that the next run doesn't use; `is_built`: its name stands for this version."""
     if next_run.error is not None:
@@ -152,6 +166,17 @@ def explain_other_model(next_run: NextRun, version: Version, day: date | None, *
     )
 
 
+def describe_failure(failure: StoredFailure) -> str:
+    """Return the reason and, of one that passes, how often the image was tried."""
+    detail = f" ({failure.detail})" if failure.detail else ""
+    if failure.reason not in TRANSIENT_REASONS:
+        found = ", and its decoder is installed now" if failure.reason in retried_reasons() else ""
+        return f"rejected as {failure.reason}{detail}{found}"
+    if failure.reason == Reason.NOT_FOUND:  # each run that covers the day looks again
+        return f"{failure.reason}{detail}"
+    return f"{failure.reason}{detail}, tried {failure.attempts} of {MAX_ATTEMPTS} times"
+
+
 def _no_model(error: InferError) -> Cause:
     return Cause(Why.NO_MODEL, f"no run is possible: {error.message}", None, with_config(error.hint))
 
@@ -162,17 +187,7 @@ def _rejected(image_id: str, failure: StoredFailure, refusal: Refusal | None) ->
         fix = refusal.fix if refusal else ""
     elif failure.reason not in TRANSIENT_REASONS:
         fix = "repair or replace the file, if that is the cause"
-    return Cause(Why.REJECTED, f"{_describe(failure)}; no run tries it again", retry_command([image_id]), fix)
-
-
-def _describe(failure: StoredFailure) -> str:
-    detail = f" ({failure.detail})" if failure.detail else ""
-    if failure.reason not in TRANSIENT_REASONS:
-        found = ", and its decoder is installed now" if failure.reason in retried_reasons() else ""
-        return f"rejected as {failure.reason}{detail}{found}"
-    if failure.reason == Reason.NOT_FOUND:  # each run that covers the day looks again
-        return f"{failure.reason}{detail}"
-    return f"{failure.reason}{detail}, tried {failure.attempts} of {MAX_ATTEMPTS} times"
+    return Cause(Why.REJECTED, f"{describe_failure(failure)}; no run tries it again", retry_command([image_id]), fix)
 
 
 def refusal_of(broken: Broken, limits: ReadLimits) -> Refusal:

@@ -1,4 +1,4 @@
-"""The days that the next run covers, and the commands that predict images: asked by `explain`, `pending`, `retry`."""
+"""The days that the next run covers, and the commands that predict images: asked by `explain`, `list`, `retry`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class NextRun:
     late: frozenset[date] = frozenset()  # earlier days that it covers, since images were registered late
     is_of_version: bool = False  # which is tried: it covers no late days
     time_column: str = ""  # what holds the images' times, for messages
+    backlog: tuple[date, date] | None = None  # days that no run covers any more: the command for one of them does all
 
     @classmethod
     def of(cls, loaded: LoadedSettings, model: str | None = None) -> NextRun:

@@ -102,7 +102,7 @@ def test_a_day_from_its_rehearsal_to_its_report_leaves_the_source_as_it_was(day)
     (status,) = [one for one in day.infer_json("status", "--days", "400")["days"] if one["date"] == DATE]
     assert {key: status[key] for key in ALL_DONE} == ALL_DONE
     assert status["state"] == "done"
-    listed = day.infer_json("predictions", "--date", DATE)["predictions"]
+    listed = day.list_images("predicted", DATE)
     assert [row["image_id"] for row in listed] == [f"shot {n:03}" for n in range(NUM_PHOTOS) if n != 7]
     assert listed[0]["location"] == str(day.photos / "0000.jpg")
     day.infer("report", "--date", DATE)
@@ -110,7 +110,7 @@ def test_a_day_from_its_rehearsal_to_its_report_leaves_the_source_as_it_was(day)
     assert explained["location"] == str(day.photos / "0012.jpg")
     (answers,) = day.infer_json("verify", "--image", "shot 012")["replay"]["answers"]
     assert len({*answers["pairs"][0]}) == 1
-    (rejection,) = day.infer_json("rejects", "--date", DATE)["rejections"]
+    (rejection,) = day.list_images("rejected", DATE)
     assert rejection["image_id"] == "shot 007"
     (day.photos / "0007.jpg").write_bytes((day.photos / "0008.jpg").read_bytes())  # another file than was rejected
     assert day.run()["predicted"] == 1

@@ -86,7 +86,7 @@ def check_night(project, **environ):
     assert project.infer_json(*RUN[:-1], **environ)["selected"] == 0
     for command in (("verify", "--date", DATE), ("doctor",), ("status",)):
         project.infer(*command, **environ)
-    listed = project.infer("predictions", "--date", DATE, "--csv", **environ).splitlines()
+    listed = project.infer("list", "--state", "predicted", "--date", DATE, "--csv", **environ).splitlines()
     assert len(listed) == 1 + NUM_IMAGES
 
 

@@ -3,8 +3,6 @@
 After each step the view, every command that looks at results and a plain run are asked, and must agree.
 """
 
-import csv
-import io
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -13,10 +11,10 @@ import pytest
 from infer_app.ask.page.reports import write_index, write_reports
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.settings.load import load_settings
-from infer_app.cli.commands.look_commands import ExplainOptions
+from infer_app.cli.commands.look_commands import ExplainOptions, ListOptions
 from infer_app.cli.look.compare import compare
 from infer_app.cli.look.explain import show_image
-from infer_app.cli.look.results import show_predictions, show_rejections
+from infer_app.cli.look.list_images import list_images
 from infer_app.cli.look.status import show_status
 from infer_app.cli.look.verify import verify
 from infer_app.cli.model.version_commands import list_models, use
@@ -72,7 +70,7 @@ class Life:
             everything = self.told(verify, day, None, None, None, True, self.config)
             assert everything["balanced"] is True
             assert everything["models"][0]["model_id"] == version
-            rejected = self.told(show_rejections, day, name, True, self.config)["rejections"]
+            rejected = self.listed("rejected", day, name)
             assert {row["model_id"] for row in rejected} <= {version}
             assert len(rejected) == status[day]["rejected"]
             shown += self.predictions(day)
@@ -86,13 +84,13 @@ class Life:
             assert day in index
             assert version == in_use or f"with version {version[:8]}" in index
 
+    def listed(self, state, day, model):
+        options = ListOptions(state=state, date=day, model=model, as_json=True, config=self.config)
+        return self.told(list_images, options)["images"]
+
     def predictions(self, day, model=None):
-        """(image, version) of `--csv`, which must be those of `--json` and each image's once."""
-        found = self.told(show_predictions, day, model, False, True, self.config)["predictions"]
-        show_predictions(day, model, True, False, self.config)
-        rows = list(csv.DictReader(io.StringIO(self.capsys.readouterr().out)))
-        listed = [(row["image_id"], row["model_id"]) for row in found]
-        assert listed == [(row["image_id"], row["model_id"]) for row in rows]
+        """Return (image, version) of each prediction that is listed, which is one for an image."""
+        listed = [(row["image_id"], row["model_id"]) for row in self.listed("predicted", day, model)]
         assert len({image for image, _ in listed}) == len(listed)
         return listed
 
@@ -152,7 +150,7 @@ def test_a_second_version_is_built_tried_used_rolled_back_and_removed(life):
     assert told.splitlines() == [
         f"colors@{first[:8]} is in use now, before it was colors@{second[:8]}",
         f"to go back: infer model use colors@{second[:8]}",
-        "what the next run predicts again: infer pending",
+        "what the next run predicts again: infer list",
     ]
     life.check(first, {EARLIER: first, YESTERDAY: first})
     assert life.run()["selected"] == 0

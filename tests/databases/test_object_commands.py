@@ -1,7 +1,5 @@
 """The commands over the rows of a detector, each as a process: they are those of no model that is built here."""
 
-import csv
-import io
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,14 +48,12 @@ def project(url, tmp_path, monkeypatch, database):
 
 @pytest.mark.slow
 def test_objects_are_listed_and_compared(project):
-    rows = list(csv.DictReader(io.StringIO(project.infer("predictions", "--date", DATE, "--model", "cats", "--csv"))))
-    columns = ("image_id", "label", "score", "width", "height", "num_objects")
-    assert [tuple(row[name] for name in columns) for row in rows] == [
-        ("1", "cat", "0.9", "640", "480", "2"),
-        ("2", "cat", "0.3", "640", "480", "2"),
-        ("3", "", "", "640", "480", "0"),
+    rows = project.list_images("predicted", DATE, "--model", "cats")
+    assert [(row["image_id"], row["cause"], row["score"], row["message"]) for row in rows] == [
+        ("1", "cat", 0.9, "2 objects, the best cat 0.900"),
+        ("2", "cat", 0.3, "2 objects, the best cat 0.300"),
+        ("3", None, None, "0 objects"),
     ]
-    assert list(rows[0])[-3:] == ["width", "height", "num_objects"]
     project.infer("threshold", "set", "cats", "--default", "0.25")
     compared = project.infer_json("compare", "--date", DATE, "--models", "cats", "dogs")
     assert (compared["kind"], compared["both"], compared["only_a"], compared["neither"]) == ("detection", 2, 1, 0)

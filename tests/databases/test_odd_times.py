@@ -49,7 +49,7 @@ def test_a_row_whose_time_is_none_costs_that_row_alone(pictures, kind):  # noqa:
         fill(pictures, time, odd, [f"'{AT}'"])
         assert pictures.run_day()["day"]["predicted"] == 1
         assert pictures.run_day()["selected"] == 0
-        for command in (("status",), ("pending",), ("verify", "--date", DATE), ("explain", "--image", "0")):
+        for command in (("status",), ("list",), ("verify", "--date", DATE), ("explain", "--image", "0")):
             assert "a bug" not in pictures.infer(*command) + pictures.errors
         assert "images have no readable time" in pictures.infer("doctor")
         later = pictures.infer_json("run", "--date", "2026-12-31", "--lookback", "0")

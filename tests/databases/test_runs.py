@@ -33,7 +33,7 @@ def test_a_day_from_registering_to_verifying(day):
     assert day.rows("SELECT count(*), min(width), max(height) FROM infer_predictions") == [(89, 40, 30)]
     assert DATE in day.infer("status")
     day.infer("report", "--date", DATE)
-    assert len(day.infer_json("rejects", "--date", DATE)["rejections"]) == 1
+    assert len(day.list_images("rejected", DATE)) == 1
     assert day.infer_json("retry", "--date", DATE)["retried"] == 1
     assert day.run()["reasons"] == {"empty": 1}
     assert day.results() == done
@@ -92,7 +92,7 @@ def test_images_may_lie_in_a_column(day, kind, monkeypatch, executor):
     reasons = {"empty": 3, "too_large_bytes": 1, "truncated": 1}  # one of the photos is empty itself
     assert (report["reasons"], report["predicted"]) == (reasons, 35)
     day.check_books()
-    shown = day.infer_json("rejects", "--date", DATE)["rejections"]
+    shown = day.list_images("rejected", DATE)
     assert {row["location"].partition("@")[0] for row in shown} == {f"row:{uid}" for uid in [ids[7], *ids[36:]]}
     labels = "SELECT label, score, sha256 FROM infer_predictions ORDER BY picture"
     from_column = day.rows(labels)

@@ -97,7 +97,7 @@ class History(SharedFolders):
             connection.exec_driver_sql("ROLLBACK")
 
     def ask(self, project):
-        what = self.rng.choice([("status",), ("pending",), ("verify", "--date", DATE), ("doctor",)])
+        what = self.rng.choice([("status",), ("list",), ("verify", "--date", DATE), ("doctor",)])
         self.infer(project, *what)
 
     def forget_what_is_missing(self, project):

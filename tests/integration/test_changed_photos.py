@@ -24,13 +24,13 @@ def test_a_replaced_file_is_mailed_once_and_told_until_it_is_predicted_again(pro
     with project.start("run") as run:
         wait_until(lambda: project.rows("SELECT count(*) FROM infer_images WHERE sha256 IS NOT NULL") == [(3,)])
         run.kill()
-    told = "attention: 2 images were replaced since they were predicted: `infer images changed` lists them"
+    told = "attention: 2 images were replaced since they were predicted: `infer list --state changed` lists them"
     code, text = daily(project, day)
     assert (code, told in text) == (0, True)
     assert daily(project, day) == (0, "")  # mailed once
     assert told in project.infer("run")
     assert told in project.infer("status")
-    assert changed(project) == [("a.jpg", "replaced"), ("b.jpg", "replaced")]
+    assert changed(project) == [("a.jpg", "changed"), ("b.jpg", "changed")]
     (report,) = project.infer_json("report")["reports"]
     page = json.loads(Path(report["data"]).read_text())
     assert [one["image_id"] for one in page["some_changed"]] == ["1", "2"]
@@ -73,7 +73,7 @@ def test_a_photo_that_was_added_by_hand_and_changed_twice_is_not_replaced_for_ev
     replace_photo(file, (30, 30, 200))
     project.infer(*add)
     replace_photo(file, (30, 200, 30))
-    assert changed(project) == [("a.jpg", "replaced")]
+    assert changed(project) == [("a.jpg", "changed")]
     assert project.infer_json("retry", "--replaced")["retried"] == 1
     assert project.infer_json("run")["predicted"] == 1
     assert changed(project) == []
@@ -85,7 +85,9 @@ def test_a_photo_is_missing_while_its_file_is_gone(project):
     kept = files[0].rename(project.folder / "kept.jpg")
     assert project.infer_json("run")["registered"]["num_missing"] == 1
     assert changed(project) == [("a.jpg", "missing")]
-    assert "attention: 1 registered image is missing: `infer images changed` lists them" in project.infer("status")
+    assert "attention: 1 registered image is missing: `infer list --state missing` lists them" in project.infer(
+        "status"
+    )
     away = project.photos.rename(project.folder / "unmounted")
     project.photos.mkdir()
     assert project.infer_json("run", exit_code=14)

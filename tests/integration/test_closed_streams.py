@@ -40,8 +40,11 @@ def test_a_run_whose_reader_has_gone_ends_as_it_went(broken_day):
 def test_a_list_that_could_not_be_written_is_no_success(broken_day):
     broken_day.infer("run", "--date", DATE, exit_code=3)
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        assert exit_code(broken_day, "rejects", "--date", DATE, stdout=full, stderr=subprocess.DEVNULL) == 74
-        assert exit_code(broken_day, "rejects", "--date", DATE, stdout=full, stderr=full) == 74
+        assert (
+            exit_code(broken_day, "list", "--state", "rejected", "--date", DATE, stdout=full, stderr=subprocess.DEVNULL)
+            == 74
+        )
+        assert exit_code(broken_day, "list", "--state", "rejected", "--date", DATE, stdout=full, stderr=full) == 74
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)], ids=["table", "json"])

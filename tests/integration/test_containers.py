@@ -122,7 +122,7 @@ def test_the_first_day_and_its_night(project, database):
     project.infer(*SERVICES["upgrade"]["command"], **environ)
     assert "2 images added" in project.infer("images", "add", "photos", "--date", "yesterday", **environ)
     assert "2 predicted" in project.infer(*SERVICES["nightly"]["command"], **environ)
-    assert "/srv/photos/0.jpg" in project.infer("predictions", "--date", "yesterday", "--json", **environ)
+    assert "/srv/photos/0.jpg" in project.infer("list", "--state", "predicted", "--json", **environ)
 
 
 @pytest.mark.parametrize("tool", ["mmdebstrap", "buildah", "umoci", "runc"])

@@ -116,7 +116,11 @@ def test_late_rows_that_may_not_be_read_are_rejected_beside_those_that_are_done(
         ("9", "location_not_allowed", "the row has no location"),
     ]
     pages = "".join(page.read_text() for page in (project.folder / "reports").iterdir())
-    told = [project.infer("rejects", "--date", DATE), project.infer("explain", "--image", "9"), pages]
+    told = [
+        project.infer("list", "--state", "rejected", "--date", DATE),
+        project.infer("explain", "--image", "9"),
+        pages,
+    ]
     assert not [text for text in told if "None" in text]
     assert "location  none" in told[1]
 

@@ -53,8 +53,8 @@ def test_all_broken_is_rows_in_rejections_and_no_prediction_once_it_is_allowed(p
     assert (report["rejected"], report["day"]["pending"]) == (0, 11)
     assert "11 of 11 images are empty, which may be one fault" in report["stopped"]
     assert re.search(rf"the last: {project.photos}/\d+\.jpg: ", report["stopped"])
-    for command in ("rejects", "pending"):
-        assert f"exit code 3: {report['stopped']}" in project.infer(command, "--date", DATE)
+    for state in ("pending", "rejected"):
+        assert f"exit code 3: {report['stopped']}" in project.infer("list", "--state", state, "--date", DATE)
     report = run(project, "--max-rejected", "100%")
     assert report["reasons"] == {"empty": 11}
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(0,)]

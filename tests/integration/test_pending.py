@@ -1,4 +1,4 @@
-"""`infer pending`, `infer explain` and `infer retry --image` through the real command: each printed command is run."""
+"""`infer list`, `infer explain` and `infer retry --image` through the real command: each printed command is run."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ def day(ago):
     return (datetime.now(UTC) - timedelta(days=ago)).date()
 
 
-PENDING_YESTERDAY = ("pending", "--date", str(day(1)))
+LIST_REJECTED = ("list", "--state", "rejected")
 
 
 def register(project, name, ago, color_of="0000.jpg"):
@@ -43,43 +43,59 @@ def three_days(project):
 
 def test_every_pending_image_is_predicted_by_the_command_that_is_printed(three_days):
     project = three_days
-    listed = project.infer_json("pending")["days"]
-    dates, whys = [str(day(ago)) for ago in (10, 1, -2)], ["not_covered", "covered", "in_future"]
-    assert [(row["date"], row["pending"], row["why"]) for row in listed] == list(
-        zip(dates, [1, 1, 1], whys, strict=True)
-    )
-    assert project.infer("pending", "--csv").count("\n") == 4
-    commands = re.findall("`(infer [^`]+)`", project.infer("pending"))
-    assert commands[:2] == [f"infer backfill --from {day(10)} --to {day(10)}", "infer run"]
-    for image_id, why, command in zip("213", whys, commands, strict=True):
+    listed = project.list_images("pending")
+    whys = {"1": "covered", "3": "in_future", "2": "not_covered"}
+    assert [(row["image_id"], row["date"]) for row in listed] == [
+        ("1", str(day(1))),
+        ("3", str(day(-2))),
+        ("2", str(day(10))),
+    ]
+    assert {row["image_id"]: row["cause"] for row in listed} == whys
+    assert project.infer("list", "--csv").count("\n") == 4
+    commands = re.findall("`(infer [^`]+)`", project.infer("list"))
+    assert commands[::2] == ["infer run", f"infer backfill --from {day(10)} --to {day(10)}"]
+    for (image_id, why), command in zip(whys.items(), commands, strict=True):
         cause = missing(project, image_id)
         assert (cause["why"], cause["command"]) == (why, command)
         run_printed(project, command)
         assert missing(project, image_id) is None
-    assert "no image of any day is pending" in project.infer("pending")
+    assert "no image of any day is pending" in project.infer("list")
 
 
 def test_a_day_lists_its_pending_images(three_days):
     three_days.write("UPDATE infer_pictures SET location = '/etc/passwd' WHERE id = 2")
-    (image,) = three_days.infer_json("pending", "--date", str(day(10)))["pending"]
-    assert (image["image_id"], image["why"], image["state"]) == ("2", "not_allowed", "pending")
+    (image,) = three_days.list_images("pending", str(day(10)))
+    assert (image["image_id"], image["cause"], image["state"]) == ("2", "not_allowed", "pending")
     assert "[images] roots" in image["fix"]
-    assert f"then `infer backfill --from {day(10)}" in three_days.infer("pending", "--date", str(day(10)))
-    csv = three_days.infer(*PENDING_YESTERDAY, "--csv").splitlines()
-    assert csv[0].startswith("image_id,location,")
-    assert csv[1].startswith("1,")
+    assert f"then `infer backfill --from {day(10)}" in three_days.infer("list", "--date", str(day(10)))
 
 
-def test_rejected_images_are_counted_apart(project):
+def test_days_that_no_run_covers_have_one_command(project):
+    project.add_photos(1, date=str(day(40)))
+    register(project, "old.jpg", 10)
+    backfill = f"infer backfill --from {day(40)} --to {day(10)}"
+    assert {row["command"] for row in project.list_images("pending")} == {backfill}
+    assert f"to do for 2 images: `{backfill}`" in project.infer("list")
+    run_printed(project, backfill)
+    assert project.list_images("pending") == []
+
+
+def test_rejected_images_are_listed_by_reason_and_those_to_be_tried_again_are_pending_too(project):
     project.add_photos(1, date=str(day(1)))
     for name in ("broken.jpg", "gone.jpg"):
         register(project, name, 1)
     (project.photos / "broken.jpg").write_bytes(b"no picture")
     (project.photos / "gone.jpg").unlink()
     project.infer("run")
-    assert f"1 image rejected for good: `infer rejects --date {day(1)}`" in project.infer(*PENDING_YESTERDAY)
-    (image,) = project.infer_json(*PENDING_YESTERDAY)["pending"]
-    assert (image["why"], image["state"], image["command"]) == ("retried", "rejected", "infer run")
+    (image,) = project.list_images("pending")
+    assert (image["cause"], image["state"], image["command"]) == ("not_found", "rejected", "infer run")
+    rejected = project.list_images("rejected")
+    assert [(one["image_id"], one["cause"]) for one in rejected] == [("2", "unsupported_format"), ("3", "not_found")]
+    retry = f"infer retry --date {day(1)} --reason unsupported_format"
+    assert f"repair or replace the file, if that is the cause, then `{retry}`" in project.infer(*LIST_REJECTED)
+    (project.photos / "broken.jpg").write_bytes((project.photos / "0000.jpg").read_bytes())
+    assert "1 rejection removed" in run_printed(project, retry)
+    assert [one["image_id"] for one in project.list_images("pending")] == ["2", "3"]
 
 
 def test_a_run_names_the_days_of_what_it_rejected_and_of_what_it_does_not_reach(project):
@@ -90,11 +106,11 @@ def test_a_run_names_the_days_of_what_it_rejected_and_of_what_it_does_not_reach(
     said = project.infer("run", "--max-rejected", "0", exit_code=3)
     assert "rejected: 1 unsupported_format" in said
     backfill, rejects = re.findall("`(infer [^`]+)`", said)
-    assert rejects == f"infer rejects --date {day(3)}"
-    assert f"{day(3)}: 1 rejected" in run_printed(project, rejects)
+    assert rejects == f"infer list --state rejected --date {day(3)}"
+    assert f"{day(3)}, colors@" in run_printed(project, rejects)
     assert backfill == f"infer backfill --from {day(30)} --to {day(20)}"
     run_printed(project, backfill)
-    assert project.infer_json("pending")["days"] == []
+    assert project.list_images("pending") == []
 
 
 def test_a_rejection_and_the_retry_that_lifts_it(project):
@@ -136,9 +152,10 @@ def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(pr
     shutil.copy(project.photos / "0001.jpg", project.photos / "0000.jpg")
     (project.photos / "0002.jpg").touch()
     (project.photos / "0003.jpg").unlink()
-    found = project.infer_json("images", "changed", "--date", str(day(9)))["images"]
-    assert [(one["image_id"], one["state"]) for one in found] == [("1", "replaced"), ("4", "missing")]
-    assert "--date" in project.infer_json("images", "changed", exit_code=2)["hint"]
+    found = project.list_images("changed", str(day(9))) + project.list_images("missing", str(day(9)))
+    assert [(one["image_id"], one["state"]) for one in found] == [("1", "changed"), ("4", "missing")]
+    assert found[0]["command"] == f"infer retry --replaced --date {day(9)}"
+    assert "--date" in project.infer_json("list", "--state", "changed", exit_code=2)["hint"]
     retried = project.infer_json("retry", "--replaced", "--date", str(day(9)))
     assert retried == {
         "images": ["1"],
@@ -149,7 +166,7 @@ def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(pr
     project.infer("backfill", *dates)
     assert project.rows("SELECT label FROM infer_current_predictions WHERE image_id = '1'") == [("green",)]
     project.photos.rename(project.folder / "unmounted")
-    assert project.infer_json("images", "changed", "--date", str(day(9)), exit_code=14)
+    assert project.infer_json("list", "--state", "missing", "--date", str(day(9)), exit_code=14)
 
 
 def test_nothing_is_deleted_for_an_image_that_no_run_would_predict(project):
@@ -173,7 +190,7 @@ def test_an_image_without_a_time(project):
     assert "has no time" in project.infer_json("retry", "--image", "2", exit_code=2)["error"]
     other_day = project.infer_json("explain", "--image", "2", "--date", str(day(1)), exit_code=2)
     assert other_day["error"] == f"image 2 has no time, so it does not belong to {day(1)}"
-    assert project.infer_json("pending")["without_time"] == 1
+    assert "1 image without a time, which no run covers: give each a time in " in project.infer("list")
 
 
 def test_rows_without_an_id_of_their_own_are_left_out_and_said_by_every_command(project):
@@ -191,8 +208,8 @@ def test_rows_without_an_id_of_their_own_are_left_out_and_said_by_every_command(
     assert (checked["problems"], checked["balanced"]) == ([said], False)
     note = "3 pending; the last run left out rows without an id of their own: exit code 2"
     assert note in " ".join(project.infer("status", COLUMNS="300").split())
-    rows = project.infer_json(*PENDING_YESTERDAY)["pending"]
-    assert [(row["image_id"], row["why"]) for row in rows] == [(None, "no_id"), ("2", "no_id"), ("2", "no_id")]
+    rows = project.list_images("pending", str(day(1)))
+    assert [(row["image_id"], row["cause"]) for row in rows] == [(None, "no_id"), ("2", "no_id"), ("2", "no_id")]
     findings = project.infer_json("doctor", exit_code=2)["findings"]
     assert said in [one["found"] for one in findings if one["check"] == "source"]
 
@@ -214,6 +231,6 @@ def test_a_text_that_no_calendar_has_is_of_the_day_that_it_is_compared_into(proj
     project.write("UPDATE shots SET added_at = ? WHERE id = 1", time)
     command = f"infer backfill --from {day} --to {day}"
     assert f"`{command}" in project.run_day()["attention"][0]
-    assert command in project.infer("pending")
+    assert command in project.infer("list")
     assert command in project.infer("explain", "--image", "1")
     assert project.infer_json(*command.split()[1:])["predicted"] == 1

@@ -135,7 +135,7 @@ def test_every_image_of_a_mixed_day_ends_as_it_should(project, servers, s3_serve
     assert len(pages) >= 2
     said = [*pages, json.dumps(report), project.errors]
     said += [str(project.rows(f"SELECT * FROM infer_{table}")) for table in ("rejections", "runs")]
-    said += [project.infer(command, "--date", DATE) for command in ("rejects", "predictions")]
+    said += [project.infer("list", "--state", state, "--date", DATE) for state in ("rejected", "predicted")]
     assert not [text for text in said if "=canary" in text or ":canary" in text or "canary-secret" in text]
     project.infer("verify", "--date", DATE)
 

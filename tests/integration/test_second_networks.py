@@ -52,7 +52,7 @@ def build_version(project, arguments, *more):
 
 
 def pending(project, *names):
-    """What a run of the day would select for the versions in use; `infer pending` leaves days to former versions."""
+    """What a run of the day would select for the versions in use; `infer list` leaves days to former versions."""
     day, loaded = Day.of(date.fromisoformat(DATE), "UTC"), load_settings(project.folder / "infer.toml")
     in_use = read_in_use(loaded)
     with open_project_database(loaded, read_only=True) as opened:
@@ -150,7 +150,7 @@ def test_of_a_file_that_was_replaced_meanwhile_no_object_is_classified_by_the_fo
     assert project.rows(CROPS.format("species")) == taken(left, is_species)
     alone = {"INFER_RUN__MODELS": "species"}
     explained = project.infer_json("explain", "--image", "3", **alone)["models"]
-    listed = project.infer_json("pending", "--date", DATE, "--model", "species", **alone)["pending"]
+    listed = project.list_images("pending", DATE, "--model", "species", **alone)
     helps = {one["missing"]["command"] for one in explained if one["model"] == "species"}
     helps |= {one["command"] for one in listed if one["image_id"] == "3" and one["model"] == "species"}
     assert helps == {"infer retry --image 3"}

@@ -34,7 +34,7 @@ def test_results_of_objects_of_another_version_of_the_detector_are_shown_nowhere
         assert stored.shown() == [(image_id, label)]
         assert "1 image is pending" in stored.told
         current = "SELECT image_id, label FROM infer_current_predictions WHERE model_id = '{}'"
-        listed = stored.infer_json("predictions", "--date", DATE, "--model", "species")["predictions"]
+        listed = stored.list_images("predicted", DATE, "--model", "species")
         assert [(one["image_id"], one["label"]) for one in listed] == stored.rows(current.format(S1))
         assert [one["image_id"] for one in listed] == [image_id]
         found = json.loads(stored.export("megadetector", "--model", "species").read_text())
@@ -53,7 +53,7 @@ def test_a_version_that_rejected_an_image_hides_the_answer_of_the_version_before
     stored.classify("3", S2, D1, ("dog", 0.6))
     assert stored.shown() == [("2", "lion"), ("3", "dog")]
     assert "1 rejected image is not in" in stored.told
-    listed = stored.infer_json("predictions", "--date", DATE, "--model", "species")["predictions"]
+    listed = stored.list_images("predicted", DATE, "--model", "species")
     assert [one["image_id"] for one in listed] == ["2", "3"]
     found = json.loads(stored.export("megadetector", "--model", "species").read_text())
     assert found["info"]["classifier"] == f"species@{S2[:8]}, species@{S1[:8]}"
@@ -168,8 +168,8 @@ def test_status_and_pending_count_what_the_next_run_predicts_again_with_the_vers
         stored.insert("infer_models", id=model_id, name="colors", manifest=SPECIES["output"], **at)
     stored.predict("1", "7" * 16, Output("red", 0.9))
     stored.run_once("colors", "7" * 16, yesterday)
-    pending = stored.infer_json("pending", "--date", yesterday, "--model", "colors")
+    pending = stored.list_images("pending", yesterday, "--model", "colors")
     [day] = [one for one in stored.infer_json("status", "--days", "2")["days"] if one["model"] == "colors"]
     assert (day["model_id"], day["pending"], day["again"]) == ("7" * 16, 0, 1)
-    assert len(pending["pending"]) == 1
+    assert len(pending) == 1
     assert "1 pending for the version in use" in stored.infer("status", "--days", "2", COLUMNS="200")

@@ -15,7 +15,7 @@ def test_a_list_of_changed_images_that_nobody_reads_on_lets_others_write(project
     project.write("PRAGMA journal_mode=DELETE")
     files = (f"/photos/{number}.jpg" for number in range(NUM_IMAGES))
     project.register_images(*files, missing_since=datetime.fromisoformat(DATE))
-    listing = project.start("images", "changed", "--csv", *options)
+    listing = project.start("list", "--state", "missing", "--csv", *options)
     assert listing.stdout.readline().startswith("image_id")
     assert listing.stdout.readline().startswith("1,")
     project.write("DELETE FROM infer_pictures WHERE id = ?", NUM_IMAGES)

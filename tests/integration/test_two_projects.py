@@ -13,9 +13,10 @@ from tests.support.projects import DATE, build_model
 NOON = datetime.fromisoformat(f"{DATE}T12:00:00+00:00").timestamp()
 IDS = ("1", "2", "3")
 COMMANDS = (
-    ("run", "--date", DATE), ("run", "--date", DATE, "--dry-run"), ("verify", "--date", DATE), ("pending",),
-    ("pending", "--date", DATE), ("rejects", "--date", DATE), ("report", "--date", DATE), ("report", "--index"),
-    ("retry", "--date", DATE), ("retry", "--replaced", "--date", DATE), ("images", "changed", "--date", DATE),
+    ("run", "--date", DATE), ("run", "--date", DATE, "--dry-run"), ("verify", "--date", DATE), ("list",),
+    ("list", "--date", DATE), ("list", "--state", "rejected", "--date", DATE),
+    ("report", "--date", DATE), ("report", "--index"),
+    ("retry", "--date", DATE), ("retry", "--replaced", "--date", DATE), ("list", "--state", "changed", "--date", DATE),
     ("forget", "--missing", "--yes"), ("forget", "--before", DATE, "--yes"), ("doctor",),
 )  # fmt: skip
 
@@ -64,7 +65,7 @@ def test_images_of_two_sources_with_one_id_have_results_of_their_own_in_every_co
         for command in COMMANDS if base else COMMANDS[:3]:
             project.infer(*command)
         files = [hashlib.sha256((project.photos / f"{number}.png").read_bytes()).hexdigest() for number in IDS]
-        listed = project.infer_json("predictions", "--date", DATE)["predictions"]
+        listed = project.list_images("predicted", DATE)
         assert [(one["image_id"], one["sha256"]) for one in listed] == list(zip(IDS, files, strict=True))
         (explained,) = project.infer_json("explain", "--image", "1")["models"]
         assert explained["prediction"]["sha256"] == files[0]
@@ -99,7 +100,7 @@ def test_projects_with_models_of_their_own_see_their_own_alone(second):
         assert [(day["model"], day["state"], day["pending"]) for day in days] == [(name, "done", 0)]
         project.infer("report", "--date", DATE)
         assert [page.name for page in (project.folder / "reports").glob("*.html")] == [f"{DATE}-{name}.html"]
-        assert "no image of any day is pending" in project.infer("pending")
+        assert "no image of any day is pending" in project.infer("list")
         assert project.infer_json("verify", "--date", DATE)["balanced"]
         assert "FAIL" not in project.infer("doctor")
 

@@ -157,7 +157,7 @@ def test_files_of_times_that_no_calendar_has_stop_no_command(project):
         assert project.infer_json("run", "--date", "today")["registered"]["added"] == 5
         for number in range(1, 6):
             project.infer("explain", "--image", str(number))
-        for words in (("images", "changed"), ("status",), ("verify",)):
+        for words in (("list", "--state", "missing"), ("status",), ("verify",)):
             project.infer(*words)
 
 

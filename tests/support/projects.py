@@ -128,6 +128,12 @@ class Project:
     def infer_json(self, *arguments: str, exit_code: int = 0, **environ: str) -> Any:
         return json.loads(self.infer(*arguments, "--json", exit_code=exit_code, **environ))
 
+    def list_images(self, state: str, day: str | None = None, *flags: str, **environ: str) -> list[dict[str, Any]]:
+        """Return what `infer list` has of a day, or without a day of all that it lists."""
+        date = () if day is None else ("--date", day)
+        listed: list[dict[str, Any]] = self.infer_json("list", "--state", state, *date, *flags, **environ)["images"]
+        return listed
+
     def run_day(self, *flags: str, exit_code: int = 0, **environ: str) -> Any:
         """Return what a run of DATE alone reports."""
         return self.infer_json("run", "--date", DATE, "--lookback", "0", *flags, exit_code=exit_code, **environ)

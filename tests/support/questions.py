@@ -31,9 +31,10 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "count_pending": lambda: asked.count_pending(DAY, model_id),
         "pending between": lambda: asked.pending.find_pending_between(DAY, model_id),
         "older": lambda: asked.pending.find_older_pending(DAY, model_id),
-        "older days": lambda: list(asked.pending.read_older_pending_days(DAY, model_id)),
+        "older selected": lambda: asked.pending.find_older_selected(DAY, model_id, [other]),
         "pending": lambda: list(asked.pending.read_pending(DAY, model_id)),
-        "pending days": lambda: list(asked.pending.read_pending_days(week, model_id)),
+        "pending of days": lambda: list(asked.pending.read_pending(week, model_id)),
+        "rejected": lambda: list(asked.pending.read_rejected(DAY, model_id)),
         "gap": lambda: find_gap(source, DAY.before(-9)),
         "problems": lambda: sorted(asked.rows.find_problems(DAY, model_id)),
         "predictions": lambda: [

@@ -39,7 +39,7 @@ def daily(project: Project, day: date) -> tuple[int, str]:
 
 
 def changed(project: Project) -> list[tuple[str, str]]:
-    listed = project.infer_json("images", "changed")["images"]
+    listed = project.list_images("changed") + project.list_images("missing")
     return [(Path(one["location"]).name, one["state"]) for one in listed]
 
 

@@ -96,14 +96,15 @@ def describe_others(share: float) -> str:
 def describe_replaced(num_images: int) -> str:
     """Return what to do about images of whose former file a prediction is."""
     were = "image was" if num_images == 1 else "images were"
-    commands = f"`infer images changed{printed_options()}` lists them, `infer retry --replaced{printed_options()}`"
+    options = printed_options()
+    commands = f"`infer list --state changed{options}` lists them, `infer retry --replaced{options}`"
     return f"{num_images:,} {were} replaced since they were predicted: {commands} has them predicted again"
 
 
 def describe_missing(num_images: int) -> str:
     """Return how to see the images whose files are gone."""
     are = "image is" if num_images == 1 else "images are"
-    return f"{num_images:,} registered {are} missing: `infer images changed{printed_options()}` lists them"
+    return f"{num_images:,} registered {are} missing: `infer list --state missing{printed_options()}` lists them"
 
 
 def describe_nearly_black(num_images: int) -> str:

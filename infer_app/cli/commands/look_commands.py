@@ -46,18 +46,19 @@ class ReportOptions(WithJson):
     index: bool = flag("--index", "Write an overview of all days instead: reports/index.html.")
 
 
-@command(app, "predictions", "look.results:show_predictions", rich_help_panel=INSPECT)
-class PredictionsOptions(WithJson):
-    """List the predictions of a day or of a range of days.
+@command(app, "list", "look.list_images:list_images", as_record=True, starts_workers=True, rich_help_panel=INSPECT)
+class ListOptions(WithJson):
+    """List images by state, each with its cause and what to do.
 
-    There is one for each image and model name: that of the version in use or, where it has none, of the version that
-    was in use before. Of detected objects it lists their number and the best one, as they are stored: `infer threshold`
-    hides none of them here.
+    pending: what a run is to predict, and what was rejected for now; of the days that no run covers any more, the last
+    100,000 images are examined. rejected: by reason. predicted: one prediction for each image and model name, that of
+    the version in use or, where it has none, of the one before. changed: files replaced since they were predicted;
+    missing: files that are gone, in watched folders as the last run found them, of a table of your own as they are now.
     """
 
-    date: Date = "yesterday"
-    until: Until = None
-    model: ModelOrVersion = None
+    state: str = option("predicted|rejected|pending|changed|missing", "What is listed.", default="pending")
+    date: Annotated[str | None, any_date("all, for predicted and rejected yesterday")] = None
+    model: Model = None
     as_csv: Csv = False
 
 
@@ -104,32 +105,11 @@ class SampleOptions(WithJson):
     seed: int = option("N", "Another number gives another choice by random and label.", default=0)
 
 
-@command(app, "rejects", "look.results:show_rejections", rich_help_panel=INSPECT)
-class RejectsOptions(WithJson):
-    """List the rejected images of a day and the reasons."""
-
-    date: Date = "yesterday"
-    model: ModelOrVersion = None
-
-
-@command(app, "pending", "look.pending:show_pending", starts_workers=True, rich_help_panel=INSPECT)
-class PendingOptions(WithJson):
-    """List the images that wait for a run, and why.
-
-    Without --date, it lists the days that have such images; of those that no run covers any more, the last 100,000
-    images are examined.
-    """
-
-    date: Annotated[str | None, any_date("list the days that have any")] = None
-    model: Model = None
-    as_csv: Csv = False
-
-
 @command(app, "explain", "look.explain:show_image", as_record=True, starts_workers=True, rich_help_panel=INSPECT)
 class ExplainOptions(WithJson):
     """Show an image's file and results, or why it has none."""
 
-    image: str = option("ID", "The image's id, as `infer predictions` prints it.", "--image", "-i", default=REQUIRED)
+    image: str = option("ID", "The image's id, as `infer list` prints it.", "--image", "-i", default=REQUIRED)
     date: Annotated[str | None, any_date("any; the image is found faster with it")] = None
     model: ModelOrVersion = None
     draw: Path | None = option("PATH", "Draw the objects over the picture: an SVG file for a browser.")

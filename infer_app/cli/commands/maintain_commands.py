@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 from infer_app.cli.terminal.command import (
-    Csv,
     Executor,
     Model,
     ModelOrVersion,
@@ -40,7 +39,7 @@ class RetryOptions(WithJson):
     image: list[str] | None = option(
         "ID", "Only this image, which may also have a prediction, of any day; may be repeated.", "--image", "-i"
     )
-    replaced: bool = flag("--replaced", "The images that `infer images changed` lists as replaced, of any day.")
+    replaced: bool = flag("--replaced", "The images that `infer list --state changed` lists, of any day.")
     date: Annotated[str | None, any_date("yesterday; with --image or --replaced any")] = None
     model: ModelOrVersion = None
     reason: list[str] | None = option(
@@ -75,18 +74,6 @@ class ImagesAddOptions(WithConfig):
         "PATH_OR_URL", "Files, folders, s3://bucket/folder/ (also gs://, az://) and https:// addresses of images."
     )
     date: str | None = option("DATE", "The day the images belong to.  [default: now]", "--date", "-d")
-
-
-@command(images_app, "changed", "look.results:show_changed")
-class ImagesChangedOptions(WithJson):
-    """List the images whose files were replaced since they were predicted, or are missing.
-
-    Of images in infer_app's own table it is what the last run has found in the watched folders, and `infer images add`
-    where it was repeated. Of a table of your own it looks at the files of the day now.
-    """
-
-    date: Annotated[str | None, any_date("all; needed for a table of your own, whose files are looked at")] = None
-    as_csv: Csv = False
 
 
 @command(db_app, "upgrade", "project.project:upgrade")

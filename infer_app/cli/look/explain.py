@@ -8,6 +8,7 @@ from typing import Any
 
 from infer_app.artifact.model_names import short_name
 from infer_app.ask.image_report import Explanation, FileNow, explain, is_same_file
+from infer_app.ask.missing_prediction import what_to_do
 from infer_app.ask.page.drawn_boxes import draw_image
 from infer_app.base.domain import DetectedObject, FileFacts
 from infer_app.base.locations import shown as shown_location
@@ -15,7 +16,6 @@ from infer_app.base.model_variants import variant_facts, variant_of
 from infer_app.base.printing import counted, printable
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.look_commands import ExplainOptions
-from infer_app.cli.look.pending import what_to_do
 from infer_app.cli.terminal.output import shown
 from infer_app.tables.project_database import open_project_database
 from infer_app.tables.queries.image_history import ModelHistory, StoredObject
@@ -114,7 +114,7 @@ def _lines(found: Explanation) -> Iterator[str]:
         yield from ("  " + line for line in _result_lines(found.file, history))
         if cause is not None:
             yield f"  why       {cause.message}"
-            if to_do := what_to_do(cause):
+            if to_do := what_to_do(cause.fix, cause.command):
                 yield f"  to do     {to_do}"
 
 

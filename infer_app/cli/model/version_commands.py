@@ -44,7 +44,7 @@ class Switch:
             former = short_name(self.name, self.before.model_id)
             yield f"{this} is in use now, before it was {former}"
             yield f"to go back: {command_line(f'model use {former}')}"
-            yield f"what the next run predicts again: {command_line('pending')}"
+            yield f"what the next run predicts again: {command_line('list')}"
 
 
 def list_models(as_json: bool, config: Path | None) -> None:

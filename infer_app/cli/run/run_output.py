@@ -162,7 +162,7 @@ def _rejected(report: RunReport) -> Iterator[str]:
     """Yield what was rejected, with the command that lists it: the day may be one of the look-back."""
     if report.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.reasons.items())
-        yield f"rejected: {reasons}; `infer rejects --date {report.date}{printed_options()}` lists them"
+        yield f"rejected: {reasons}; `infer list --state rejected --date {report.date}{printed_options()}` lists them"
 
 
 def _costs(report: RunReport) -> Iterator[str]:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 def fail(error: Exception, as_json: bool) -> int:
     """Print or log the failure and return the exit code. What the machine did to the program is no bug of it."""
-    if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):  # `infer predictions | head`
+    if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):  # `infer list | head`
         discard_pending_output(sys.stdout)
         return EXIT_OK
     known = as_known(error)

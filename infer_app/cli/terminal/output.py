@@ -14,8 +14,6 @@ from infer_app.base.locations import as_location
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.printing import csv_line, printable
 
-SHOWN_ROWS = 50
-
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Print a table whose cells are plain text: markup and control characters in them have no effect.
@@ -50,12 +48,6 @@ def print_json_list(head: Mapping[str, object], key: str, rows: Iterator[Mapping
     sys.stdout.write(f'{json.dumps(head)[:-1]}, "{key}": [{first}')
     sys.stdout.writelines(f",\n{line}" for line in lines)
     sys.stdout.write("]}\n")
-
-
-def print_more(number: int) -> None:
-    """Print that there are more rows than are shown, if there are."""
-    if number > 0:
-        print(f"and {number:,} more: --csv or --json gives all of them")
 
 
 def _plain(key: str, value: object) -> object:

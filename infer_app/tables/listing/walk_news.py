@@ -47,5 +47,5 @@ def _describe_missing(num_missing: int, num_images: int, folder: str) -> str:
     most = "; is its storage mounted, or was a folder renamed, whose photos are new ones then?"
     return (
         f"{num_missing:,} of {counted(num_images, 'image')} registered in {folder} {are} missing since the last run:"
-        f" `infer images changed` lists them{most if 2 * num_missing > num_images else ''}"
+        f" `infer list --state missing` lists them{most if 2 * num_missing > num_images else ''}"
     )

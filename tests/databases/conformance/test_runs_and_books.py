@@ -48,14 +48,13 @@ def test_the_books_are_counted_from_rows(tables, database, register):
         (ids[4], "read_error"),
         *((image_id, None) for image_id in ids[5:]),
     ]
-    assert {one.time for one in pending} == {datetime(2026, 11, 20, 12, tzinfo=UTC)}
+    assert {one.day for one in pending} == {DAY.date}
     assert tables.pending.find_older_pending(DAY.before(-1), ID) == PendingDays(DAY.date, DAY.date, 5)
+    assert tables.pending.find_older_selected(DAY.before(-1), ID, ()) == PendingDays(DAY.date, DAY.date, 6)
     future = replace(DAY, end=Day.of(date(9000, 1, 1), "UTC").end)
-    for days in (
-        tables.pending.read_older_pending_days(DAY.before(-1), ID),
-        tables.pending.read_pending_days(future, ID),
-    ):
-        assert list(days) == [PendingDays(DAY.date, DAY.date, 5, 1)]
+    assert list(tables.pending.read_pending(future, ID)) == pending
+    failures = {one.image_id: one.failure.reason for one in tables.pending.read_rejected(DAY, ID)}
+    assert failures == {ids[3]: "corrupt", ids[4]: "read_error"}
     assert tables.rows.find_problems(DAY, ID) == []
     assert [row["image_id"] for row in tables.rows.read_predictions(DAY, ID)] == ids[:3]
     (rejection,) = broken(ids[3])

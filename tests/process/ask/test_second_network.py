@@ -8,9 +8,9 @@ from infer_app.ask.missing_prediction import Cause, Why, explain_former_objects
 from infer_app.ask.next_run import NextRun
 from infer_app.base.domain import Reason
 from infer_app.base.errors import UsageError
-from infer_app.cli.commands.look_commands import ExplainOptions
+from infer_app.cli.commands.look_commands import ExplainOptions, ListOptions
 from infer_app.cli.look.explain import show_image
-from infer_app.cli.look.pending import show_pending
+from infer_app.cli.look.list_images import list_images
 from infer_app.tables.results.model_versions import switch_version
 from tests.conftest import DAY
 from tests.support.second_networks import DETECTOR, SECOND, StoredModel
@@ -63,12 +63,13 @@ def next_run(**changed):
 
 def test_another_version_of_the_detector_in_use_is_why_a_result_no_longer_counts(database, capsys, monkeypatch):
     monkeypatch.setattr(NextRun, "of", lambda *_: next_run())
-    assert told(capsys, show_pending, str(DAY), None, False, True, None)["pending"] == []
+    pending = ListOptions(date=str(DAY), as_json=True)
+    assert told(capsys, list_images, pending)["images"] == []
     switch_version(database, "animals", E, DETECTOR.manifest)
-    pending = told(capsys, show_pending, str(DAY), None, False, True, None)["pending"]
-    told_of = [(one["image_id"], one["why"], one["state"]) for one in pending]
+    listed = told(capsys, list_images, pending)["images"]
+    told_of = [(one["image_id"], one["cause"], one["state"]) for one in listed]
     assert told_of == [(image_id, "detector_changed", "pending") for image_id in "12"]
-    assert {one["message"] for one in pending} == {FORMER + "the next run covers 2026-11-20"}
+    assert {one["message"] for one in listed} == {FORMER + "the next run covers 2026-11-20"}
     for image_id in ("1", "2"):
         options = ExplainOptions(image=image_id, model="species", as_json=True)
         (model,) = told(capsys, show_image, options)["models"]

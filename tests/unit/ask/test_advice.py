@@ -35,8 +35,8 @@ def test_when_all_is_well_there_is_nothing_to_do():
             {"facts": replace(FACTS, older=PendingDays(date(2026, 11, 2), date(2026, 11, 9), 3))},
             "infer backfill --from 2026-11-02 --to 2026-11-09 --model lite0",
         ),
-        ({"day_state": replace(GOOD, exit_code=3)}, "infer rejects --date 2026-11-20 --model lite0"),
-        ({"reasons": {"truncated": 2}}, "infer rejects --date 2026-11-20 --model lite0"),
+        ({"day_state": replace(GOOD, exit_code=3)}, "infer list --state rejected --date 2026-11-20 --model lite0"),
+        ({"reasons": {"truncated": 2}}, "infer list --state rejected --date 2026-11-20 --model lite0"),
         ({"labels_moved": True}, None),
     ],
 )

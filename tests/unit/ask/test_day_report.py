@@ -98,7 +98,7 @@ def test_a_report_of_a_day(make_report, write, add_run):
         ("Images/s", "12", "12"),
         ("Label drift", "0.00", "≤ 0.00 by chance"),
     ]
-    assert [step.command for step in report.steps] == ["infer rejects --date 2026-11-20 --model stub"]
+    assert [step.command for step in report.steps] == ["infer list --state rejected --date 2026-11-20 --model stub"]
     assert report.output == "classification"
 
 

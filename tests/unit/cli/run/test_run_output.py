@@ -49,7 +49,7 @@ def test_what_is_equal_for_all_models_stands_once_and_what_is_not_has_their_name
         "needs attention: unusual",
         f"animals, species: CPU ms per image: model 14.10; {costs}",
         f"whole: CPU ms per image: model 2.00; {costs}",
-        "rejected: 15 truncated; `infer rejects --date 2026-11-20` lists them",
+        "rejected: 15 truncated; `infer list --state rejected --date 2026-11-20` lists them",
         "animals, species: 46 min",
         "species: objects: 9 found, 3 taken, 3 done",
         "whole: 2 min",

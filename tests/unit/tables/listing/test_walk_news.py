@@ -15,7 +15,9 @@ def test_what_is_missing_is_told_until_a_run_has_ended_well(database, tables, re
     assert news(database) == []
     mark_missing(database, [1, 3])
     (told,) = news(database)
-    assert told.startswith("2 of 3 images registered in /cam are missing since the last run: `infer images changed`")
+    assert told.startswith(
+        "2 of 3 images registered in /cam are missing since the last run: `infer list --state missing`"
+    )
     assert told.endswith("or was a folder renamed, whose photos are new ones then?")
     run_day(database, tables.source, DAY)
     assert news(database) == []

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from infer_app.ask.export.formats.tables import IMAGE, OBJECT, OUTPUT, csv_line, write_csv, write_jsonl
-from infer_app.cli.look.results import print_csv
+from infer_app.cli.terminal.output import print_csv
 from tests.support.exports import (
     CAT,
     DOG,

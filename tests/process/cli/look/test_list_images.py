@@ -1,4 +1,4 @@
-"""`infer predictions` and its neighbours over two versions of a model, as a person and as a script see them."""
+"""`infer list` and its neighbours over two versions of a model, as a person and as a script see them."""
 
 import csv
 import io
@@ -6,17 +6,15 @@ import json
 from datetime import datetime
 
 import pytest
-from sqlalchemy import insert
 
 from infer_app.ask.page.reports import write_reports
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.load import load_settings
-from infer_app.cli.commands.look_commands import ExplainOptions
+from infer_app.cli.commands.look_commands import ExplainOptions, ListOptions
 from infer_app.cli.look.explain import show_image
-from infer_app.cli.look.results import show_predictions, show_rejections
+from infer_app.cli.look.list_images import list_images
 from infer_app.cli.look.retry_commands import retry_rejected
 from infer_app.cli.look.verify import verify
-from infer_app.tables.results.schema import predictions
 from tests.conftest import DAY
 from tests.support.results import broken, commit, predicted
 
@@ -40,20 +38,27 @@ def two_versions(database, register, add_model, monkeypatch, tmp_path):
     commit(database, predicted("1"), model_id=DOG)
 
 
-def listed(capsys, model=None):
-    """(image, name, version) of `--csv`, which must be those of `--json` and of the table."""
+def told(capsys, command, *arguments):
     capsys.readouterr()
-    show_predictions(str(DAY), model, True, False, None)
+    command(*arguments)
+    return json.loads(capsys.readouterr().out)
+
+
+def listed(capsys, state="predicted", **options):
+    """(image, name, version) of `--csv`, which must be those of `--json` and of the table."""
+    options = {"state": state, "date": str(DAY)} | options
+    capsys.readouterr()
+    list_images(ListOptions(**options, as_csv=True))
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    found = [(row["image_id"], row["model"], row["model_id"]) for row in rows]
-    show_predictions(str(DAY), model, False, True, None)
-    of_json = json.loads(capsys.readouterr().out)["predictions"]
-    assert [(row["image_id"], row["model"], row["model_id"]) for row in of_json] == found
-    show_predictions(str(DAY), model, False, False, None)
+    of_json = told(capsys, list_images, ListOptions(**options, as_json=True))["images"]
+    assert [{key: "" if one is None else str(one) for key, one in row.items()} for row in of_json] == rows
+    list_images(ListOptions(**options))
     table = capsys.readouterr().out
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines() if line.startswith("│")]
-    assert [(image, name, version) for image, _, name, version, *_ in cells] == found
-    return found
+    assert [(image, location, message) for image, location, *_, message in cells] == [
+        (row["image_id"], row["location"], row["message"]) for row in rows
+    ]
+    return [(row["image_id"], row["model"], row["model_id"]) for row in rows]
 
 
 def test_each_image_is_listed_once_for_a_name_by_the_version_that_the_view_has(database, capsys):
@@ -62,40 +67,17 @@ def test_each_image_is_listed_once_for_a_name_by_the_version_that_the_view_has(d
     with database.read() as connection:
         view = connection.exec_driver_sql("SELECT image_id, model, model_id FROM infer_current_predictions")
         assert sorted(tuple(row) for row in view) == sorted(found)
-    assert listed(capsys, "cats") == [one for one in found if one[1] == "cats"]
-
-
-def test_a_range_of_days_is_one_list_with_the_day_of_each_image(database, register, capsys):
-    register("/p/late.jpg", at=datetime(2026, 11, 22, 9))
-    with database.write() as connection:
-        row = {"picture": 5, "model_id": DOG, "variant": "v", "label": "x", "output": "{}", "run_id": "r"}
-        connection.execute(insert(predictions), row | {"created_at": AT})
-    show_predictions("2026-11-19", "dogs", False, True, None, until="2026-11-22")
-    found = json.loads(capsys.readouterr().out)
-    assert (found["date"], found["until"]) == ("2026-11-19", "2026-11-22")
-    dated = [(row["date"], row["image_id"]) for row in found["predictions"]]
-    assert dated == [("2026-11-20", "1"), ("2026-11-22", "5")]
-    assert found["predictions"][1]["created_at"] == "2026-11-21T03:00:00+00:00"
-    show_predictions("2026-11-19", "dogs", True, False, None, until="2026-11-22")
-    text = capsys.readouterr().out
-    assert [row["date"] for row in csv.DictReader(io.StringIO(text))] == ["2026-11-20", "2026-11-22"]
-    with pytest.raises(UsageError, match="--until 2026-11-18 is before --date 2026-11-19"):
-        show_predictions("2026-11-19", "dogs", True, False, None, until="2026-11-18")
+    assert listed(capsys, model="cats") == [one for one in found if one[1] == "cats"]
 
 
 def test_rejections_books_explanations_and_retries_are_those_of_the_version_that_is_named(capsys):
-    def told(command, *arguments):
-        capsys.readouterr()
-        command(*arguments)
-        return json.loads(capsys.readouterr().out)
-
-    assert [row["model_id"] for row in told(show_rejections, str(DAY), OLD, True, None)["rejections"]] == [OLD]
-    assert [one["model_id"] for one in told(verify, str(DAY), OLD, None, None, True, None)["models"]] == [OLD]
-    explained = told(show_image, ExplainOptions(image="1", model=OLD, as_json=True))
+    assert listed(capsys, "rejected", model=OLD) == [("4", "cats", OLD)]
+    assert [one["model_id"] for one in told(capsys, verify, str(DAY), OLD, None, None, True, None)["models"]] == [OLD]
+    explained = told(capsys, show_image, ExplainOptions(image="1", model=OLD, as_json=True))
     assert [one["model_id"] for one in explained["models"]] == [OLD]
     for reasons, num_retried in ((["empty"], 0), (["empty", "corrupt"], 1)):
-        assert told(retry_rejected, str(DAY), OLD, reasons, True, None)["retried"] == num_retried
-    assert [row["model_id"] for row in told(show_rejections, str(DAY), None, True, None)["rejections"]] == [NEW]
+        assert told(capsys, retry_rejected, str(DAY), OLD, reasons, True, None)["retried"] == num_retried
+    assert listed(capsys, "rejected") == [("4", "cats", NEW)]
 
 
 def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
@@ -110,14 +92,14 @@ def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda name: show_predictions(str(DAY), name, False, False, None),
-        lambda name: show_rejections(str(DAY), name, False, None),
+        lambda name: list_images(ListOptions(state="predicted", model=name)),
+        lambda name: list_images(ListOptions(state="rejected", model=name)),
         lambda name: verify(str(DAY), name, None, None, False, None),
         lambda name: retry_rejected(str(DAY), name, [], False, None),
         lambda name: show_image(ExplainOptions(image="1", model=name)),
         lambda name: write_reports(load_settings(), str(DAY), [name]),
     ],
-    ids=["predictions", "rejects", "verify", "retry", "explain", "report"],
+    ids=["predicted", "rejected", "verify", "retry", "explain", "report"],
 )
 def test_what_no_database_knows_is_refused_with_what_it_knows(ask):
     with pytest.raises(UsageError, match="no model 'bird' has run on this database") as caught:

@@ -1,0 +1,203 @@
+"""The images of a day in one state, or those of all days that wait for a run, each with its cause."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import islice
+
+from infer_app.artifact.model_names import Version, short_name
+from infer_app.ask.missing_prediction import (
+    Cause,
+    Refusal,
+    Why,
+    describe_failure,
+    explain_former_objects,
+    explain_image,
+    explain_left_out,
+    refusal_of,
+    what_to_do,
+)
+from infer_app.ask.next_run import NextRun
+from infer_app.base.day import MAX_YEAR, Day
+from infer_app.base.domain import DECODER_MODULES, ImageRef
+from infer_app.base.errors import EXIT_OK, InferError, StorageUnavailable, UsageError
+from infer_app.base.printing import counted, printed_options
+from infer_app.base.read_limits import ReadLimits
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.predict.images.read.read_image import refused_among
+from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process
+from infer_app.tables.project_database import ProjectDatabase, read_limits
+from infer_app.tables.queries.day_rows import Row
+from infer_app.tables.queries.pending_images import UnpredictedImage
+
+_NO_MODEL = ("", "")
+_IMAGES_AT_ONCE = 5000  # whose locations one process checks
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRow:
+    """An image in a list."""
+
+    image_id: str | None
+    location: str
+    date: dt.date
+    model: str | None  # None: of whatever model
+    model_id: str | None
+    state: str  # of the image: predicted, rejected, pending, changed, missing
+    cause: str | None  # the label, the reason or a `Why`
+    score: float | None  # of the label
+    message: str
+    fix: str = ""  # to be done before the command
+    command: str | None = None
+
+    @property
+    def version(self) -> str:
+        return short_name(self.model, self.model_id) if self.model and self.model_id else ""
+
+    @property
+    def to_do(self) -> str:
+        return what_to_do(self.fix, self.command)
+
+    @classmethod
+    def of(
+        cls, image_id: str | None, location: str, date: dt.date, version: Version | None, state: str, why: Cause
+    ) -> ImageRow:
+        name, model_id = version or (None, None)
+        result = why.why, None, why.message, why.fix, why.command
+        return cls(image_id, location, date, name, model_id, state, *result)
+
+
+def read_predicted(project: ProjectDatabase, day: Day, model: str | None) -> Iterator[ImageRow]:
+    """Yield one prediction of each image for each name: that of the version in use or, without one, used before it."""
+    for row in project.rows.read_current_predictions(day, project.versions.models_in_use(model)):
+        result = row["label"], row["score"], _describe(row)
+        yield ImageRow(row["image_id"], row["location"], day.date, row["model"], row["model_id"], "predicted", *result)
+
+
+def _describe(row: Row) -> str:
+    """Return a prediction in a few words."""
+    score = "" if row["score"] is None else f" {row['score']:.3f}"
+    if (num_objects := row["num_objects"]) is not None:
+        best = f", the best {row['label']}{score}" if num_objects else ""
+        return counted(num_objects, "object") + best
+    if row["vector_dim"] is not None:
+        return f"a vector of {row['vector_dim']:,} {row['vector_dtype']}"
+    return json.dumps(row["output"]) if row["label"] is None else f"{row['label']}{score}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unpredicted:
+    """Lists images without a prediction; `model` is what is asked for, else all."""
+
+    loaded: LoadedSettings
+    project: ProjectDatabase
+    next_run: NextRun
+    model: str | None
+
+    @classmethod
+    def of(cls, loaded: LoadedSettings, project: ProjectDatabase, model: str | None) -> Unpredicted:
+        return cls(loaded, project, NextRun.of(loaded, model).with_late(project, loaded.run.time_zone), model)
+
+    def read_rejected(self, day: Day) -> Iterator[ImageRow]:
+        """Yield what the versions of the day have rejected."""
+        versions = {one[1]: one for one in self.project.versions.models_of_day(day, self.model)}
+        for version in versions.values():
+            yield from self._rows(self.project.pending.read_rejected(day, version[1]), version, self.next_run)
+
+    def read_pending(self, day: Day | None) -> Iterator[ImageRow]:
+        """Yield what the next run or another one is to predict, of a day or of all, those rejected for now too.
+
+        Of the days that no run covers any more, only the last images are examined, as at the end of a run.
+        """
+        pending = self.project.pending
+        for version in self._versions_to_run():
+            model_id = version[1]
+            done_by = [one for one in self.project.versions.versions_of(model_id) if one != model_id]
+            if day is not None:
+                is_older = self.next_run.era(day.date) == "older"  # it is not done again after a switch of versions
+                found = pending.read_pending(day, model_id, done_by if is_older else ())
+                yield from self._rows(found, version, self.next_run)
+                continue
+            zone = self.loaded.run.time_zone
+            covered = Day.of(self.next_run.today - timedelta(days=1 + self.next_run.lookback), zone)
+            found = pending.read_pending(_until(covered, dt.date(MAX_YEAR, 12, 31)), model_id)
+            yield from self._rows(found, version, self.next_run)
+            if older := pending.find_older_selected(covered, model_id, done_by):
+                backlog = older.first, older.last
+                found = pending.read_pending(_until(Day.of(older.first, zone), older.last), model_id, done_by)
+                yield from self._rows(found, version, replace(self.next_run, backlog=backlog))
+
+    def _versions_to_run(self) -> Sequence[Version]:
+        """Return the models that the next run uses, or those that ran if no run is possible."""
+        if self.next_run.models:
+            return self.next_run.models
+        current: dict[str, str] = {}
+        for name, model_id in self.project.versions.models_of(self.model):
+            current.setdefault(name, model_id)
+        return list(current.items()) or [_NO_MODEL]
+
+    def _rows(self, found: Generator[UnpredictedImage], version: Version, next_run: NextRun) -> Iterator[ImageRow]:
+        """Yield the images with their causes; those of one page are in memory.
+
+        Raises StorageUnavailable if the storage does not answer whether a location is allowed.
+        """
+        source, zone = self.project.source, self.loaded.run.time_zone
+        with closing(found):
+            while page := list(islice(found, _IMAGES_AT_ONCE)):
+                left_out = {day: source.find_left_out(Day.of(day, zone)) for day in {one.day for one in page}}
+                named = [one for one in page if not left_out[one.day].has(one.image_id)]
+                refusals = find_refusals(named, read_limits(self.loaded))
+                for one in page:
+                    if left_out[one.day].has(one.image_id):
+                        cause = explain_left_out(next_run, one.day, self.loaded.source.id)
+                    else:
+                        cause = self._explain(one, version, next_run, refusals.get(one.location))
+                    state, failure = ("pending", None) if one.failure is None else ("rejected", one.failure)
+                    row = ImageRow.of(one.image_id, one.location, one.day, version, state, cause)
+                    yield replace(row, cause=failure.reason) if failure else row
+
+    def _explain(self, one: UnpredictedImage, version: Version, next_run: NextRun, refusal: Refusal | None) -> Cause:
+        failure = one.failure
+        if one.former_detector:
+            versions = self.project.versions.replaced_by(one.former_detector)
+            return explain_former_objects(next_run, one.day, versions)
+        if failure and version not in next_run.models:
+            return Cause(Why.OTHER_MODEL, describe_failure(failure), None)
+        cause = explain_image(next_run, one.image_id or "", one.day, failure, refusal)
+        if failure and cause.why == Why.REJECTED and failure.reason not in DECODER_MODULES:
+            options = printed_options(*([self.model] if self.model else []))
+            return replace(cause, command=f"infer retry --date {one.day} --reason {failure.reason}{options}")
+        return cause
+
+
+def _until(day: Day, last: dt.date) -> Day:
+    """Return the interval from a day to another one, both included."""
+    return replace(day, end=Day.of(last, day.zone).end)
+
+
+def last_failures(project: ProjectDatabase, day: Day, model: str | None) -> Iterator[str]:
+    """Yield how the last runs of a day failed, those of its models that did."""
+    with suppress(UsageError):  # the model has not run yet
+        for model_id in dict.fromkeys(model_id for _, model_id in project.versions.models_of_day(day, model)):
+            last = next(iter(project.rows.runs_of_day(day.date, model_id)), None)
+            if last is not None and last["exit_code"] not in (None, EXIT_OK):
+                error = f": {last['error']}" if last["error"] else ""
+                yield f"the last run of {day} ended with exit code {last['exit_code']}{error}"
+
+
+def find_refusals(images: Sequence[UnpredictedImage], limits: ReadLimits) -> dict[str, Refusal]:
+    """Return the refusals of the locations that may not be read, by location.
+
+    Another process resolves the links, because that can hang. Raises StorageUnavailable if it does.
+    """
+    refs = [ImageRef(one.image_id or "", one.location) for one in images]
+    try:
+        refused = run_in_process(refused_among, refs, limits, timeout_s=STORAGE_TIMEOUT_S)
+    except InferError as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
+    return {broken.ref.location: refusal_of(broken, limits) for broken in refused}

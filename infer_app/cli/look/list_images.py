@@ -1,0 +1,105 @@
+"""`infer list`: lists the images in one state, each with its cause."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from itertools import islice
+
+from infer_app.ask.image_list import ImageRow, Unpredicted, last_failures, read_predicted
+from infer_app.ask.missing_prediction import Cause, Why, explain_missing_file
+from infer_app.base.day import Day, find_zone
+from infer_app.base.errors import UsageError
+from infer_app.base.locations import shown as shown_location
+from infer_app.base.printing import counted, one_line, printable, printed_options
+from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.cli.commands.look_commands import ListOptions
+from infer_app.cli.terminal.output import print_csv, print_json_list, show_table, shown
+from infer_app.run.files.changed_files import find_changed
+from infer_app.tables.project_database import ProjectDatabase, open_project_database
+
+OF_A_DAY, OF_ALL_DAYS = ("predicted", "rejected"), ("pending", "changed", "missing")  # unless --date names a day
+COLUMNS = {"date": "day", "version": "model", "state": "state"}  # left out where all rows have the same
+FIELDS = [one.name for one in fields(ImageRow)]
+SHOWN_ROWS = 50
+READ_ROWS = 5000  # for a table, of which the first ones are shown and all are counted
+SHOWN_COMMANDS = 10
+
+
+def list_images(options: ListOptions) -> None:
+    """Print the images, as CSV and JSON row by row: memory does not grow with their number."""
+    state, model = options.state, options.model
+    if state not in OF_A_DAY + OF_ALL_DAYS:
+        raise UsageError(f"no such state: {state!r}", f"choose one of: {', '.join(OF_A_DAY + OF_ALL_DAYS)}")
+    loaded = load_settings(options.config, {"run": {"models": [model] if model else None}})
+    date = options.date or ("yesterday" if state in OF_A_DAY else None)
+    day = None if date is None else loaded.day(date)
+    with open_project_database(loaded, read_only=True) as project:
+        rows = _read(loaded, project, state, day, model)
+        if options.as_json:
+            head = {"state": state, "date": None if day is None else str(day)}
+            print_json_list(head, "images", (shown(asdict(row)) for row in rows))
+        elif options.as_csv:
+            print_csv((shown(asdict(row)) for row in rows), FIELDS)
+        else:
+            some = list(islice(rows, READ_ROWS))
+            _print_table(some, state, day, more=next(rows, None) is not None)
+            for failure in set(last_failures(project, day, model)) if day and state in ("rejected", "pending") else ():
+                print(one_line(failure))
+            _print_to_do(some)
+            if state == "pending" and day is None and (number := project.source.count_without_time()):
+                fix = f"give each a time in {loaded.source.time_column}"
+                print(f"{counted(number, 'image')} without a time, which no run covers: {fix}")
+
+
+def _read(
+    loaded: LoadedSettings, project: ProjectDatabase, state: str, day: Day | None, model: str | None
+) -> Iterator[ImageRow]:
+    if state in ("changed", "missing"):
+        if model:
+            raise UsageError(f"--model: files are {state} whatever the model", "leave it out")
+        return (row for row in _read_changed(loaded, project, day) if row.state == state)
+    if day and state == "predicted":
+        return read_predicted(project, day, model)
+    unpredicted = Unpredicted.of(loaded, project, model)
+    return unpredicted.read_rejected(day) if day and state == "rejected" else unpredicted.read_pending(day)
+
+
+def _read_changed(loaded: LoadedSettings, project: ProjectDatabase, day: Day | None) -> Iterator[ImageRow]:
+    """Yield the images whose files were replaced since a version in use predicted them, or are missing, by time."""
+    options = (f" --date {day}" if day else "") + printed_options()
+    replaced = Cause(Why.FILE_CHANGED, "it was replaced since it was predicted", f"infer retry --replaced{options}")
+    for one in find_changed(loaded, project, sorted(project.versions.ids_in_use()), day):
+        date = one.time.astimezone(find_zone(loaded.run.time_zone)).date()
+        if one.missing_since is None:
+            yield ImageRow.of(one.image_id, one.location, date, None, "changed", replaced)
+        else:
+            yield ImageRow.of(
+                one.image_id, one.location, date, None, "missing", explain_missing_file(one.missing_since)
+            )
+
+
+def _print_table(rows: Sequence[ImageRow], state: str, day: Day | None, *, more: bool) -> None:
+    """Print the first rows; what all of them have in common stands in the title."""
+    if not rows:
+        print(f"no image of {day or 'any day'} is {state}")
+        return
+    varied = [name for name in COLUMNS if len({getattr(row, name) for row in rows}) > 1]
+    of_all = [str(getattr(rows[0], name) or "") for name in ("date", "version") if name not in varied]
+    counts = (f"{number:,} {one}" for one, number in Counter(row.state for row in rows).items())
+    title = f"{'at least ' if more else ''}{', '.join([*filter(None, of_all), *counts])}"
+    cells = [
+        (row.image_id or "", shown_location(row.location), *(getattr(row, name) for name in varied), row.message)
+        for row in rows[:SHOWN_ROWS]
+    ]
+    headings = "id", "image", *(COLUMNS[name] for name in varied), "label" if state == "predicted" else "why"
+    show_table(headings, cells, printable(title))
+    if len(rows) > SHOWN_ROWS:
+        print(f"and {len(rows) - SHOWN_ROWS:,}{' or' if more else ''} more: --csv or --json gives all of them")
+
+
+def _print_to_do(rows: Sequence[ImageRow]) -> None:
+    to_do = Counter(text for row in rows if (text := row.to_do))
+    for text, number in to_do.most_common(SHOWN_COMMANDS):
+        print(printable(f"to do for {counted(number, 'image')}: {text}"))
+    if len(to_do) > SHOWN_COMMANDS:
+        print(f"and {len(to_do) - SHOWN_COMMANDS:,} other commands, in --json")
