@@ -7,7 +7,7 @@ TESTS_AT_ONCE ?= 3
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-unit test-all test-rest test-servers faults starve container-test check bench docs format clean system tools
+.PHONY: demo test test-unit test-all test-rest test-servers faults starve container-test dist test-wheel check bench docs format clean system tools
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
@@ -48,6 +48,15 @@ starve: $(VENV)/.test system
 container-test:
 	docker/try.sh $(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)) $(BUILD)
 
+# A source distribution and, made from it, a wheel.
+dist: $(VENV)/.pip
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+
+# The wheel in an empty environment, without this clone: two minutes.
+test-wheel: dist system
+	tests/wheel.sh $(TORCH_INDEX)
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -65,9 +74,12 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(VENV)/.torch:
+$(VENV)/.pip:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --upgrade 'pip>=25.1'  # the first that installs groups of pyproject.toml
+	$(PIP) install --quiet --upgrade 'pip>=25.1' build  # the first pip that installs groups of pyproject.toml
+	touch $@
+
+$(VENV)/.torch: $(VENV)/.pip
 	@if [ -z "$(TORCH_INDEX)" ] && ! [ -e /dev/nvidiactl ]; then \
 		echo "no GPU here: pip's usual torch brings gigabytes of CUDA along. To leave them out, stop this and give the"; \
 		echo "index of CPU builds that PyTorch's install page names: make … TORCH_INDEX=…"; fi

@@ -28,7 +28,7 @@ from tests.support.networks import ChannelMeans
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
-HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+HOW_TO = [DOCS / "stability.md", *sorted((DOCS / "how-to").glob("*.md"))]
 PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 BLOCK = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = ("sh", "toml", "sql")
