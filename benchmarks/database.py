@@ -204,12 +204,8 @@ def render(result: dict[str, Any]) -> str:
         ]
         lines.append(f"| {figures['version']} | {' | '.join(middle)} | {figures['selected_per_second']:,.0f} |")
     machine = result["machine"]
-    taken = [
-        share
-        for figures in result["databases"].values()
-        for rates in figures["rows_per_second"].values()
-        for share in rates["others"]
-    ]
+    written = [rates for figures in result["databases"].values() for rates in figures["rows_per_second"].values()]
+    taken = [share for rates in written for share in rates["others"]]
     tail = f"others used {statistics.median(taken):.0%} of the machine, {max(taken):.0%} at most" if taken else ""
     return "\n".join(
         [*lines, "", f"{machine['processor']}, {machine['cores']} cores, {tail}; Python {machine['python']}; "

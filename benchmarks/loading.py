@@ -3,8 +3,7 @@
     python benchmarks/loading.py --images FOLDER --model models/flowers/0123456789abcdef
 
 Each strategy is as people write it, and runs on the same files in a process of its own; one that fails does not affect
-the others. Rates exclude the first quarter of the images, in which workers start. The last line says whether loading or
-the model limits a run.
+the others. Rates exclude the first quarter of the images, in which workers start.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model
 from infer_app.predict.images.read.folder_scan import find_images, folders_of
 
-RESULTS = Path(__file__).resolve().parent / "results"
 MIB = 1 << 20
 STRATEGY_LIMIT_S = 900.0
 WARM_UP_SHARE = 0.25  # of the images, which rates exclude
@@ -111,10 +109,7 @@ def main() -> None:
         if len(broken) == len(request.paths):
             raise SystemExit("none of the images can be read")
         rows = list(compare(request, broken, flags.only))
-    text = render(rows)
-    print(text)
-    if flags.save:
-        (RESULTS / "loading.md").write_text(f"# Ways of loading images\n\n{text}\n")
+    print(render(rows))
 
 
 def prepare(folder: Path, flags: argparse.Namespace) -> Request:
@@ -208,7 +203,7 @@ def render(rows: Sequence[Row]) -> str:
     for title, uses_model in (("Loading only: pixels arrive and are dropped", False), ("With the model", True)):
         cells = ["| " + " | ".join(cells_of(row)) + " |" for row in rows if row.uses_model == uses_model]
         lines += [f"\n{title}:\n", HEAD, *cells] if cells else []
-    return "\n".join([*lines, "", *describe_bottleneck(rows), f"{', '.join(describe_machine().values())}"])
+    return "\n".join([*lines, "", f"{', '.join(describe_machine().values())}"])
 
 
 def cells_of(row: Row) -> tuple[str, ...]:
@@ -216,21 +211,6 @@ def cells_of(row: Row) -> tuple[str, ...]:
     forms = ("{:.0f}", "{:.2f}", "{:.0f}", "{:.2f}")
     shown = ("-" if figure is None else form.format(figure) for figure, form in zip(figures, forms, strict=True))
     return (row.name, *shown, f"{row.description} ({row.note})" if row.note else row.description)
-
-
-def describe_bottleneck(rows: Sequence[Row]) -> list[str]:
-    """Say where the CPU time of a run goes: that of `no-model` is loading, what `executor` adds is the model."""
-    costs = {row.name: row.cpu_s_per_1000 for row in rows}
-    loading, total = costs.get("no-model"), costs.get("executor")
-    if not loading or not total:
-        return []
-    model = max(0.0, total - loading)
-    is_model = model >= loading
-    slow, fast, part = ("model", "loading", model) if is_model else ("loading", "a model", loading)
-    return [
-        f"bottleneck: {slow}; {model:.1f} of {total:.1f} CPU ms per image are the model's; "
-        f"with {fast} for free a run is {total / part:.2f} times as fast"
-    ]
 
 
 def read_flags() -> argparse.Namespace:
@@ -244,7 +224,6 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--network", choices=list(NETWORKS), default="lite0")
     parser.add_argument("--workers", type=int, default=0, help="processes or threads; default: one for each core")
     parser.add_argument("--only", nargs="+", choices=names, default=[], metavar="STRATEGY", help=", ".join(names))
-    parser.add_argument("--save", action="store_true", help="write results/loading.md")
     parser.add_argument("--measure", choices=names, help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -27,7 +27,6 @@ from infer_app.cli.project.project import watching, write_config
 from infer_app.predict.workers.isolated_call import run_in_process
 from infer_app.run.files.watched_folders import register_new
 
-RESULTS = Path(__file__).parent / "results"
 FILES_IN_A_FOLDER = 1000
 PASSES = ("new", "known", "known")
 
@@ -52,8 +51,6 @@ def main() -> None:
     lines += [f"load of the machine at the end, this program included: {os.getloadavg()[0]:.1f};"]
     lines += [f"`python benchmarks/registration.py -n {flags.num_files}`, {date.today().isoformat()}"]
     print("\n".join(lines))
-    if flags.save:
-        (RESULTS / "registration.md").write_text("\n".join(lines) + "\n")
 
 
 def make_files(folder: Path, count: int) -> None:
@@ -85,7 +82,6 @@ def peak_mib() -> int:
 def read_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--num-files", type=int, default=1_000_000)
-    parser.add_argument("--save", action="store_true", help="as results/registration.md")
     parser.add_argument("--project", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -74,15 +74,9 @@ def render(played: dict[str, list[Run]], num_photos: int) -> str:
         lines.append(f"| {name} | {' | '.join(cells)} |")
     same = {name: runs[-1].labels == played[CPU][-1].labels for name, runs in played.items()}
     machine = describe_machine()
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"The labels of both executors are {'equal' if same[RAY] else 'NOT EQUAL'}. {machine['processor']} "
-            f"({machine['instructions']}), {machine['cores']} cores; Python {machine['python']}, "
-            f"torch {machine['torch']}; {date.today().isoformat()}",
-        ]
-    )
+    tail = f"The labels of both executors are {'equal' if same[RAY] else 'NOT EQUAL'}. {machine['processor']} "
+    tail += f"({machine['instructions']}), {machine['cores']} cores; Python {machine['python']}, "
+    return "\n".join([*lines, "", f"{tail}torch {machine['torch']}; {date.today().isoformat()}"])
 
 
 def read_flags() -> argparse.Namespace:

@@ -127,7 +127,7 @@ class Project:
 
 def main() -> None:
     flags = read_flags()
-    with tempfile.TemporaryDirectory(dir=flags.folder) as name:
+    with tempfile.TemporaryDirectory() as name:
         project = Project(Path(name), flags)
         alone = project.detect(DAY_OF_LARGE), project.detect(DAY)
         show_memory(flags, project, *alone)
@@ -206,7 +206,6 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--photos", type=Path, help="a folder of JPEGs, repeated until there are enough")
     parser.add_argument("--fastestdet", type=Path, default=DATA_BESIDE / "networks" / "fastestdet")
-    parser.add_argument("--folder", type=Path, help="where to make the project")
     return parser.parse_args()
 
 

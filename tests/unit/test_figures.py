@@ -31,11 +31,12 @@ def measured(page: Path) -> list[str]:
         for name, found in re.findall(r"^(.+): ratios of the rounds ([\d., ]+)$", text, re.MULTILINE)
     }
     cells = []
-    for name in PROGRAMS:
-        cell = rounded(rates[name]) if name in rates else "–"
-        if name in ratios:
-            cell += f" ({ratios[name][0]:.2f}–{ratios[name][-1]:.2f} ×)"
-        cells.append(cell)
+    for program in PROGRAMS:
+        found = [name for name in rates if name == program or name.startswith(f"{program}: ")]
+        name = max(found, key=lambda name: float(rates[name]), default="")  # the expert has several programs
+        told = ratios.get(name)
+        cell = rounded(rates[name]) if name else "–"
+        cells.append(f"{cell} ({told[0]:.2f}–{told[-1]:.2f} ×)" if told else cell)
     return cells
 
 
