@@ -64,9 +64,7 @@ class Detection(Vectors):
 
     def compare(self, rows: ComparedRows, min_iou: float) -> tuple[dict[str, Any], np.ndarray]:
         theirs, ours = (find_objects(rows.artifact, outputs) for outputs in (rows.expected, rows.actual))
-        found = measure_agreement(theirs, ours, compared_score(_detection(rows.artifact.manifest.output)), min_iou)
-        figures = {"num_objects": found.num_objects, "object_agreement": found.agreement}
-        return figures, np.array(found.score_differences)
+        return measure_agreement(theirs, ours, compared_score(_detection(rows.artifact.manifest.output)), min_iou)
 
     def check_model(self, rows: ComparedRows, variant: str) -> None:
         is_exact = variant_of(variant).is_exact

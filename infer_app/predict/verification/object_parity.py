@@ -1,8 +1,8 @@
 """Compare the objects that two models find in the same pixels, by class and overlap."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,15 +27,6 @@ class ComparedObjects(NamedTuple):
     lost: tuple[int, ...]  # of the first list, without an object of the second
     found: tuple[int, ...]  # of the second list
     new: tuple[int, ...]  # of the second list, without an object of the first
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectAgreement:
-    """How far the objects of many images are the same in two lists."""
-
-    num_objects: int  # of the first lists, whose score counts
-    agreement: float | None
-    score_differences: tuple[float, ...]  # of the kept objects: second less first
 
 
 def compared_score(detection: DetectionSpec) -> float:
@@ -87,8 +78,11 @@ def compare_lists(
 
 def measure_agreement(
     expected: Sequence[Objects | None], actual: Sequence[Objects | None], min_score: float, min_iou: float
-) -> ObjectAgreement:
-    """Compare the objects of many images. Those that the first model rejects are left out."""
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Return what a Parity tells of the objects of many images, and by how much the scores of the kept ones rose, (n,).
+
+    Images that the first model rejects are left out.
+    """
     nothing = np.empty((0, 6))
     images, differences = list[ComparedObjects](), list[float]()
     for theirs, ours in zip(expected, actual, strict=True):
@@ -97,7 +91,7 @@ def measure_agreement(
             images.append(compare_lists(theirs, second, min_score, min_iou))
             differences += [float(second[b, 4] - theirs[a, 4]) for a, b, _ in images[-1].kept]
     num_objects = sum(len(one.kept) + len(one.lost) for one in images)
-    return ObjectAgreement(num_objects, agreement_of(images), tuple(differences))
+    return {"num_objects": num_objects, "object_agreement": agreement_of(images)}, np.array(differences)
 
 
 def agreement_of(images: Sequence[ComparedObjects]) -> float | None:

@@ -13,11 +13,11 @@ def objects(*found):
 
 
 def test_the_same_objects_agree_and_their_scores_are_compared():
-    found = measure_agreement(
+    figures, differences = measure_agreement(
         [objects((BOX, 0.9, 0), (AWAY, 0.5, 1))], [objects((MOVED, 0.8, 0), (AWAY, 0.75, 1))], 0.25, 0.9
     )
-    assert (found.num_objects, found.agreement) == (2, 1.0)
-    assert sorted(found.score_differences) == [pytest.approx(-0.1), 0.25]
+    assert figures == {"num_objects": 2, "object_agreement": 1.0}
+    assert sorted(differences) == [pytest.approx(-0.1), 0.25]
 
 
 PAIR = [(BOX, 0.9, 0), (AWAY, 0.5, 1)]
@@ -44,13 +44,13 @@ NEW, OTHER_NEW = ([9, 9, 30, 30], 0.3, 0), ([50, 50, 60, 60], 0.26, 0)
     ],
 )
 def test_what_is_lost_or_new_lowers_the_agreement(expected, actual, min_iou, share):
-    assert measure_agreement([objects(*expected)], [objects(*actual)], 0.25, min_iou).agreement == share
+    assert measure_agreement([objects(*expected)], [objects(*actual)], 0.25, min_iou)[0]["object_agreement"] == share
 
 
 def test_an_image_that_only_the_other_rejects_has_lost_its_objects_and_one_that_both_reject_does_not_count():
     one = objects((BOX, 0.9, 0))
-    assert measure_agreement([one, one], [one, None], 0.25, 0.5).agreement == 0.5
-    assert measure_agreement([one, None], [one, None], 0.25, 0.5).agreement == 1
+    assert measure_agreement([one, one], [one, None], 0.25, 0.5)[0]["object_agreement"] == 0.5
+    assert measure_agreement([one, None], [one, None], 0.25, 0.5)[0]["object_agreement"] == 1
 
 
 def test_objects_are_compared_from_a_score_that_is_stored():
