@@ -12,8 +12,6 @@ from infer_app.base.errors import ModelError
 from infer_app.predict.detection.heads import FAMILIES, OwnHead, Shapes
 from infer_app.predict.detection.object_decoder import ObjectDecoder, split_outputs
 
-MOST_CHOSEN = 1000  # boxes that a network with its own suppression gives; without one there are more
-
 _OWN_HEAD = "write the head yourself: --head package.module:function"
 _HEAD_HINT = f"is --head wrong, or the order of the outputs, or is a sigmoid missing? {_OWN_HEAD}"
 
@@ -66,18 +64,9 @@ def check_detection(
 
 def choose_head(shapes: Shapes, num_labels: int | None) -> str:
     """Return the head that outputs of these shapes have. Raises ModelError if that can't be told."""
-    if len(shapes) == 3 or (len(shapes) == 2 and shapes[0][1:] == (5,) and len(shapes[1]) == 1):
-        return "boxes"
-    if len(shapes) == 2 and all(len(shape) == 2 for shape in shapes):
-        return "detr"
-    if len(shapes) == 1 and len(shapes[0]) == 2:
-        rows, columns = shapes[0]
-        if columns == 6 and num_labels != 1 and (num_labels or rows <= MOST_CHOSEN):
-            return "boxes"
-        if columns > rows and num_labels in (None, rows - 4):
-            return "yolo"
-        if rows > columns and num_labels == columns - 5 and (columns > 6 or rows > MOST_CHOSEN):
-            return "yolo5"
+    for head, family in FAMILIES.items():
+        if family.is_told(shapes, num_labels):
+            return head
     families = "; ".join(f"--head {head} for {facts.outputs}" for head, facts in HEADS.items())
     raise ModelError(
         f"an image's output is {_as_text(shapes)}, from which the head can't be determined",

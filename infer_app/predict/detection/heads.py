@@ -17,12 +17,14 @@ from infer_app.base.size import Size
 Outputs = Sequence[np.ndarray]
 Head = Callable[[Outputs], list[np.ndarray]]
 Shapes = Sequence[tuple[int, ...]]  # of one image's outputs
+MOST_CHOSEN = 1000  # boxes that a network with its own suppression gives; without one there are more
 OwnHead = Callable[..., Any]  # takes the outputs as arrays, and the size of the input if it is declared with `*, size`
 
 
 class Family(NamedTuple):
-    """How the raw outputs of one of HEADS are read."""
+    """How the raw outputs of one of HEADS are known and read."""
 
+    is_told: Callable[[Shapes, int | None], bool]  # by the shapes and the number of labels, if that is known
     find: Callable[[Outputs, str, Size, float], list[np.ndarray]]  # by activation, size of the input and least score
     parts: Callable[[Outputs, str], list[np.ndarray]]  # in which two variants must agree, each in one unit
     classes: Callable[[Outputs], np.ndarray]  # (…, classes) or (k, ): what it says of the classes, without activation
@@ -108,9 +110,26 @@ def _detr_scores(outputs: Outputs, activation: str) -> tuple[np.ndarray, np.ndar
     return scores[..., :-1] if has_no_object(activation) else scores, joined[..., -4:]
 
 
-def _one_matrix(shapes: Shapes, axis: int) -> int:
-    """Return the length of an axis of the only output, 0 unless it is a matrix."""
-    return shapes[0][axis] if len(shapes) == 1 and len(shapes[0]) == 2 else 0
+def _matrix(shapes: Shapes) -> tuple[int, ...]:
+    """Return the shape of the only output, (0, 0) unless it is a matrix."""
+    return shapes[0] if len(shapes) == 1 and len(shapes[0]) == 2 else (0, 0)
+
+
+def _are_boxes(shapes: Shapes, num_labels: int | None) -> bool:
+    if len(shapes) > 1:
+        return len(shapes) == 3 or (shapes[0][1:] == (5,) and [len(shape) for shape in shapes[1:]] == [1])
+    rows, columns = _matrix(shapes)
+    return columns == 6 and num_labels != 1 and bool(num_labels or rows <= MOST_CHOSEN)
+
+
+def _is_yolo(shapes: Shapes, num_labels: int | None) -> bool:
+    rows, columns = _matrix(shapes)
+    return columns > rows and num_labels in (None, rows - 4)
+
+
+def _is_yolo5(shapes: Shapes, num_labels: int | None) -> bool:
+    rows, columns = _matrix(shapes)
+    return rows > columns and num_labels == columns - 5 and (columns > 6 or rows > MOST_CHOSEN)
 
 
 def _joined_length(shapes: Shapes) -> int:
@@ -160,23 +179,31 @@ def _own_objects(own: OwnHead, outputs: Outputs) -> list[np.ndarray]:
     return [rows.reshape(-1, 6) for rows in found]
 
 
+# Of several that the shapes tell, the first is taken.
 FAMILIES = {
     "boxes": Family(
-        _boxes, _boxes_scores, _boxes_classes, lambda shapes, activation: None if _joined_length(shapes) == 6 else 0
+        _are_boxes,
+        _boxes,
+        _boxes_scores,
+        _boxes_classes,
+        lambda shapes, activation: None if _joined_length(shapes) == 6 else 0,
     ),
     "yolo": Family(
+        _is_yolo,
         _yolo,
         lambda outputs, activation: _boxes_and_scores(outputs[0].swapaxes(1, 2)),
         lambda outputs: outputs[0][:, 4:].flatten(),
-        lambda shapes, activation: _one_matrix(shapes, 0) - 4,
+        lambda shapes, activation: _matrix(shapes)[0] - 4,
     ),
     "yolo5": Family(
+        _is_yolo5,
         _yolo5,
         lambda outputs, activation: _boxes_and_scores(outputs[0]),
         lambda outputs: outputs[0][..., 4:].flatten(),
-        lambda shapes, activation: _one_matrix(shapes, 1) - 5,
+        lambda shapes, activation: _matrix(shapes)[1] - 5,
     ),
     "detr": Family(
+        lambda shapes, num_labels: [len(shape) for shape in shapes] == [2, 2],
         _detr,
         lambda outputs, activation: [np.sort(_detr_scores(outputs, activation)[0].max(-1), 1)],
         lambda outputs: _detr_scores(outputs, "sigmoid-applied")[0],
