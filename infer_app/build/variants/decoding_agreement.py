@@ -9,7 +9,6 @@ import numpy as np
 
 from infer_app.artifact.artifact import Artifact, open_artifact
 from infer_app.artifact.manifest import Manifest
-from infer_app.artifact.recipe import Recipe
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.build.network.golden_set import GOLDEN_PIXELS, load_pixels
@@ -34,7 +33,9 @@ def decoding_agreement(
     recipe, exact, other = artifact.manifest.recipe, [], []
     for data in images:
         try:
-            if (pixels := _scaled_pixels(data, recipe)) is not None:
+            picture = decode_image(data, recipe, GOLDEN_PIXELS)
+            if picture.scale > 1:
+                pixels = transform(picture, recipe)
                 exact.append(load_pixels(data, replace(recipe, decode="exact")))
                 other.append(pixels)
         except BadImage:
@@ -43,11 +44,6 @@ def decoding_agreement(
         return None
     expected, actual = (predict_all(predict, np.stack(pixels), batch_size) for pixels in (exact, other))
     return measure_parity(expected, actual, artifact)
-
-
-def _scaled_pixels(data: bytes, recipe: Recipe) -> np.ndarray | None:
-    picture = decode_image(data, recipe, GOLDEN_PIXELS)
-    return transform(picture, recipe) if picture.scale > 1 else None
 
 
 def decoding_ms(

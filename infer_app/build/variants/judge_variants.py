@@ -80,7 +80,7 @@ def judge_variants(
         parity = judge_on(artifact, open_variant(artifact, variant), images)
         num_images, before = parity.num_images, artifact.manifest.variants[variant].get("calibration")
         if keep_better and before and before["num_images"] > num_images and before.get("num_objects") != 0:
-            parity = Parity.from_json(before)
+            parity = Parity(**before)
         own = judgement(artifact, variant, parity, min_agreement, print)
         details = artifact.manifest.variants[variant] | own
         artifact = record_variant(artifact, variant, details)

@@ -189,7 +189,7 @@ def show_decoding(manifest: Manifest) -> None:
     """Print what decoding changes for a model that decodes large JPEGs smaller."""
     if manifest.recipe.decode == "scaled":
         found = manifest.variants.get(first_variant(manifest), {}).get("scaled")
-        print(describe_agreement(Parity.from_json(found) if found else None, manifest))
+        print(describe_agreement(Parity(**found) if found else None, manifest))
 
 
 def _parity_cells(images: str, parity: dict[str, Any], output_kind: str) -> tuple[str, ...]:

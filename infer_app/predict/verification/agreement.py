@@ -37,7 +37,7 @@ def measure_parity(
         cosine=float(cosines(theirs, ours).min()),
         worst_difference=worst,
         relative_difference=worst / max(scale, 1e-12),
-        **{"label_agreement": None} | figures,
+        **figures,
     )
 
 

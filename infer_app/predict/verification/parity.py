@@ -1,10 +1,6 @@
 """Measure how far a variant's outputs are from the expected ones."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,9 +13,9 @@ class Parity:
 
     num_images: int
     cosine: float  # of the worst image
-    label_agreement: float | None  # share of images whose largest output is the same, 0-1; None for detectors
     worst_difference: float  # absolute; of a detector relative to the largest of its part of the outputs
     relative_difference: float  # worst_difference divided by the largest expected output
+    label_agreement: float | None = None  # share of images whose largest output is the same, 0-1; None for detectors
     worst_score_difference: float | None = None  # of the expected label or objects, 0-1; None without classes
     p99_score_difference: float | None = None  # its 99th percentile
     num_objects: int | None = None  # expected from COMPARED_SCORE on; None unless the model detects objects
@@ -28,10 +24,6 @@ class Parity:
 
     def to_json(self) -> dict[str, object]:
         return {key: value for key, value in asdict(self).items() if value is not None}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Parity:
-        return cls(**{"label_agreement": None, **values})
 
 
 @np.errstate(over="ignore", invalid="ignore")

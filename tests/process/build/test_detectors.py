@@ -121,5 +121,5 @@ def test_what_decoding_changes_is_told_in_objects(artifact, capsys):
     assert f"100.0% of {parity.num_objects} objects" in told
     show_decoding(record_variant(artifact, TORCHSCRIPT, {"scaled": parity.to_json()}, {}).manifest)
     assert capsys.readouterr().out.strip() == told
-    none = Parity(1, 1.0, None, 0.0, 0.0, num_objects=0)
+    none = Parity(1, 1.0, 0.0, 0.0, num_objects=0)
     assert "no objects were found" in describe_agreement(none, artifact.manifest)

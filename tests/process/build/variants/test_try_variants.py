@@ -23,7 +23,7 @@ KINDS = {
     "sigmoid": OutputSpec(activation="sigmoid"),
     "detection": OutputSpec("detection", detection=DetectionSpec()),
 }
-PARITY = Parity(256, 0.999, 0.995, 0.2, 0.01, 0.06, 0.01)
+PARITY = Parity(256, 0.999, 0.2, 0.01, 0.995, 0.06, 0.01)
 TRIAL = Trial(PARITY, 0.95, 3.0, 6.5)
 
 
