@@ -155,7 +155,7 @@ def test_metrics_that_can_not_be_read_are_begun_anew(told):
 
 def test_the_log_says_at_its_begin_and_end_what_there_is_to_know(project):
     project.add_photos(5)
-    project.infer("--log-format", "json", *RUN, "--limit", "2")
+    project.infer(*RUN, "--log-format", "json", "--limit", "2")
     stopped = log_lines(project)
     project.infer(*RUN, "--json", INFER_LOG__FORMAT="json")
     first, *_, begins, last = log_lines(project)

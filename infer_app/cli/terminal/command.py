@@ -90,7 +90,7 @@ def _unlisted(record: Any) -> list[str]:
 
 def _given_options(context: typer.Context) -> frozenset[str]:
     sources = {name: context.get_parameter_source(name) for name in context.params}
-    return frozenset(name for name, one in sources.items() if one and one.name not in ("DEFAULT", "DEFAULT_MAP"))
+    return frozenset(name for name, one in sources.items() if one and one.name != "DEFAULT")
 
 
 DAY = "The day: today, yesterday or a date such as 2026-11-20."

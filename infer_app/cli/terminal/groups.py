@@ -10,8 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from infer_app.cli.terminal.command import LogFormat
-
 RUN, INSPECT, MODELS, MAINTAIN = GROUPS = ("Run", "Inspect results", "Models", "Maintain")
 WHOLE = 1000  # characters, more than any first sentence has
 _TYPE_NAME = re.compile(r" <[^<>]+>$")  # that recent versions of typer append to an argument's metavar
@@ -99,11 +97,8 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    log_format: LogFormat = None,
 ) -> None:
-    if log_format:  # the default of the commands' own --log-format
-        context.default_map = {command: {"log_format": log_format} for command in ("run", "backfill")}
+    """Take --version; every other option is of a command."""
