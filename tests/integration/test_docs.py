@@ -5,6 +5,8 @@ comment above a block says why it is not run, or that it needs a PostgreSQL serv
 tutorial ends.
 """
 
+import csv
+import json
 import os
 import re
 import shutil
@@ -24,6 +26,7 @@ from sqlalchemy import make_url
 from infer_app.base import errors
 from tests.conftest import named_server
 from tests.databases import servers
+from tests.support.camera_traps import make_cards
 from tests.support.networks import ChannelMeans
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -149,7 +152,7 @@ def test_the_commands_of_the_readme_work(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in HOW_TO if page.stem != "camera-traps"], ids=lambda page: page.stem)
 def test_every_command_of_a_how_to_works(project, page, private_server):
     if page.stem == "own-table":
         make_own_table(project)
@@ -163,6 +166,27 @@ def test_every_command_of_a_how_to_works(project, page, private_server):
         assert "12 = 11 predicted + 1 rejected" in said
     if environ:
         assert "20 Nov: 12 = 11 predicted + 1 rejected" in said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_commands_for_camera_traps_work(tmp_path):
+    """Of each camera's two photos one has a fox; each is of the day on which it was taken."""
+    make_cards(tmp_path)
+    page = DOCS / "how-to" / "camera-traps.md"
+    follow(page, tmp_path)
+    found = {one["file"]: one["detections"] for one in json.loads((tmp_path / "results.json").read_text())["images"]}
+    foxes = [f"cam0{number}/DCIM/IMG_0001.JPG" for number in (1, 2)]
+    assert {file for file, detections in found.items() if detections} == set(foxes)
+    assert len(found) == 4
+    with (tmp_path / "species.csv").open(newline="") as file:
+        rows = [(row["date"], row["label"]) for row in csv.DictReader(file) if row["label"]]
+    assert rows == [("2026-11-03", "fox"), ("2026-11-04", "fox")]
+    (queries,) = [text for _, kind, text in BLOCK.findall(page.read_text()) if kind == "sql"]
+    blanks, cameras = queries.strip().split("\n\n")
+    with sqlite3.connect(tmp_path / "infer.db") as connection:
+        assert {Path(location).name for (location,) in connection.execute(blanks)} == {"IMG_0002.JPG"}
+        assert [row[:3] for row in connection.execute(cameras)] == [("cam01", "fox", 1), ("cam02", "fox", 1)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

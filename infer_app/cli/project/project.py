@@ -60,7 +60,7 @@ def init(folder: Path | None = None, photos: Path | None = None) -> None:
     write_config(folder, watching(str(photos or PHOTOS), by_camera=num_dated > 0))
     with os_errors_as(UsageError, f"can't make {watched}", "name another folder in [images] watch"):
         watched.mkdir(exist_ok=True)
-    print(f"put your photos into {watched}: each `infer run` registers what is new there ([images] watch)")
+    print(f"each `infer run` registers the photos that are new in {watched} ([images] watch)")
     if num_dated:
         text = f"{num_dated} of the first {counted(num_looked_at, 'photo')} state when they were taken"
         print(f'{text}, which decides their days ([images] day = "exif")')

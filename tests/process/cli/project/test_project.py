@@ -13,7 +13,7 @@ def test_a_project_for_photos_watches_a_folder_that_is_made(tmp_path, capsys):
     project.init(tmp_path)
     assert load_settings(tmp_path / "infer.toml").watched == (tmp_path / "photos",)
     assert (tmp_path / "photos").is_dir()
-    assert "put your photos into" in capsys.readouterr().out
+    assert "the photos that are new in" in capsys.readouterr().out
     (tmp_path / "photos").rmdir()
     project.init(tmp_path)
     assert "exists and was not changed" in capsys.readouterr().out
