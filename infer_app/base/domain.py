@@ -215,7 +215,7 @@ class Output:
 
     label: str | None = None  # the best class, or that of the best object
     score: float | None = None  # of the best class or object, or the number of a regression
-    details: str = "{}"  # JSON, documented per kind in docs/outputs.md; encoded in the workers, which share the work
+    details: str = "{}"  # JSON, as docs/outputs.md has it for each kind; encoded in the workers, which share the work
     vector: bytes | None = None  # little-endian, contiguous
     vector_dtype: str | None = None  # float32 or float16
     vector_dim: int | None = None

@@ -83,10 +83,10 @@ def is_on(info: Mapping[str, str], key: str) -> bool:
 
 
 def _refuse_unsupported(info: Mapping[str, str], said: FactCollector) -> None:
-    kind = info.get("model_type", "Classification")
+    model_type = info.get("model_type", "Classification")
     raw = "give --output raw for its numbers as they are"
-    if kind.lower() not in ("classification", "", *_DETECTORS):
-        what = f"the file's model_type is {kind}, which is not supported"
+    if model_type.lower() not in ("classification", "", *_DETECTORS):
+        what = f"the file's model_type is {model_type}, which is not supported"
         said.refuse(what, f"{raw}, or export a classifier or a detector", "output")
     if is_on(info, "hierarchical"):
         said.refuse("the file's labels are hierarchical, which is not supported", raw, "output")

@@ -78,13 +78,13 @@ def onnx_facts(props: Mapping[str, str]) -> SourceFacts:
     return ultralytics_facts(props, "metadata_props")
 
 
-def _fold(message: memoryview, kind: str, read: ReadExternal) -> bytes | None:
+def _fold(message: memoryview, message_type: str, read: ReadExternal) -> bytes | None:
     """Return a message with all external weights within, None if it has none."""
-    if kind == "tensor":
+    if message_type == "tensor":
         return _fold_tensor(message, read)
     parts, is_changed = list[bytes | memoryview](), False
     for field in _fields(message):
-        inner = _INNER[kind].get(field.number)
+        inner = _INNER[message_type].get(field.number)
         changed = _fold(field.value, inner, read) if inner and field.wire == _BYTES else None
         is_changed |= changed is not None
         parts.append(field.encoded if changed is None else _encoded(field.number, changed))

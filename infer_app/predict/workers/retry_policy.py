@@ -67,8 +67,8 @@ class Decision:
 class ExitLimit:
     """Ends the run when workers keep being killed without any result."""
 
-    def __init__(self, kind: str, hint: str) -> None:
-        self._kind = kind
+    def __init__(self, processes: str, hint: str) -> None:
+        self._processes = processes
         self._hint = hint
         self._num_exits = 0
         self._last_result_at = time.monotonic()
@@ -89,7 +89,7 @@ class ExitLimit:
         """Count another exit. Raises WorkersKilled at the limit."""
         self._num_exits += 1
         if self._num_exits >= MAX_EXITS_IN_A_ROW and self.waited_s > MIN_NO_RESULT_S:
-            exits = f"{self._num_exits} {self._kind} ended one after another"
+            exits = f"{self._num_exits} {self._processes} ended one after another"
             raise WorkersKilled(f"{exits} and {self.waited_s:.0f} s passed without a result", self._hint)
 
 
