@@ -1,6 +1,5 @@
 """The forms in which a model can run: each is one record, made here; manifests, rows and `--variant` have its name."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -103,11 +102,6 @@ def known_variant(name: str) -> Variant:
 def full_name(name: str) -> str:
     """Return the full name of a variant; `trt` and `cuda` are short for their fp16 variants."""
     return _SHORT.get(name, name)
-
-
-def words_of(names: Iterable[str]) -> str:
-    """Return `full and half precision` for variants of both."""
-    return f"{' and '.join(sorted({variant_of(name).precision for name in names}))} precision"
 
 
 def variant_facts(name: str) -> dict[str, str]:
