@@ -107,6 +107,7 @@ expect_exit 0 start infer --version
 # shellcheck disable=SC2016  # expanded in the container
 expect_exit 0 start sh -euc '
     test "$(id -u)" = 10001
+    test "$IMAGE_EXTRAS" = postgres,demo
     if touch /x 2>/dev/null || touch /opt/infer/x 2>/dev/null; then exit 1; fi
     grep -q " /dev/shm .*size=65536k" /proc/mounts
     if command -v gcc || command -v cc || command -v pip; then exit 1; fi

@@ -142,8 +142,10 @@ def as_known(error: BaseException) -> InferError | None:
     if isinstance(error, ModuleNotFoundError) and error.name == "torch":
         from infer_app.base.packages import install  # takes a while, which other commands save
 
-        hint = f"{install('torch')}; docs/how-to/install.md says how to get it without CUDA"
-        return UsageError(f"{NO_TORCH}, and this needs it", hint)
+        without_cuda = (
+            "without a GPU, install torch first, from the index of CPU builds that PyTorch's install page names"
+        )
+        return UsageError(f"{NO_TORCH}, and this needs it", f"{install('torch')} · {without_cuda}")
     if isinstance(error, MemoryError):
         error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
     elif isinstance(error, RuntimeError) and "can't start new thread" in str(error):

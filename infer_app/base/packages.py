@@ -142,7 +142,9 @@ def install(extra: str) -> str:
     if (built := os.environ.get(IMAGE_EXTRAS)) is not None:
         extras = ",".join(filter(None, (built, extra)))
         return f"build the container image again with --build-arg EXTRAS={extras}, besides what it was built with"
-    return install_packages(*(_requirements(extra) or ("-e", f"{SOURCE}[{extra}]")))
+    with suppress(PackageNotFoundError):
+        return install_packages(*_of_extra(extra, requires(DISTRIBUTION) or ()))
+    return install_packages("-e", f"{SOURCE}[{extra}]")
 
 
 def install_packages(*needed: str) -> str:
@@ -153,13 +155,6 @@ def install_packages(*needed: str) -> str:
     pip = f"{python} -m pip install {shlex.join(needed)}"
     # Not by all finders: that of setuptools warns where distutils is loaded.
     return pip if PathFinder.find_spec("pip") else f"{python} -m ensurepip && {pip}"
-
-
-def _requirements(extra: str) -> tuple[str, ...]:
-    try:
-        return tuple(_of_extra(extra, requires(DISTRIBUTION) or ()))
-    except PackageNotFoundError:
-        return ()
 
 
 def _of_extra(extra: str, known: Sequence[str]) -> Iterator[str]:
@@ -179,8 +174,7 @@ def _commit() -> str:
     if not (SOURCE / ".git").exists():  # git itself would find the repository that an environment lies in
         return ""
     git = ["git", "--no-optional-locks", "-C", str(SOURCE), "-c", f"safe.directory={SOURCE}"]
-    try:
+    with suppress(OSError):
         told = subprocess.run([*git, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True)
-    except OSError:
-        return ""
-    return told.stdout.strip()
+        return told.stdout.strip()
+    return ""
