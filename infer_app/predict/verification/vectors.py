@@ -39,7 +39,8 @@ class Vectors:
 
     def open_decoder(self, artifact: Artifact) -> Decode:
         """Return what decodes the rows of a model."""
-        return lambda raw, pictures: self.decode(raw, artifact.manifest.output, artifact.labels)
+        spec, labels = artifact.manifest.output, artifact.labels  # read now: a changed file is no image's fault
+        return lambda raw, pictures: self.decode(raw, spec, labels)
 
     def decode(self, raw: np.ndarray, spec: OutputSpec, labels: Sequence[str] = ()) -> list[Output | None]:
         """Return one Output for each of at least one row, (n, D) float32; None for a row with a NaN or an infinity.

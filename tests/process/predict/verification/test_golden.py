@@ -15,7 +15,7 @@ from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.runtimes.torchscript import build_cpu_variant, make_cpu_variant
 from infer_app.predict.verification.agreement import find_min_agreement, measure_parity
 from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_pixels
-from infer_app.predict.verification.outputs import KINDS
+from infer_app.predict.verification.outputs import KINDS, open_decoder
 from infer_app.predict.verification.parity import Parity
 from tests.support.networks import Means, built, loader_of, random_pixels
 from tests.support.photos import jpeg
@@ -136,6 +136,13 @@ def test_changed_files_are_noticed(tmp_path, load, predict, name):
     (artifact.folder / name).write_bytes(b"green\nred\nblue\n")
     with pytest.raises(ModelChanged, match=f"{name}: changed since it was built"):
         check_golden(artifact, load, predict)
+
+
+def test_labels_are_read_once_a_model_is_opened_and_not_with_its_first_images(tmp_path):
+    artifact = built(tmp_path)
+    (artifact.folder / "labels.txt").write_text("green\nred\nblue\n")
+    with pytest.raises(ModelChanged, match=r"labels\.txt: changed since it was built"):
+        open_decoder(artifact)
 
 
 ROWS = [[1.0, -2.0], [3.0, 4.0]]
