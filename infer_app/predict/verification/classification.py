@@ -52,13 +52,14 @@ class Classification(Vectors):
         return super().compare(rows, min_iou)[0], (ours - theirs).ravel()
 
     def check_pixels(self, rows: ComparedRows, margin: float, largest: float) -> None:
-        spec, labels = rows.artifact.manifest.output, rows.artifact.labels
-        both = zip(self.decode(rows.expected, spec, labels), self.decode(rows.actual, spec, labels), strict=True)
-        for number, raw, found, (theirs, ours) in zip(rows.numbers, rows.expected, rows.actual, both, strict=True):
-            if theirs is None or ours is None:
+        activation, labels = rows.artifact.manifest.output.activation, rows.artifact.labels
+        best = (class_scores(outputs, activation).argmax(1).tolist() for outputs in (rows.expected, rows.actual))
+        for number, raw, found, *pair in zip(rows.numbers, rows.expected, rows.actual, *best, strict=True):
+            theirs, ours = (_label(index, labels) for index in pair)
+            if not np.isfinite([raw, found]).all():
                 raise failed("outputs are not finite", PixelsChanged, number)
-            if theirs.label != ours.label and raw.max() - raw[found.argmax()] > margin * largest:
-                raise failed(f"labelled {ours.label!r} instead of {theirs.label!r}", PixelsChanged, number)
+            if theirs != ours and raw.max() - raw[found.argmax()] > margin * largest:
+                raise failed(f"labelled {ours!r} instead of {theirs!r}", PixelsChanged, number)
 
     def agreement(self, manifest: Manifest, parity: Parity) -> float:
         return parity.label_agreement or 0.0

@@ -121,12 +121,16 @@ def test_other_outputs_are_noticed(artifact, load, predict, spoil, message):
         check_golden(artifact, load, lambda pixels: spoil(predict(pixels)))
 
 
-def test_a_label_that_changes_with_the_loaded_pixels_is_noticed(artifact):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(lambda rows: rows[:, ::-1], r"labelled '\w+' instead of '\w+'"), (lambda rows: rows * np.nan, "outputs are not")],
+)
+def test_a_label_that_changes_with_the_loaded_pixels_is_noticed(artifact, change, message):
     """Only pixels that are not those of the build are predicted."""
-    answers = [golden_outputs(artifact), golden_outputs(artifact)[2:, ::-1]]
+    answers = [golden_outputs(artifact), change(golden_outputs(artifact)[2:])]
     expected = golden_pixels(artifact)
     loaded = iter([*expected[:2], *(expected[2:] ^ 1)])
-    with pytest.raises(PixelsChanged, match=r"image [34]: labelled '\w+' instead of '\w+'"):
+    with pytest.raises(PixelsChanged, match=f"image [34]: {message}"):
         check_golden(artifact, lambda _: next(loaded), lambda _: answers.pop(0))
 
 
