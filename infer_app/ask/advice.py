@@ -1,7 +1,7 @@
 """Decide from figures alone what has changed since the days before, and what to do about a day."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from statistics import mean, median
 
@@ -11,7 +11,7 @@ from infer_app.ask.run_figures import RunFigures, count_nearly_black
 from infer_app.base.domain import DECODER_MODULES, Reason
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.base.packages import install, retried_reasons
-from infer_app.base.printing import counted, percent, printed_options
+from infer_app.base.printing import counted, named, percent, printed_options
 from infer_app.base.run_report import DayCounts, DayState
 from infer_app.base.telemetry.summary_line import describe_missing, describe_nearly_black, describe_replaced
 from infer_app.tables.listing.watched_images import UNCHANGED, ChangedCounts
@@ -37,6 +37,12 @@ class Step:
 
     what: str
     command: str | None = None
+    takes_model: bool = True  # the command has --model
+
+    def of(self, names: Sequence[str]) -> "Step":
+        """Return the step as it is told of these models; without names of all, whose names no command needs."""
+        options = printed_options(*(names if len(names) == 1 and self.takes_model else ()))
+        return replace(self, what=named(self.what, names), command=self.command and self.command + options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +60,9 @@ class Situation:
     """Everything that the steps are decided by."""
 
     date: date
-    model: str
     facts: DayFacts
     day_state: DayState
     reasons: dict[str, int]
-    labels_moved: bool
     changed: ChangedCounts = UNCHANGED  # of the day
 
 
@@ -69,7 +73,7 @@ def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Dr
 
 
 def steps(situation: Situation) -> tuple[Step, ...]:
-    """Return what to do, the most urgent first; empty if nothing is wrong."""
+    """Return what to do about a model, the most urgent first; empty if nothing is wrong. Its commands name no model."""
     return tuple(_steps(situation))
 
 
@@ -119,7 +123,7 @@ def _environment(run: RunFigures) -> dict[str, str]:
 
 
 def _steps(of: Situation) -> Iterator[Step]:
-    options = f"--date {of.date}{printed_options(of.model)}"
+    options = f"--date {of.date}"
     rejected = f"infer list --state rejected {options}"
     facts, last, num_pending = of.facts, of.facts.last_run, of.facts.counts.pending
     pending = f"{counted(num_pending, 'image')} {'is' if num_pending == 1 else 'are'} pending"
@@ -127,18 +131,17 @@ def _steps(of: Situation) -> Iterator[Step]:
         yield Step(f"The counts do not add up: {facts.problems[0]}", f"infer verify {options}")
     if last and last["state"] == "failed":
         text = f"The last run failed: {last['error'] or 'the reason is unknown'}"
-        yield Step(text, f"infer doctor{printed_options()}")
+        yield Step(text, "infer doctor", False)
     if facts.gap:
         yield Step(facts.gap[0].upper() + facts.gap[1:])
     if num_pending and of.day_state.state == "running":
-        yield Step(f"{pending}; a run is in progress", f"infer status{printed_options()}")
+        yield Step(f"{pending}; a run is in progress", "infer status", False)
     elif num_pending:
         yield Step(f"{pending}: run the day again", f"infer run {options}")
     if older := facts.older:
         number = older.num_images
         images = "1 image of an earlier day is" if number == 1 else f"{number:,} of earlier days are"
-        command = backfill_command(older.first, older.last, printed_options(of.model))
-        yield Step(f"{images} pending", command)
+        yield Step(f"{images} pending", backfill_command(older.first, older.last, ""))
     if of.changed.replaced:
         yield Step(describe_replaced(of.changed.replaced))
     if of.changed.missing:
@@ -151,12 +154,12 @@ def _steps(of: Situation) -> Iterator[Step]:
         yield Step(_about_rejections(of), rejected)
     if nearly_black := count_nearly_black(facts.runs):
         yield Step(describe_nearly_black(nearly_black))
-    if of.labels_moved:
+    if facts.labels_moved:
         yield Step("The labels have changed by more than chance: check the labels and photos below")
 
 
 def _about_rejections(of: Situation) -> str:
-    reasons, options = of.reasons, f"--date {of.date}{printed_options(of.model)}"
+    reasons, options = of.reasons, f"--date {of.date}{printed_options()}"
     retried = retried_reasons()
     transient = sum(count for reason, count in reasons.items() if reason in retried)
     undecoded = sum(count for reason, count in reasons.items() if reason in DECODER_MODULES and reason not in retried)

@@ -1,241 +1,126 @@
-"""The data of a report, gathered from the database: aggregates and a few rows, independent of the number of images."""
+"""The data of a day's report: what its models say together, and each of them."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime
 from itertools import islice
 
 from infer_app import __version__
-from infer_app.artifact.model_names import Version
-from infer_app.artifact.specs import CropSpec
-from infer_app.ask.advice import Before, Change, Situation, Step, changes, steps
-from infer_app.ask.drift import Labels, days_before, gather_labels
-from infer_app.ask.figures.crop_figures import CropResults, open_figures
-from infer_app.ask.figures.figures import Figures, RejectedImage, ScoredImage
-from infer_app.ask.figures.object_figures import ImageObjects, ObjectCounts, ObjectResults
-from infer_app.ask.run_figures import RunFigures, Timeline, day_summary_line, run_figures, run_report
+from infer_app.artifact.model_names import Version, short_name
+from infer_app.ask.advice import Change, Situation, Step, changes, steps
+from infer_app.ask.model_report import JudgedDay, ModelReport, gather_before, gather_model, judge
 from infer_app.base.day import Day
 from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts
-from infer_app.base.run_report import DayCounts, DayState, RunReport
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.watched_images import UNCHANGED, ChangedCounts, ChangedImage, count_changed, read_changed
+from infer_app.base.printing import named, told_once
+from infer_app.base.telemetry.summary_line import LEVELS
+from infer_app.tables.listing.watched_images import ChangedCounts, ChangedImage, count_changed, read_changed
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
-from infer_app.tables.queries.day_state import DayStates, judge_day
-from infer_app.tables.queries.thresholds import read_thresholds
+from infer_app.tables.queries.day_state import DayStates
 
-NUM_RUNS = 30
-NUM_SHOWN = 16  # least confident images, and as many most confident ones
-NUM_SHOWN_WITH_BOXES = 8  # likewise of a detector, whose thumbnails are larger; and of the busiest and the empty ones
-NUM_REJECTED = 6  # of each reason
 NUM_CHANGED = 50  # replaced and missing images
-NUM_BUCKETS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """A histogram of scores."""
-
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]  # counts[i] scores lie in [edges[i], edges[i + 1])
-
-
-@dataclass(frozen=True, slots=True)
-class TakenObjects:
-    """Which objects of its detector a second network takes, and which of them count."""
-
-    detector: str  # its name
-    min_score: float
-    labels: tuple[str, ...]  # empty: all
-    thresholds: dict[str, float]  # of the detector, by label; objects below them don't count
-    num_unlabelled: int | None  # objects whose best label is below its threshold; None for a network without labels
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectReport:
-    """A day's objects. The report's labels and scores count objects too, its least and most are by the best object.
-
-    Of a second network the least and most are objects, and its busiest and empty images are not listed.
-    """
-
-    counts: ObjectCounts
-    counts_7: ObjectCounts  # of the seven days before, together
-    thresholds: dict[str, float]  # by label; empty: all labels without one of their own
-    busiest: tuple[ImageObjects, ...]  # those with the most objects first
-    empty: tuple[ImageObjects, ...]  # some images without an object, first those with the best below its threshold
-    stored_from: float  # the score from which the model stores objects, or takes those of its detector
-    taken: TakenObjects | None = None  # of a second network
-
-
-@dataclass(frozen=True, slots=True)
-class DayReport:
-    """The report of one day and model. Keys of its JSON may be added, but are never renamed."""
+class DaySummary:
+    """A day in one line: the page of all days and the page of the day say the same."""
 
     date: date
+    state: str  # good, attention or failed: that of the model that is worst off
+    notes: tuple[str, ...]  # what is not as it should be, with the names of models unless it is so of all
+    images: int
+    rejected: int  # by the model that rejected most
+    pending: int  # for the model with most
+
+
+@dataclass(frozen=True, slots=True)
+class DayReport(DaySummary):
+    """The report of a day: what its models say together, and each of them."""
+
+    models: tuple[ModelReport, ...]  # a second network after its detector
     time_zone: str
-    model: str
-    model_id: str
-    output: str  # classification, detection, embedding, regression or raw; empty for a model that never ran
     made_at: str  # ISO 8601, UTC
-    state: str  # good, attention or failed: the level of `day_state`, or attention if the labels have changed
-    verdict: str
-    counts: DayCounts
-    problems: tuple[str, ...]  # inconsistencies in the day's counts
-    older_pending: int
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
-    run: RunFigures | None  # the run of the day with the most images
-    speed: RunReport | None  # of the same run
-    reasons: dict[str, int]
-    rejected: tuple[RejectedImage, ...]  # some of each reason
-    labels: Labels | None
-    scores: Scores | None
-    least: tuple[ScoredImage, ...]
-    most: tuple[ScoredImage, ...]
-    runs: tuple[RunFigures, ...]  # up to the day, oldest first
-    infer_app: str  # version that wrote the report
-    day_state: DayState
-    num_runs: int  # of the day that had images
-    timeline: Timeline | None = None
-    gap: ArrivalGap | None = None  # if images have stopped coming
-    objects: ObjectReport | None = None  # of a detector
-    changed: ChangedCounts = UNCHANGED
-    some_changed: tuple[ChangedImage, ...] = ()  # replaced since the model predicted them, or missing
+    changed: ChangedCounts
+    some_changed: tuple[ChangedImage, ...]  # replaced since a model predicted them, or missing
+    infer_app: str = __version__  # that wrote the report
 
     @property
-    def with_boxes(self) -> tuple[ImageObjects, ...]:
-        """Return the images that are shown with their boxes."""
-        ends = tuple(image for image in (*self.least, *self.most) if isinstance(image, ImageObjects))
-        return (*self.objects.busiest, *self.objects.empty, *ends) if self.objects else ()
+    def by_name(self) -> dict[str, ModelReport]:
+        """Return the models by what they are called on the page."""
+        names = model_names([(one.model, one.model_id) for one in self.models])
+        return dict(zip(names, self.models, strict=True))
 
     def to_json(self) -> dict[str, object]:
         found = asdict(self)
-        objects = found["objects"] or {"busiest": (), "empty": ()}
-        pictured = (*found["rejected"], *found["least"], *found["most"], *objects["busiest"], *objects["empty"])
-        pictured += tuple(found["some_changed"])
-        for image in pictured:
+        for image in found["some_changed"]:
             image["location"] = shown(image["location"])
-            if "objects" in image:
-                image["objects"] = [one._asdict() for one in image["objects"]]
-            if "detected" in image:
-                image["detected"] = image["detected"]._asdict()
-        for run in filter(None, (found["run"], found["speed"], *found["runs"])):
-            run |= variant_facts(run["variant"])
+        for model in found["models"]:
+            objects = model["objects"] or {"busiest": (), "empty": ()}
+            lists = (model["rejected"], model["least"], model["most"], objects["busiest"], objects["empty"])
+            for image in (image for images in lists for image in images):
+                image["location"] = shown(image["location"])
+                if "objects" in image:
+                    image["objects"] = [one._asdict() for one in image["objects"]]
+                if "detected" in image:
+                    image["detected"] = image["detected"]._asdict()
+            for run in filter(None, (model["run"], model["speed"])):
+                run |= variant_facts(run["variant"])
         return found
 
 
-def gather(
-    project: ProjectDatabase, states: DayStates, day: Day, version: Version, timeline: Timeline | None = None
-) -> DayReport:
-    """Read the data of one day's report from the database."""
-    model, model_id = version
-    figures = open_figures(project, model, model_id)
-    facts = states.read_facts(day, model, model_id)
-    counts, todays = facts.counts, facts.runs
-    main = max(todays, key=lambda row: row["selected"], default=None)  # the newest of several with as many
-    run, speed = (run_figures(main), run_report(main, counts)) if main else (None, None)
-    last = run_figures(todays[0]) if todays else None
-    runs = [run_figures(row) for row in figures.last_runs(model, day.date, NUM_RUNS)]
-    labels = gather_labels(figures, day)
-    moved = labels.drift_7 if labels else None
-    objects = gather_objects(project.database, model, figures, day)
-    num_shown = NUM_SHOWN_WITH_BOXES if objects and not objects.taken else NUM_SHOWN
-    gap = None if counts.eligible else find_gap(project.source, day)
-    problems = project.rows.find_problems(day, model_id, counts)
-    facts = replace(facts, problems=problems, gap=str(gap or ""))
-    day_state = judge_day(facts)
-    changed = count_changed(project.database, project.source, [model_id], day)
-    situation = Situation(
-        date=day.date,
-        model=model,
-        facts=facts,
-        day_state=day_state,
-        reasons=figures.count_reasons(day),
-        labels_moved=moved is not None and moved.is_notable,
-        changed=changed,
+def summarize(day: date, judged: Mapping[str, JudgedDay]) -> DaySummary:
+    """Sum up what is known of the models of a day."""
+    states = {name: one.state for name, one in judged.items()}
+    counts = [one.facts.counts for one in judged.values()]
+    notes = told_once({name: state.notes for name, state in states.items()})
+    return DaySummary(
+        date=day,
+        state=max((state.level for state in states.values()), key=list(LEVELS).index),
+        notes=tuple(named(note, names) for note, names in notes.items()),
+        images=max(one.eligible for one in counts),
+        rejected=max(one.rejected for one in counts),
+        pending=max(one.pending for one in counts),
     )
-    before = gather_before(figures, day, runs, states.count_images_before(day))
-    some_changed = read_changed(project.database, project.source, [model_id], day)
+
+
+def gather(project: ProjectDatabase, states: DayStates, day: Day, versions: Sequence[Version]) -> DayReport:
+    """Read the data of a day's report from the database."""
+    ids = [model_id for _, model_id in versions]
+    changed = count_changed(project.database, project.source, ids, day)
+    known = {one: judge(project, states, day, one) for one in versions}
+    models = [gather_model(project.database, day, *one, judged) for one, judged in known.items()]
+    names = model_names(versions)
+    judged = dict(zip(names, known.values(), strict=True))
+    images_before = states.count_images_before(day)
+    changes_of, steps_of = dict[str, tuple[Change, ...]](), dict[str, tuple[Step, ...]]()
+    worst_first = sorted(zip(names, models, strict=True), key=lambda one: -list(LEVELS).index(one[1].day_state.level))
+    for name, model in worst_first:
+        one = judged[name]
+        before = gather_before(one.figures, day, model.model, images_before)
+        changes_of[name] = changes(model.counts, model.run, before, one.drift)
+        steps_of[name] = steps(Situation(day.date, one.facts, model.day_state, model.reasons, changed))
     return DayReport(
-        date=day.date,
+        **{field.name: getattr(summarize(day.date, judged), field.name) for field in fields(DaySummary)},
+        models=_with_second_networks(models),
         time_zone=day.zone,
-        model=model,
-        model_id=model_id,
-        output=figures.kind,
-        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        state="attention" if situation.labels_moved and day_state.level == "good" else day_state.level,
-        verdict=day_summary_line(day.date, counts, speed, last, day_state),
-        counts=counts,
-        problems=tuple(problems),
-        older_pending=facts.older.num_images if facts.older else 0,
-        changes=changes(counts, run, before, moved),
-        steps=steps(situation),
-        run=run,
-        speed=speed,
-        reasons=situation.reasons,
-        rejected=tuple(one for reason in situation.reasons for one in figures.some_rejected(day, reason, NUM_REJECTED)),
-        labels=labels,
-        scores=gather_scores(figures, day),
-        least=tuple(figures.results.extremes(day, num_shown, highest=False)),
-        most=tuple(figures.results.extremes(day, num_shown, highest=True)),
-        runs=tuple(reversed(runs)),
-        infer_app=__version__,
-        day_state=day_state,
-        num_runs=sum(bool(row["selected"]) for row in todays),
-        timeline=timeline,
-        gap=gap,
-        objects=objects,
+        made_at=datetime.now(UTC).isoformat(),
+        changes=tuple(replace(one, what=" · ".join([one.what, *of])) for one, of in told_once(changes_of).items()),
+        steps=tuple(step.of(of) for step, of in told_once(steps_of).items()),
         changed=changed,
-        some_changed=tuple(islice(some_changed, NUM_CHANGED)),
+        some_changed=tuple(islice(read_changed(project.database, project.source, ids, day), NUM_CHANGED)),
     )
 
 
-def gather_objects(database: Database, model: str, figures: Figures, day: Day) -> ObjectReport | None:
-    """Return the objects of a detector or of a second network; None for any other model."""
-    results = figures.results
-    if not isinstance(results, ObjectResults | CropResults):
-        return None
-    counts, before = (results.count(days) for days in (day, days_before(day, 7)))
-    thresholds, manifest = read_thresholds(database, model), figures.manifest()
-    if isinstance(results, CropResults):
-        of_detector = read_thresholds(database, results.detector)
-        taken = gather_taken(figures, day, CropSpec.from_json(manifest["crop"]), of_detector, counts.num_objects)
-        return ObjectReport(counts, before, thresholds, (), (), taken.min_score, taken)
-    return ObjectReport(
-        counts,
-        before,
-        thresholds,
-        tuple(results.busiest(day, NUM_SHOWN_WITH_BOXES)),
-        tuple(results.empty(day, NUM_SHOWN_WITH_BOXES)),
-        float((manifest["output"].get("detection") or {}).get("min_score", 0.0)),
-    )
+def model_names(versions: Sequence[Version]) -> list[str]:
+    """Return the names of the versions, with the id where a name has several: a run may have tried one."""
+    names = [name for name, _ in versions]
+    return [name if names.count(name) == 1 else short_name(name, model_id) for name, model_id in versions]
 
 
-def gather_taken(
-    figures: Figures, day: Day, crop: CropSpec, of_detector: dict[str, float], num_objects: int
-) -> TakenObjects:
-    labelled = sum(figures.count_labels(day).values()) if figures.kind == "classification" else None
-    num_unlabelled = None if labelled is None else num_objects - labelled
-    return TakenObjects(crop.of, crop.min_score, crop.labels, of_detector, num_unlabelled)
-
-
-def gather_scores(figures: Figures, day: Day) -> Scores | None:
-    """Return the histogram of scores, from 0 to 1 if all lie there, otherwise from the lowest to the highest."""
-    found = figures.score_range(day)
-    if found is None:
-        return None
-    low, high = (0.0, 1.0) if found[0] >= 0 and found[1] <= 1 else found
-    width = (high - low) / NUM_BUCKETS or 1.0
-    edges = tuple(low + n * width for n in range(NUM_BUCKETS + 1))
-    return Scores(edges, tuple(figures.count_scores(day, edges)))
-
-
-def gather_before(figures: Figures, day: Day, runs: Sequence[RunFigures], images: Sequence[int]) -> Before:
-    week = days_before(day, 7)
-    return Before(
-        images=images,
-        predicted=figures.count_predicted(week),
-        rejected=sum(figures.count_reasons(week).values()),
-        runs=[run for run in runs if run.day < day.date and run.state == "done"],
-    )
+def _with_second_networks(models: Sequence[ModelReport]) -> tuple[ModelReport, ...]:
+    """Return the models in the order of the page: each second network after its detector."""
+    known = {one.model for one in models}
+    first = [one for one in models if one.detector not in known]
+    return tuple(one for model in first for one in (model, *(one for one in models if one.detector == model.model)))

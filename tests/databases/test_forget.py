@@ -40,7 +40,7 @@ from tests.support.statements import execute_at
 def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded, listing, capsys):
     kept, reports = loaded.folder / "kept.jsonl", loaded.reports_folder
     reports.mkdir()
-    files = (f"{DAYS[0]}-stub.html", f"{DAYS[0]}-stub-{ID}.json", f"{DAYS[0]}-notes.json", f"{DAYS[1]}-stub.html")
+    files = (f"{DAYS[0]}.html", f"{DAYS[0]}.json", f"{DAYS[0]}-notes.json", f"{DAYS[1]}.html")
     for name in files:
         (reports / name).touch()
     kept.touch()

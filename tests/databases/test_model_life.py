@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from infer_app.ask.page.reports import write_index, write_reports
+from infer_app.ask.page.reports import write_reports
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.look_commands import ExplainOptions, ListOptions
@@ -63,8 +63,10 @@ class Life:
         for day, version in days.items():
             assert (status[day]["model_id"], status[day]["state"]) == (version, "done")
             assert status[day]["in_use"] is (version == in_use)
-            (report,) = write_reports(load_settings(self.config), day)
-            assert (report.report.model_id, report.report.counts.predicted) == (version, status[day]["predicted"])
+            loaded = load_settings(self.config)
+            (page,) = write_reports(loaded, [loaded.day(day)])
+            report = next(one for one in page.report.models if one.model == name)
+            assert (report.model_id, report.counts.predicted) == (version, status[day]["predicted"])
             verified = self.told(verify, day, name, None, None, True, self.config)
             assert [(one["model_id"], one["pending"]) for one in verified["models"]] == [(version, 0)]
             everything = self.told(verify, day, None, None, None, True, self.config)
@@ -78,11 +80,9 @@ class Life:
         asked = ExplainOptions(image="1", model=name, as_json=True, config=self.config)
         first = self.told(show_image, asked)["models"][0]
         assert first["model_id"] == in_use or first["state"] == "pending"
-        write_index(load_settings(self.config))
         index = (self.project.folder / "reports" / "index.html").read_text()
-        for day, version in days.items():
-            assert day in index
-            assert version == in_use or f"with version {version[:8]}" in index
+        for day in days:
+            assert f"{day}: " in index
 
     def listed(self, state, day, model):
         options = ListOptions(state=state, date=day, model=model, as_json=True, config=self.config)

@@ -34,7 +34,7 @@ def test_yesterday_is_one_day_for_all_parts_of_a_command_that_runs_over_midnight
     project.infer("run", "--report", **clock.environ)
     server.close()
     assert project.rows("SELECT day, selected FROM infer_runs ORDER BY day DESC LIMIT 1") == [("2026-11-20", 3)]
-    assert [page.name for page in (project.folder / "reports").glob("2*.html")] == ["2026-11-20-colors.html"]
+    assert [page.name for page in (project.folder / "reports").glob("2*.html")] == ["2026-11-20.html"]
 
 
 @pytest.mark.parametrize(

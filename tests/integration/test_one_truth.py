@@ -80,18 +80,18 @@ def test_everything_that_shows_a_day_says_the_same_of_it(project, listener, begi
     line = next(line for line in project.infer("status", COLUMNS="200").splitlines() if str(YESTERDAY) in line)
     assert remarks in line
     (told,) = project.infer_json("report")["reports"]
-    assert (told["day_state"], told["state"]) == (expected, expected["level"])
-    data = json.loads((project.folder / "reports" / f"{YESTERDAY}-colors.json").read_text())
+    assert (told["state"], told["notes"]) == (expected["level"], expected["notes"])
+    assert told["models"][0]["day_state"] == expected
+    (data,) = json.loads((project.folder / "reports" / f"{YESTERDAY}.json").read_text())["models"]
     assert data["day_state"] == expected
     counts = {name: row[name] for name in ("eligible", "predicted", "rejected", "pending")}
     assert data["counts"] == counts
-    page = html.unescape((project.folder / "reports" / f"{YESTERDAY}-colors.html").read_text())
+    page = html.unescape((project.folder / "reports" / f"{YESTERDAY}.html").read_text())
     assert ("all is well" in page) is (expected["level"] == "good")
     assert remarks in page
-    project.infer("report", "--index")
     index = html.unescape((project.folder / "reports/index.html").read_text())
-    (found,) = re.findall(rf">{YESTERDAY}</a>.*?<span class=\"state (\w+)\">(.*?)</span>", index, re.DOTALL)
-    assert found == (expected["level"], expected["notes"][0] if expected["notes"] else expected["state"])
+    assert re.findall(rf'<td class="(\w+)" title="{YESTERDAY}: ', index) == [expected["level"]]
+    assert re.findall(rf">{YESTERDAY}</a></td><td>(.*?)</td>", index) == ([remarks] if remarks else [])
 
 
 def test_colours_for_a_terminal_and_symbols_where_they_can_be_shown(project):

@@ -27,7 +27,7 @@ def test_a_night_reads_what_was_moved_and_sees_what_has_changed(moved):
     project, variables = moved
     run = ("run", "--date", DATE, "--report")
     assert project.infer_json(*run, **variables)["reasons"] == {"truncated": 1}
-    (page,) = (project.folder / "reports").glob(f"{DATE}-*.html")
+    (page,) = (project.folder / "reports").glob(f"{DATE}.html")
     assert "data:image/jpeg" in page.read_text()
     photos = project.folder / "mounted"
     (photos / "0003.jpg").write_bytes((photos / "0006.jpg").read_bytes())

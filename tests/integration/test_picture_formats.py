@@ -28,7 +28,7 @@ def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project
     report = project.run_day("--report", **without_decoders)
     assert report["reasons"] == {"avif_decoder_missing": 1, "heic_decoder_missing": 1}
     assert report["day"] == {"eligible": 22, "predicted": 20, "rejected": 2, "pending": 0}
-    page = json.loads((project.folder / f"reports/{DATE}-colors.json").read_text())
+    page = json.loads((project.folder / f"reports/{DATE}.json").read_text())
     assert any(INSTALL in step["what"] for step in page["steps"])
     assert all(
         detail.endswith("no decoder for it is installed")
@@ -147,15 +147,15 @@ def test_nearly_black_images_are_told_in_the_output_the_json_and_the_report(proj
     project.add("photos")
     report = project.run_day("--report")
     assert (report["nearly_black"], report["attention"]) == (3, [f"3 {DARK}"])
-    steps = json.loads((project.folder / f"reports/{DATE}-colors.json").read_text())["steps"]
+    steps = json.loads((project.folder / f"reports/{DATE}.json").read_text())["steps"]
     assert f"3 {DARK}" in [step["what"] for step in steps]
-    assert f"3 {DARK}" in (project.folder / f"reports/{DATE}-colors.html").read_text()
+    assert f"3 {DARK}" in (project.folder / f"reports/{DATE}.html").read_text()
 
     (project.photos / "late.png").write_bytes((project.photos / "deep-0.png").read_bytes())
     project.add("photos")
     told = project.infer("run", "--date", DATE, "--lookback", "0", "--report", "--quiet")
     assert told == f"attention: 1 {DARK}\n".replace("images use", "image uses")
-    assert f"4 {DARK}" in (project.folder / f"reports/{DATE}-colors.html").read_text()
+    assert f"4 {DARK}" in (project.folder / f"reports/{DATE}.html").read_text()
 
 
 def test_a_model_of_a_window_reads_them_and_has_nothing_to_tell(project, built_models):

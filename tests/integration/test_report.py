@@ -9,17 +9,17 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
 import pytest
 
+from infer_app.ask.day_report import DaySummary
 from infer_app.ask.page import thumbnails
 from infer_app.ask.page.page import IndexRow, render_index
 from infer_app.ask.page.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
 from infer_app.base.domain import DetectedObject
 from infer_app.base.read_limits import ReadLimits
-from infer_app.base.run_report import DayCounts
 from tests.support.detections import write_detections
 from tests.support.photos import jpeg
 from tests.support.projects import DATE
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt-get install chromium")
-PAGE = f"reports/{DATE}-colors.html"
+PAGE = f"reports/{DATE}.html"
 
 
 @pytest.mark.always
@@ -37,30 +37,31 @@ def test_a_run_ends_in_its_report(project):
     project.add_photos(9)
     (project.photos / "cut.jpg").write_bytes(jpeg()[:300])
     project.add("photos")
-    project.infer("run", "--date", DATE, "--report", "--trace", "run.trace")
+    project.infer("run", "--date", DATE, "--report")
     page = (project.folder / PAGE).read_text()
-    assert "10 = 9 predicted + 1 rejected + 0 pending" in page
-    assert "worker 1" in page
-    assert page.count("data:image/jpeg;base64,") > 9
+    assert page.count("data:image/jpeg;base64,") == 9
     data = json.loads((project.folder / PAGE).with_suffix(".json").read_text())
-    assert data["counts"] == {"eligible": 10, "predicted": 9, "rejected": 1, "pending": 0}
-    assert (data["reasons"], sum(data["scores"]["counts"])) == ({"truncated": 1}, 9)
-    assert {one["label"]: one["count"] for one in data["labels"]["most"]} == {"red": 3, "green": 3, "blue": 3}
+    (model,) = data["models"]
+    assert model["counts"] == {"eligible": 10, "predicted": 9, "rejected": 1, "pending": 0}
+    assert (model["reasons"], sum(model["scores"]["counts"])) == ({"truncated": 1}, 9)
+    assert {one["label"]: one["count"] for one in model["labels"]["most"]} == {"red": 3, "green": 3, "blue": 3}
+    assert f'href="./{DATE}.html"' in (project.folder / "reports/index.html").read_text()
 
 
-def test_a_report_of_any_day_and_an_overview(project):
+def test_a_report_of_any_days_and_a_page_of_all(project):
     project.add_photos(3)
     project.infer("run", "--date", DATE)
     before = (project.folder / "infer.db").read_bytes()
     (told,) = project.infer_json("report", "--date", DATE)["reports"]
     assert told["file"] == str(project.folder / PAGE)
-    assert told["verdict"].startswith("20 Nov: 3 = 3 predicted + 0 rejected + 0 pending")
-    project.infer("report", "--date", DATE, "--model", "colors", "--out", "here.html")
+    assert told["models"][0]["verdict"].startswith("20 Nov: 3 = 3 predicted + 0 rejected + 0 pending")
+    project.infer("report", "--date", DATE, "--out", "here.html")
     assert (project.folder / "here.json").is_file()
     refused = project.infer_json("report", "--date", DATE, "--out", "/proc/x.html", exit_code=2)
     assert "--out" in refused["hint"]
-    assert project.infer_json("report", "--index")["days"] == 1
-    assert f'href="./{DATE}-colors.html"' in (project.folder / "reports/index.html").read_text()
+    several = project.infer_json("report", "--date", "2026-11-18", "--until", "2026-11-22")["reports"]
+    assert [one["date"] for one in several] == [DATE]
+    assert f'href="./{DATE}.html"' in (project.folder / "reports/index.html").read_text()
     assert (project.folder / "infer.db").read_bytes() == before
 
 
@@ -125,9 +126,8 @@ def test_in_a_browser_the_page_fetches_nothing_runs_nothing_and_has_no_error(pro
     project.write("UPDATE infer_rejections SET detail = ?", with_link)
     project.infer("report", "--date", DATE)
     dom, console = browse(project.folder / PAGE)
-    assert "8 = 7 predicted + 1 rejected + 0 pending" in dom
-    assert f"<title>{DATE} · colors</title>" in dom
-    assert dom.count('src="data:image/jpeg') >= 8
+    assert f"<title>{DATE}</title>" in dom
+    assert dom.count('src="data:image/jpeg') == 7
     assert "<script" not in dom
     assert (console, [*server.hits]) == ([], ["/fetched"])
 
@@ -146,11 +146,11 @@ def test_boxes_and_hostile_labels_in_a_browser(project, server, browse, measure,
     write_detections(
         project, {f"{n:04}.jpg": crowd for n in range(4)} | {"0004.jpg": [], "0005.jpg": [found("a", 0.2)]}
     )
-    project.infer("report", "--date", DATE, "--model", "animals")
-    page = project.folder / f"reports/{DATE}-animals.html"
+    project.infer("report", "--date", DATE)
+    page = project.folder / PAGE
     dom, console = browse(page)
-    assert (dom.count("<script"), dom.count('class="boxes"'), console) == (0, 5 * 3, [])
-    assert measure(page.read_text(), width, OVERLAYS) == [width, width, 15, 15]
+    assert (dom.count("<script"), dom.count('class="boxes"'), console) == (0, 5, [])
+    assert measure(page.read_text(), width, OVERLAYS) == [width, width, 5, 5]
     assert [*server.hits] == []
 
 
@@ -185,13 +185,6 @@ onload = () => {{
   document.title = JSON.stringify([innerWidth, page.documentElement.scrollWidth, ...measured]);
 }};
 </script>"""
-LINES_OF_NAMES = """
-  const measured = [...page.querySelectorAll("td:nth-child(2)")].map(cell => {
-    const text = page.createRange();
-    text.selectNodeContents(cell);
-    return new Set([...text.getClientRects()].map(line => line.top)).size;
-  });
-"""
 OVERLAYS = """
   const place = one => JSON.stringify(one.getBoundingClientRect());
   const is_exact = one => [one.parentNode, one.previousSibling].every(other => place(other) === place(one));
@@ -202,8 +195,22 @@ OVERLAYS = """
 
 @needs_browser
 @pytest.mark.parametrize("width", [1100, 700, 390])
-def test_a_model_name_in_the_overview_is_not_broken_and_nothing_is_cut_off(measure, width):
-    told = (DayCounts(123_456, 123_000, 456, 0), "attention", "too many rejected: exit code 3", "a.html")
+def test_the_page_of_all_days_fits_its_width(measure, width):
     names = ("efficientnet-lite0", "tf_efficientnetv2_s.in21k_ft_in1k", "a" * 128)
-    rows = [IndexRow(date(2026, 11, 20), name, *told) for name in names]
-    assert measure(render_index(rows, "now"), width, LINES_OF_NAMES)[:4] == [width, width, 1, 1]
+    notes = tuple(f"{name}: too many rejected: exit code 3" for name in names)
+    days = [DaySummary(date(2026, 11, day), "attention", notes, 123_456, 456, 0) for day in range(20, 1, -1)]
+    at = datetime(2026, 11, 21)
+    page = render_index([IndexRow(day, f"{day.date}.html", at) for day in days], at)
+    assert measure(page, width, "const measured = [];") == [width, width]
+
+
+def test_a_page_is_written_anew_once_its_day_was_run_again(project):
+    project.add_photos(2, "2026-11-19")
+    project.infer("run", "--date", "2026-11-19", "--report")
+    project.add_photos(3, "2026-11-19")
+    project.infer("run", "--date", DATE, "--report")
+    pages = [json.loads((project.folder / f"reports/{day}.json").read_text()) for day in ("2026-11-19", DATE)]
+    assert [page["images"] for page in pages] == [3, 0]
+    before = pages[0]["made_at"]
+    project.infer("run", "--date", DATE, "--report")
+    assert json.loads((project.folder / "reports/2026-11-19.json").read_text())["made_at"] == before

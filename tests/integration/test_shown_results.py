@@ -85,9 +85,10 @@ def test_one_label_of_an_object_is_shown_everywhere(stored, best, output, labels
     if thresholds:
         stored.infer("threshold", "set", "species", *thresholds)
     assert stored.shown() == [("1", shown)]
-    stored.infer_json("report", "--date", DATE, "--model", "species")
-    page = json.loads((stored.folder / f"reports/{DATE}-species.json").read_text())
-    counted = page["labels"] and [(one["label"], one["count"]) for one in page["labels"]["most"]]
+    stored.infer_json("report", "--date", DATE)
+    page = json.loads((stored.folder / f"reports/{DATE}.json").read_text())
+    (labels,) = [one["labels"] for one in page["models"] if one["model"] == "species"]
+    counted = labels and [(one["label"], one["count"]) for one in labels["most"]]
     assert counted == ([(shown, 1)] if shown else None)
 
 

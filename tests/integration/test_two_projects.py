@@ -15,8 +15,7 @@ NOON = datetime.fromisoformat(f"{DATE}T12:00:00+00:00").timestamp()
 IDS = ("1", "2", "3")
 COMMANDS = (
     ("run", "--date", DATE), ("run", "--date", DATE, "--dry-run"), ("verify", "--date", DATE), ("list",),
-    ("list", "--date", DATE), ("list", "--state", "rejected", "--date", DATE),
-    ("report", "--date", DATE), ("report", "--index"),
+    ("list", "--date", DATE), ("list", "--state", "rejected", "--date", DATE), ("report", "--date", DATE),
     ("retry", "--date", DATE), ("retry", "--replaced", "--date", DATE), ("list", "--state", "changed", "--date", DATE),
     ("forget", "--missing", "--yes"), ("forget", "--before", DATE, "--yes"), ("doctor",),
 )  # fmt: skip
@@ -100,7 +99,8 @@ def test_projects_with_models_of_their_own_see_their_own_alone(second):
         days = project.infer_json("status", "--days", "400")["days"]
         assert [(day["model"], day["state"], day["pending"]) for day in days] == [(name, "done", 0)]
         project.infer("report", "--date", DATE)
-        assert [page.name for page in (project.folder / "reports").glob("*.html")] == [f"{DATE}-{name}.html"]
+        page = json.loads((project.folder / f"reports/{DATE}.json").read_text())
+        assert [one["model"] for one in page["models"]] == [name]
         assert "no image of any day is pending" in project.infer("list")
         assert project.infer_json("verify", "--date", DATE)["balanced"]
         assert "FAIL" not in project.infer("doctor")

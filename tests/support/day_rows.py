@@ -123,6 +123,6 @@ def output_kind():
 
 @pytest.fixture
 def make_report(add_model, tables, output_kind):
-    """make_report() is the report of DAY."""
+    """make_report() is the report of DAY; make_report(version) that of one more."""
     add_model(MODEL.name, MODEL.model_id, datetime(2026, 11, 1), output_kind)
-    return lambda: gather(tables, DayStates(tables, "5%"), DAY, (MODEL.name, MODEL.model_id))
+    return lambda *more: gather(tables, DayStates(tables, "5%"), DAY, [(MODEL.name, MODEL.model_id), *more])

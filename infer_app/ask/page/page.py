@@ -2,11 +2,11 @@
 
 import base64
 import hashlib
-import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,19 +14,18 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from infer_app.ask.day_report import DayReport
+from infer_app.ask.day_report import DayReport, DaySummary
 from infer_app.ask.figures.crop_figures import ScoredCrop
 from infer_app.ask.figures.figures import RejectedImage, ScoredImage
 from infer_app.ask.figures.object_figures import ImageObjects
+from infer_app.ask.model_report import ModelReport
 from infer_app.ask.page import page_parts
 from infer_app.ask.page.drawn_boxes import MAX_LABEL_LENGTH, overlay
 from infer_app.ask.page.thumbnails import NOT_SHOWN, Pictured, PictureOfObject, Thumbnail
-from infer_app.ask.run_figures import RunFigures
 from infer_app.base.domain import Reason
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.model_variants import variant_of
-from infer_app.base.printing import counted, one_line, percent, printed_options
-from infer_app.base.run_report import DayCounts
+from infer_app.base.printing import counted, named, one_line, percent, printed_options, told_once
 from infer_app.base.telemetry.bottleneck import display_name, taken_by_others
 from infer_app.base.telemetry.stage_clock import STAGES
 from infer_app.base.telemetry.summary_line import LEVELS, describe_others, duration, node_costs, short_date
@@ -42,18 +41,15 @@ TITLES_BY_OUTPUT = {
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """A row of the overview: one day and model."""
+    """A day on the page of all days, and the page beside it that says the same."""
 
-    date: date
-    model: str
-    counts: DayCounts
-    state: str  # good, attention or failed
-    outcome: str  # in a few words
-    file: str | None  # name of its report's file, beside the overview
+    day: DaySummary
+    file: str
+    made_at: datetime
 
 
 def pictured(report: DayReport) -> list[Pictured]:
-    """Return what the page shows of images, the most important first."""
+    """Return what the page shows of images, the most important first: of each model some before more of one."""
     return [_pictured(image) for image in _with_pictures(report)]
 
 
@@ -64,12 +60,26 @@ def _pictured(image: RejectedImage | ScoredImage) -> Pictured:
 
 
 def _with_pictures(report: DayReport) -> list[RejectedImage | ScoredImage]:
-    return [*(image for image in report.rejected if image.reason not in NOT_SHOWN), *_predicted(report)]
+    rejected = [image for model in report.models for image in model.rejected if image.reason not in NOT_SHOWN]
+    return [*rejected, *_predicted(report)]
 
 
 def _predicted(report: DayReport) -> list[ScoredImage]:
-    searched = (*report.objects.busiest, *report.objects.empty) if report.objects else ()
-    return [*searched, *report.least, *report.most]
+    turns = zip_longest(*(model.predicted for model in report.models))
+    return [image for turn in turns for image in turn if image is not None]
+
+
+def photo_groups(model: ModelReport) -> list[tuple[str, list[ScoredImage]]]:
+    """Return the images of a model under their titles, each under the first that it belongs to."""
+    least, most = TITLES_BY_OUTPUT.get(model.output, ("Lowest scores", "Highest scores"))
+    busiest, empty = (model.objects.busiest, model.objects.empty) if model.objects else ((), ())
+    groups = (("Most objects", busiest), (most, model.most), (least, model.least), ("Without an object", empty))
+    seen: set[ScoredImage] = set()
+    found = []
+    for title, images in groups:
+        found.append((title, [image for image in images if image not in seen]))
+        seen.update(images)
+    return [(title, images) for title, images in found if images]
 
 
 def render_day(
@@ -79,37 +89,51 @@ def render_day(
 
     No picture is shown for an image whose file holds other bytes than those that were predicted or rejected.
     """
+    models = report.by_name
     shown_ids = {image.image_id for image in _predicted(report)}
     data = "data:image/jpeg;base64,"
     uris = {one: Markup(data + base64.b64encode(thumbnail.jpeg).decode()) for one, thumbnail in thumbnails.items()}
     made = {image: _pictured(image) for image in _with_pictures(report) if _pictured(image) in thumbnails}
     pictures = {image: uris[one] for image, one in made.items() if thumbnails[one].is_of(image.sha256)}
     replaced = made.keys() - pictures.keys()
-    least, most = TITLES_BY_OUTPUT.get(report.output, ("Lowest scores", "Highest scores"))
+
+    def once(told: Callable[[ModelReport], Iterable[Any]]) -> dict[Any, tuple[str, ...]]:
+        return told_once({name: told(model) for name, model in models.items()})
+
     return _render(
         "day.html",
         report=report,
+        models=models,
+        drawn=lambda macro: once(lambda model: [text for text in [macro(model)] if text.strip()]),
+        counts=once(lambda model: [model.counts]),
+        reasons=once(lambda model: model.reasons.items()),
+        rejected=once(lambda model: model.rejected),
         pictures=pictures,
         replaced=replaced,
         overlays=_overlays(report, thumbnails, pictures),
         json_file=json_file,
         has_index=has_index,
-        costs=_costs(report),
-        waits=_costs(report, waits=True),
-        others=describe_others(taken_by_others(report.speed)) if report.speed and report.speed.bottleneck else "",
-        least_title=least,
-        most_title=most,
-        environment=_environment(report),
+        environment=once(lambda model: _environment(model).items()),
         num_lacking=len({one.image_id for one in _predicted(report) if one not in made}),
         num_replaced=len({one.image_id for one in replaced} & shown_ids),
         num_predicted=len(shown_ids),
     )
 
 
-def render_index(rows: Sequence[IndexRow], made_at: str) -> str:
-    top = max((row.counts.eligible for row in rows), default=0)
-    command = f"infer report --date DATE{printed_options()}"
-    return _render("index.html", rows=rows, made_at=made_at, top=top, report_command=command)
+def render_index(rows: Sequence[IndexRow], made_at: datetime) -> str:
+    """Return the page of all days: a row for each week that has any, the newest first, as `rows` are."""
+    weeks: dict[date, dict[int, IndexRow]] = {}
+    for row in rows:
+        weekday = row.day.date.weekday()
+        weeks.setdefault(row.day.date - timedelta(days=weekday), {})[weekday] = row
+    return _render(
+        "index.html",
+        rows=rows,
+        weeks=weeks,
+        made_at=made_at,
+        top=max((row.day.images for row in rows), default=0) or 1,
+        report_command=f"infer report --date DATE --until DATE{printed_options()}",
+    )
 
 
 def _render(template: str, **context: object) -> str:
@@ -133,13 +157,16 @@ def _render(template: str, **context: object) -> str:
         "display_name": display_name,
         "levels": LEVELS,
         "short_date": short_date,
-        "run_charts": _run_charts,
         "counted": counted,
         "quoted": shlex.quote,
-        "describe_shown": _describe_shown,
+        "named": named,
+        "caption": _caption,
+        "photo_groups": photo_groups,
+        "costs": _costs,
+        "others": _others,
         "printed_options": printed_options,
     }
-    environment.filters |= {"percent": percent, "name": _name, "href": _href, "breakable": _breakable}
+    environment.filters |= {"percent": percent, "name": _name, "href": _href}
     return environment.get_template(template).render(context)
 
 
@@ -159,73 +186,53 @@ def _href(file: str) -> str:
     return f"./{quote(file, errors='surrogatepass')}"
 
 
-def _breakable(name: str) -> Markup:
-    """Return a model's name that a browser breaks after its separators rather than within a word."""
-    return Markup("<wbr>").join(re.split(r"(?<=[-_.@])", _printable(name)))
-
-
 def _overlays(
     report: DayReport,
     thumbnails: Mapping[Pictured, Thumbnail],
     pictures: Mapping[RejectedImage | ScoredImage, Markup],
 ) -> dict[ImageObjects, Markup]:
-    """Return the boxes over each picture; a label has one colour on the whole page."""
-    colors = {one.label: number for number, one in enumerate(report.labels.most if report.labels else ())}
-    return {
-        image: overlay(thumbnails[image.location].jpeg, image.objects, colors)
-        for image in report.with_boxes
-        if image.objects and image in pictures
-    }
+    """Return the boxes over each picture; a label of a model has one colour on the whole page."""
+    drawn = {}
+    for model in report.models:
+        colors = {one.label: number for number, one in enumerate(model.labels.most if model.labels else ())}
+        for image in model.predicted:
+            if isinstance(image, ImageObjects) and image.objects and image in pictures:
+                drawn[image] = overlay(thumbnails[image.location].jpeg, image.objects, colors)
+    return drawn
 
 
-def _describe_shown(image: ScoredImage) -> str:
-    """Return what is said below the label and score of an image, or of an object."""
-    name = _name(image.location)
+def _caption(image: ScoredImage) -> tuple[str, str]:
+    """Return what is said below an image, or an object, in two lines."""
+    name, best = _name(image.location), f"{image.score:.2f} {image.label or ''}" if image.score is not None else ""
     if isinstance(image, ScoredCrop):
-        return f"{one_line(image.detected.label, MAX_LABEL_LENGTH)} {image.detected.score:.2f} · {name}"
-    return f"{page_parts.describe_objects(image)} · {name}" if isinstance(image, ImageObjects) else name
+        return best, f"{one_line(image.detected.label, MAX_LABEL_LENGTH)} {image.detected.score:.2f} · {name}"
+    if not isinstance(image, ImageObjects):
+        return best, name
+    if not image.num_objects:
+        return f"{best}, not shown" if best else "nothing found", name
+    return best, f"{page_parts.describe_objects(image)} · {name}"
 
 
-def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:
+def _costs(model: ModelReport, waits: bool = False) -> dict[str, float]:
     """Return the milliseconds per image by stage, without stages that round to 0."""
-    if report.speed is None:
+    if model.speed is None:
         return {}
-    found = report.speed.waits if waits else report.speed.stages
+    found = model.speed.waits if waits else model.speed.stages
     return {stage: ms for stage, ms in found.items() if ms >= 0.005 and stage in COLORS}
 
 
-def _environment(report: DayReport) -> dict[str, str]:
-    known = {"model": f"{report.model} {report.model_id}", "day": f"{report.date} in {report.time_zone}"}
-    if (run := report.run) and (speed := report.speed):
-        known |= {"run": run.run_id, "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC", "host": run.host}
-        known |= {"variant": str(variant_of(run.variant))}
-        known |= {"executor": f"{run.executor} on {run.device}"} if run.executor else {}
-        known |= {"workers": f"{speed.num_workers} on {counted(speed.num_cores, 'core')}"} if speed.num_workers else {}
-        known |= {f"node {node}": costs for node, costs in node_costs(speed).items()}
-        known |= run.versions
-        known |= {f"{variant} not used": why for variant, why in speed.passed_over.items()}
-    return known
+def _others(model: ModelReport) -> str:
+    speed = model.speed
+    return describe_others(taken_by_others(speed)).capitalize() if speed and speed.bottleneck else ""
 
 
-def _run_charts(runs: Sequence[RunFigures]) -> list[tuple[str, Markup]]:
-    kinds = ["bad" if run.has_failed else "c0" for run in runs]
-    return [
-        _run_chart("Images/s", runs, [run.rate for run in runs], kinds, "{:,.0f}".format),
-        _run_chart("Duration", runs, [run.seconds for run in runs], kinds, duration),
-        _run_chart("Rejected", runs, [float(run.rejected) for run in runs], kinds, "{:,.0f}".format),
-    ]
-
-
-def _run_chart(
-    title: str,
-    runs: Sequence[RunFigures],
-    values: Sequence[float | None],
-    kinds: Sequence[str],
-    as_text: Callable[[float], str],
-) -> tuple[str, Markup]:
-    titles = [
-        f"{run.day}: {'not measured' if value is None else as_text(value)}" + (", failed" if run.has_failed else "")
-        for run, value in zip(runs, values, strict=True)
-    ]
-    top = max((value for value in values if value), default=0.0)
-    return title, page_parts.columns(values, titles, kinds, as_text(top))
+def _environment(model: ModelReport) -> dict[str, str]:
+    if not (run := model.run) or not (speed := model.speed):
+        return {}
+    known = {"run": run.run_id, "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC", "host": run.host}
+    known |= {"variant": str(variant_of(run.variant))}
+    known |= {"executor": f"{run.executor} on {run.device}"} if run.executor else {}
+    known |= {"workers": f"{speed.num_workers} on {counted(speed.num_cores, 'core')}"} if speed.num_workers else {}
+    known |= {f"node {node}": costs for node, costs in node_costs(speed).items()}
+    known |= run.versions
+    return known | {f"{variant} not used": why for variant, why in speed.passed_over.items()}

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from infer_app.ask.day_report import TakenObjects
 from infer_app.ask.figures.object_figures import ImageObjects
-from infer_app.ask.run_figures import TimelineRow
+from infer_app.ask.model_report import TakenObjects
 from infer_app.base.printing import counted, one_line, percent
 from infer_app.tables.queries.thresholds import ALL_LABELS
 
@@ -67,32 +66,14 @@ def histogram(counts: Sequence[int], edges: Sequence[float], height: int = 150, 
     return _svg(f"number of {what} by score", height, [*_grid(floor, f"{top:,}"), *columns, *axis])
 
 
-def columns(
-    values: Sequence[float | None], titles: Sequence[str], classes: Sequence[str], top_label: str, height: int = 96
-) -> Markup:
-    """Draw a column for each value, in order; a short red one for None."""
-    top = max((value for value in values if value), default=0.0) or 1.0
-    floor = height - 6
-    step = 100 / max(1, len(values))
-    drawn = []
-    for n, (value, title, kind) in enumerate(zip(values, titles, classes, strict=True)):
-        if value is None:
-            drawn.append(_column("missing", n, step, 4 / (floor - 14), floor, title))
-        else:
-            drawn.append(_column(kind, n, step, value / top, floor, title))
-    return _svg(top_label, height, [*_grid(floor, top_label), *drawn])
-
-
-def timeline_rows(rows: Sequence[TimelineRow], colors: Mapping[str, int], row_height: int = 18) -> Markup:
-    """Draw a row for each process, with a bar for each interval it spent in a stage."""
-    rects = []
-    for number, row in enumerate(rows):
-        y = number * row_height
-        rects.append(_rect("track", (0, y + 2, 100, row_height - 4), f"{row.name}, busy {percent(row.busy)}"))
-        for bar in row.bars:
-            color = f"c{colors.get(bar.stage, 0) % NUM_COLORS}"
-            rects.append(_rect(color, (100 * bar.start, y + 2, 100 * bar.width, row_height - 4), bar.stage))
-    return _svg("processes and stages over time", row_height * max(1, len(rows)), rects)
+def day_bar(images: int, rejected: int, pending: int, top: int, height: int = 34) -> Markup:
+    """Draw the images of a day as a column: predicted, above them rejected, above them pending ones."""
+    drawn, floor = [], float(height)
+    for kind, number in (("c0", images - rejected - pending), ("failed", rejected), ("pending", pending)):
+        tall = max(MIN_HEIGHT, height * number / top) if number > 0 else 0.0
+        floor -= tall
+        drawn.append(_rect(kind, (20, floor, 60, tall), f"{number:,}"))
+    return _svg(counted(images, "image"), height, drawn)
 
 
 def _svg(label: str, height: float, parts: Sequence[Markup]) -> Markup:

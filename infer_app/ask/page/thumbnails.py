@@ -106,7 +106,8 @@ def _thumbnail(pictured: Pictured, limits: ThumbnailLimits) -> Thumbnail | None:
         with open_image(file.data) as image:
             if image.width * image.height > limits.max_pixels:
                 return None
-            jpeg = _as_jpeg(_small(image, pictured, limits.size), limits.max_bytes)
+            size = limits.size if isinstance(pictured, str) else SIZE
+            jpeg = _as_jpeg(_small(image, pictured, size), limits.max_bytes)
             return Thumbnail(jpeg, file.facts.sha256) if jpeg else None
     except (BadImage, MemoryError):
         return None

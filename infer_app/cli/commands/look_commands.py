@@ -10,14 +10,12 @@ from infer_app.cli.terminal.command import (
     Date,
     Model,
     ModelOrVersion,
-    ModelsOrVersions,
     Until,
     WithConfig,
     WithJson,
     any_date,
     argument,
     command,
-    flag,
     option,
 )
 from infer_app.cli.terminal.groups import INSPECT, app, labels_app, threshold_app
@@ -35,15 +33,13 @@ class StatusOptions(WithJson):
     days: int = option("N", "Number of days, up to today.", default=14, min=1)
 
 
-@command(app, "report", "look.report:report_day", as_record=True, rich_help_panel=INSPECT)
+@command(app, "report", "look.report:report_days", as_record=True, rich_help_panel=INSPECT)
 class ReportOptions(WithJson):
-    """Write the report of a day as one HTML page and as JSON."""
+    """Write the report of a day, of all its models, as one HTML page and as JSON, and the page of all days."""
 
     date: Date = "yesterday"
-    model: ModelsOrVersions = None
-    out: Path | None = option("PATH", "The page.  [default: reports/DATE-MODEL.html]", "--out", "-o")
-    trace: Path | None = option("PATH", "Trace of the day's run, for a timeline of each process.")
-    index: bool = flag("--index", "Write an overview of all days instead: reports/index.html.")
+    until: Until = None
+    out: Path | None = option("PATH", "The page.  [default: reports/DATE.html]", "--out", "-o")
 
 
 @command(app, "list", "look.list_images:list_images", as_record=True, starts_workers=True, rich_help_panel=INSPECT)

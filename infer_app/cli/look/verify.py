@@ -20,7 +20,6 @@ from infer_app.tables.project_database import ProjectDatabase, open_project_data
 from infer_app.tables.queries.day_objects import count_day_objects
 from infer_app.tables.row_audit import audit_rows
 
-MAX_VERSIONS = 1000  # of a day
 SHOWN_DIFFERENCES = 20
 
 
@@ -143,5 +142,5 @@ def _versions_to_verify(project: ProjectDatabase, day: Day, wanted: str | None) 
     did_day = project.versions.models_of_day(day, wanted)
     if wanted is not None:
         return did_day
-    ran = [(name, model_id) for _, name, model_id in project.versions.days_run(MAX_VERSIONS, day.date)]
+    ran = project.versions.versions_run(day)
     return list(dict.fromkeys([*did_day, *ran]))

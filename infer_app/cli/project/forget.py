@@ -72,13 +72,13 @@ def _of_days(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOp
     find = partial(of_days_before, project.database, project.source, day)
     end = partial(forget_before, project.database, project.source.identity, day.start)
     said = "Images of these days count as pending no more, and no run takes them, not even one registered later."
-    return _ToForget(f"days before {day}", find, end, said, partial(_remove_pages, loaded, project, day.date))
+    return _ToForget(f"days before {day}", find, end, said, partial(_remove_pages, loaded, day.date))
 
 
-def _remove_pages(loaded: LoadedSettings, project: ProjectDatabase, first_kept: date) -> int:
+def _remove_pages(loaded: LoadedSettings, first_kept: date) -> int:
     from infer_app.ask.page.reports import remove_reports  # loads what no other command here needs
 
-    return remove_reports(loaded, first_kept, project.versions.models_of())
+    return remove_reports(loaded, first_kept)
 
 
 def _of_model(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOptions) -> _ToForget:

@@ -52,7 +52,8 @@ def make_demo(folder: Path) -> None:
             config.unlink(missing_ok=True)
         raise
     _show(config)
-    (page,) = write_reports(load_settings(config), "yesterday", [MODEL])
+    loaded = load_settings(config)
+    (page,) = write_reports(loaded, [loaded.day("yesterday")])
     print(f"\nThe day on one page: {page.html}")
     infer = "infer" if shutil.which("infer") else f"{shlex.quote(sys.executable)} -m infer_app"
     print(f"\nNext, in {folder}:")

@@ -34,6 +34,7 @@ class DayFacts:
     images_before: Sequence[int] = ()  # of each of the days before; empty while more images may come
     problems: Sequence[str] = ()  # found by an audit of the rows, which only the report makes
     gap: str = ""  # since when no images have come, of a day without images; only the report asks
+    labels_moved: bool = False  # by more than chance; only the report asks
 
     @property
     def last_run(self) -> dict[str, Any] | None:
@@ -56,6 +57,7 @@ def judge_day(facts: DayFacts) -> DayState:
         _about_number(facts),
         facts.gap,
         f"{facts.older.num_images:,} of earlier days pending" if facts.older else "",
+        "the labels have changed" if facts.labels_moved else "",
     ]
     known = tuple(filter(None, notes))
     level = "failed" if is_wrong or state == "failed" else "attention" if known else "good"

@@ -2,7 +2,7 @@
 
 from datetime import date, datetime
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 
 from infer_app.artifact.model_names import Version, plain_name, short_name, versions_named
 from infer_app.base.day import Day
@@ -56,14 +56,24 @@ class Versions:
             chosen.append((on_day or versions)[0])
         return _named(chosen)
 
-    def days_run(self, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:
-        """Return (day, name, id) of the runs of the day or of all days: newest day first, then newest run."""
-        found = select(runs.c.day, runs.c.model, runs.c.model_id).group_by(runs.c.day, runs.c.model, runs.c.model_id)
-        found = found if day is None else found.where(runs.c.day == day)
-        newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)
+    def versions_run(self, day: Day) -> list[Version]:
+        """Return the versions that ran on the day, of each name first the one that ran last."""
+        found = select(runs.c.model, runs.c.model_id).where(runs.c.day == day.date)
+        newest = found.group_by(runs.c.model, runs.c.model_id).order_by(
+            runs.c.model, func.max(runs.c.started_at).desc()
+        )
         with self._images.database.read() as connection:
-            newest = newest.where(own_runs(connection, self._images))
-            return [(row[0], row[1], row[2]) for row in connection.execute(newest)]
+            rows = connection.execute(newest.where(own_runs(connection, self._images)))
+            return [(row[0], row[1]) for row in rows]
+
+    def days_changed(self, limit: int) -> dict[date, datetime | None]:
+        """Return the newest days that were run, each with the end of its last run that had images or failed."""
+        did_something = or_(runs.c.selected > 0, runs.c.state != "done")
+        ended = func.max(case((did_something, func.coalesce(runs.c.ended_at, runs.c.heartbeat_at))))
+        newest = select(runs.c.day, ended).group_by(runs.c.day).order_by(runs.c.day.desc()).limit(limit)
+        with self._images.database.read() as connection:
+            rows = connection.execute(newest.where(own_runs(connection, self._images)))
+            return {row[0]: row[1] for row in rows}
 
     def versions_of(self, model_id: str) -> list[str]:
         """Return a version with the others of its name that were in use: what those have done is not pending."""

@@ -16,7 +16,7 @@ GOOD = DayState("done", "good", 0, ())
 ROW = {"state": "done", "exit_code": 0, "error": None, "throughput": None}
 NEW = DayCounts(9, 0, 0, 9)
 FACTS = DayFacts(DayCounts(1000, 1000, 0, 0), [ROW], "5%")
-ALL_WELL = Situation(date(2026, 11, 20), "lite0", FACTS, GOOD, {}, False)
+ALL_WELL = Situation(date(2026, 11, 20), FACTS, GOOD, {})
 BEFORE = Before([1000, 1000], predicted=1990, rejected=10, runs=[RUN, RUN, RUN])
 
 
@@ -27,26 +27,35 @@ def test_when_all_is_well_there_is_nothing_to_do():
 @pytest.mark.parametrize(
     ("changed", "command"),
     [
-        ({"facts": replace(FACTS, problems=["2 images have both"])}, "infer verify --date 2026-11-20 --model lite0"),
+        ({"facts": replace(FACTS, problems=["2 images have both"])}, "infer verify --date 2026-11-20"),
         ({"facts": replace(FACTS, runs=[ROW | {"state": "failed", "exit_code": 10, "error": "gone"}])}, "infer doctor"),
-        ({"facts": replace(FACTS, counts=NEW)}, "infer run --date 2026-11-20 --model lite0"),
+        ({"facts": replace(FACTS, counts=NEW)}, "infer run --date 2026-11-20"),
         ({"facts": replace(FACTS, counts=NEW), "day_state": replace(GOOD, state="running")}, "infer status"),
         (
             {"facts": replace(FACTS, older=PendingDays(date(2026, 11, 2), date(2026, 11, 9), 3))},
-            "infer backfill --from 2026-11-02 --to 2026-11-09 --model lite0",
+            "infer backfill --from 2026-11-02 --to 2026-11-09",
         ),
-        ({"day_state": replace(GOOD, exit_code=3)}, "infer list --state rejected --date 2026-11-20 --model lite0"),
-        ({"reasons": {"truncated": 2}}, "infer list --state rejected --date 2026-11-20 --model lite0"),
-        ({"labels_moved": True}, None),
+        ({"day_state": replace(GOOD, exit_code=3)}, "infer list --state rejected --date 2026-11-20"),
+        ({"reasons": {"truncated": 2}}, "infer list --state rejected --date 2026-11-20"),
+        ({"facts": replace(FACTS, labels_moved=True)}, None),
     ],
 )
 def test_what_to_do_is_one_step_with_its_command(changed, command):
     assert [step.command for step in steps(replace(ALL_WELL, **changed))] == [command]
 
 
+def test_a_step_of_one_of_several_models_names_it():
+    (step,) = steps(replace(ALL_WELL, reasons={"truncated": 2}))
+    assert step.of(()) == step
+    told = step.of(["lite0"])
+    assert told.what == "lite0: 2 rejected for content: fix or remove the files"
+    assert told.command == "infer list --state rejected --date 2026-11-20 --model lite0"
+    assert step.of(["lite0", "b0"]).command == step.command
+
+
 def test_rejections_are_told_by_what_helps():
     (step,) = steps(replace(ALL_WELL, reasons={"truncated": 2, "not_found": 3, "location_not_allowed": 4}))
-    retry = "infer retry --date 2026-11-20 --model lite0 --reason location_not_allowed"
+    retry = "infer retry --date 2026-11-20 --reason location_not_allowed"
     assert step.what.split("; ") == [
         "2 rejected for content: fix or remove the files",
         f"4 rejected for location: correct it, or allow it and run `{retry}`",

@@ -2,10 +2,10 @@ from datetime import date, datetime
 from itertools import count
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import literal, select, update
 
-from infer_app.ask.day_report import gather_scores
 from infer_app.ask.drift import gather_labels, jensen_shannon
+from infer_app.ask.model_report import gather_scores
 from infer_app.ask.page.page import render_day
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.results.schema import predictions, rejections
@@ -85,21 +85,22 @@ def test_a_report_of_a_day(make_report, write, add_run):
     add_run()
     add_run(run_id="later", started_at=datetime(2026, 11, 22), selected=0, predicted=0, rejected=0)
     report = make_report()
-    assert report.counts == DayCounts(100, 99, 1, 0)
-    assert report.verdict == (
+    (model,) = report.models
+    assert model.counts == DayCounts(100, 99, 1, 0)
+    assert (report.images, report.rejected, report.pending) == (100, 1, 0)
+    assert model.verdict == (
         "20 Nov: 100 = 99 predicted + 1 rejected + 0 pending · 10 s · 86 % of the limit; bottleneck: model"
     )
     assert report.state == "good"
-    assert report.run.run_id == "run-0"
-    assert [run.run_id for run in report.runs] == ["run-1", "run-0"]
+    assert model.run.run_id == "run-0"
     assert [(change.what, change.now, change.before) for change in report.changes] == [
         ("Images", "100", "100 a day"),
         ("Rejected", "1.0 %", "0 %"),
         ("Images/s", "12", "12"),
         ("Label drift", "0.00", "≤ 0.00 by chance"),
     ]
-    assert [step.command for step in report.steps] == ["infer list --state rejected --date 2026-11-20 --model stub"]
-    assert report.output == "classification"
+    assert [step.command for step in report.steps] == ["infer list --state rejected --date 2026-11-20"]
+    assert model.output == "classification"
 
 
 def test_a_later_run_of_a_few_images_leaves_the_figures_of_speed_as_they_were(make_report, write, add_run):
@@ -107,9 +108,10 @@ def test_a_later_run_of_a_few_images_leaves_the_figures_of_speed_as_they_were(ma
     add_run(predicted=100, rejected=0)
     add_run(run_id="retry", started_at=datetime(2026, 11, 22), selected=18, predicted=18, rejected=0, seconds=1.0)
     report = make_report()
-    speed = report.speed
-    assert (report.run.run_id, speed.selected, speed.share_of_limit, report.num_runs) == ("run-0", 100, 0.86, 2)
-    assert report.verdict.endswith("10 s · 86 % of the limit; bottleneck: model")
+    (model,) = report.models
+    speed = model.speed
+    assert (model.run.run_id, speed.selected, speed.share_of_limit, model.num_runs) == ("run-0", 100, 0.86, 2)
+    assert model.verdict.endswith("10 s · 86 % of the limit; bottleneck: model")
     page = render_day(report, {})
     assert "Of the run with the most images, begun 2026-11-21 02:30 UTC; 2 runs of the day had images." in page
 
@@ -131,14 +133,63 @@ def test_a_run_that_failed_before_it_measured_anything(make_report, add_run):
     nothing = dict.fromkeys(figures) | dict.fromkeys(["selected", "predicted", "rejected"], 0)
     add_run(state="failed", exit_code=14, error="the storage is gone", **nothing)
     report = make_report()
-    assert (report.verdict.rpartition("· ")[2], report.state) == ("the last run failed with exit code 14", "failed")
+    assert (report.models[0].verdict.rpartition("· ")[2], report.state) == (
+        "the last run failed with exit code 14",
+        "failed",
+    )
     assert report.steps[0].what == "The last run failed: the storage is gone"
 
 
-def test_days_that_were_run(tables, add_run):
+def test_days_that_were_run_and_when_their_images_changed_last(tables, add_run):
     add_run(days_ago=1)
+    add_run(days_ago=1, run_id="later", ended_at=datetime(2026, 11, 25), selected=0)
     add_run()
-    both = [(date(2026, 11, 20), MODEL.name, MODEL.model_id), (date(2026, 11, 19), MODEL.name, MODEL.model_id)]
-    assert tables.versions.days_run(10) == both
-    assert tables.versions.days_run(10, date(2026, 11, 20)) == both[:1]
-    assert tables.versions.days_run(1) == both[:1]
+    ends = {date(2026, 11, 20): datetime(2026, 11, 21, 2, 30), date(2026, 11, 19): datetime(2026, 11, 20, 2, 30)}
+    assert tables.versions.days_changed(10) == ends
+    assert list(tables.versions.days_changed(1)) == [date(2026, 11, 20)]
+    assert tables.versions.versions_run(DAY) == [(MODEL.name, MODEL.model_id)]
+    assert tables.versions.versions_run(DAY.before(2)) == []
+
+
+@pytest.fixture
+def two_models(make_report, add_model, write, add_run, database):
+    """The report of two models that have predicted the same images of a day."""
+    add_model("twin", "c0" * 8, datetime(2026, 11, 1))
+    write(predicted=scored("cat", *[0.9] * 99), rejected=[("/x.jpg", "truncated")])
+    add_run()
+
+    def report(same=True):
+        add_run(run_id="twin", model="twin", model_id="c0" * 8)
+        if same:
+            with database.write() as connection:
+                for table in (predictions, rejections):
+                    columns = [column for column in table.c if column.name != "id"]
+                    values = [literal("c0" * 8) if one.name == "model_id" else one for one in columns]
+                    rows = select(*values).where(table.c.model_id == MODEL.model_id)
+                    connection.execute(table.insert().from_select(columns, rows))
+        return make_report(("twin", "c0" * 8))
+
+    return report
+
+
+def test_what_two_models_say_alike_stands_once_on_their_page(two_models):
+    report = two_models()
+    assert [one.model for one in report.models] == ["stub", "twin"]
+    assert (report.state, report.notes, report.images, report.rejected) == ("good", (), 100, 1)
+    assert [step.command for step in report.steps] == ["infer list --state rejected --date 2026-11-20"]
+    text = render_day(report, {})
+    for once in ("<b>100</b><span>images</span>", "CPU time per image", "truncated: ends early", "Images by score"):
+        assert text.count(once) == (2 if once == "Images by score" else 1)
+
+
+def test_what_only_one_of_two_models_says_has_its_name_and_the_worse_state_is_that_of_the_day(two_models):
+    report = two_models(same=False)
+    assert (report.state, report.notes, report.pending) == ("attention", ("twin: 100 pending",), 100)
+    commands = [step.command for step in report.steps]
+    assert commands == [
+        "infer run --date 2026-11-20 --model twin",
+        "infer list --state rejected --date 2026-11-20 --model stub",
+    ]
+    text = render_day(report, {})
+    assert text.count("<span>images</span>") == 2
+    assert "<h3>twin</h3>" in text

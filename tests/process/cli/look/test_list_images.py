@@ -80,13 +80,15 @@ def test_rejections_books_explanations_and_retries_are_those_of_the_version_that
     assert listed(capsys, "rejected") == [("4", "cats", NEW)]
 
 
-def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
-    def written(*names):
-        return [(one.report.model_id, one.html.name) for one in write_reports(load_settings(), str(DAY), names)]
+def test_a_version_that_was_tried_is_on_the_page_of_its_day_beside_the_one_in_use():
+    loaded = load_settings()
 
-    assert written("cats") == [(NEW, f"{DAY}-cats.html")]
-    assert written(NEW, "cats") == [(NEW, f"{DAY}-cats.html")]
-    assert written(OLD) == [(OLD, f"{DAY}-cats-{OLD}.html")]
+    def written(*tried):
+        (page,) = write_reports(loaded, [loaded.day(str(DAY))], tried)
+        return page.html.name, list(page.report.by_name)
+
+    assert written() == (f"{DAY}.html", ["cats", "dogs"])
+    assert written(f"cats@{OLD}") == (f"{DAY}.html", [f"cats@{OLD[:8]}", f"cats@{NEW[:8]}", "dogs"])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
         lambda name: verify(str(DAY), name, None, None, False, None),
         lambda name: retry_rejected(str(DAY), name, [], False, None),
         lambda name: show_image(ExplainOptions(image="1", model=name)),
-        lambda name: write_reports(load_settings(), str(DAY), [name]),
+        lambda name: write_reports(load_settings(), [DAY], [name]),
     ],
     ids=["predicted", "rejected", "verify", "retry", "explain", "report"],
 )

@@ -54,11 +54,12 @@ def test_labels_and_scores_are_those_of_objects(make_report, find, give, databas
     change_thresholds(database, "animals", {ALL_LABELS: 0.5})
     change_thresholds(database, MODEL.name, {ALL_LABELS: 0.5})
     report = make_report()
-    counts = report.objects.counts
+    (model,) = report.models
+    counts = model.objects.counts
     assert (counts.num_objects, counts.num_stored, counts.num_images, counts.num_empty) == (3, 4, 3, 1)
-    assert [(one.label, one.count, one.share_7) for one in report.labels.most] == [("fox", 2, 1.0)]
-    assert (report.objects.taken.num_unlabelled, sum(report.scores.counts)) == (1, 3)
-    assert [(one.label, one.score, one.detected.score) for one in report.least] == [
+    assert [(one.label, one.count, one.share_7) for one in model.labels.most] == [("fox", 2, 1.0)]
+    assert (model.objects.taken.num_unlabelled, sum(model.scores.counts)) == (1, 3)
+    assert [(one.label, one.score, one.detected.score) for one in model.least] == [
         ("hare", 0.4, 0.8),
         ("fox", 0.6, 0.95),
         ("fox", 0.7, 0.9),
@@ -68,7 +69,7 @@ def test_labels_and_scores_are_those_of_objects(make_report, find, give, databas
     assert "1 more is stored. Labels by the thresholds of stub: at least 0.5. 1 object without a label" in text
     assert "1images without an object: 33 %" in text
     data = json.loads(json.dumps(report.to_json(), default=str))
-    assert data["least"][0]["detected"]["label"] == "animal"
+    assert data["models"][0]["least"][0]["detected"]["label"] == "animal"
 
 
 def test_each_object_is_a_picture_with_both_labels_and_scores(make_report, find, give):
@@ -76,12 +77,12 @@ def test_each_object_is_a_picture_with_both_labels_and_scores(make_report, find,
     give({"/p/a.jpg": {0: classified(("fox", 0.7)), 1: classified(("hare", 0.4))}}, ANIMALS)
     report = make_report()
     boxes = [PictureOfObject("/p/a.jpg", x, 0.5, 0.5, 0.25) for x in (0.1, 0.25)]
-    assert pictured(report) == [*boxes, *reversed(boxes)]
+    assert pictured(report) == [*reversed(boxes), *boxes]
     made = dict(zip(boxes, (Thumbnail(b"hare"), Thumbnail(b"fox")), strict=True))
     outline = Outline(render_day(report, made))
     hare, fox = "data:image/jpeg;base64,aGFyZQ==", "data:image/jpeg;base64,Zm94"
-    assert outline.values("src") == [hare, fox, fox, hare]
-    assert "0.400 hareanimal 0.80 · a.jpg" in outline.text.replace("\n", "")
+    assert outline.values("src") == [fox, hare]
+    assert "0.40 hareanimal 0.80 · a.jpg" in outline.text.replace("\n", "")
 
 
 def test_objects_of_another_version_of_the_detector_do_not_count(make_report, add_model, find, give):
@@ -89,7 +90,8 @@ def test_objects_of_another_version_of_the_detector_do_not_count(make_report, ad
     find({"/p/a.jpg": [animal()]})
     give({"/p/a.jpg": {0: classified(("fox", 0.7))}}, "a0" * 8)
     report = make_report()
-    assert (report.counts.pending, report.objects.counts.num_images, report.labels) == (1, 0, None)
+    (model,) = report.models
+    assert (model.counts.pending, model.objects.counts.num_images, model.labels) == (1, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,9 @@ def test_a_network_without_labels_has_what_it_can_say(make_report, find, give, o
     find({"/p/a.jpg": [animal()]})
     give({"/p/a.jpg": {0: output}}, ANIMALS)
     report = make_report()
-    assert (report.objects.counts.num_objects, report.objects.taken.num_unlabelled, report.labels) == (1, None, None)
-    assert [one.score for one in report.least] == shown
+    (model,) = report.models
+    assert (model.objects.counts.num_objects, model.objects.taken.num_unlabelled, model.labels) == (1, None, None)
+    assert [one.score for one in model.least] == shown
     assert "without a label" not in page_of(report)
 
 

@@ -8,8 +8,8 @@ from itertools import combinations
 import pytest
 from sqlalchemy import update
 
-from infer_app.ask.day_report import NUM_SHOWN_WITH_BOXES
 from infer_app.ask.figures.object_figures import MAX_OBJECTS, ObjectCounts
+from infer_app.ask.model_report import NUM_SHOWN
 from infer_app.ask.page.drawn_boxes import (
     COLORS,
     MAX_LABEL_LENGTH,
@@ -131,21 +131,22 @@ def test_a_report_of_objects(database, make_report, detect):
     detect({"/p/older.jpg": [found("dog", 0.8)]}, days_ago=20)
     change_thresholds(database, MODEL.name, {ALL_LABELS: 0.5, "cat": 0.05})
     report = make_report()
-    assert report.output == "detection"
-    assert report.objects.counts == ObjectCounts(num_objects=3, num_stored=4, num_images=3, num_empty=2)
-    assert report.objects.counts_7 == ObjectCounts(num_objects=2, num_stored=2, num_images=1, num_empty=0)
-    assert [(one.label, one.count, one.share_7, one.share_28) for one in report.labels.most] == [
+    (model,) = report.models
+    assert model.output == "detection"
+    assert model.objects.counts == ObjectCounts(num_objects=3, num_stored=4, num_images=3, num_empty=2)
+    assert model.objects.counts_7 == ObjectCounts(num_objects=2, num_stored=2, num_images=1, num_empty=0)
+    assert [(one.label, one.count, one.share_7, one.share_28) for one in model.labels.most] == [
         ("cat", 2, 1 / 2, 1 / 3),
         ("dog", 1, 1 / 2, 2 / 3),
     ]
-    assert report.labels.drift_7.num_before == 2
-    assert sum(report.scores.counts) == 3
-    assert [one.location for one in report.least] == [one.location for one in report.most] == ["/p/a.jpg"]
+    assert model.labels.drift_7.num_before == 2
+    assert sum(model.scores.counts) == 3
+    assert [one.location for one in model.least] == [one.location for one in model.most] == ["/p/a.jpg"]
     text = Outline(page_of(report, PICTURE)).text
     assert "Shown by the model's thresholds: at least 0.5; cat 0.05. 1 more is stored." in text
     assert "0.20 dog, not shown" in text
     data = json.dumps(report.to_json(), default=str)
-    assert json.loads(data)["objects"]["counts"]["num_stored"] == 4
+    assert json.loads(data)["models"][0]["objects"]["counts"]["num_stored"] == 4
     assert ("https://***@h/c.jpg?***" in data, "secret" in data) == (True, False)
 
 
@@ -153,8 +154,8 @@ def test_boxes_lie_over_each_picture_of_an_image_with_objects(make_report, detec
     many = [found("cat", 0.9 - n / 100) for n in range(MAX_OBJECTS + 3)]
     detect({"/p/a.jpg": many, "/p/b.jpg": [found("dog", 0.4)], "/p/c.jpg": []})
     page = page_of(make_report(), PICTURE)
-    assert page.count('class="boxes"') == 6  # both of them: the busiest, the lowest and the highest score
-    assert page.count('class="frame"') == 7
+    assert page.count('class="boxes"') == 2
+    assert page.count('class="frame"') == 3
     assert f"{MAX_OBJECTS + 3} objects, {MAX_OBJECTS} drawn" in page
     assert "infer threshold set stub --default 0.3" in page
 
@@ -178,8 +179,9 @@ def test_a_page_of_many_objects_with_hostile_labels_has_a_size(database, make_re
     change_thresholds(database, MODEL.name, {ALL_LABELS: 0.3} | {name[:500]: 0.3 for name in HOSTILE})
     add_run()
     report = make_report()
-    shown = (report.objects.busiest, report.objects.empty, report.least, report.most)
-    assert [len(images) for images in shown] == [NUM_SHOWN_WITH_BOXES] * 4
+    (model,) = report.models
+    shown = (model.objects.busiest, model.objects.empty, model.least, model.most)
+    assert [len(images) for images in shown] == [NUM_SHOWN] * 4
     page = page_of(report, PICTURE)
     assert len(page) < 500_000  # and at most 1 MB of pictures
     check_harmless(page)

@@ -2,16 +2,16 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from html.parser import HTMLParser
 
 import pytest
 from sqlalchemy import update
 
-from infer_app.ask.day_report import NUM_SHOWN
-from infer_app.ask.page.page import IndexRow, pictured, render_day, render_index
+from infer_app.ask.day_report import DaySummary
+from infer_app.ask.model_report import NUM_SHOWN
+from infer_app.ask.page.page import IndexRow, photo_groups, pictured, render_day, render_index
 from infer_app.ask.page.thumbnails import MAX_ALL_BYTES, Thumbnail
-from infer_app.base.run_report import DayCounts
 from infer_app.tables.results.schema import predictions
 
 HOSTILE = [
@@ -99,8 +99,9 @@ def test_the_policy_allows_pictures_inside_and_one_style_sheet_and_nothing_else(
 def test_an_undecodable_name_is_shown(make_report, write):
     write(predicted=[("/p/a.jpg", "cat", 0.5)])
     report = make_report()
-    undecodable = replace(report.least[0], location="/p/\udce9t\udce9.jpg")
-    page = render_day(replace(report, least=(undecodable,)), {})
+    (model,) = report.models
+    undecodable = replace(model.least[0], location="/p/\udce9t\udce9.jpg")
+    page = render_day(replace(report, models=(replace(model, least=(undecodable,)),)), {})
     assert "\\udce9t\\udce9.jpg" in page.encode().decode()
 
 
@@ -111,7 +112,7 @@ def test_the_largest_page_stays_under_its_size(make_report, write, add_run):
     for n in range(40):
         add_run(days_ago=n, error="<" * 9000)
     report = make_report()
-    assert len(report.least) == len(report.most) == NUM_SHOWN
+    assert len(report.models[0].least) == len(report.models[0].most) == NUM_SHOWN
     locations = pictured(report)
     assert len(locations) == len(set(locations))
     page = render_day(report, dict.fromkeys(locations, Thumbnail(bytes(MAX_ALL_BYTES // len(locations)))))
@@ -123,8 +124,8 @@ def test_first_comes_what_a_person_asks_first(make_report, write, add_run):
     write(predicted=[("/p/a.jpg", "cat", 0.5)])
     add_run()
     text = Outline(render_day(make_report(), {})).text
-    told = ["20 November 2026", "✓ all is well", "20 Nov: 1 = 1 predicted", "What changed", "What to do", "Nothing."]
-    told += ["Speed", "Labels", "Environment"]
+    told = ["20 November 2026", "✓ all is well", "1images", "What changed", "What to do", "Nothing.", "Photos"]
+    told += ["Labels", "Scores", "Speed", "CPU time per image", "Environment"]
     assert sorted(told, key=text.index) == told
 
 
@@ -135,7 +136,7 @@ def test_a_picture_that_was_replaced_is_not_shown_and_it_is_said_how_many_are_go
         connection.execute(update(predictions).values(sha256="ab" * 32))
     now = {"/p/a.jpg": Thumbnail(b"a", "cd" * 32), "/p/b.jpg": Thumbnail(b"b", "ab" * 32)}
     outline = Outline(render_day(make_report(), now | {"/p/c": Thumbnail(b"c", "ab" * 32)}))
-    assert outline.values("src") == [f"data:image/jpeg;base64,{base64.b64encode(b'b').decode()}"] * 2
+    assert outline.values("src") == [f"data:image/jpeg;base64,{base64.b64encode(b'b').decode()}"]
     assert "The files of 1 of the 2 predicted images shown below were replaced since" in outline.text
     told = "1 of the 2 predicted images shown below can't be read or drawn any more"
     assert told not in outline.text
@@ -145,10 +146,12 @@ def test_a_picture_that_was_replaced_is_not_shown_and_it_is_said_how_many_are_go
 
 def test_numbers_are_not_called_confident(make_report, write):
     write(predicted=[("/p/a.jpg", None, -3.5), ("/p/b.jpg", None, 12.25)])
-    text = Outline(render_day(replace(make_report(), output="regression"), {})).text
-    assert "Lowest scores" in text
+    report = make_report()
+    regression = replace(report.models[0], output="regression")
+    text = Outline(render_day(replace(report, models=(regression,)), {})).text
+    assert "Highest scores" in text
     assert "confident" not in text
-    assert "-3.500" in text
+    assert "-3.50" in text
 
 
 def test_pictures_of_what_harmed_a_decoder_are_not_tried(make_report, write):
@@ -156,14 +159,26 @@ def test_pictures_of_what_harmed_a_decoder_are_not_tried(make_report, write):
     assert pictured(make_report()) == ["/p/c"]
 
 
-def test_the_overview_links_to_the_reports_there_are():
-    counts = DayCounts(3, 2, 1, 0)
-    rows = [
-        IndexRow(date(2026, 11, 20), "<b>lite0</b>", counts, "good", "done", "2026-11-20-lite0.html"),
-        IndexRow(date(2026, 11, 19), "lite0", DayCounts(0, 0, 0, 0), "failed", "exit code 14", None),
+def test_each_image_of_a_model_is_shown_once(make_report, write):
+    write(predicted=[(f"/p/{n}.jpg", "cat", n / 20) for n in range(12)])
+    report = make_report()
+    assert [(title, len(images)) for title, images in photo_groups(report.models[0])] == [
+        ("Most confident", NUM_SHOWN),
+        ("Least confident", 4),
     ]
-    outline = Outline(render_index(rows, "2026-11-21T06:00:00+00:00"))
-    assert outline.values("href") == ["./2026-11-20-lite0.html"]
-    assert "<b>lite0</b>" in outline.text
-    assert "exit code 14" in outline.text
-    assert "No model has run yet" in Outline(render_index([], "now")).text
+
+
+def test_the_page_of_all_days_has_a_row_for_each_week_and_says_what_needed_attention():
+    good = DaySummary(date(2026, 11, 20), "good", (), 3, 1, 0)
+    failed = DaySummary(date(2026, 11, 13), "failed", ("<b>lite0</b>: exit code 14",), 0, 0, 0)
+    at = datetime(2026, 11, 21, 6, tzinfo=UTC)
+    rows = [IndexRow(good, "2026-11-20.html", at), IndexRow(failed, "2026-11-13.html", at)]
+    page = render_index(rows, at)
+    outline = Outline(page)
+    assert outline.values("href") == ["./2026-11-20.html", "./2026-11-13.html", "./2026-11-13.html"]
+    assert [found["class"] for tag, found in outline.tags if tag == "td" and found.get("title")] == ["good", "failed"]
+    assert "2026-11-20: all is well; 3 images, 1 rejected, 0 pending" in page
+    assert "<b>lite0</b>: exit code 14" in outline.text
+    assert outline.text.count(" Nov") == 2
+    check_harmless(page)
+    assert "There are no reports" in Outline(render_index([], at)).text

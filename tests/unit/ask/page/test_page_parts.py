@@ -1,4 +1,3 @@
-from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -30,16 +29,13 @@ def test_the_highest_column_reaches_the_line_and_the_smallest_is_seen():
     assert heights == [0, page_parts.MIN_HEIGHT, 150 - 18 - 14]
 
 
-def test_columns_lie_side_by_side():
-    found = rects(page_parts.columns([1.0, None, 2.0], ["a", "b", "c"], ["c0", "c0", "bad"], "2"))
-    assert [kind for kind, *_ in found] == ["c0", "missing", "bad"]
-    ends = [(x, x + width) for _, x, width, _ in found]
-    assert all(end < start for (_, end), (start, _) in pairwise(ends))
-    assert ends[-1][1] < 100
+def test_the_bar_of_a_day_has_all_its_images_from_the_floor_up():
+    found = rects(page_parts.day_bar(images=10, rejected=2, pending=3, top=20, height=40))
+    assert [(kind, height) for kind, *_, height in found] == [("c0", 10), ("failed", 4), ("pending", 6)]
+    nothing = rects(page_parts.day_bar(images=0, rejected=0, pending=0, top=1))
+    assert [height for *_, height in nothing] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("values", [[], [None], [0.0, 0.0]])
-def test_columns_and_bars_of_nothing_are_drawn(values):
-    assert len(rects(page_parts.columns(values, ["t"] * len(values), ["c0"] * len(values), "0"))) == len(values)
-    nothing = dict.fromkeys(map(str, range(len(values))), 0)
-    assert [one[1:] for one in rects(page_parts.stacked_bar(nothing, nothing, "ms"))] == [(0, 0, 26)] * len(values)
+def test_bars_of_nothing_are_drawn():
+    assert rects(page_parts.stacked_bar({}, {}, "ms")) == []
+    assert [one[1:] for one in rects(page_parts.stacked_bar({"0": 0}, {"0": 0}, "ms"))] == [(0, 0, 26)]

@@ -1,11 +1,9 @@
 from datetime import date, datetime
-from pathlib import Path
 
 import pytest
 
-from infer_app.ask.page.reports import choose_models, default_file
+from infer_app.ask.page.reports import choose_models
 from infer_app.base.errors import StorageUnavailable, UsageError
-from infer_app.base.settings.load import LoadedSettings
 from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.cli.look.report import run_and_report
 from tests.conftest import DAY
@@ -31,24 +29,18 @@ def test_of_each_name_the_version_that_did_the_day(tables, ran):
     ran("cats", "new", DAY.date)
     ran("cats", "newer", OTHER_DAY)
     ran("dogs", "dog", OTHER_DAY)
-    assert choose_models(tables, DAY, None) == [("cats", "new")]
-    assert choose_models(tables, DAY, ["dogs", "cats", "dogs"]) == [("dogs", "dog"), ("cats", "new")]
-    on_a_day_without_runs = choose_models(tables, DAY.before(5), None)
+    assert choose_models(tables, DAY) == [("cats", "new")]
+    assert choose_models(tables, DAY, ["dogs", "cats", "dogs"]) == [("cats", "new"), ("dogs", "dog")]
+    on_a_day_without_runs = choose_models(tables, DAY.before(5))
     assert sorted(on_a_day_without_runs) == [("cats", "newer"), ("dogs", "dog")]
 
 
 def test_a_model_that_never_ran_is_refused(tables, ran):
     with pytest.raises(UsageError, match="no model has run"):
-        choose_models(tables, DAY, None)
+        choose_models(tables, DAY)
     ran("cats", "cat", DAY.date)
     with pytest.raises(UsageError, match="no model 'dogs' has run"):
         choose_models(tables, DAY, ["dogs"])
-
-
-def test_reports_lie_beside_the_settings_whatever_the_model_is_called():
-    loaded = LoadedSettings.model_construct(path=Path("/srv/lab/infer.toml"))
-    assert default_file(loaded, DAY.date, "cats-v2") == Path("/srv/lab/reports/2026-11-20-cats-v2.html")
-    assert default_file(loaded, DAY.date, "../../etc/x y").parent == Path("/srv/lab/reports")
 
 
 def test_how_a_run_ended_is_not_changed_by_its_report(tmp_path, caplog):
