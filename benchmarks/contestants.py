@@ -19,8 +19,8 @@ INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
 MODEL = "network"
 EXPERT = "OpenVINO, tuned by an expert"
-RECIPE = "--recipe crop-resize --size 224 --crop-pct 0.875 --interpolation bicubic"
-DETECTOR = "--output detection --head yolo5 --size 1280 --antialias no"
+RECIPE = "--recipe crop-resize --size 224 --set crop_pct=0.875 --set interpolation=bicubic"
+DETECTOR = "--output detection --set head=yolo5 --size 1280 --set antialias=false"
 MEAN = ",".join([repr(127 / 255)] * 3)
 STD = ",".join([repr(128 / 255)] * 3)
 
@@ -174,9 +174,9 @@ class Project:
         self._infer("images", "add", str(self.photos), "--date", DATE)
         options = DETECTOR.split()
         if not self.contest.is_detector:
-            options = [*RECIPE.split(), "--mean", MEAN, "--std", STD, "--output", "classification"]
+            options = [*RECIPE.split(), "--set", f"mean={MEAN}", "--set", f"std={STD}", "--output", "classification"]
         if self.contest.scaled:
-            options += ["--decode", "scaled"]
+            options += ["--set", "decode=scaled"]
         if self.contest.precision == "int8":
             options += ["--calibrate", str(originals)]
             options += ["--min-agreement", "10%"] if self.contest.is_detector else []  # its weights are random

@@ -24,12 +24,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.description import Description
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.domain import Chunk, ImageRef
 from infer_app.base.model_variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.size import Size
-from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model
 from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.predict.executors import RingSpec, open_local_executor
@@ -146,8 +146,8 @@ def build(network: str, folder: Path, device: str) -> Artifact:
         with torch.no_grad():
             module = NETWORKS[network]().eval()
             torch.jit.trace(module, torch.zeros(2, 3, SIZE, SIZE)).save(str(file))
-    recipe = Recipe("resize-crop", SIZE, resize=256, interpolation="bilinear")
-    artifact = build_model(BuildRequest(str(file), network, recipe), folder / "models")
+    plain = {"size": SIZE, "resize": 256, "interpolation": "bilinear", "mean": 0, "std": 1}
+    artifact = build_model(Description(source=str(file), name=network, **plain), folder / "models")
     return add_gpu_variants(artifact, [CUDA_FP16], BuildTarget.local(), print) if device == "cuda" else artifact
 
 

@@ -35,13 +35,12 @@ from loading_strategies.strategies import STRATEGIES, Strategy, find_strategy
 from loading_strategies.workload import PixelReaders, Workload
 
 from infer_app.artifact.artifact import open_artifact
-from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.description import Description
 from infer_app.base.machine import usable_cores
 from infer_app.base.printing import printable
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import describe_others
-from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model
 from infer_app.predict.images.read.folder_scan import find_images, folders_of
 
@@ -132,9 +131,8 @@ def prepare(folder: Path, flags: argparse.Namespace) -> Request:
 def build(network: str, folder: Path, photos: Path) -> Path:
     file = folder / f"{network}.ts"
     save_network(network, file, photos)
-    recipe = Recipe("crop-resize", SIZE, crop=0.875, interpolation="bicubic")
-    mean, std = (127 / 255,) * 3, (128 / 255,) * 3
-    return build_model(BuildRequest(str(file), network, recipe, mean=mean, std=std), folder / "models").folder
+    pixels = {"recipe": "crop-resize", "size": SIZE, "mean": 127 / 255, "std": 128 / 255}
+    return build_model(Description(source=str(file), name=network, **pixels), folder / "models").folder
 
 
 def compare(request: Request, broken: dict[str, str], only: Sequence[str]) -> Iterator[Row]:

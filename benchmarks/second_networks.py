@@ -43,9 +43,9 @@ FOUND = np.array([[18, 18, 158, 123, 0.9, 0], [194, 35, 334, 211, 0.9, 1], [53, 
 def head(output):
     return [FOUND] * len(output)
 """
-DETECTOR = "--output detection --recipe stretch --channels bgr --interpolation bilinear"
-SECOND = "--of detector --crop box --output classification --recipe stretch --size 224 --interpolation bilinear"
-NORMALISE = ["--mean", ",".join([repr(127 / 255)] * 3), "--std", ",".join([repr(128 / 255)] * 3)]
+DETECTOR = "--output detection --recipe stretch --set channels=bgr --set interpolation=bilinear"
+SECOND = "--set of=detector --output classification --recipe stretch --size 224 --set interpolation=bilinear"
+NORMALISE = ["--set", f"mean={127 / 255!r}", "--set", f"std={128 / 255!r}"]
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class Project:
         self._infer("init")
         self._infer("images", "add", "photos", "--date", DAY)
         self._infer("images", "add", str(folder / "of-large" / "large"), "--date", DAY_OF_LARGE)
-        labels = ["--labels", str(flags.fastestdet / "coco.names")]
+        given = ["--set", "head=fixed:head", "--labels", str(flags.fastestdet / "coco.names")]
         network = str(flags.fastestdet / "FastestDet.onnx")
-        self._infer("model", "build", network, "--name", "detector", "--head", "fixed:head", *labels, *DETECTOR.split())
+        self._infer("model", "build", network, "--name", "detector", *given, *DETECTOR.split())
         for name, gate in (("second", "0.2"), ("strict", "0.95")):
-            rule = ["--name", name, "--min-score", gate, *SECOND.split(), *NORMALISE]
+            rule = ["--name", name, "--set", f"min_score={gate}", *SECOND.split(), *NORMALISE]
             self._infer("model", "build", "lite0.ts", *rule)
         self._keep("registered.db")
 

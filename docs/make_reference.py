@@ -1,4 +1,4 @@
-"""Write docs/reference/commands.md and settings.md from the program itself: `python docs/make_reference.py`."""
+"""Write the pages of docs/reference from the program itself: `python docs/make_reference.py`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from infer_app.artifact.model_file import about, template
 from infer_app.base.settings import sections
 from infer_app.cli import load_app
 
@@ -30,7 +31,19 @@ TYPES = {
 
 def make() -> dict[str, str]:
     """File name and text of each generated page."""
-    return {"commands.md": "\n".join(_commands()) + "\n", "settings.md": "\n".join(_settings()) + "\n"}
+    pages = {"commands.md": _commands(), "settings.md": _settings(), "model-file.md": _model_file()}
+    return {name: "\n".join(lines) + "\n" for name, lines in pages.items()}
+
+
+def _model_file() -> Iterator[str]:
+    yield f"{GENERATED}\n# Model file\n"
+    yield "The keys of a model, which `infer model build` takes from a model file, from options and `--set key=value`,"
+    yield "which have precedence, and from the source itself, for what neither states. Paths are relative to the file."
+    yield "`infer model describe` writes a file by what a source says about itself.\n"
+    yield "| key | is | unless stated |\n|---|---|---|"
+    for key, (_, line) in template().items():
+        default = line.partition(" = ")[2]
+        yield f"| `{key}` | {_text(about(key))} | {f'`{default}`' if default.strip('[]') else ''} |"
 
 
 def _commands() -> Iterator[str]:

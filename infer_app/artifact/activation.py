@@ -1,4 +1,4 @@
-"""What `--activation` says of a network's class outputs: how they become scores, and which value fits them."""
+"""What `activation` says of a network's class outputs: how they become scores, and which value fits them."""
 
 import numpy as np
 
@@ -45,7 +45,8 @@ def check_activation(raw: np.ndarray, activation: str) -> None:
     number = ", or with --output regression for a number" if num_classes == 1 else ""
     if are_shares and activation != "none":
         raise ModelError(
-            "the outputs are probabilities already: of each golden image they sum to 1", "build with --activation none"
+            "the outputs are probabilities already: of each golden image they sum to 1",
+            "build with --set activation=none",
         )
     is_proof = raw.size >= PROOF
     is_wrong = activation == "none" or (activation == "softmax" and num_classes == 1)
@@ -55,17 +56,17 @@ def check_activation(raw: np.ndarray, activation: str) -> None:
         raise ModelError(
             f"the outputs are scores already: of all golden images they are between 0 and 1, from {lowest:.2g} to "
             f"{highest:.2g}, and do not sum to 1",
-            f"build with --activation sigmoid-applied{else_logits}{number}",
+            f"build with --set activation=sigmoid-applied{else_logits}{number}",
         )
     if not are_scores and activation not in ("softmax", "sigmoid"):
         raise ModelError(
             f"the outputs are not scores between 0 and 1: of the golden images they reach from {lowest:.2g} to "
             f"{highest:.2g}",
-            "build with --activation softmax for one label per image, or sigmoid for several" + number,
+            "build with --set activation=softmax for one label per image, or sigmoid for several" + number,
         )
     if num_classes == 1 and activation == "softmax":
         raise ModelError(
-            "a softmax over one output is always 1", f"build with --activation sigmoid for yes or no{number}"
+            "a softmax over one output is always 1", f"build with --set activation=sigmoid for yes or no{number}"
         )
 
 
@@ -75,8 +76,8 @@ def doubt_activation(raw: np.ndarray, activation: str) -> str:
         return ""
     return (
         "warning: the outputs for all golden images are between 0 and 1, as of a network that ends in its own sigmoid. "
-        "If it does, --activation sigmoid-applied is right, and these scores are wrong; photos tell better: --golden "
-        "FOLDER"
+        "If it does, --set activation=sigmoid-applied is right, and these scores are wrong; photos tell better: --set "
+        "golden=FOLDER"
     )
 
 

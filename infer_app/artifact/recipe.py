@@ -1,7 +1,7 @@
 """How a decoded image becomes the input of a model."""
 
-import operator
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 
 from infer_app.base.errors import UsageError
@@ -43,37 +43,6 @@ class Recipe:
         """Return whether a function of the user's makes the model's input."""
         return self.kind == "custom"
 
-    def check(self) -> None:
-        """Raise UsageError for what a build does not allow."""
-        for name, allowed in _CHOICES.items():
-            one_of(_FLAGS.get(name, name), getattr(self, name), allowed)
-        for field, kinds, hint in _BELONGS_TO:
-            if self.kind not in kinds and getattr(self, field) != _DEFAULTS[field]:
-                given = getattr(self, field) or "no"
-                raise UsageError(
-                    f"--{_FLAGS.get(field, field)} {given} does not belong to the recipe {self.kind}", hint
-                )
-        if self.kind == "crop-resize" and not self.size.is_square:
-            raise UsageError(
-                f"crop-resize takes a square out of the picture, and the model's input is {self.size}",
-                "for a rectangle there are --recipe resize-crop, stretch and letterbox",
-            )
-        if self.kind == "stretch" and self.resize and any(map(operator.lt, self.resize, self.size)):
-            raise UsageError(
-                f"--recipe stretch crops {self.size} out of {self.resize}, which is smaller",
-                "give --resize WIDTHxHEIGHT with both at least those of --size, or --crop-pct",
-            )
-        if self.crop_rounding != "nearest" and self.resize is None:
-            raise UsageError(
-                f"--centre {self.crop_rounding}, but nothing is resized and then cropped",
-                "it is for --recipe resize-crop, and for stretch with --resize or --crop-pct",
-            )
-        if self.decode == "scaled" and not self.antialias:
-            raise UsageError(
-                "--decode scaled averages pixels, as antialiasing does, and --antialias no does not",
-                "leave one of them out",
-            )
-
     def to_json(self) -> dict[str, object]:
         """Return its fields; those that were added later only if they are set, so that models keep their ids."""
         values = {name: value.to_json() if isinstance(value, Size) else value for name, value in asdict(self).items()}
@@ -82,26 +51,24 @@ class Recipe:
 
 # Fields of a recipe that were added when there were models, with their defaults.
 _LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0, "antialias": True}
-_DEFAULTS = {"resize": None, "crop": None, "decode": "exact", **_LATER}
-_CHOICES = {
-    "kind": ("resize-crop", "crop-resize", "stretch", "letterbox", "custom"),
-    "interpolation": ("bicubic", "bilinear"),
-    "exif": ("apply", "ignore"),
-    "decode": ("exact", "scaled"),
-    "channels": ("rgb", "bgr"),
-    "crop_rounding": ("nearest", "down"),
-}
-_FLAGS = {"crop": "crop-pct", "crop_rounding": "centre"}  # where they are not those of the fields
-NAMED = _CHOICES["kind"][:-1]
-# Fields that not every kind has: those that have it, and what to do with another.
-_BELONGS_TO = (
-    ("decode", NAMED, "leave --decode out: your function gets the whole picture"),
-    ("channels", NAMED, "leave --channels out, and return the channels in the order in which the network takes them"),
-    ("crop", ("crop-resize",), "for other recipes it gives their --resize"),
-    ("resize", ("resize-crop", "stretch"), "leave --resize and --crop-pct out; for crop-resize give --crop-pct alone"),
-    ("pad", ("letterbox",), "leave --pad out"),
-    ("antialias", NAMED, "leave --antialias out: your function resizes"),
-)
+MAX_SAMPLE = 0xFFFF  # of 16 bits
+
+
+def parse_depth(text: str) -> str:
+    """Return a depth in the form that a recipe has. Raises UsageError."""
+    if text == "full":
+        return text
+    kind, _, limits = text.partition(":")
+    most = {"window": MAX_SAMPLE, "percentile": 100}.get(kind, -1)
+    with suppress(ValueError):
+        low, high = (float(part) for part in limits.split(","))
+        if 0 <= low < high <= most and (kind == "percentile" or (low.is_integer() and high.is_integer())):
+            return f"{kind}:{low:.10g},{high:.10g}"
+    raise UsageError(
+        f"depth {text!r} is not known",
+        "it is full, window:LOW,HIGH with whole numbers up to 65535, or percentile:LOW,HIGH with numbers up to 100; "
+        "LOW is less than HIGH",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +94,18 @@ class CropRule:
         if self.is_own:
             if any(getattr(self, one.name) != one.default for one in fields(self) if one.name != "kind"):
                 raise UsageError(
-                    f"--crop-margin, --crop-min and --crop-rounding do not belong to --crop {self.kind}",
+                    f"margins, a least side and a rounding do not belong to crop {self.kind}",
                     "leave them out: your function gets the whole picture and the box",
                 )
             return
         one_of("crop", self.kind, CROP_KINDS)
-        one_of("crop-rounding", self.rounding, ("int", "nearest"))
+        one_of("crop_rounding", self.rounding, ("int", "nearest"))
         if not 0 <= self.margin <= MAX_MARGIN:
-            raise UsageError(f"crop-margin {self.margin:g} is not a share of 0 to {MAX_MARGIN}", "write pixels as 30px")
+            raise UsageError(
+                f"crop_margin {self.margin:g} is not a share of 0 to {MAX_MARGIN}", "pixels are crop_margin_px"
+            )
         if not (0 <= self.margin_px <= MAX_CROP_PX and 0 <= self.least_px <= MAX_CROP_PX):
-            raise UsageError(f"crop-margin and crop-min are at most {MAX_CROP_PX} pixels")
+            raise UsageError(f"crop_margin_px and crop_min_px are from 0 to {MAX_CROP_PX}")
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)

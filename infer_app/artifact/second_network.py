@@ -17,7 +17,7 @@ def check_against_detector(crop: CropSpec, recipe: Recipe, detector: Manifest, l
     if detector.crop is not None:
         raise ModelError(
             f"{name} takes its pictures from {detector.crop.of} itself: there are two stages, not more",
-            f"make it of {detector.crop.of}: --of {detector.crop.of}",
+            f"make it of {detector.crop.of}: --set of={detector.crop.of}",
         )
     if detector.output.detection is None:
         raise ModelError(
@@ -33,7 +33,7 @@ def _check_gate(crop: CropSpec, detector: Manifest, stored_from: float, labels: 
         raise ModelError(
             f"objects from a score of {crop.min_score:g} on are asked for, {detector.name} stores them from "
             f"{stored_from:g} on",
-            f"give --min-score {stored_from:g} or more, or build the detector with a lower one",
+            f"give min_score {stored_from:g} or more, or build the detector with a lower one",
         )
     for label in crop.labels:
         # Without labels the classes are called by their numbers.
@@ -52,16 +52,16 @@ def _check_pixels(recipe: Recipe, detector: Manifest) -> None:
         if decode != "exact":
             raise ModelError(
                 f"{what} decodes pictures by {decode}: objects are cut out of whole pictures",
-                f"build {'it' if what == 'the second network' else what} with --decode exact",
+                f"build {'it' if what == 'the second network' else what} with --set decode=exact",
             )
     if recipe.exif != theirs.exif:
         raise ModelError(
-            f"--exif {recipe.exif}: the boxes of {detector.name} refer to the upright picture", "leave --exif out"
+            f"exif {recipe.exif}: the boxes of {detector.name} refer to the upright picture", "leave exif out"
         )
     if recipe.depth != theirs.depth:
         raise ModelError(
             f"the second network reads 16-bit pictures by depth {recipe.depth}, {detector.name} by {theirs.depth}",
-            f"both take the picture as it was decoded: give --depth {theirs.depth}, or build the detector again",
+            f"both take the picture as it was decoded: give --set depth={theirs.depth}, or build the detector again",
         )
 
 

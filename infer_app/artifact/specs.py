@@ -77,11 +77,11 @@ class DetectionSpec:
         if not self.is_own:
             one_of("head", self.head, ("", *HEADS))
         if not 0 <= self.min_score <= 1:
-            raise UsageError(f"min-score {self.min_score} is not between 0 and 1")
+            raise UsageError(f"min_score {self.min_score} is not between 0 and 1")
         if not 0 < self.nms <= 1:
             raise UsageError(f"nms {self.nms} is not an overlap between 0 and 1", "1 keeps all objects")
         if self.max_objects < 1:
-            raise UsageError(f"max-objects {self.max_objects} is less than 1")
+            raise UsageError(f"max_objects {self.max_objects} is less than 1")
 
     @property
     def is_own(self) -> bool:
@@ -116,11 +116,11 @@ class OutputSpec:
     def __post_init__(self) -> None:
         one_of("output", self.kind, tuple(OutputKind))
         one_of("activation", self.activation, ACTIVATIONS)
-        one_of("vector dtype", self.vector_dtype, VECTOR_DTYPES)
+        one_of("vector_dtype", self.vector_dtype, VECTOR_DTYPES)
         if not 0 < self.threshold < 1:
             raise UsageError(f"threshold {self.threshold} is not between 0 and 1")
         if self.top_k < 1:
-            raise UsageError(f"top-k {self.top_k} is less than 1")
+            raise UsageError(f"top_k {self.top_k} is less than 1")
         if (self.kind == "detection") != (self.detection is not None):
             raise UsageError(f"an output of the kind {self.kind} with {self.detection}")
 
@@ -158,7 +158,7 @@ class CropSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(sorted(set(self.labels))))
         if not 0 <= self.min_score <= 1:
-            raise UsageError(f"min-score {self.min_score} is not between 0 and 1")
+            raise UsageError(f"min_score {self.min_score} is not between 0 and 1")
 
     def takes(self, found: DetectedObject) -> bool:
         """Return whether an object is a picture of the second network."""

@@ -76,7 +76,7 @@ class NamedModel:
             what = "image" if self.detector is None else "object"
             raise UsageError(
                 f"{self.name} has no thresholds: it gives one result per {what} ({self.outputs[0]['kind']})",
-                "thresholds are for detection, and for classification of a detector's objects or with --activation"
+                "thresholds are for detection, and for classification of a detector's objects or with the activation"
                 " sigmoid or sigmoid-applied",
             )
 

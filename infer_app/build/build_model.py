@@ -19,16 +19,19 @@ import torch
 
 import infer_app
 from infer_app.artifact.artifact import Artifact, Preprocess, open_artifact, record_variant, save_manifest, write_file
+from infer_app.artifact.check_description import check_description
+from infer_app.artifact.description import Description
 from infer_app.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE, MODEL_FILES, Manifest
 from infer_app.artifact.model_names import short_name
+from infer_app.artifact.second_network import check_against_detector
 from infer_app.artifact.specs import Tolerance
 from infer_app.base.errors import ModelError, UsageError
-from infer_app.build.build_arguments import BuildRequest, num_labels
-from infer_app.build.network.golden_set import GoldenSet, load_pixels, make_golden_set
-from infer_app.build.network.model_source import SourceFiles, find_source
+from infer_app.build.network.golden_set import load_pixels, make_golden_set
+from infer_app.build.network.model_source import find_source
 from infer_app.build.network.source_kinds import make_first_variant, open_source
-from infer_app.build.network.validate_detector import check_detection, complete_detection
-from infer_app.build.network.validate_source import SourceOutputs, check_meaning, try_source
+from infer_app.build.network.validate_detector import check_detection, complete_output
+from infer_app.build.network.validate_source import check_meaning, try_source
+from infer_app.build.own_files import head_of, num_labels, own_files, preprocess_of
 from infer_app.build.variants.decoding_agreement import decoding_agreement
 from infer_app.predict.runtimes.gpu_probe import first_variant
 from infer_app.predict.runtimes.torchscript import source_rows
@@ -43,37 +46,69 @@ from infer_app.predict.verification.golden import (
 from infer_app.predict.verification.object_parity import EXACT_OBJECT
 
 
-def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
-    """Build and check a model, and return its artifact.
+def build_model(described: Description, models_folder: Path, detector: Artifact | None = None) -> Artifact:
+    """Build and check a model, and return its artifact; a second network needs its detector.
 
     If this very model exists already, return it unchanged with `reused` set.
     """
-    request.check()
-    input_spec = request.input_spec
-    files = request.own_files()
-    preprocess = request.preprocess_of(files)
-    source = find_source(request.source, request.weights).read(input_spec, request.recipe.size)
-    module = open_source(source.kind, source.files, request.output_name)
-    golden = make_golden_set(request.golden, request.recipe, preprocess)
-    outputs = try_source(module, input_spec, golden.pixels, allow_several=request.output.kind == "detection")
-    if request.output.kind == "detection":
-        request = replace(request, output=complete_detection(request.output, outputs.shapes, num_labels(files)))
+    check_description(described)
+    input_spec, recipe, output = described.make_input(), described.make_recipe(), described.make_output()
+    crop = described.make_crop(detector.manifest if detector else None)
+    if crop and detector:
+        check_against_detector(crop, recipe, detector.manifest, detector.labels)
+    files = own_files(described, crop.rule if crop else None)
+    preprocess = preprocess_of(described, files)
+    source = find_source(described.source, described.weights).read(input_spec, recipe.size)
+    module = open_source(source.kind, source.files, described.output_name)
+    golden = make_golden_set(described.golden, recipe, preprocess)
+    outputs = try_source(module, input_spec, golden.pixels, allow_several=output.kind == "detection")
+    output = complete_output(output, outputs.shapes, num_labels(files))
 
     files |= dict(zip(MODEL_FILES[source.kind], source.files, strict=True))
     files |= dict(zip(golden.names, golden.images, strict=True))
     files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels)
     files[GOLDEN_OUTPUTS_FILE] = save_array(outputs.rows)
-    manifest = _manifest(request, source, golden, outputs, files)
+    built_with = {
+        "infer_app": infer_app.__version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+    }
     if runtime := getattr(module, "runtime", None):
-        manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
-    folder = models_folder / request.name / manifest.model_id
+        built_with["reference"] = runtime
+    manifest = Manifest(
+        name=described.name,
+        model_id="",
+        output_name=described.output_name,
+        crop=crop,
+        recipe=recipe,
+        input=input_spec.kind,
+        mean=input_spec.mean,
+        std=input_spec.std,
+        output=output,
+        num_outputs=outputs.rows.shape[1],
+        source=described.source,
+        weights=None if described.weights is None else str(described.weights),
+        source_kind=source.kind,
+        source_sha256=source.sha256,
+        preprocess=described.preprocess,
+        golden=golden.names,
+        tolerance=Tolerance(),
+        created_at=datetime.now(UTC).isoformat(),
+        built_with=built_with,
+        files={relative: hashlib.sha256(data).hexdigest() for relative, data in sorted(files.items())},
+    )
+    manifest = replace(manifest, model_id=manifest.expected_id())
+    folder = models_folder / manifest.name / manifest.model_id
     if known := _intact_artifact(folder):
-        if request.golden is not None:
+        if described.golden is not None:
             _check_same_golden_images(known.manifest, manifest)
-        load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
+        load = partial(load_pixels, recipe=recipe, preprocess=preprocess)
         _check_same_outputs(known, load, partial(source_rows, module, input_spec))
         return known
-    _check_outputs(request, outputs, files)
+    if output.kind == "detection":
+        check_detection(output, recipe, outputs.rows, num_labels(files), head_of(described, files))
+    else:
+        check_meaning(outputs, output, num_labels(files))
     with replaced_folder(folder) as building:
         _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
@@ -86,7 +121,7 @@ def _check_same_golden_images(known: Manifest, built_now: Manifest) -> None:
         version = short_name(known.name, known.model_id)
         raise UsageError(
             f"{version} is there already, with other golden images, which its variants were compared on",
-            f"`infer model remove {version}`, then build it again: its results stay; or leave --golden out",
+            f"`infer model remove {version}`, then build it again: its results stay; or leave golden out",
         )
 
 
@@ -104,51 +139,6 @@ def _check_same_outputs(
             f"back to that version of it; or build under another name; or `infer model remove {version}` and build "
             "again",
         ) from error
-
-
-def _manifest(
-    request: BuildRequest, source: SourceFiles, golden: GoldenSet, outputs: SourceOutputs, files: dict[str, bytes]
-) -> Manifest:
-    output = request.output
-    if output.kind == "raw":
-        output = replace(output, shape=outputs.shapes[0])
-    sums = {relative: hashlib.sha256(data).hexdigest() for relative, data in sorted(files.items())}
-    manifest = Manifest(
-        name=request.name,
-        model_id="",
-        output_name=request.output_name,
-        crop=request.crop,
-        recipe=request.recipe,
-        input=request.input,
-        mean=request.input_spec.mean,
-        std=request.input_spec.std,
-        output=output,
-        num_outputs=outputs.rows.shape[1],
-        source=request.source,
-        weights=None if request.weights is None else str(request.weights),
-        source_kind=source.kind,
-        source_sha256=source.sha256,
-        preprocess=request.preprocess,
-        golden=golden.names,
-        tolerance=Tolerance(),
-        created_at=datetime.now(UTC).isoformat(),
-        built_with={
-            "infer_app": infer_app.__version__,
-            "torch": str(torch.__version__),
-            "python": platform.python_version(),
-        },
-        files=sums,
-    )
-    return replace(manifest, model_id=manifest.expected_id())
-
-
-def _check_outputs(request: BuildRequest, outputs: SourceOutputs, files: dict[str, bytes]) -> None:
-    """Raise ModelError if the outputs can't have the meaning that the request gives them."""
-    if request.output.kind == "detection":
-        own = request.head_of(files)
-        check_detection(request.output, request.recipe, outputs.rows, num_labels(files), own)
-    else:
-        check_meaning(outputs, request.output, num_labels(files))
 
 
 def _fill(

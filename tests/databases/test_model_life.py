@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 YESTERDAY, EARLIER = (f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%d}" for days in (1, 6))
 FIRST = (  # as that of `built_models`
     *("model", "build", "colors.ts", "--name", "colors", "--labels", "labels.txt"),
-    *("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1"),
+    *("--recipe", "stretch", "--size", "16", "--set", "mean=0,0,0", "--set", "std=1,1,1"),
 )
-SECOND = (*FIRST, "--interpolation", "bilinear")
+SECOND = (*FIRST, "--set", "interpolation=bilinear")
 DAY_FLAGS = ("--date", YESTERDAY, "--lookback", "0")
 
 

@@ -78,7 +78,7 @@ def models(tmp_path_factory):
     save(ChannelMeans(), folder / "colors.ts")
     (folder / "steps.py").write_text(PREPROCESS)
     for name, function in (("slow", "slowly"), ("fragile", "fragile")):
-        build_model(folder, "colors.ts", name, "--size", "16", "--preprocess", f"steps:{function}")
+        build_model(folder, "colors.ts", name, "--size", "16", "--set", f"preprocess=steps:{function}")
     return folder / "models"
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import text
 from tests.faults.conftest import on
 from tests.faults.launch import POINTS
 from tests.faults.shared_folders import NETWORKS, TABLES, TONES, SharedFolders
-from tests.support.patches import DETECTOR, GATE, SPECIES, build, is_species, write_sources
+from tests.support.patches import DETECTOR, SPECIES, build, is_species, write_sources
 from tests.support.projects import DATE
 
 STEPS, STEPS_FULL = 15, 500
@@ -57,7 +57,7 @@ def three_models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("three-models")
     write_sources(folder)
     build(folder, DETECTOR, SPECIES, TONES)
-    build(folder, (*DETECTOR, "--max-objects", "200"), ["0.5" if one == str(GATE) else one for one in SPECIES])
+    build(folder, (*DETECTOR, "--set", "max_objects=200"), (*SPECIES, "--set", "min_score=0.5"))
     return folder / "models"
 
 

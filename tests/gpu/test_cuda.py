@@ -8,12 +8,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.description import Description
 from infer_app.base.domain import Chunk, ImageRef
 from infer_app.base.model_variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.size import Size
-from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model
 from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.predict.executors import RingSpec, open_local_executor
@@ -40,7 +39,8 @@ def artifact(tmp_path):
     body = (nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.Conv2d(16, 32, 3, 2), nn.ReLU())
     network = nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
     torch.jit.trace(network.eval(), torch.zeros(2, 3, SIZE, SIZE)).save(str(tmp_path / "model.ts"))
-    built = build_model(BuildRequest(str(tmp_path / "model.ts"), "net", Recipe("stretch", SIZE)), tmp_path / "models")
+    plain = {"recipe": "stretch", "size": SIZE, "mean": 0, "std": 1}
+    built = build_model(Description(source=str(tmp_path / "model.ts"), name="net", **plain), tmp_path / "models")
     return add_gpu_variants(built, [CUDA_FP16], BuildTarget.local(), print)
 
 

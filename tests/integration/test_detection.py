@@ -27,7 +27,7 @@ def project(tmp_path):
     Image.new("RGB", (80, 40), (255, 0, 0)).save(project.photos / "3.jpg", exif=turned)
     (project.photos / "4.jpg").write_bytes(b"no photo")
     project.add("photos")
-    project.infer("model", "build", "quadrants.ts", "--name", "net", "--labels", "labels.txt", "--pad", "0", *FLAGS)
+    project.infer("model", "build", "quadrants.ts", "--name", "net", "--labels", "labels.txt", "--set", "pad=0", *FLAGS)
     return project
 
 
@@ -88,7 +88,7 @@ def head(boxes):
 )
 def test_a_head_that_fails_on_an_image_rejects_it_alone(project, code, reason, detail):
     (project.folder / "my_head.py").write_text(code)
-    project.infer("model", "build", "quadrants.ts", "--name", "own", "--head", "my_head:head", *FLAGS)
+    project.infer("model", "build", "quadrants.ts", "--name", "own", "--set", "head=my_head:head", *FLAGS)
     (project.folder / "my_head.py").unlink()
     report = project.run_day("--model", "own")
     assert (report["predicted"], report["reasons"]) == (3, {reason: 1, "unsupported_format": 1})

@@ -27,7 +27,7 @@ def project(tmp_path_factory):
     need("openvino", "onnxruntime")
     project = Project(tmp_path_factory.mktemp("fastestdet") / "project")
     write_scripts(project.folder)
-    project.infer("model", "build", *BUILD, "--name", "fd", "--golden", str(FOLDER / "photos"))
+    project.infer("model", "build", *BUILD, "--name", "fd", "--set", f"golden={FOLDER / 'photos'}")
     project.add(*map(str, PHOTOS))
     report = project.run_day()
     assert (report["predicted"], report["rejected"]) == (NUM_PHOTOS, 0)

@@ -14,7 +14,7 @@ from tests.support.projects import Project
 
 pytestmark = pytest.mark.slow
 SIZES = [(120, 90), (90, 121), (61, 160), (33, 32), (401, 300), (64, 48)]
-AS_IT_IS = ("--mean", "0,0,0", "--std", "1,1,1", "--output", "embedding")
+AS_IT_IS = ("--set", "mean=0,0,0", "--set", "std=1,1,1", "--output", "embedding")
 
 
 @pytest.fixture
@@ -60,14 +60,14 @@ def stretched(width: int, height: int):
 @pytest.mark.parametrize(("executor", "decode"), [("cpu", "scaled"), ("cuda", "exact")])
 def test_a_rectangle_is_width_by_height_from_the_flag_to_the_table(project, executor, decode):
     save(traced(Tiles(), shape=(48, 80)), project.folder / "tiles.ts")
-    flags = ("--size", "80x48", "--recipe", "stretch", "--decode", decode)
+    flags = ("--size", "80x48", "--recipe", "stretch", "--set", f"decode={decode}")
     project.infer("model", "build", "tiles.ts", "--name", "tiles", *flags, *AS_IT_IS)
     assert_same(predicted(project, "--executor", executor), expected(project, stretched(80, 48)))
 
 
 def test_a_rectangle_is_cropped_out_of_what_covers_it(project):
     save(traced(Tiles(), shape=(48, 80)), project.folder / "tiles.ts")
-    flags = ("--size", "80x48", "--resize", "90x54", "--centre", "down")
+    flags = ("--size", "80x48", "--set", "resize=90x54", "--set", "centre=down")
     project.infer("model", "build", "tiles.ts", "--name", "tiles", *flags, *AS_IT_IS)
 
     def covered(image: Image.Image) -> Image.Image:
@@ -94,7 +94,7 @@ def test_a_network_of_a_fixed_rectangle_needs_no_size(project, kind):
 @pytest.mark.parametrize("executor", ["cpu", "cuda"])
 def test_a_network_that_takes_bgr_gets_blue_first_and_so_does_its_mean(project, executor):
     save(traced(Tiles(), shape=(48, 48)), project.folder / "tiles.ts")
-    flags = ("--size", "48", "--recipe", "stretch", "--channels", "bgr", *AS_IT_IS, "--mean", "0.1,0.2,0.4")
+    flags = ("--size", "48", "--recipe", "stretch", "--set", "channels=bgr", *AS_IT_IS, "--set", "mean=0.1,0.2,0.4")
     project.infer("model", "build", "tiles.ts", "--name", "tiles", *flags)
     mean = np.repeat(np.array([0.1, 0.2, 0.4], np.float32), 12)
     wanted = expected(project, stretched(48, 48), slice(None, None, -1))

@@ -61,7 +61,7 @@ def script(project: Project, module: nn.Module) -> None:
 def test_a_preprocess_that_fails_on_every_image_rejects_none_and_once_it_works_one_run_predicts_all(project):
     save(ChannelMeans(), project.folder / "own.ts")
     (project.folder / "own.py").write_text(PREPROCESS)
-    build(project, "own.ts", "--preprocess", "own:crop")
+    build(project, "own.ts", "--set", "preprocess=own:crop")
     for date, num_photos in zip(DATES, (400, 100, 500, 1000), strict=True):
         add_white_photos(project, date, num_photos)
     (project.folder / "LIBRARY_IS_GONE").touch()

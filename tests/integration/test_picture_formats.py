@@ -15,7 +15,7 @@ from tests.support.projects import DATE, REJECTED, build_model, install, without
 from tests.support.rasters import png_of_16_bits
 
 INSTALL = install("heic")
-DARK = "images use at most 12 of 16 bits: nearly black as read; build the model with --depth window:0,4095"
+DARK = "images use at most 12 of 16 bits: nearly black as read; build the model with --set depth=window:0,4095"
 pytestmark = pytest.mark.slow
 
 
@@ -160,7 +160,7 @@ def test_nearly_black_images_are_told_in_the_output_the_json_and_the_report(proj
 
 def test_a_model_of_a_window_reads_them_and_has_nothing_to_tell(project, built_models):
     project.use_models(built_models, copied=True)
-    recipe = ("--recipe", "stretch", "--size", "16", "--depth", "window:0,4095")
+    recipe = ("--recipe", "stretch", "--size", "16", "--set", "depth=window:0,4095")
     build_model(project.folder, str(built_models.parent / "colors.ts"), "windowed", *recipe)
     samples = np.zeros((30, 40, 3), np.uint16)
     samples[:, :, 2] = 4095

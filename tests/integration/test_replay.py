@@ -209,9 +209,9 @@ def test_a_second_network_gets_the_stored_objects_again(tmp_path):
     save(Quadrants(), project.folder / "quadrants.ts")
     save(ChannelMeans(), project.folder / "means.ts")
     project.add_photos(3)
-    flags = ["--size", "64", "--mean", "0,0,0", "--std", "1,1,1"]
+    flags = ["--size", "64", "--set", "mean=0,0,0", "--set", "std=1,1,1"]
     project.infer("model", "build", "quadrants.ts", "--name", "animals", "--output", "detection", *flags)
-    flags += ["--recipe", "stretch", "--of", "animals", "--min-score", "0.2"]
+    flags += ["--recipe", "stretch", "--set", "of=animals", "--set", "min_score=0.2"]
     project.infer("model", "build", "means.ts", "--name", "species", *flags)
     project.run_day()
     ((taken,),) = project.rows("SELECT sum(num_objects) FROM infer_predictions WHERE detector_id IS NOT NULL")

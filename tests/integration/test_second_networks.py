@@ -70,7 +70,7 @@ def test_the_detector_sees_each_image_once_and_files_without_an_object_to_take_a
     assert run(project, "species")["species"]["predicted"] == 10
     assert project.rows(CROPS.format("species")) == taken(pictures, is_species)
     run(project)
-    version = build_version(project, SPECIES, "--min-score", "0.8")
+    version = build_version(project, SPECIES, "--set", "min_score=0.8")
     again = run(project)
     assert {name: one["selected"] for name, one in again.items()} == {"cells": 0, "species": 10, "vectors": 0}
     assert num_detected(project) == 10

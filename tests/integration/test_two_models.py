@@ -22,7 +22,7 @@ def models(tmp_path_factory, built_models):
     shutil.copytree(built_models, folder / "models")
     save(ChannelMeans(), folder / "any.ts")
     for name, size, mean in (("dark", "16", "0.5,0.5,0.5"), ("large", "24", "0,0,0")):
-        build_model(folder, "any.ts", name, "--recipe", "stretch", "--size", size, "--mean", mean)
+        build_model(folder, "any.ts", name, "--recipe", "stretch", "--size", size, "--set", f"mean={mean}")
     return folder / "models"
 
 

@@ -26,7 +26,7 @@ class Colours(nn.Module):
 
 NETWORKS = {
     "classifier": (ChannelMeans(), ["--labels", "labels.txt"]),
-    "several": (Colours(), ["--activation", "sigmoid-applied"]),
+    "several": (Colours(), ["--set", "activation=sigmoid-applied"]),
     "detector": (Quadrants(), ["--output", "detection"]),
     "number": (Brightness(), ["--output", "regression"]),
 }

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.artifact.artifact import Artifact
-from infer_app.artifact.recipe import Recipe
-from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from tests.support.networks import built_colors
 
 SIZE = 64
@@ -98,6 +96,5 @@ class OneBox(Faint):
 
 def built_detector(folder: Path, module: nn.Module | None = None, head: str = "", **changes: object) -> Artifact:
     """Build a detector for pixels of 64x64 as they are, stretched."""
-    output = OutputSpec("detection", detection=DetectionSpec(head))
-    plain = {"labels": None, "output": output, "recipe": Recipe("stretch", SIZE)}
+    plain = {"labels": None, "output": "detection", "head": head, "size": SIZE}
     return built_colors(folder, module, **(plain | changes))

@@ -13,8 +13,8 @@ NETWORK, LABELS, OBJECTS = FOLDER / "FastestDet.onnx", FOLDER / "coco.names", FO
 PHOTOS = (DATA / "photos", FOLDER / "photos")
 BUILD = (
     str(NETWORK),
-    *("--output", "detection", "--head", "fastest:head", "--labels", str(LABELS)),
-    *("--recipe", "stretch", "--channels", "bgr", "--interpolation", "bilinear"),
+    *("--output", "detection", "--set", "head=fastest:head", "--labels", str(LABELS)),
+    *("--recipe", "stretch", "--set", "channels=bgr", "--set", "interpolation=bilinear"),
 )
 
 HEAD = """

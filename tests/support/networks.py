@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.description import Description
 from infer_app.artifact.recipe import Recipe
-from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model
 from infer_app.build.network.golden_set import load_pixels
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
@@ -132,7 +132,7 @@ def save(module: nn.Module, path: Path) -> Path:
     return path
 
 
-def request(folder: Path, module: nn.Module | None = None) -> BuildRequest:
+def request(folder: Path, module: nn.Module | None = None, **changes: object) -> Description:
     """To build `module` (Means) with three labels; saved once, as no two saves are the same bytes."""
     folder.mkdir(exist_ok=True)
     module = module or Means()
@@ -141,16 +141,17 @@ def request(folder: Path, module: nn.Module | None = None) -> BuildRequest:
         save(module, source)
     labels = folder / "labels.txt"
     labels.write_text("red\ngreen\nblue\n", encoding="utf-8")
-    return BuildRequest(str(source), "colours", RECIPE, labels=labels, mean=MEAN, std=STD)
+    plain = {"source": str(source), "name": "colours", "labels": labels, "recipe": "crop-resize", "size": SIZE}
+    return Description(**{**plain, "mean": MEAN, "std": STD, **changes})
 
 
 def built(folder: Path, module: nn.Module | None = None, **changes: object) -> Artifact:
-    return build_model(replace(request(folder, module), **changes), folder / "models")  # type: ignore[arg-type]
+    return build_model(request(folder, module, **changes), folder / "models")
 
 
 def built_colors(folder: Path, module: nn.Module | None = None, **changes: object) -> Artifact:
     """Build `module` (ChannelMeans) for pixels as they are, stretched."""
-    plain = {"name": "colors", "recipe": Recipe("stretch", SIZE), "mean": (0, 0, 0), "std": (1, 1, 1)}
+    plain = {"name": "colors", "recipe": "stretch", "mean": (0, 0, 0), "std": (1, 1, 1)}
     return built(folder, module or ChannelMeans(), **(plain | changes))
 
 

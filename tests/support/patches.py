@@ -48,12 +48,12 @@ def slowly(rgb, box):
     return crop
 '''
 NAMES = ("cells", "species", "vectors")
-DETECTOR = ("cells.ts", "--name", "cells", "--size", "128", "--head", "own:head", *pasted_photos.FLAGS)
+DETECTOR = ("cells.ts", "--name", "cells", "--size", "128", "--set", "head=own:head", *pasted_photos.FLAGS)
 SPECIES = (
-    *("colors.ts", "--name", "species", "--labels", "colors.txt", "--of", "cells", "--of-label", "animal"),
-    *("--min-score", str(GATE), "--crop", "own:slowly", *PLAIN),
+    *("colors.ts", "--name", "species", "--labels", "colors.txt", "--set", "of=cells", "--set", "of_labels=animal"),
+    *("--set", f"min_score={GATE}", "--set", "crop=own:slowly", *PLAIN),
 )
-VECTORS = ("colors.ts", "--name", "vectors", "--of", "cells", "--output", "embedding", *PLAIN)
+VECTORS = ("colors.ts", "--name", "vectors", "--set", "of=cells", "--output", "embedding", *PLAIN)
 
 
 def write_sources(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "pictures.md"
-HEADS = ("file", "picture", "`--depth`")
+HEADS = ("file", "picture", "`depth`")
 
 
 def rows(columns: int) -> dict[str, list[str]]:

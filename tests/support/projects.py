@@ -24,7 +24,7 @@ DATE = "2026-11-20"
 REJECTED = "infer_rejections r JOIN infer_pictures c ON c.id = r.picture"  # with the images' ids and locations
 PREDICTED = REJECTED.replace("rejections", "predictions")
 EVERYWHERE: dict[str, str] = {}  # variables for every `infer` of a module
-PLAIN = ("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1")
+PLAIN = ("--recipe", "stretch", "--size", "16", "--set", "mean=0,0,0", "--set", "std=1,1,1")
 HIDES = """from importlib.machinery import PathFinder
 find_spec, find_distributions = PathFinder.find_spec, PathFinder.find_distributions
 PathFinder.find_spec = lambda name, *more: None if name in {0} else find_spec(name, *more)
@@ -171,5 +171,5 @@ def build_model(folder: Path, source: str, name: str, *flags: str) -> None:
     """Build a model of red, green and blue in `folder`, by the command."""
     (folder / "labels.txt").write_text("red\ngreen\nblue\n")
     command = [str(INFER), "model", "build", source, "--name", name, "--labels", "labels.txt"]
-    command += ["--mean", "0,0,0", "--std", "1,1,1", *flags]
+    command += ["--set", "mean=0,0,0", "--set", "std=1,1,1", *flags]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)

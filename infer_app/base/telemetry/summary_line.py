@@ -111,7 +111,7 @@ def describe_nearly_black(num_images: int) -> str:
     """Return what to do about images of 16 bits of which the upper 8 are all but empty."""
     verb = "uses" if num_images == 1 else "use"
     what = f"{counted(num_images, 'image')} {verb} at most 12 of 16 bits: nearly black as read"
-    return f"{what}; build the model with --depth window:0,4095"
+    return f"{what}; build the model with --set depth=window:0,4095"
 
 
 def _format_ms(stages: Mapping[str, float]) -> str:

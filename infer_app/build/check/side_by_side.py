@@ -32,9 +32,8 @@ from infer_app.predict.images.transform.crop import Shares
 from infer_app.predict.images.transform.geometry import Pixels
 
 WHAT_DIFFERS = (
-    "the recipe differs in channels (--channels bgr), scale (pixels of 0 to 255 are --mean 0 --std 0.00392157), mean, "
-    "std, size, resize (--recipe, --resize), interpolation or antialiasing (--antialias), or the order of the labels "
-    "does"
+    "the recipe differs in channels (channels=bgr), scale (pixels of 0 to 255 are mean=0 and std=0.00392157), mean, "
+    "std, size, recipe, resize, interpolation or antialias, or the order of the labels does"
 )
 FIRST_CHUNKS = 2  # for each worker, which both sides start with
 BLOCK_CHUNKS = 8  # for each worker, in a block, if there are as many images
@@ -113,7 +112,7 @@ def failure_of(report: CheckReport, tolerance: float) -> UsageError | None:
     if difference <= tolerance:
         return None
     message = f"labels are the same, scores are not: they differ by {difference:.3f}, {tolerance:g} is allowed"
-    return UsageError(message, f"--activation is wrong, or {WHAT_DIFFERS}")
+    return UsageError(message, f"activation is wrong, or {WHAT_DIFFERS}")
 
 
 def cut_into_blocks(paths: Sequence[Path], num_workers: int) -> list[Sequence[Path]]:
@@ -173,7 +172,7 @@ def compare_crops(
     if not found.crops and not found.broken:
         raise UsageError(
             f"{detector.name} finds no object for {second.name} in {counted(len(paths), 'image')}",
-            "take images that show some, or build the model with a lower --min-score or other labels",
+            "take images that show some, or build the model with a lower min_score or other labels",
         )
     theirs, ours = list[tuple[str, object]](), list[Prediction | Broken](found.broken)
     for path, crops in sorted(found.crops.items()):

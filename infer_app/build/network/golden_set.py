@@ -153,7 +153,7 @@ def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = Non
 def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
     """Read the first images of a folder, by name; skip files that are not images."""
     if not folder.is_dir():
-        raise UsageError(f"no folder {folder}", "--golden takes a folder of images")
+        raise UsageError(f"no folder {folder}", "golden takes a folder of images")
     images: dict[str, bytes] = {}
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         if len(images) == max_golden(recipe):

@@ -104,7 +104,7 @@ def _without_normalisation(said: SourceFacts) -> SourceFacts:
     refused = [
         Unsupported(
             f"the network takes uint8, and its file says {option} {said.facts[option]}",
-            "if it normalises by itself say so: --input uint8-nhwc; else export it with a float32 input",
+            "if it normalises by itself say so: --set input=uint8-nhwc; else export it with a float32 input",
             frozenset({"input"}),
         )
         for option, nothing in changing.items()

@@ -170,7 +170,7 @@ def _find_in_folder(folder: Path) -> ModelSource:
 def _refuse_output_name(output_name: str | None) -> None:
     if output_name is not None:
         raise UsageError(
-            "--output-name belongs to an ONNX file or an IR", "leave it out: the module returns the one tensor"
+            "output_name belongs to an ONNX file or an IR", "leave it out: the module returns the one tensor"
         )
 
 

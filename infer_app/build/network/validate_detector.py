@@ -7,23 +7,24 @@ import numpy as np
 
 from infer_app.artifact.activation import ROUNDING, check_activation
 from infer_app.artifact.recipe import Recipe
-from infer_app.artifact.specs import HEADS, DetectionSpec, OutputSpec
+from infer_app.artifact.specs import HEADS, OutputSpec
 from infer_app.base.errors import ModelError
 from infer_app.predict.detection.heads import FAMILIES, OwnHead, Shapes
 from infer_app.predict.detection.object_decoder import ObjectDecoder, split_outputs
 
-_OWN_HEAD = "write the head yourself: --head package.module:function"
-_HEAD_HINT = f"is --head wrong, or the order of the outputs, or is a sigmoid missing? {_OWN_HEAD}"
+_OWN_HEAD = "write the head yourself: --set head=package.module:function"
+_HEAD_HINT = f"is head wrong, or the order of the outputs, or is a sigmoid missing? {_OWN_HEAD}"
 
 
-def complete_detection(spec: OutputSpec, shapes: Shapes, num_labels: int | None) -> OutputSpec:
-    """Return the output with its head and shapes.
+def complete_output(spec: OutputSpec, shapes: Shapes, num_labels: int | None) -> OutputSpec:
+    """Return the output with what the shapes tell: a detector's head, and the shape of raw numbers.
 
     Raises ModelError if the head can't be told, or does not fit the shapes.
     """
-    detection: DetectionSpec = spec.detection or DetectionSpec()
-    head = detection.head or choose_head(shapes, num_labels)
-    detection = replace(detection, head=head, shapes=tuple(shapes))
+    if spec.detection is None:
+        return replace(spec, shape=shapes[0]) if spec.kind == "raw" else spec
+    head = spec.detection.head or choose_head(shapes, num_labels)
+    detection = replace(spec.detection, head=head, shapes=tuple(shapes))
     activation = spec.activation if detection.takes_activation else "none"
     check_head(head, shapes, activation)
     return replace(spec, activation=activation, detection=detection)
@@ -40,8 +41,8 @@ def check_detection(
         _check_scores(FAMILIES[head].classes(split_outputs(rows, shapes)), head, spec.activation)
     if num_labels is not None and num_classes not in (None, num_labels):
         raise ModelError(
-            f"{num_labels} labels, and the outputs of --head {head} have {num_classes} classes",
-            "class i is line i of the labels file; is --head wrong, or of detr --activation, by which the last class "
+            f"{num_labels} labels, and the outputs of the head {head} have {num_classes} classes",
+            "class i is line i of the labels file; is head wrong, or of detr activation, by which the last class "
             "is that of no object or not?",
         )
     decoder = ObjectDecoder(spec, recipe, (), own_head)
@@ -51,14 +52,14 @@ def check_detection(
         if own_head is None:
             raise
         raise ModelError(
-            f"--head {head} failed on outputs of {_as_text(shapes)}: {type(error).__name__}: {error}",
+            f"the head {head} failed on outputs of {_as_text(shapes)}: {type(error).__name__}: {error}",
             "it takes each output of a batch as an array, and returns for each image an array of (n, 6): x1 y1 x2 y2 "
             "in pixels of the model's input, score, class",
         ) from error
     try:
         objects = [decoder.drop_low_scores(of_image) for of_image in found]
     except (ValueError, TypeError) as error:
-        raise ModelError(f"--head {head} gives {error}", _HEAD_HINT) from error
+        raise ModelError(f"the head {head} gives {error}", _HEAD_HINT) from error
     _check_classes(objects, head, num_labels)
 
 
@@ -67,10 +68,10 @@ def choose_head(shapes: Shapes, num_labels: int | None) -> str:
     for head, family in FAMILIES.items():
         if family.is_told(shapes, num_labels):
             return head
-    families = "; ".join(f"--head {head} for {facts.outputs}" for head, facts in HEADS.items())
+    families = "; ".join(f"--set head={head} for {facts.outputs}" for head, facts in HEADS.items())
     raise ModelError(
         f"an image's output is {_as_text(shapes)}, from which the head can't be determined",
-        f"name the head: {families}. For any other network write it yourself: --head package.module:function",
+        f"name the head: {families}. For any other network write it yourself: --set head=package.module:function",
     )
 
 
@@ -89,8 +90,8 @@ def check_head(head: str, shapes: Shapes, activation: str) -> int | None:
     num_classes = FAMILIES[head].count_classes(shapes, activation)
     if num_classes is not None and num_classes <= 0:
         raise ModelError(
-            f"an image's output is {_as_text(shapes)}, and --head {head} takes {HEADS[head].outputs}",
-            "name another head; for any other network write it yourself: --head package.module:function",
+            f"an image's output is {_as_text(shapes)}, and the head {head} takes {HEADS[head].outputs}",
+            "name another head; for any other network write it yourself: --set head=package.module:function",
         )
     return num_classes
 
@@ -100,14 +101,16 @@ def _check_scores(classes: np.ndarray, head: str, activation: str) -> None:
     if HEADS[head].takes_activation:
         check_activation(classes, activation)
     elif len(classes) and classes.min() < -ROUNDING:
-        raise ModelError(f"--head {head} gives a score of {classes.min():.4g}: scores are between 0 and 1", _HEAD_HINT)
+        raise ModelError(
+            f"the head {head} gives a score of {classes.min():.4g}: scores are between 0 and 1", _HEAD_HINT
+        )
 
 
 def _check_classes(objects: Sequence[np.ndarray], head: str, num_labels: int | None) -> None:
     classes = np.concatenate([found[:, 5] for found in objects])
     if num_labels is not None and len(classes) and classes.max() >= num_labels:
         raise ModelError(
-            f"--head {head} gives class {int(classes.max())}, and there are {num_labels} labels",
+            f"the head {head} gives class {int(classes.max())}, and there are {num_labels} labels",
             "class i is line i of the labels file; classes are counted from 0",
         )
 

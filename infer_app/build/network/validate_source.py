@@ -48,7 +48,7 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: np.ndarray, allow_sev
     _check_batch_independence(together, _joined([run(trial[:1]), run(trial[1:])]))
     rows = _joined([run(batch) for batch in torch.split(pictures, 3)])
     if not rows.isfinite().all():
-        raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
+        raise ModelError("the outputs for the golden images are not finite", "check the weights, mean and std")
     outputs = _outputs(run_source(module, spec, trial[:1]))
     return SourceOutputs(rows.numpy(), tuple(tuple(one.shape[1:]) for one in outputs))
 
@@ -74,7 +74,7 @@ def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor, allow_sever
     height, width = trial.shape[1:3]
     raise ModelError(
         f"the module can't run on pictures of {width}x{height}: {first_line(failure)}",
-        "check --size, and --input: float-nchw is normalised float32 (n, 3, H, W), uint8-nhwc is (n, H, W, 3)",
+        "check --size, and input: float-nchw is normalised float32 (n, 3, H, W), uint8-nhwc is (n, H, W, 3)",
     ) from failure
 
 

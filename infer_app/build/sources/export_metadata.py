@@ -63,7 +63,7 @@ def model_api_facts(info: Mapping[str, str], origin: str = "rt_info") -> SourceF
         said.take("resize_type", **_RECIPES[resize], interpolation=interpolation or "bilinear")
         if interpolation is None:
             what = f"the file's interpolation_type is {info['interpolation_type']}, which no recipe does"
-            said.refuse(what, "give --interpolation bilinear or bicubic", "interpolation")
+            said.refuse(what, "give interpolation bilinear or bicubic", "interpolation")
     elif resize == "fit_to_window_letterbox":
         said.take("resize_type", recipe="letterbox", interpolation="bilinear")
         said.take("pad_value", pad=int(_numbers("pad_value", info.get("pad_value") or "0")[0]))
@@ -94,13 +94,13 @@ def _refuse_unsupported(info: Mapping[str, str], said: FactCollector) -> None:
         # Model API itself converts what it takes to be BGR, as of cv2.imread, to RGB; Geti and OTX give it RGB.
         what = "the file says reverse_input_channels, which does not tell what the network takes"
         hint = (
-            "give --channels rgb for an export of Model API's converters, whose pictures come from cv2.imread; "
-            "--channels bgr for one of Geti or OTX, whose pictures are RGB before they are reversed"
+            "give --set channels=rgb for an export of Model API's converters, whose pictures come from cv2.imread; "
+            "--set channels=bgr for one of Geti or OTX, whose pictures are RGB before they are reversed"
         )
         said.refuse(what, hint, "channels", "preprocess")
     if info.get("intensity_mode"):
         what = f"the file's intensity_mode is {info['intensity_mode']}, which changes the scale of its mean and std"
-        said.refuse(what, "give --mean and --std for pixels of 0 to 1", "mean", "std")
+        said.refuse(what, "give mean and std for pixels of 0 to 1", "mean", "std")
     if is_on(info, "embedded_processing"):
         what = "the network resizes and normalises by itself (embedded_processing)"
         said.refuse(what, "export it without embedded processing: its input must be the network's own")
@@ -112,7 +112,7 @@ def _numbers(key: str, text: str) -> list[float]:
     except ValueError:
         numbers = []
     if len(numbers) not in (1, 3):
-        raise ModelError(f"the file's {key} {text[:80]!r} is not one number or three", "give --mean and --std yourself")
+        raise ModelError(f"the file's {key} {text[:80]!r} is not one number or three", "give mean and std yourself")
     return numbers
 
 

@@ -29,7 +29,7 @@ PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 _ONNX = ("model.onnx", "onnx/model.onnx")
 _GEOMETRY = frozenset({"recipe", "preprocess"})
-_OWN_PIXELS = "prepare pictures by your own function: --preprocess package.module:function; or give --recipe"
+_OWN_PIXELS = "prepare pictures by your own function: --set preprocess=package.module:function; or give --recipe"
 _RESAMPLE = {2: "bilinear", 3: "bicubic"}  # PIL.Image.Resampling
 _SUFFIXES = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")
 # Image processors that do nothing besides: by what a size of one number means, a square or the shorter side.
@@ -121,7 +121,7 @@ def _pixels(preprocessor: Mapping[str, Any]) -> SourceFacts:
         said.take("resample", interpolation=_RESAMPLE[preprocessor["resample"]])
     else:
         what = f"{PREPROCESSOR} has resample {preprocessor.get('resample')}, which no recipe does"
-        said.refuse(what, "give --interpolation bilinear or bicubic", "interpolation", "preprocess")
+        said.refuse(what, "give interpolation bilinear or bicubic", "interpolation", "preprocess")
     if kind == "MobileViT" and preprocessor.get("do_flip_channel_order", True):
         said.take("do_flip_channel_order", channels="bgr")
     return said.collected().merged(_normalisation(preprocessor, kind))
@@ -178,7 +178,7 @@ def _normalisation(preprocessor: Mapping[str, Any], kind: str) -> SourceFacts:
             why = f"normalises but has no {' and no '.join(missing)}"
             if kind == "MobileViT":
                 why = "normalises, which MobileViT's image processor does not do"
-            said.refuse(f"{PREPROCESSOR} {why}", "give --mean and --std", "mean", "std")
+            said.refuse(f"{PREPROCESSOR} {why}", "give mean and std", "mean", "std")
             return said.collected()
         mean, std = preprocessor["image_mean"], preprocessor["image_std"]
     scale = 1 / (factor * 255)

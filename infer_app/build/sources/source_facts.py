@@ -1,4 +1,4 @@
-"""Hold what a model's file or a library says about a network's use, and merge it with the options of a build."""
+"""Hold what a model's file or a library says about a network's use, by the keys of a description."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CONFIG = "config.json"
 
 Transform: TypeAlias = "Callable[[object], Tensor]"  # of an RGB PIL.Image, to (3, H, W)
 
-# Options that replace all that a file says of the geometry: one of them makes the file's resize meaningless.
+# Keys that replace all that a file says of the geometry: one of them makes the file's resize meaningless.
 GEOMETRY = frozenset({"recipe", "resize", "crop_pct", "preprocess"})
-DETECTION = frozenset({"head", "nms", "min_score", "max_objects"})  # options of --output detection alone
+DETECTION = frozenset({"head", "nms", "min_score", "max_objects"})  # keys of a detector alone
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that a file says: the value of an option, and where it was read."""
+    """One thing that a file says: the value of a key, and where it was read."""
 
-    value: Any  # as the option takes it; of labels, the names
+    value: Any  # as a description takes it; of labels, the names
     origin: str  # for example: metadata_props imgsz
     is_fixed: bool = False  # the network runs with no other value
 
@@ -48,41 +48,39 @@ class Unsupported:
 
     what: str
     hint: str
-    unless: frozenset[str] = frozenset()  # options by which the user decides it; one of them is enough
+    unless: frozenset[str] = frozenset()  # keys by which the user decides it; one of them is enough
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """All that a file says, by option of `infer model build`."""
+    """All that a file says, by key of a description."""
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
     refusals: tuple[Unsupported, ...] = ()
 
     def merged(self, more: SourceFacts) -> SourceFacts:
         """Return these facts with those of another part of the file. Raises UsageError if the two contradict."""
-        for option, fact in self.facts.items():
-            other = more.facts.get(option, fact)
+        for key, fact in self.facts.items():
+            other = more.facts.get(key, fact)
             if other.value != fact.value:
                 raise UsageError(
-                    f"the file contradicts itself: {option} {fact}, {option} {other}",
+                    f"the file contradicts itself: {key} {fact}, {key} {other}",
                     "export it again; a network and its metadata of one export agree",
                 )
         return SourceFacts({**more.facts, **self.facts}, self.refusals + more.refusals)
 
     def taken(self, given: Mapping[str, object]) -> dict[str, Fact]:
-        """Return the facts that apply beside the options that the user gave, by option.
+        """Return the facts that apply beside what the user states, by key.
 
-        Raises UsageError for something that is not supported and for an option that the network can't run with.
+        Raises UsageError for something that is not supported and for a value that the network can't run with.
         """
-        for refusal in self.refusals:
-            if not refusal.unless & given.keys():
-                raise UsageError(refusal.what, refusal.hint)
-        for option, fact in self.facts.items():
-            if fact.is_fixed and given.get(option, fact.value) != fact.value:
-                flag = f"--{option.replace('_', '-')}"
+        if refused := self.undecided(given):
+            raise UsageError(refused[0].what, refused[0].hint)
+        for key, fact in self.facts.items():
+            if fact.is_fixed and given.get(key, fact.value) != fact.value:
                 raise UsageError(
-                    f"{flag} {given[option]} contradicts the file: {option} {fact}",
-                    f"leave {flag} out, or export again",
+                    f"{key} {given[key]} contradicts the file: {key} {fact}",
+                    f"leave {key} out, or export again",
                 )
         replaced = set(given)
         if GEOMETRY & replaced:
@@ -91,8 +89,14 @@ class SourceFacts:
             replaced.add("antialias")
         output = given.get("output", self.facts["output"].value if "output" in self.facts else "classification")
         if output != "classification":
-            replaced |= {"threshold"} | (set() if output == "detection" else {"labels", "activation", *DETECTION})
-        return {option: fact for option, fact in self.facts.items() if option not in replaced}
+            replaced |= {"threshold"} | (set() if output == "detection" else {"labels", "activation"})
+        if output != "detection":
+            replaced |= DETECTION
+        return {key: fact for key, fact in self.facts.items() if key not in replaced}
+
+    def undecided(self, given: Mapping[str, object]) -> list[Unsupported]:
+        """Return what is not supported and not decided by what the user states."""
+        return [refusal for refusal in self.refusals if not refusal.unless & given.keys()]
 
 
 class FactCollector:
@@ -102,28 +106,28 @@ class FactCollector:
         self.facts: dict[str, Fact] = {}
         self._origin, self._refusals = origin, list[Unsupported]()
 
-    def take(self, key: str, **values: object) -> None:
-        """Take what the entry `key` says of options."""
-        self.facts |= {option: Fact(value, f"{self._origin} {key}".strip()) for option, value in values.items()}
+    def take(self, entry: str, **values: object) -> None:
+        """Take what an entry says, by key of a description."""
+        self.facts |= {key: Fact(value, f"{self._origin} {entry}".strip()) for key, value in values.items()}
 
     def refuse(self, what: str, hint: str, *unless: str) -> None:
-        """Refuse what is not supported, unless the user gives one of these options."""
+        """Refuse what is not supported, unless the user states one of these keys."""
         self._refusals.append(Unsupported(what, hint, frozenset(unless)))
 
     def collected(self) -> SourceFacts:
         return SourceFacts(self.facts, tuple(self._refusals))
 
 
-def describe(taken: Mapping[str, Fact]) -> str:
+def describe_facts(taken: Mapping[str, Fact]) -> str:
     """Describe facts for the user who builds the model: `size 224 (input shape); labels 80 (names)`."""
     by_origin: dict[str, list[str]] = {}
-    for option, fact in taken.items():
-        by_origin.setdefault(fact.origin, []).append(f"{option} {fact.shown}")
+    for key, fact in taken.items():
+        by_origin.setdefault(fact.origin, []).append(f"{key} {fact.shown}")
     return "; ".join(f"{', '.join(said)} ({origin})" for origin, said in by_origin.items())
 
 
 def three(values: Iterable[float]) -> str:
-    """Return numbers of the 0-255 scale as --mean and --std take them; a single one is that of all channels."""
+    """Return numbers of the 0-255 scale as mean and std take them; a single one is that of all channels."""
     numbers = [value / 255 for value in values]
     numbers = numbers * 3 if len(numbers) == 1 else numbers
     return ",".join(f"{number:.10g}" for number in numbers)
@@ -181,10 +185,10 @@ def read_entries(where: Path | str) -> Iterator[None]:
 
 
 def as_text(values: Any) -> str:
-    """Return a number or three as --mean and --std take them. Raises ModelError if they are none."""
+    """Return a number or three as mean and std take them. Raises ModelError if they are none."""
     values = [values] * 3 if isinstance(values, int | float) else values
     try:
         red, green, blue = (float(value) for value in values)
     except (TypeError, ValueError):
-        raise ModelError(f"{values!r} are not three numbers", "give --mean and --std yourself") from None
+        raise ModelError(f"{values!r} are not three numbers", "give mean and std yourself") from None
     return f"{red!r},{green!r},{blue!r}"

@@ -56,11 +56,11 @@ def timm_facts(config: Mapping[str, Any], origin: str, labels: object = None) ->
         said.refuse(what, "only networks of 3 channels are supported")
     if crop_mode not in ("center", "squash"):
         what = f"crop_mode {crop_mode} pads pictures ({origin}), which no recipe does"
-        hint = "pad them by your own function: --preprocess package.module:function; or give --recipe stretch"
+        hint = "pad them by your own function: --set preprocess=package.module:function; or give --recipe stretch"
         said.refuse(what, hint, "recipe", "preprocess")
     if interpolation not in ("bilinear", "bicubic"):
         what = f"interpolation {interpolation} ({origin}) is not supported"
-        said.refuse(what, "give --interpolation bilinear or bicubic", "interpolation")
+        said.refuse(what, "give interpolation bilinear or bicubic", "interpolation")
     if config.get("fixed_input_size"):
         said.facts["size"] = replace(said.facts["size"], is_fixed=True)
     return said.collected()

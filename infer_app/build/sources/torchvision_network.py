@@ -88,10 +88,10 @@ def _is_file_of(own: Any, weights: Path) -> bool:
 
 
 def _unsure(name: str, known: Sequence[Any], weights: Path) -> Unsupported:
-    sizes = ", ".join(f"{one.name}: --resize {one.transforms().resize_size[0]}" for one in known)
+    sizes = ", ".join(f"{one.name}: {one.transforms().resize_size[0]}" for one in known)
     return Unsupported(
         f"{weights.name} is no file of torchvision's own, and its weights for {name} have several transforms",
-        f"give --resize as it was trained ({sizes})",
+        f"give resize as it was trained ({sizes})",
         _GEOMETRY,
     )
 

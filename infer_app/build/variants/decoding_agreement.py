@@ -79,7 +79,7 @@ def decoding_ms(
 
 
 def describe_agreement(parity: Parity | None, manifest: Manifest) -> str:
-    """Describe for the user who builds the model how much `--decode scaled` changes."""
+    """Describe for the user who builds the model how much `decode = "scaled"` changes."""
     if parity is None:
         return "decode scaled: no image was large enough: give photos like those of a daily run with --calibrate"
     images = f"{counted(parity.num_images, 'image')} large enough to be shrunk"

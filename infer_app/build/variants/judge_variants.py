@@ -177,7 +177,7 @@ def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alter
         return []
     if costs is None:
         return []
-    what = "a model built with --decode scaled (large JPEGs at a fraction of their size)"
+    what = "a model built with --set decode=scaled (large JPEGs at a fraction of their size)"
     return [Alternative(what, ("decode", "transform"), costs["scaled"], costs["exact"])]
 
 

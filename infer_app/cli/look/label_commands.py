@@ -70,7 +70,7 @@ def _find(database: Database, loaded: LoadedSettings, name: str) -> NamedModel:
         what = "no second network" if model.detector is None else "a second network that gives no labels"
         raise UsageError(
             f"{name} is {what}",
-            "groups are for classification of a detector's objects: `infer model build SOURCE --name NAME --of NAME`",
+            "groups are for classification of a detector's objects, which a model with the key `of` gives",
         )
     return model
 

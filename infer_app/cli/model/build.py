@@ -5,14 +5,15 @@ import json
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact, open_artifact
-from infer_app.artifact.second_network import check_against_detector
+from infer_app.artifact.description import Description
+from infer_app.artifact.model_file import describe_values, read_assignments, read_model_file
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.machine import has_vnni
 from infer_app.base.model_variants import OPENVINO_INT8
@@ -21,14 +22,13 @@ from infer_app.base.printing import counted
 from infer_app.base.settings.load import load_settings
 from infer_app.build.build_model import build_model
 from infer_app.build.network.model_source import find_source
-from infer_app.build.sources.source_facts import describe
+from infer_app.build.sources.source_facts import describe_facts
 from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
 from infer_app.build.variants.calibration import Calibration
 from infer_app.build.variants.judge_variants import judge_variants
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.commands.model_commands import JudgeOptions
-from infer_app.cli.model.build_request import make_request, taken_by_default
 from infer_app.cli.model.model import (
     find_model,
     models_folder,
@@ -51,6 +51,7 @@ from infer_app.tables.project_database import open_project_database, read_limits
 
 # EfficientNet-Lite0, in our measurements.
 WITHOUT_VNNI = "this CPU has no VNNI: int8 kept 98.1 % of the labels on such a one, at 1.4 times the rate"
+FLAGS = ("name", "labels", "output", "recipe", "size", "weights")  # keys of a model file that are options too
 ANY_MODEL = ""  # no model has this id, so that every image of a day is new for it
 
 
@@ -61,22 +62,20 @@ def build(options: BuildOptions) -> None:
     calibration = _calibration(options)
     if calibration is not None and not has_vnni():
         print_progress(WITHOUT_VNNI)
+    stated = _read_description(options)
     with redirect_stdout(sys.stderr):  # output of the user's module or of a library must not mix with ours
-        source = find_source(options.source, options.weights)
-        given = {name: getattr(options, name) for name in options.given}
-        facts = source.facts(options.output_name).taken(given)
+        source = find_source(stated.source, stated.weights)
+        facts = source.facts(stated.output_name).taken(stated.stated)
     gpu = _gpu_variants(options, source.kind, describe_host())
     if facts:
-        print_progress(f"taken from {options.source}: {describe(facts)}")
-    detector = find_model(options.of, options.config) if options.of else None
-    request = make_request(options, facts, detector)
-    if detector and request.crop:
-        check_against_detector(request.crop, request.recipe, detector.manifest, detector.labels)
+        print_progress(f"taken from {stated.source}: {describe_facts(facts)}")
+    described = describe_values({key: fact.value for key, fact in facts.items()} | stated.stated)
+    detector = find_model(described.of, options.config) if described.of else None
     started = time.monotonic()
     with redirect_stdout(sys.stderr):
-        artifact = build_model(request, models_folder(options.config))
-        if by_default := taken_by_default(request, facts.keys() | options.given):
-            print_progress(_compare_hint(by_default, request.name))
+        artifact = build_model(described, models_folder(options.config), detector)
+        if by_default := described.silent_defaults():
+            print_progress(_compare_hint(by_default, described.name))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
         target = BuildTarget.local(source.make_module)
         artifact = _with_variants(artifact, calibration, gpu, target, options.config)
@@ -86,6 +85,15 @@ def build(options: BuildOptions) -> None:
     if not options.as_json:
         _print_built(artifact, None if is_same else time.monotonic() - started)
     _print_next_run(options, artifact, is_reused)
+
+
+def _read_description(options: BuildOptions) -> Description:
+    """Return what the model file and the options state, the options first."""
+    path = Path(options.source)
+    values = read_model_file(path) if path.suffix == ".toml" else {"source": options.source}
+    flags = {key: value for key in FLAGS if (value := getattr(options, key)) is not None}
+    flags |= read_assignments(options.set or ())
+    return describe_values(values | flags, dict.fromkeys(values.keys() - flags.keys(), options.source))
 
 
 def _with_variants(
@@ -114,9 +122,10 @@ def _print_next_run(options: BuildOptions, artifact: Artifact, is_reused: bool) 
         print(line)
 
 
-def _compare_hint(by_default: Sequence[str], name: str) -> str:
+def _compare_hint(by_default: Mapping[str, str], name: str) -> str:
+    taken = ", ".join(f"{key} {value}" for key, value in by_default.items())
     command = f"`infer model check {name} --against package.module:function --images FOLDER`"
-    return f"taken by default: {', '.join(by_default)}; {command} compares with your own code"
+    return f"taken by default: {taken}; {command} compares with your own code"
 
 
 def _gpu_variants(options: BuildOptions, source_kind: str, host: Host) -> list[str]:

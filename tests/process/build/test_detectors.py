@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from infer_app.artifact.artifact import record_variant
-from infer_app.artifact.recipe import Recipe
 from infer_app.base.errors import UsageError
 from infer_app.base.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.base.size import Size
@@ -23,7 +22,6 @@ from tests.support.graphs import save_ir
 from tests.support.networks import predict_rows, random_pixels
 from tests.support.photos import jpeg
 
-LETTERBOX = Recipe("letterbox", SIZE, pad=114)
 PICTURES = [Size(200, 100), Size(30, 400), Size(64, 64)]
 
 
@@ -40,7 +38,7 @@ def assert_same(actual, expected):
 
 @pytest.mark.parametrize("module", [Quadrants(), Pair()], ids=["one output", "two outputs"])
 def test_all_variants_give_the_same_objects(tmp_path, module):
-    artifact = add_variants(built_detector(tmp_path, module, recipe=LETTERBOX), None, print)
+    artifact = add_variants(built_detector(tmp_path, module, recipe="letterbox"), None, print)
     pixels = random_pixels(3, SIZE)
     expected = objects(artifact, TORCHSCRIPT, pixels)
     assert sum(map(len, expected)) > 3
@@ -59,12 +57,12 @@ def test_outputs_of_a_file_are_named_with_commas(tmp_path, kind):
         torch.onnx.export(Pair().eval(), (example,), str(source), dynamo=False, dynamic_axes=axes, **names)
     if kind == "openvino":
         source = save_ir(tmp_path / "net.xml", source)
-    given = {"source": str(source), "recipe": LETTERBOX}
+    given = {"source": str(source), "recipe": "letterbox"}
     with pytest.raises(UsageError, match=r"2 outputs: logits .*,3\], boxes .*,4\]"):
         built_detector(tmp_path, **given)
     artifact = built_detector(tmp_path, output_name="logits, boxes", **given)
     assert (artifact.manifest.output.detection.head, artifact.manifest.num_outputs) == ("detr", 4 * 7)
-    reference = built_detector(tmp_path, Pair(), recipe=LETTERBOX)
+    reference = built_detector(tmp_path, Pair(), recipe="letterbox")
     pixels = random_pixels(3, SIZE)
     assert_same(objects(artifact, OPENVINO_FP32, pixels), objects(reference, TORCHSCRIPT, pixels))
 
@@ -76,8 +74,7 @@ COLORED, BLACK = (np.full((3, SIZE, SIZE, 3), level, np.uint8) for level in (150
 
 @pytest.fixture
 def artifact(tmp_path):
-    recipe = Recipe("stretch", SIZE, decode="scaled")
-    return add_variants(built_detector(tmp_path, Quadrants(), recipe=recipe), None, print)
+    return add_variants(built_detector(tmp_path, Quadrants(), decode="scaled"), None, print)
 
 
 def judged(artifact, pixels, spoil=lambda rows: None):

@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 
 from infer_app.artifact.artifact import open_artifact
-from infer_app.artifact.recipe import Recipe
-from infer_app.artifact.specs import InputSpec, OutputSpec
+from infer_app.artifact.description import Description
+from infer_app.artifact.specs import InputSpec
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.model_variants import OPENVINO_FP32, OPENVINO_INT8
 from infer_app.base.size import Size
-from infer_app.build.build_arguments import BuildRequest
 from infer_app.build.build_model import build_model
 from infer_app.build.network.model_source import find_source
 from infer_app.build.variants.calibration import Calibration
@@ -29,8 +28,8 @@ def save_network(folder, kind, **network):
 
 
 def build(folder, source, **changes):
-    given = PLAIN | {"output": OutputSpec("regression")} | changes
-    return build_model(BuildRequest(str(source), "net", Recipe("stretch", SIZE), **given), folder / "models")
+    given = PLAIN | {"source": str(source), "name": "net", "recipe": "stretch", "size": SIZE, "output": "regression"}
+    return build_model(Description(**given | changes), folder / "models")
 
 
 def expected(pixels, mean=MEAN, std=STD):
@@ -99,7 +98,7 @@ def test_of_several_outputs_one_is_chosen_by_its_name(tmp_path):
     source = save_onnx(tmp_path / "net.onnx", features=True)
     with pytest.raises(UsageError, match=r"2 outputs: scores \[.*\], means") as caught:
         find_source(str(source), None).facts(None)
-    assert "--output-name" in caught.value.hint
+    assert "output_name" in caught.value.hint
     with pytest.raises(UsageError, match="no output 'logits'"):
         find_source(str(source), None).facts("logits")
     artifact = build(tmp_path, source, output_name="means")

@@ -7,12 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
+from infer_app.artifact.model_file import describe_values
 from infer_app.artifact.specs import InputSpec
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.size import Size
 from infer_app.build.network.model_source import find_source
-from infer_app.cli.commands.build_command import BuildOptions
-from infer_app.cli.model.build_request import make_recipe
 from infer_app.predict.images.transform.to_pixels import transform
 from tests.support.library_networks import save_hugging_face, save_timm, save_weights
 
@@ -70,10 +69,9 @@ def test_pixels_are_those_of_the_librarys_own_transform(tmp_path, make):
     name, weights = make(tmp_path)
     source = find_source(name, weights)
     taken = {option: fact.value for option, fact in source.facts(None).taken({}).items() if option != "labels"}
-    recipe = make_recipe(options := BuildOptions(source=name, name="net", **taken))
-    mean, std = (
-        torch.tensor([float(one) for one in text.split(",")])[:, None, None] for text in (options.mean, options.std)
-    )
+    described = describe_values({"source": name, **taken})
+    recipe, spec = described.make_recipe(), described.make_input()
+    mean, std = (torch.tensor(three)[:, None, None] for three in (spec.mean, spec.std))
     prepare = source.network.make_transform()
     random = np.random.default_rng(0)
     for size in SIZES:

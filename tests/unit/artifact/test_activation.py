@@ -1,4 +1,4 @@
-"""What a network ends in decides which `--activation` is right; every other one is refused with that flag."""
+"""What a network ends in decides which `activation` is right; every other one is refused with that one."""
 
 import json
 
@@ -9,7 +9,7 @@ from infer_app.artifact.activation import check_scores, class_scores, doubt_acti
 from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import ACTIVATIONS, DetectionSpec, OutputSpec
 from infer_app.base.errors import ModelError
-from infer_app.build.network.validate_detector import check_detection, complete_detection
+from infer_app.build.network.validate_detector import check_detection, complete_output
 from infer_app.build.network.validate_source import SourceOutputs, check_meaning
 from infer_app.predict.verification.outputs import KINDS
 
@@ -36,7 +36,7 @@ def of_detr(raw, activation):
 
 def check_detector(head, rows, activation="softmax"):
     output = OutputSpec("detection", activation, detection=DetectionSpec(head))
-    output = complete_detection(output, [tuple(rows.shape[1:])], None)
+    output = complete_output(output, [tuple(rows.shape[1:])], None)
     check_detection(output, Recipe("stretch", 64), rows.reshape(len(rows), -1), None, None)
 
 
@@ -50,7 +50,7 @@ def test_the_flag_is_right_or_refused_with_the_right_one(check, end, activation)
         return
     with pytest.raises(ModelError) as caught:
         check(raw, activation)
-    assert f"--activation {RIGHT[end][0]}" in caught.value.hint
+    assert f"activation={RIGHT[end][0]}" in caught.value.hint
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -72,7 +72,7 @@ def test_one_output_is_a_yes_or_no(end, right, activation):
 )
 def test_few_logits_may_be_between_0_and_1(raw, activation):
     of_classifier(np.float32(raw), activation)
-    assert "--golden FOLDER" in doubt_activation(np.float32(raw), activation)
+    assert "golden=FOLDER" in doubt_activation(np.float32(raw), activation)
     assert doubt_activation(np.float32(raw) - 1, activation) == ""
 
 
@@ -81,7 +81,7 @@ def test_a_softmax_that_is_quantised_inside_sums_to_about_1():
     of_classifier(raw, "none")
     with pytest.raises(ModelError) as caught:
         of_classifier(raw, "softmax")
-    assert caught.value.hint == "build with --activation none"
+    assert caught.value.hint == "build with --set activation=none"
 
 
 @pytest.mark.parametrize("activation", ["none", "sigmoid-applied"])

@@ -67,7 +67,7 @@ def test_what_is_no_manifest_is_refused(text, message):
         ({"recipe": {"kind": "stretch"}}, "size"),
         ({"recipe": {"kind": "stretch", "size": "640*480"}}, "is not a size"),
         ({"output": {"kind": "poem"}}, "unknown output 'poem'"),
-        ({"crop": {"of": "animals", "min_score": 2, "rule": {}}}, "min-score 2 is not between"),
+        ({"crop": {"of": "animals", "min_score": 2, "rule": {}}}, "min_score 2 is not between"),
         ({"crop": {"of": "animals"}}, "'rule'"),
         ({"crop": {"of": "animals", "min_score": 0.2, "rule": {}}}, "changed since it was built"),
         ({"source_kind": "jax"}, "unknown source_kind"),

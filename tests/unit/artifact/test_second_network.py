@@ -38,14 +38,20 @@ def test_what_a_detector_stores_can_be_taken(detector, crop, labels):
 @pytest.mark.parametrize(
     ("crop", "recipe", "of_detector", "message", "hint"),
     [
-        (CROP, RECIPE, {"crop": CropSpec("frames", 0.1)}, "takes its pictures from frames itself", "--of frames"),
+        (CROP, RECIPE, {"crop": CropSpec("frames", 0.1)}, "takes its pictures from frames itself", "of=frames"),
         (CROP, RECIPE, {"output": OutputSpec()}, "is of kind classification and finds no", "--output detection"),
-        (replace(CROP, min_score=0.05), RECIPE, {}, "animals stores them from 0.1 on", "--min-score 0.1 or more"),
+        (replace(CROP, min_score=0.05), RECIPE, {}, "animals stores them from 0.1 on", "min_score 0.1 or more"),
         (replace(CROP, labels=("bird", "dog")), RECIPE, {}, "no objects of the label 'dog'", "labels are mammal, bird"),
         (CROP, replace(RECIPE, decode="scaled"), {}, "second network decodes pictures by scaled", "build it with"),
         (CROP, RECIPE, {"recipe": Recipe("stretch", 8, decode="scaled")}, "animals decodes pictures", "build animals"),
-        (CROP, replace(RECIPE, exif="ignore"), {}, "boxes of animals refer to the upright", "leave --exif out"),
-        (CROP, replace(RECIPE, depth="window:0,9"), {}, "by depth window:0,9, animals by full", "give --depth full"),
+        (CROP, replace(RECIPE, exif="ignore"), {}, "boxes of animals refer to the upright", "leave exif out"),
+        (
+            CROP,
+            replace(RECIPE, depth="window:0,9"),
+            {},
+            "by depth window:0,9, animals by full",
+            "--set depth=full",
+        ),
     ],
 )
 def test_what_does_not_fit_the_detector_is_told(detector, crop, recipe, of_detector, message, hint):

@@ -124,7 +124,7 @@ def test_nearly_black_images_are_those_of_all_runs_of_the_day(make_report, write
     add_run(run_id="later", started_at=datetime(2026, 11, 23), throughput={"nearly_black": 1}, **late)
     add_run(run_id="failed", started_at=datetime(2026, 11, 24), throughput=None, **late)
     assert [step.what for step in make_report().steps if "nearly black" in step.what] == [
-        "4 images use at most 12 of 16 bits: nearly black as read; build the model with --depth window:0,4095"
+        "4 images use at most 12 of 16 bits: nearly black as read; build the model with --set depth=window:0,4095"
     ]
 
 

@@ -2,7 +2,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import CropSpec
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.load import load_settings
@@ -47,7 +46,7 @@ def test_a_group_is_split_into_single_models_and_second_networks_with_their_dete
 def test_a_second_network_takes_no_objects_of_a_version_that_is_only_tried(tmp_path):
     """Its results would count on no day: each run would predict them again."""
     for size in (16, 32):
-        built_colors(tmp_path, name="d", recipe=Recipe("stretch", size))
+        built_colors(tmp_path, name="d", size=size)
     (tmp_path / "infer.toml").touch()
     loaded = load_settings(tmp_path / "infer.toml", {"run": {"models": ["d@1", "s"]}})
     with pytest.raises(UsageError, match="s takes the objects of the version in use, and none of d is"):

@@ -25,10 +25,10 @@ from PIL import (
 )
 from PIL import __version__ as pillow_version
 
-from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.recipe import MAX_SAMPLE, Recipe
 from infer_app.base.domain import Reason
 from infer_app.base.machine import allocatable
-from infer_app.predict.images.decode.depth import DIM, MAX_SAMPLE, has_deep_colors, load_deep_colors, to_8_bits
+from infer_app.predict.images.decode.depth import DIM, has_deep_colors, load_deep_colors, to_8_bits
 from infer_app.predict.images.decode.formats import check_boxes_end, check_png_end, sniff, webp_size, without_metadata
 from infer_app.predict.images.decode.heif import heif_decoder_names, open_avif, open_heic
 from infer_app.predict.images.decode.jpeg_structure import JpegHeader, check_scans, has_jpeg_end, parse_jpeg_header

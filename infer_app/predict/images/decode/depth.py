@@ -7,19 +7,17 @@
 
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from PIL import ImageFile
 
+from infer_app.artifact.recipe import MAX_SAMPLE
 from infer_app.base.domain import Reason
-from infer_app.base.errors import UsageError
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.transform.geometry import Pixels
 
-MAX_SAMPLE = 0xFFFF
 DIM = 16  # upper 8 bits below this: at most 12 of the 16 bits are used
 Samples = np.ndarray[Any, Any]  # (height, width) or (height, width, channels), 0 to MAX_SAMPLE
 
@@ -30,23 +28,6 @@ _LOWER = {
     for mode in ("RGB", "RGBA", "RGBX")
     for order, other in (("L", "B"), ("B", "L"), ("N", "B" if sys.byteorder == "little" else "L"))
 }
-
-
-def parse_depth(text: str) -> str:
-    """Return a depth in the form that a recipe has. Raises UsageError."""
-    if text == "full":
-        return text
-    kind, _, limits = text.partition(":")
-    most = {"window": MAX_SAMPLE, "percentile": 100}.get(kind, -1)
-    with suppress(ValueError):
-        low, high = (float(part) for part in limits.split(","))
-        if 0 <= low < high <= most and (kind == "percentile" or (low.is_integer() and high.is_integer())):
-            return f"{kind}:{low:.10g},{high:.10g}"
-    raise UsageError(
-        f"--depth {text!r} is not known",
-        "it is full, window:LOW,HIGH with whole numbers up to 65535, or percentile:LOW,HIGH with numbers up to 100; "
-        "LOW is less than HIGH",
-    )
 
 
 def to_8_bits(samples: Samples, depth: str) -> Pixels:
@@ -86,7 +67,7 @@ def load_deep_colors(image: ImageFile.ImageFile, again: ImageFile.ImageFile) -> 
     elif rawmodes <= _LOWER.keys():
         _unpack_by(again, _LOWER)
     else:
-        detail = "CMYK or premultiplied alpha of 16 bits is read by --depth full only; convert it to RGB"
+        detail = "CMYK or premultiplied alpha of 16 bits is read by --set depth=full only; convert it to RGB"
         raise BadImage(Reason.UNSUPPORTED_FORMAT, detail)
     image.load()
     again.load()

@@ -62,7 +62,7 @@ def loosely(what):
             "runs on 2 at a time but not on 1: 1 image gave an output of",
             "any batch",
         ),
-        (lambda: traced(Flattened(-1)), 20, "can't run on pictures of 20x20", "--size, and --input"),
+        (lambda: traced(Flattened(-1)), 20, "can't run on pictures of 20x20", "--size, and input"),
         (lambda: loosely(lambda x: (x.mean((2, 3)), x)), SIZE, "returns a tuple, not a tensor", "wrap it"),
         (
             lambda: trained(Network(), nn.Dropout(0.5)),
@@ -77,7 +77,7 @@ def loosely(what):
             "an image alone gives another output than in a batch, by up to",
             "BatchNorm",
         ),
-        (lambda: traced(Returns(lambda x: x.mean((2, 3)).log() - torch.inf)), SIZE, "not finite", "--mean"),
+        (lambda: traced(Returns(lambda x: x.mean((2, 3)).log() - torch.inf)), SIZE, "not finite", "mean"),
     ],
 )
 def test_a_module_that_could_not_work_in_every_run_is_refused(make, size, message, hint):

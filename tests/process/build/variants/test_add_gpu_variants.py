@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from infer_app.artifact.artifact import open_artifact
-from infer_app.artifact.specs import InputSpec, OutputSpec
+from infer_app.artifact.specs import InputSpec
 from infer_app.base.errors import DayHeld, ModelError
 from infer_app.base.model_variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT
 from infer_app.base.size import Size
@@ -54,7 +54,7 @@ def test_a_run_that_has_begun_meanwhile_keeps_a_variant(network):
 @pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (1.0, False)])
 def test_they_are_judged_on_the_users_images_and_a_run_takes_those_that_keep_enough(tmp_path, photos, minimum, meets):
     """By cosine; 1.0 is what no half precision keeps."""
-    artifact, said = built(tmp_path, Network(), labels=None, output=OutputSpec("embedding")), []
+    artifact, said = built(tmp_path, Network(), labels=None, output="embedding"), []
     artifact = add_gpu_variants(artifact, [CUDA_FP16], WORKSHOP, said.append, Calibration(photos, minimum))
     details = artifact.manifest.variants[CUDA_FP16]
     assert details["calibration"]["num_images"] == 12

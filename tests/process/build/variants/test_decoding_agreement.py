@@ -15,10 +15,9 @@ from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.transform.to_pixels import transform
 from infer_app.predict.runtimes.torchscript import build_cpu_variant
 from infer_app.predict.verification.golden import check_golden
-from tests.support.networks import SIZE, built, loader_of
+from tests.support.networks import built, loader_of
 from tests.support.photos import jpeg
 
-SCALED = Recipe("crop-resize", SIZE, crop=0.875, decode="scaled")
 RECIPES = [
     Recipe("crop-resize", 224, crop=0.875, decode="scaled"),
     Recipe("resize-crop", 224, resize=256, decode="scaled"),
@@ -28,7 +27,7 @@ RECIPES = [
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("model"), recipe=SCALED)
+    return built(tmp_path_factory.mktemp("model"), decode="scaled")
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)
@@ -78,9 +77,9 @@ def test_a_dry_run_is_offered_scaled_decoding_with_what_it_costs_on_the_images_t
         limits = ReadLimits((tmp_path,), 1 << 30)
         return probe_decoding(HandlerSpec((ModelSpec.of(model, TORCHSCRIPT, 2),), limits, 1 << 30), locations)
 
-    exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
+    exact = built(tmp_path / "model", decode="exact")
     (offered,) = offers(exact, photos)
-    assert (offered.stages, "--decode scaled" in offered.what) == (("decode", "transform"), True)
+    assert (offered.stages, "--set decode=scaled" in offered.what) == (("decode", "transform"), True)
     assert 0 < offered.ms < 0.8 * offered.instead_of
     assert offers(exact, [str(small)]) == offers(artifact, photos) == []
 

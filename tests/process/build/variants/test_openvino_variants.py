@@ -5,7 +5,6 @@ from dataclasses import asdict
 import pytest
 
 from infer_app.artifact.artifact import open_artifact
-from infer_app.artifact.specs import OutputSpec
 from infer_app.base.errors import DayHeld, ModelError, UsageError
 from infer_app.base.machine import has_vnni
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
@@ -98,7 +97,7 @@ def test_an_int8_that_misses_its_bar_is_recorded_with_its_best_attempt_and_told(
     monkeypatch.setattr(
         add_variants_module, "INT8_SETTINGS", (Int8Settings("all"), Int8Settings("most", first_in_fp32=1))
     )
-    said, artifact = [], built(tmp_path, Network(), labels=None, output=OutputSpec("embedding"))
+    said, artifact = [], built(tmp_path, Network(), labels=None, output="embedding")
     artifact = add_variants(artifact, Calibration(photos, 1.0), said.append)
     details = artifact.manifest.variants[OPENVINO_INT8]
     assert details["meets_bar"] is False

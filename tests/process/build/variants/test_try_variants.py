@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from infer_app.artifact.artifact import open_artifact
-from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.errors import UsageError
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
 from infer_app.base.read_limits import ReadLimits
@@ -18,10 +17,10 @@ from tests.support.detectors import Quadrants
 from tests.support.networks import SIZE, Network, built, save_photos
 
 KINDS = {
-    "classification": OutputSpec(),
-    "embedding": OutputSpec("embedding"),
-    "sigmoid": OutputSpec(activation="sigmoid"),
-    "detection": OutputSpec("detection", detection=DetectionSpec()),
+    "classification": {},
+    "embedding": {"output": "embedding"},
+    "sigmoid": {"activation": "sigmoid"},
+    "detection": {"output": "detection"},
 }
 PARITY = Parity(256, 0.999, 0.2, 0.01, 0.995, 0.06, 0.01)
 TRIAL = Trial(PARITY, 0.95, 3.0, 6.5)
@@ -41,7 +40,7 @@ def images(tmp_path_factory):
 
 
 def make(folder, kind="classification"):
-    plain = {"labels": None, "output": KINDS[kind], "mean": (0, 0, 0), "std": (1, 1, 1)}
+    plain = KINDS[kind] | {"labels": None, "mean": (0, 0, 0), "std": (1, 1, 1)}
     module = Quadrants(SIZE) if kind == "detection" else Network()
     return add_variants(built(folder, module, **plain), None, print)
 

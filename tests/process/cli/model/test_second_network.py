@@ -7,7 +7,6 @@ from PIL import Image
 from infer_app.artifact.recipe import CropRule
 from infer_app.artifact.specs import CropSpec
 from infer_app.base.errors import InferError, ModelError, UsageError
-from infer_app.base.size import Size
 from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.commands.model_commands import CheckOptions, JudgeOptions
 from infer_app.cli.model.build import build, judge
@@ -42,9 +41,9 @@ def whole(picture, box):
 """
 
 
-def build_options(source: str, name: str, **given: object) -> BuildOptions:
-    given |= {"size": Size.square(64), "mean": "0", "std": "1"}
-    return BuildOptions(source=source, name=name, **given, given=frozenset(given))
+def build_options(source: str, name: str, **keys: object) -> BuildOptions:
+    stated = {"mean": 0, "std": 1} | keys
+    return BuildOptions(source=source, name=name, size="64", set=[f"{key}={value}" for key, value in stated.items()])
 
 
 def build_species(name: str = "species", **given: object) -> None:
@@ -71,7 +70,7 @@ def in_folder(folder, monkeypatch):
 
 
 def test_a_network_is_built_on_the_objects_of_a_detector_and_says_so(capsys):
-    build_species(min_score=0.2, of_label=["red"], crop="square-pad", crop_margin="30px", crop_min="224px")
+    build_species(min_score=0.2, of_labels="red", crop="square-pad", crop_margin_px=30, crop_min_px=224)
     told = "pictures: objects found by animals from a score of 0.2 on, labels: red; crop: square-pad"
     assert told in capsys.readouterr().out
     manifest = find_model("species", None).manifest
@@ -97,7 +96,7 @@ def test_a_function_that_cuts_out_is_stored_with_the_model(folder):
 
 def test_what_does_not_fit_the_detector_is_not_built(folder):
     with pytest.raises(InferError, match="animals finds no objects of the label 'blue'"):
-        build_species("refused", of_label=["blue"])
+        build_species("refused", of_labels="blue")
     assert not (folder / "models" / "refused").exists()
 
 
@@ -123,7 +122,7 @@ def checked(folder):
     (folder / "infer.toml").touch()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        build_species("checked", of_label=["red"], min_score=0.5)
+        build_species("checked", of_labels="red", min_score=0.5)
     return folder
 
 
@@ -153,4 +152,4 @@ def test_a_difference_names_photo_and_object(checked, capsys):
 def test_photos_without_an_object_of_the_gate_are_not_compared(checked):
     with pytest.raises(UsageError, match="animals finds no object for checked in 1 image") as caught:
         check(CheckOptions(name="checked", images=checked / "photos" / "none.png", workers=1))
-    assert "--min-score" in caught.value.hint
+    assert "min_score" in caught.value.hint

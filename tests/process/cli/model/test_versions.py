@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from infer_app.artifact.recipe import Recipe
 from infer_app.base.errors import DatabaseUnavailable, DayHeld, ModelError, UsageError
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.model.model import find_model
@@ -14,14 +13,14 @@ from infer_app.cli.model.version_commands import list_models, put_in_use, remove
 from infer_app.tables.choose_models import choose_artifacts
 from infer_app.tables.results.runs import RunModel, RunStore
 from tests.conftest import DAY
-from tests.support.networks import SIZE, built
+from tests.support.networks import built
 
 
 @pytest.fixture
 def versions(tmp_path, monkeypatch):
     """The older and the newer version of `colours` in ./models."""
     monkeypatch.chdir(tmp_path)
-    return [built(tmp_path), built(tmp_path, recipe=Recipe("stretch", SIZE))]
+    return [built(tmp_path), built(tmp_path, recipe="stretch")]
 
 
 @pytest.fixture

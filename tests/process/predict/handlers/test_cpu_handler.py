@@ -9,8 +9,6 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.artifact.recipe import Recipe
-from infer_app.artifact.specs import OutputSpec
 from infer_app.base import machine
 from infer_app.base.domain import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.base.errors import DeviceLost
@@ -65,7 +63,7 @@ class LogMark(Heartbeat):
 
 def build(folder, module):
     if isinstance(module, TooSureOfWhite):
-        return built_colors(folder, module, output=OutputSpec(activation="sigmoid-applied"))
+        return built_colors(folder, module, activation="sigmoid-applied")
     has_branches = not isinstance(module, ChannelMeans | NotANumberForWhite)
     return built_colors(folder, torch.jit.script(module) if has_branches else module)
 
@@ -213,6 +211,6 @@ def test_a_preprocess_function_that_loads_torch_gets_the_threads_of_its_worker(t
     monkeypatch.syspath_prepend(str(tmp_path))
     code = "import torch\ntorch.set_num_threads(5)\ndef corner(rgb):\n    return rgb[:16, :16].copy()\n"
     (tmp_path / "loads_torch.py").write_text(code)
-    custom = {"recipe": Recipe("custom", SIZE), "preprocess": "loads_torch:corner"}
+    custom = {"recipe": None, "preprocess": "loads_torch:corner"}
     open_handler(built_colors(tmp_path / "model", **custom))
     assert torch.get_num_threads() == 1

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from infer_app.artifact.artifact import record_variant
-from infer_app.artifact.specs import OutputSpec
 from infer_app.base.errors import ModelError
 from infer_app.base.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.base.size import Size
@@ -123,7 +122,7 @@ def test_rows_are_those_of_the_plain_module_by_hand(tmp_path, variant, kind):
     module, pixels = make().eval(), random_pixels(5)
     given = torch.from_numpy(pixels)
     script = torch.jit.trace(module, torch.zeros(2, SIZE, SIZE, 3, dtype=torch.uint8)) if options else traced(module)
-    artifact = with_variants(built(tmp_path, script, labels=None, output=OutputSpec("embedding"), **options))
+    artifact = with_variants(built(tmp_path, script, labels=None, output="embedding", **options))
     with torch.no_grad():
         expected = module(given if options else normalised(given)).flatten(1).numpy()
     assert_near(predict_rows(open_variant(artifact, variant), pixels), expected)

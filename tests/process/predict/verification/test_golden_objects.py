@@ -180,7 +180,7 @@ def test_the_build_measures_how_many_of_the_best_objects_a_variant_keeps(build, 
     assert golden_parity(artifact, predict(golden_pixels(artifact))).best_kept == kept
     if not change:
         assert artifact.manifest.variants["cpu-torchscript"]["parity"].get("best_kept") == kept
-    assert ("--golden FOLDER" in unproven_boxes(artifact.manifest)) == (type(module).__name__ != "Cells")
+    assert ("golden=FOLDER" in unproven_boxes(artifact.manifest)) == (type(module).__name__ != "Cells")
 
 
 def test_parity_of_a_detector_is_of_its_objects(build):

@@ -86,9 +86,9 @@ def test_what_is_faster_overall_is_advised(cost, alternative, speedup):
 
 
 def test_the_best_alternative_is_named():
-    decoding = Alternative("scaled decoding: --decode scaled", ("decode",), 1.0, 4.0)
+    decoding = Alternative("scaled decoding: --set decode=scaled", ("decode",), 1.0, 4.0)
     assert advise(rank(COST, [decoding, INT8])) == "1.5 × faster overall with int8: --precision int8"
-    assert advise(rank(COST, [decoding])) == "1.2 × faster overall with scaled decoding: --decode scaled"
+    assert advise(rank(COST, [decoding])) == "1.2 × faster overall with scaled decoding: --set decode=scaled"
 
 
 def test_a_precision_that_changes_too_many_labels_is_told_and_not_advised():

@@ -49,7 +49,7 @@ def test_labels_fail_if_none_is_the_same_or_their_scores_are_others(theirs, scor
     failure = failure_of(compare_answers(list(zip("abc", theirs, strict=False)), ours), 0.05)
     assert (failure and failure.message) == message
     if message == "not one answer is the same":
-        assert all(flags in failure.hint for flags in ("--channels bgr", "--mean 0 --std 0.00392157", "--resize"))
+        assert all(flags in failure.hint for flags in ("channels=bgr", "mean=0 and std=0.00392157", "resize"))
 
 
 @pytest.mark.parametrize(("difference", "is_failure"), [(0.04, False), (0.06, True)])

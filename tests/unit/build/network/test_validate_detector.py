@@ -4,7 +4,7 @@ import pytest
 from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import HEADS, DetectionSpec, OutputSpec
 from infer_app.base.errors import ModelError
-from infer_app.build.network.validate_detector import check_detection, choose_head, complete_detection
+from infer_app.build.network.validate_detector import check_detection, choose_head, complete_output
 
 RECIPE = Recipe("letterbox", 64)
 
@@ -41,7 +41,7 @@ def test_the_shape_tells_the_head(shapes, num_labels, head):
 def test_a_shape_that_does_not_tell_is_refused_with_what_to_do(shapes, num_labels):
     with pytest.raises(ModelError, match="the head can't be determined") as caught:
         choose_head(shapes, num_labels)
-    assert "--head" in caught.value.hint
+    assert "head" in caught.value.hint
 
 
 def complete(head, shape, num_labels=None, rows=None, own=None, activation="softmax"):
@@ -50,7 +50,7 @@ def complete(head, shape, num_labels=None, rows=None, own=None, activation="soft
         if head == "detr":
             rows -= 3  # logits
     spec = OutputSpec("detection", activation, detection=DetectionSpec(head))
-    spec = complete_detection(spec, [shape], num_labels)
+    spec = complete_output(spec, [shape], num_labels)
     check_detection(spec, RECIPE, rows, num_labels, own)
     return spec
 
@@ -72,7 +72,7 @@ def test_head_and_shapes_are_kept_with_the_model():
     ],
 )
 def test_a_head_that_does_not_fit_is_refused(head, shape, num_labels):
-    with pytest.raises(ModelError, match=f"--head {head} takes"):
+    with pytest.raises(ModelError, match=f"the head {head} takes"):
         complete(head, shape, num_labels)
 
 
@@ -108,4 +108,4 @@ def test_what_is_no_score_or_class_is_refused(head, row, own, message):
 def test_outputs_that_could_both_be_boxes_are_refused():
     spec = OutputSpec("detection", "sigmoid", detection=DetectionSpec("detr"))
     with pytest.raises(ModelError, match="of which both could be boxes"):
-        complete_detection(spec, [(10, 4), (10, 4)], None)
+        complete_output(spec, [(10, 4), (10, 4)], None)

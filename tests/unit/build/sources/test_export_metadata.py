@@ -76,7 +76,7 @@ def test_what_no_flag_decides_is_refused():
 
 def test_a_flag_that_the_network_can_not_run_with_is_refused():
     facts = SourceFacts({"size": Fact(64, "input of 64 x 64", is_fixed=True)})
-    with pytest.raises(UsageError, match=r"--size 32 contradicts the file: size 64 \(input of 64 x 64\)"):
+    with pytest.raises(UsageError, match=r"size 32 contradicts the file: size 64 \(input of 64 x 64\)"):
         facts.taken({"size": 32})
     assert facts.taken({"size": 64}) == {}
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from infer_app.artifact.specs import OutputSpec
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
 from infer_app.cli.look.threshold_commands import COUNTED_IMAGES, remove_thresholds, set_thresholds, show_thresholds
@@ -135,7 +134,7 @@ def build(folder, labels=None, **output):
     """Build `colors` with these labels."""
     if labels is not None:
         (folder / "labels.txt").write_text(labels)
-    built_colors(folder, output=OutputSpec(**output), labels=labels and folder / "labels.txt")
+    built_colors(folder, labels=labels and folder / "labels.txt", **output)
 
 
 def test_labels_are_those_of_the_models_folder_where_it_is_here(cats, capsys, tmp_path):

@@ -8,10 +8,10 @@ import pytest
 import tifffile
 from PIL import Image
 
-from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.recipe import Recipe, parse_depth
 from infer_app.base.domain import Reason
 from infer_app.base.errors import UsageError
-from infer_app.predict.images.decode.depth import parse_depth, to_8_bits
+from infer_app.predict.images.decode.depth import to_8_bits
 from infer_app.predict.images.transform.geometry import Picture
 from tests.support.decoding import decode
 from tests.support.jpegs import encoded, exif, picture
@@ -71,7 +71,7 @@ NO_DEPTHS += [f"window:{limits}" for limits in ("5,5", "9,5", "-1,5", "0,65536",
 
 @pytest.mark.parametrize("given", NO_DEPTHS)
 def test_what_is_no_depth(given: str):
-    with pytest.raises(UsageError, match=f"--depth {given!r} is not known"):
+    with pytest.raises(UsageError, match=f"depth {given!r} is not known"):
         parse_depth(given)
 
 
@@ -135,7 +135,7 @@ def test_cmyk_and_premultiplied_alpha_are_read_by_full_only(kind: dict[str, obje
     assert decoded(data).rgb.shape == (21, 34, 3)
     for depth in DEPTHS[1:]:
         refused = refusal(decoded, data, depth)
-        assert (refused.reason, "--depth full only" in refused.detail) == (Reason.UNSUPPORTED_FORMAT, True)
+        assert (refused.reason, "depth=full only" in refused.detail) == (Reason.UNSUPPORTED_FORMAT, True)
 
 
 @pytest.mark.parametrize("format", ["PNG", "TIFF", "JPEG", "GIF", "BMP", "WEBP"])

@@ -133,7 +133,7 @@ READ: dict[str, Callable[[], bool]] = {
         is_near(heif_files.heic(plain(), plain(color=(0, 0, 255))))
         and is_near(heif_files.heic(plain(color=(0, 0, 255)), plain(), primary=1))
     ),
-    "any other file, `--decode scaled`": lambda: (
+    "any other file, `decode=scaled`": lambda: (
         decode(encoded(picture(), "JPEG"), SCALED).scale == 8
         and all(
             decode(encoded(picture(), format), SCALED).scale == 1 for format in ("PNG", "WEBP", "BMP", "TIFF", "GIF")
@@ -152,7 +152,7 @@ HELD = {
     "`percentile:LOW,HIGH`": "a_png_and_a_tiff_of_another_kind_are_read_in_full",
     "EXIF orientation 2 to 8": "the_eight_orientations_give_one_picture",
     "HEIC and AVIF: rotation and mirroring of the container": "the_containers_orientation_counts_and_exifs_does_not",
-    "JPEG at least 4 times the model's input, `--decode scaled`": "a_jpeg_of_a_rarer_kind_is_shrunk_to_pillows_pixels",
+    "JPEG at least 4 times the model's input, `decode=scaled`": "a_jpeg_of_a_rarer_kind_is_shrunk_to_pillows_pixels",
 }
 
 

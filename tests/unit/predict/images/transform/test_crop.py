@@ -159,12 +159,12 @@ def test_what_a_users_function_does_wrong_is_told(function, detail: str):
     ("rule", "message"),
     [
         ({"kind": "triangle"}, "unknown crop 'triangle'"),
-        ({"rounding": "down"}, "unknown crop-rounding 'down'"),
-        ({"margin": 30}, "write pixels as 30px|crop-margin 30"),
-        ({"margin": -0.1}, "crop-margin -0.1"),
-        ({"margin_px": 5000}, "at most 4096 pixels"),
-        ({"least_px": -1}, "at most 4096 pixels"),
-        ({"kind": "mine:cut", "margin": 0.1}, "do not belong to --crop mine:cut"),
+        ({"rounding": "down"}, "unknown crop_rounding 'down'"),
+        ({"margin": 30}, "crop_margin 30"),
+        ({"margin": -0.1}, "crop_margin -0.1"),
+        ({"margin_px": 5000}, "are from 0 to 4096"),
+        ({"least_px": -1}, "are from 0 to 4096"),
+        ({"kind": "mine:cut", "margin": 0.1}, "do not belong to crop mine:cut"),
     ],
 )
 def test_a_rule_that_can_not_be_applied_is_refused(rule: dict[str, Any], message: str):
