@@ -43,7 +43,7 @@ class Vectors:
         return lambda raw, pictures: self.decode(raw, spec, labels)
 
     def decode(self, raw: np.ndarray, spec: OutputSpec, labels: Sequence[str] = ()) -> list[Output | None]:
-        """Return one Output for each of at least one row, (n, D) float32; None for a row with a NaN or an infinity.
+        """Return one Output for each row, (n, D) float32; None for a row with a NaN or an infinity.
 
         Operations are on the whole batch; only values that are kept become Python objects.
         """
