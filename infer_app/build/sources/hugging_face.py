@@ -105,14 +105,14 @@ def _read_preprocessor(folder: Path) -> Mapping[str, object] | None:
 def _pixels(preprocessor: Mapping[str, Any]) -> SourceFacts:
     """Return what a preprocessor_config.json says of size, crop, interpolation, mean and std."""
     name = str(preprocessor.get("image_processor_type") or preprocessor.get("feature_extractor_type") or "")
-    kind, said = name, FactCollector(PREPROCESSOR)
+    family, said = name, FactCollector(PREPROCESSOR)
     for suffix in _SUFFIXES:
-        kind = kind.removesuffix(suffix)
-    if kind not in _SQUARE | _SHORTER_SIDE:
+        family = family.removesuffix(suffix)
+    if family not in _SQUARE | _SHORTER_SIDE:
         what = f"{PREPROCESSOR} is of {name or 'an unknown type'}, whose steps are not known here"
         said.refuse(what, _OWN_PIXELS, *_GEOMETRY)
         return said.collected()
-    geometry = _geometry(preprocessor, kind)
+    geometry = _geometry(preprocessor, family)
     if isinstance(geometry, str):
         said.refuse(f"{PREPROCESSOR} {geometry}", _OWN_PIXELS, *_GEOMETRY)
     else:
@@ -122,24 +122,24 @@ def _pixels(preprocessor: Mapping[str, Any]) -> SourceFacts:
     else:
         what = f"{PREPROCESSOR} has resample {preprocessor.get('resample')}, which no recipe does"
         said.refuse(what, "give interpolation bilinear or bicubic", "interpolation", "preprocess")
-    if kind == "MobileViT" and preprocessor.get("do_flip_channel_order", True):
+    if family == "MobileViT" and preprocessor.get("do_flip_channel_order", True):
         said.take("do_flip_channel_order", channels="bgr")
-    return said.collected().merged(_normalisation(preprocessor, kind))
+    return said.collected().merged(_normalisation(preprocessor, family))
 
 
-def _geometry(preprocessor: Mapping[str, Any], kind: str) -> dict[str, object] | str:
+def _geometry(preprocessor: Mapping[str, Any], family: str) -> dict[str, object] | str:
     """Return the options of the recipe, or what none does; transformers rounds the start of a crop down."""
     if not preprocessor.get("do_resize", True):
         return "does not resize pictures (do_resize)"
     if preprocessor.get("do_pad"):
         return "pads pictures (do_pad), which no recipe does"
     size = None if "default_to_square" in preprocessor else preprocessor.get("size")
-    resized = _sides(size, kind in _SQUARE)
-    is_cropped = preprocessor.get("do_center_crop", kind in _CROPS)
+    resized = _sides(size, family in _SQUARE)
+    is_cropped = preprocessor.get("do_center_crop", family in _CROPS)
     cropped = _sides(preprocessor.get("crop_size"), True) if is_cropped else None
     sizes = f"size {preprocessor.get('size')} and crop_size {preprocessor.get('crop_size')}"
     unknown = f"has {sizes}, which no recipe does"
-    if kind == "ConvNext" and isinstance(resized, int) and not is_cropped:  # crops to it below 384
+    if family == "ConvNext" and isinstance(resized, int) and not is_cropped:  # crops to it below 384
         size = Size.square(resized)
         if resized >= 384:
             return {"recipe": "stretch", "size": size}
@@ -167,16 +167,16 @@ def _sides(size: object, is_square: bool) -> Size | int | None:
     return None
 
 
-def _normalisation(preprocessor: Mapping[str, Any], kind: str) -> SourceFacts:
+def _normalisation(preprocessor: Mapping[str, Any], family: str) -> SourceFacts:
     """Return mean and std for pixels of 0-1: transformers multiplies by rescale_factor, then normalises."""
     said = FactCollector(PREPROCESSOR)
     factor = preprocessor.get("rescale_factor", 1 / 255) if preprocessor.get("do_rescale", True) else 1
     mean, std = [0.0] * 3, [1.0] * 3
-    if preprocessor.get("do_normalize", kind != "MobileViT"):
+    if preprocessor.get("do_normalize", family != "MobileViT"):
         missing = sorted({"image_mean", "image_std"} - preprocessor.keys())
-        if kind == "MobileViT" or missing:
+        if family == "MobileViT" or missing:
             why = f"normalises but has no {' and no '.join(missing)}"
-            if kind == "MobileViT":
+            if family == "MobileViT":
                 why = "normalises, which MobileViT's image processor does not do"
             said.refuse(f"{PREPROCESSOR} {why}", "give mean and std", "mean", "std")
             return said.collected()

@@ -34,9 +34,8 @@ def to_8_bits(samples: Samples, depth: str) -> Pixels:
     """Scale samples from 0 to MAX_SAMPLE to 0 to 255."""
     if depth == "full":
         return (samples >> 8).astype(np.uint8)
-    kind, _, limits = depth.partition(":")
-    low, high = (float(part) for part in limits.split(","))
-    if kind == "percentile":
+    low, high = (float(part) for part in depth.partition(":")[2].split(","))
+    if depth.startswith("percentile"):
         low, high = np.percentile(samples, (low, high))
     scaled: Pixels = _table(float(low), float(high))[samples]
     return scaled
