@@ -4,7 +4,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -163,7 +163,7 @@ def test_the_tables_of_the_other_database_are_looked_at_and_written_down(day, tm
     assert (day.folder / "infer.toml").stat().st_mode & 0o777 == 0o600
     day.upgrade()
     assert day.run()["day"] == ALL_DONE
-    with sqlite3.connect(day.folder / "infer.db") as connection:
+    with closing(sqlite3.connect(day.folder / "infer.db")) as connection, connection:
         assert connection.execute("SELECT count(*) FROM infer_predictions").fetchone() == (NUM_PHOTOS - 1,)
 
 

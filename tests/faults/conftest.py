@@ -7,6 +7,7 @@ import random
 import shutil
 import sqlite3
 import subprocess
+from contextlib import closing
 
 import psutil
 import pytest
@@ -99,7 +100,7 @@ def a_day(tmp_path_factory, models, pytestconfig):
 def copied(day, folder):
     """A project of its own over the same photos."""
     shutil.copytree(day.folder, folder, ignore=shutil.ignore_patterns("photos"), symlinks=True)
-    with sqlite3.connect(folder / "infer.db") as connection:
+    with closing(sqlite3.connect(folder / "infer.db")) as connection, connection:
         assert connection.execute("SELECT count(*) FROM infer_images").fetchall() == [(NUM_PHOTOS,)]
     return Hit(folder)
 

@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -102,7 +102,7 @@ def follow(page: Path, folder: Path, **environ: str) -> str:
             (folder / "infer.toml").write_text(tomlkit.dumps(settings))
         elif kind == "sql":
             url = tomlkit.parse((folder / "infer.toml").read_text())["database"]["url"]
-            with sqlite3.connect(folder / make_url(url).database) as connection:
+            with closing(sqlite3.connect(folder / make_url(url).database)) as connection, connection:
                 connection.executescript(text)
     return "\n".join(said)
 
@@ -132,7 +132,7 @@ def test_the_tutorial_ends_in_a_run_that_is_consistent(after_tutorial):
 
 
 def make_own_table(folder: Path) -> None:
-    with sqlite3.connect(folder / "lab.db") as connection:
+    with closing(sqlite3.connect(folder / "lab.db")) as connection, connection:
         connection.execute("CREATE TABLE photos (photo_id INTEGER PRIMARY KEY, path TEXT, uploaded_at TEXT)")
         rows = [(str(path), "2026-11-20 09:00:00") for path in sorted((folder / "photos").iterdir())]
         connection.executemany("INSERT INTO photos (path, uploaded_at) VALUES (?, ?)", rows)
@@ -184,7 +184,7 @@ def test_the_commands_for_camera_traps_work(tmp_path):
     assert rows == [("2026-11-03", "fox"), ("2026-11-04", "fox")]
     (queries,) = [text for _, kind, text in BLOCK.findall(page.read_text()) if kind == "sql"]
     blanks, cameras = queries.strip().split("\n\n")
-    with sqlite3.connect(tmp_path / "infer.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "infer.db")) as connection, connection:
         assert {Path(location).name for (location,) in connection.execute(blanks)} == {"IMG_0002.JPG"}
         assert [row[:3] for row in connection.execute(cameras)] == [("cam01", "fox", 1), ("cam02", "fox", 1)]
 

@@ -51,7 +51,7 @@ def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
         with rehearsal.read() as connection:
             assert connection.exec_driver_sql("SELECT id FROM mine ORDER BY id").scalars().all() == ["0", "2"]
     assert [broken.reason for broken in written.broken] == [Reason.WRITE_ERROR]
-    with sqlite3.connect(database.file) as connection:
+    with closing(sqlite3.connect(database.file)) as connection, connection:
         assert connection.execute("SELECT count(*) FROM mine").fetchone() == (0,)
 
 

@@ -36,8 +36,8 @@ def read_image(location: str, limits: ReadLimits, check: Callable[[bytes], None]
             return _read_file(link, found, limits)
     except MemoryError as error:
         raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the file", facts_of(path)) from error
-    except ValueError as error:  # a NUL byte, or characters that no file name has
-        raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from error
+    except ValueError as error:
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, _why_no_name(error)) from error
     except OSError as error:
         raise _refusal(path, limits, error) from error
 
@@ -55,8 +55,13 @@ def _why_refused(ref: ImageRef, limits: ReadLimits) -> str:
             path = local_path(ref.location, limits.path_map)
             return "" if is_allowed(os.path.realpath(path), limits) else OUTSIDE
     except (BadImage, ValueError) as error:
-        return error.detail if isinstance(error, BadImage) else str(error)
+        return error.detail if isinstance(error, BadImage) else _why_no_name(error)
     return ""
+
+
+def _why_no_name(error: ValueError) -> str:
+    """Return why no file can have a name: it can't be encoded, or has a NUL, for which each Python has its own words."""
+    return str(error) if isinstance(error, UnicodeError) else "embedded null byte"
 
 
 def _remote() -> ModuleType:

@@ -1,5 +1,6 @@
 import shlex
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def init(tmp_path, capsys):
     """init(location, …): what `infer init --database` says of a table with these locations."""
 
     def propose(*locations):
-        with sqlite3.connect(tmp_path / "lab.db") as connection:
+        with closing(sqlite3.connect(tmp_path / "lab.db")) as connection, connection:
             connection.execute('CREATE TABLE "the shots" (nr INTEGER PRIMARY KEY, path TEXT, "came on" TEXT)')
             for location in locations:
                 connection.execute('INSERT INTO "the shots" (path, "came on") VALUES (?, \'2026-11-20\')', [location])

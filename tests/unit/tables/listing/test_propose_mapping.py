@@ -1,4 +1,5 @@
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -12,7 +13,7 @@ def proposals(tmp_path):
 
     def look(*statements):
         file = tmp_path / "theirs.db"
-        with sqlite3.connect(file) as connection:
+        with closing(sqlite3.connect(file)) as connection, connection:
             for statement in statements:
                 connection.execute(statement)
         with Database(f"sqlite:///{file}", read_only=True) as database:

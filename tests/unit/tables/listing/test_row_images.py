@@ -2,6 +2,7 @@
 
 import hashlib
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -21,12 +22,15 @@ def read(tmp_path):
 
     def read_one(declaration, ids, image_id, as_stored=str.encode):
         file = tmp_path / "scans.db"
-        with sqlite3.connect(file) as connection:
+        with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute(f"CREATE TABLE scans ({declaration}, picture BLOB, came TEXT)")
             rows = [(value, as_stored(repr(value))) for value in ids]
             connection.executemany("INSERT INTO scans VALUES (?, ?, '2026-11-20')", rows)
         reader = RowReader(f"sqlite:///{file}", SourceSettings(table="scans", bytes="picture", time="came"))
-        return read_image(f"{ROW}{image_id}@2026-11-20", ReadLimits((), 1 << 20, rows=reader)).data
+        try:
+            return read_image(f"{ROW}{image_id}@2026-11-20", ReadLimits((), 1 << 20, rows=reader)).data
+        finally:
+            reader._open[0].close()  # a worker's ends with it
 
     return read_one
 

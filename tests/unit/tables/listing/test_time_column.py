@@ -1,6 +1,7 @@
 """Every way in which a column may hold times, compared by a real SQLite."""
 
 import sqlite3
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -19,7 +20,7 @@ LONG = Day.of(date(2026, 10, 25), "Europe/Berlin")  # has 25 hours
 def rows_of_day(rows, day, zone=None):
     """Which of `rows` SQLite finds between the bounds, as the source asks for them; the first row is the example."""
     start, end = day_bounds(day, "taken", rows[:1], zone)
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection, connection:
         connection.execute("CREATE TABLE photos (taken)")
         connection.executemany("INSERT INTO photos VALUES (?)", [(row,) for row in rows])
         found = connection.execute("SELECT taken FROM photos WHERE taken >= ? AND taken < ?", (start, end))
