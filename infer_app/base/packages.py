@@ -151,10 +151,10 @@ def install_packages(*needed: str) -> str:
     """Return the command that installs packages, or changes them, in the environment of this program."""
     if IMAGE_EXTRAS in os.environ:
         return f"build the container image again, with {' '.join(needed)}"
-    python = shlex.quote(sys.executable)
-    pip = f"{python} -m pip install {shlex.join(needed)}"
+    python = f"{shlex.quote(sys.executable)} -m"
     # Not by all finders: that of setuptools warns where distutils is loaded.
-    return pip if PathFinder.find_spec("pip") else f"{python} -m ensurepip && {pip}"
+    pip = "" if PathFinder.find_spec("pip") else f"{python} ensurepip && "
+    return f"{pip}{python} pip install {shlex.join(needed)}"
 
 
 def _of_extra(extra: str, known: Sequence[str]) -> Iterator[str]:

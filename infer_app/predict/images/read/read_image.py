@@ -60,7 +60,7 @@ def _why_refused(ref: ImageRef, limits: ReadLimits) -> str:
 
 
 def _why_no_name(error: ValueError) -> str:
-    """Return why no file can have a name: it can't be encoded, or has a NUL, for which each Python has its own words."""
+    """Return why no file can have a name: it can't be encoded, or has a NUL, which Pythons word differently."""
     return str(error) if isinstance(error, UnicodeError) else "embedded null byte"
 
 
