@@ -35,7 +35,10 @@ class StatusOptions(WithJson):
 
 @command(app, "report", "look.report:report_days", as_record=True, rich_help_panel=INSPECT)
 class ReportOptions(WithJson):
-    """Write the report of a day, of all its models, as one HTML page and as JSON, and the page of all days."""
+    """Write the report of a day, and the page of all days, as HTML.
+
+    That of a day is of all its models, and is written as JSON too.
+    """
 
     date: Date = "yesterday"
     until: Until = None
