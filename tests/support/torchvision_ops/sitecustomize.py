@@ -12,13 +12,12 @@ OPERATORS = ("nms", "qnms")
 
 
 class DeclareOperators:
-    """Found nothing, but did what is missing."""
+    """Finds nothing, but does what is missing: once, since a test may put another torchvision in its place."""
+
+    library = None  # its declarations end with it
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torchvision":
-            return
-        sys.meta_path.remove(self)
-        if found := PathFinder.find_spec(name):
+        if name == "torchvision" and self.library is None and (found := PathFinder.find_spec(name)):
             declare(Path(found.origin).parent)
 
 
@@ -32,7 +31,7 @@ def declare(package):
         library = torch.library.Library("torchvision", "DEF")
         for name in OPERATORS:
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        DeclareOperators.library = library  # its declarations end with it
+        DeclareOperators.library = library
 
 
 sys.meta_path.insert(0, DeclareOperators())
