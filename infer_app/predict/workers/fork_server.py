@@ -104,8 +104,23 @@ def context() -> ForkServerContext:
 def start_early() -> None:
     """Start the server, so that it imports in parallel with the caller; else the first worker would start it."""
     context()
-    with signals_blocked():
+    with _starting():
         forkserver.ensure_running()
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Let the server be started in the `with` block by a Python that finds no modules in the working directory.
+
+    A folder `infer_app` there, as a clone is one, or a file with a module's name would be imported instead.
+    """
+    before = os.environ.get("PYTHONSAFEPATH", "")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        with signals_blocked():
+            yield
+    finally:
+        os.environ["PYTHONSAFEPATH"] = before  # empty: as if it were not set
 
 
 @contextmanager
@@ -132,7 +147,7 @@ def start_process(target: Callable[..., object], *args: object, daemon: bool) ->
     while True:
         process = context().Process(target=target, args=args, daemon=daemon)
         try:
-            with signals_blocked():
+            with _starting():
                 process.start()
         except (EOFError, OSError) as error:
             if time.monotonic() > give_up_at:

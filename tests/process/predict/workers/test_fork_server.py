@@ -11,6 +11,7 @@ from subprocess import PIPE
 import psutil
 import pytest
 
+from infer_app import __version__
 from infer_app.predict.workers.fork_server import signals_blocked
 from tests.support.waiting import wait_until
 
@@ -43,14 +44,15 @@ def start(tmp_path):
     """start(main) is a process of that script, in a group of its own."""
     with ExitStack() as stack:
 
-        def start_script(main):
+        def start_script(main, folder=None):
             names = {"repository": str(REPOSITORY), "pid_file": str(tmp_path / "pid")}
             (tmp_path / "script.py").write_text(SCRIPT.format(main=main.strip().replace("\n", "\n    "), **names))
             temporary = tmp_path / "temporary"
             temporary.mkdir()
             command, environ = [sys.executable, tmp_path / "script.py"], os.environ | {"TMPDIR": str(temporary)}
             pipes = {"stdout": PIPE, "stderr": PIPE, "text": True}
-            process = stack.enter_context(subprocess.Popen(command, env=environ, start_new_session=True, **pipes))
+            started = subprocess.Popen(command, env=environ, cwd=folder, start_new_session=True, **pipes)
+            process = stack.enter_context(started)
             stack.callback(process.kill)
             return process
 
@@ -93,6 +95,16 @@ def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_beh
     script.wait()
     _, alive = psutil.wait_procs(family, timeout=60)
     assert (alive, list((tmp_path / "temporary").iterdir())) == ([], [])
+
+
+def test_modules_are_not_looked_for_in_the_working_directory(start, tmp_path):
+    """Beside a clone there is a folder of its name."""
+    folder = tmp_path / "work"
+    (folder / "infer_app").mkdir(parents=True)
+    (folder / "ctypes.py").write_text("raise ImportError")
+    code = "from infer_app import __version__\nprint(__version__)"
+    process = start(f"worker = fork_server.start_process(exec, {code!r}, daemon=True)\nworker.join()", folder)
+    assert process.communicate(timeout=100) == (f"{__version__}\n", "")
 
 
 def test_signals_are_let_in_again_whatever_happens():
