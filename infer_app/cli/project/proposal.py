@@ -150,6 +150,7 @@ def _show(proposal: Proposal, base: Path | None, folder: Path) -> None:
         print(f"{time.name}: {_about_zone(time)}")
     if base is not None:
         print(f'locations are relative: [source] base = "{_as_setting(base, folder)}" is where their files were found')
+        print("name the folder of the storage in [images] roots: a run then stops while it is away")
     elif proposal.folder is None:
         print(_about_folders(proposal))
     elif not any(row[-1] == "found" for row in rows):
