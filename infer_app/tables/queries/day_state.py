@@ -67,10 +67,10 @@ def judge_day(facts: DayFacts) -> DayState:
 def is_unusual(num_images: int, before: Sequence[int]) -> bool:
     """Return whether a day's number of images is beyond half or twice that of every day before, and beyond chance.
 
-    Days without images are not compared.
+    Days without images are not compared, and one day, as in a new project, tells nothing.
     """
     known = [count for count in before if count]
-    if not known or not num_images:
+    if len(known) < 2 or not num_images:
         return False
     nearest = min(max(num_images, min(known)), max(known))
     is_far = not nearest / 2 <= num_images <= 2 * nearest
