@@ -10,7 +10,7 @@ cd "$work/lab"
 
 "${PYTHON:-python3}" -m venv "$work/env"
 "$work/env/bin/pip" install --quiet ${1:+--index-url "$1"} torch==2.13.0
-"$work/env/bin/pip" install --quiet "$wheel[demo]"
+"$work/env/bin/pip" install --quiet "${wheel}[demo]"
 alone() { env -i PATH="$work/env/bin:/usr/bin:/bin" HOME="$work/home" "$@"; }
 
 expect() { # PATTERN FILE

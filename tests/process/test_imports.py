@@ -12,6 +12,7 @@ LOADS_TORCH = (
     "build",
     "cli.model.build",
     "cli.model.check",
+    "cli.model.describe",
     "predict.handlers.gpu_handlers",
     "predict.runtimes.gpu_variants",
     "predict.runtimes.tensorrt",
