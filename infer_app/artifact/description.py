@@ -147,7 +147,8 @@ class Description(BaseModel):
             return None
         stored_from = detector.output.detection.min_score if detector and detector.output.detection else 0.0
         rule = CropRule(self.crop, self.crop_margin, self.crop_margin_px, self.crop_min_px, self.crop_rounding)
-        return CropSpec(self.of, stored_from if self.min_score is None else self.min_score, self.of_labels, rule)
+        name = detector.name if detector else self.of  # `of` may be an id
+        return CropSpec(name, stored_from if self.min_score is None else self.min_score, self.of_labels, rule)
 
     def silent_defaults(self) -> dict[str, str]:
         """Return the keys that were left out and where a wrong guess gives no error, with what is taken for them."""

@@ -22,7 +22,7 @@ def describe_values(values: Mapping[str, object], origins: Mapping[str, str] | N
 
     Raises UsageError that names a key, and the file that it stands in if `origins` has the key.
     """
-    blanks = [key for key, value in values.items() if value == BLANK]
+    blanks = [key for key, value in values.items() if value == BLANK and key in Description.model_fields]
     if blanks:
         raise UsageError(
             f"{_place(blanks[0], origins)}left blank: {', '.join(blanks)}", f"{blanks[0]}: {about(blanks[0])}"
@@ -48,7 +48,8 @@ def _from_here(key: str, value: Any, folder: Path) -> Any:
     if key not in PATHS or not isinstance(value, str) or value == BLANK:
         return value
     path = str(folder / value)
-    return path if key != "source" or Path(path).exists() else value  # a source may be a name
+    is_name = key == "source" and ":" in value and not Path(path).exists()  # timm:NAME, module:function
+    return value if is_name else path
 
 
 def read_assignments(assignments: Sequence[str]) -> dict[str, str]:

@@ -150,7 +150,8 @@ def detector(tmp_path_factory):
     ],
 )
 def test_a_second_network_is_made_of_keys(detector, keys, made):
-    assert describe(of="animals", **keys).make_crop(detector) == made
+    for of in ("animals", detector.model_id):
+        assert describe(of=of, **keys).make_crop(detector) == made
 
 
 @pytest.mark.parametrize(

@@ -39,16 +39,22 @@ def test_a_file_and_texts_state_the_same(tmp_path):
     assert (read.output, read.antialias, read.labels) == (OutputKind.CLASSIFICATION, False, ("cat", "dog"))
 
 
-def test_a_source_that_is_no_file_is_a_name(tmp_path):
-    path = tmp_path / "model.toml"
-    path.write_text('source = "timm:resnet18"\nlabels = "labels.txt"\n')
-    assert read_model_file(path) == {"source": "timm:resnet18", "labels": str(tmp_path / "labels.txt")}
+@pytest.mark.parametrize(("source", "is_name"), [("timm:resnet18", True), ("net.onnx", False)])
+def test_a_source_of_a_module_or_library_is_a_name_and_any_other_a_file(tmp_path, monkeypatch, source, is_name):
+    monkeypatch.chdir(tmp_path)
+    Path("net.onnx").touch()  # another one, where the command is called
+    path = tmp_path / "models" / "model.toml"
+    path.parent.mkdir()
+    path.write_text(f'source = "{source}"\nlabels = "labels.txt"\n')
+    read = {"source": source if is_name else str(path.parent / source), "labels": str(path.parent / "labels.txt")}
+    assert read_model_file(path) == read
 
 
 @pytest.mark.parametrize(
     ("values", "message", "hint"),
     [
         ({"meen": 0}, "f.toml: unknown key 'meen'", "did you mean mean?"),
+        ({"meen": "?"}, "f.toml: unknown key 'meen'", "did you mean mean?"),
         ({"xyz": 0}, "f.toml: unknown key 'xyz'", "known are source, name, "),
         ({"recipe": "crop"}, "f.toml: recipe 'crop' is not allowed$", "resize-crop, crop-resize, stretch or letterbox"),
         ({"output": "boxes"}, "f.toml: output 'boxes' is not allowed$", "classification, detection, "),
