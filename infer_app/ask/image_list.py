@@ -24,8 +24,9 @@ from infer_app.ask.missing_prediction import (
 )
 from infer_app.ask.next_run import NextRun
 from infer_app.base.day import MAX_YEAR, Day
-from infer_app.base.domain import DECODER_MODULES, ImageRef
+from infer_app.base.domain import DECODER_MODULES, ImageRef, Reason
 from infer_app.base.errors import EXIT_OK, InferError, StorageUnavailable, UsageError
+from infer_app.base.locations import as_location
 from infer_app.base.printing import counted, printed_options
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
@@ -75,19 +76,19 @@ class ImageRow:
 def read_predicted(project: ProjectDatabase, day: Day, model: str | None) -> Iterator[ImageRow]:
     """Yield one prediction of each image for each name: that of the version in use or, without one, used before it."""
     for row in project.rows.read_current_predictions(day, project.versions.models_in_use(model)):
-        result = row["label"], row["score"], _describe(row)
-        yield ImageRow(row["image_id"], row["location"], day.date, row["model"], row["model_id"], "predicted", *result)
+        shown = day.date, row["model"], row["model_id"], "predicted", row["label"], row["score"], _describe(row)
+        yield ImageRow(row["image_id"], as_location(row["location"]), *shown)
 
 
 def _describe(row: Row) -> str:
     """Return a prediction in a few words."""
-    score = "" if row["score"] is None else f" {row['score']:.3f}"
+    label, score = row["label"], row["score"]
+    best = "" if label is None else label if score is None else f"{label} {score:.3f}"
     if (num_objects := row["num_objects"]) is not None:
-        best = f", the best {row['label']}{score}" if num_objects else ""
-        return counted(num_objects, "object") + best
+        return counted(num_objects, "object") + (f", the best {best}" if best else "")
     if row["vector_dim"] is not None:
         return f"a vector of {row['vector_dim']:,} {row['vector_dtype']}"
-    return json.dumps(row["output"]) if row["label"] is None else f"{row['label']}{score}"
+    return best or (json.dumps(row["output"]) if score is None else f"{score:.6g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,8 @@ class Unpredicted:
         """Yield what the versions of the day have rejected."""
         versions = {one[1]: one for one in self.project.versions.models_of_day(day, self.model)}
         for version in versions.values():
-            yield from self._rows(self.project.pending.read_rejected(day, version[1]), version, self.next_run)
+            found = self.project.pending.read_rejected(day, version[1])
+            yield from self._rows(found, version, self.next_run, only_refused=True)
 
     def read_pending(self, day: Day | None) -> Iterator[ImageRow]:
         """Yield what the next run or another one is to predict, of a day or of all, those rejected for now too.
@@ -141,17 +143,21 @@ class Unpredicted:
             current.setdefault(name, model_id)
         return list(current.items()) or [_NO_MODEL]
 
-    def _rows(self, found: Generator[UnpredictedImage], version: Version, next_run: NextRun) -> Iterator[ImageRow]:
+    def _rows(
+        self, found: Generator[UnpredictedImage], version: Version, next_run: NextRun, *, only_refused: bool = False
+    ) -> Iterator[ImageRow]:
         """Yield the images with their causes; those of one page are in memory.
 
-        Raises StorageUnavailable if the storage does not answer whether a location is allowed.
+        `only_refused`: the storage is asked only about images rejected for their location. Raises StorageUnavailable if
+        it does not answer whether a location is allowed.
         """
         source, zone = self.project.source, self.loaded.run.time_zone
         with closing(found):
             while page := list(islice(found, _IMAGES_AT_ONCE)):
                 left_out = {day: source.find_left_out(Day.of(day, zone)) for day in {one.day for one in page}}
                 named = [one for one in page if not left_out[one.day].has(one.image_id)]
-                refusals = find_refusals(named, read_limits(self.loaded))
+                asked = [one for one in named if not only_refused or _is_refused(one)]
+                refusals = find_refusals(asked, read_limits(self.loaded)) if asked else {}
                 for one in page:
                     if left_out[one.day].has(one.image_id):
                         cause = explain_left_out(next_run, one.day, self.loaded.source.id)
@@ -188,6 +194,10 @@ def last_failures(project: ProjectDatabase, day: Day, model: str | None) -> Iter
             if last is not None and last["exit_code"] not in (None, EXIT_OK):
                 error = f": {last['error']}" if last["error"] else ""
                 yield f"the last run of {day} ended with exit code {last['exit_code']}{error}"
+
+
+def _is_refused(image: UnpredictedImage) -> bool:
+    return image.failure is not None and image.failure.reason == Reason.LOCATION_NOT_ALLOWED
 
 
 def find_refusals(images: Sequence[UnpredictedImage], limits: ReadLimits) -> dict[str, Refusal]:

@@ -6,14 +6,14 @@ import pytest
 
 from infer_app.ask.missing_prediction import Cause, Why, explain_former_objects
 from infer_app.ask.next_run import NextRun
-from infer_app.base.domain import Reason
+from infer_app.base.domain import CropOutput, Output, Reason
 from infer_app.base.errors import UsageError
 from infer_app.cli.commands.look_commands import ExplainOptions, ListOptions
 from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.list_images import list_images
 from infer_app.tables.results.model_versions import switch_version
 from tests.conftest import DAY
-from tests.support.second_networks import DETECTOR, SECOND, StoredModel
+from tests.support.second_networks import DETECTOR, OTHER, SECOND, StoredModel
 
 D, S, E = DETECTOR.model_id, SECOND.model_id, "e" * 16
 LION, DOG = [("lion", 0.75), ("tiger", 0.25)], [("dog", 0.5)]
@@ -55,6 +55,19 @@ def test_each_object_is_listed_with_both_labels_and_scores(capsys):
     assert [one["score"] for one in objects] == [0.9, 0.8, 0.1]
     assert [one["prediction"] and one["prediction"]["label"] for one in objects] == ["lion", "dog", None]
     assert [one["label"] for one in objects[0]["prediction"]["output"]["top"]] == ["lion", "tiger"]
+
+
+def test_objects_without_a_label_are_listed_by_their_number(database, capsys):
+    numbers = StoredModel(database, OTHER, D)
+    switch_version(database, OTHER.name, OTHER.model_id, OTHER.manifest)
+    crops = tuple(CropOutput(number, Output(score=0.5)) for number in (0, 1))
+    numbers.predict("1", Output(score=0.5, crops=crops))
+    numbers.end_run()
+    options = ListOptions(state="predicted", date=str(DAY), as_json=True)
+    listed = told(capsys, list_images, options)["images"]
+    messages = {one["model"]: one["message"] for one in listed if one["image_id"] == "1"}
+    best = {"animals": "3 objects, the best animal 0.900", "species": "2 objects, the best lion 0.750"}
+    assert messages == best | {"sexes": "2 objects"}
 
 
 def next_run(**changed):

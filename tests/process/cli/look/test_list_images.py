@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+import time
 from datetime import datetime
 
 import pytest
 
+from infer_app.ask import image_list
 from infer_app.ask.page.reports import write_reports
-from infer_app.base.errors import UsageError
+from infer_app.base.domain import Reason
+from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.look_commands import ExplainOptions, ListOptions
 from infer_app.cli.look.explain import show_image
@@ -21,7 +24,7 @@ from tests.support.results import broken, commit, predicted
 pytestmark = pytest.mark.usefixtures("two_versions")
 
 AT = datetime(2026, 11, 21, 3)
-OLD, NEW, DOG = "0" * 16, "1" * 16, "d" * 16
+OLD, NEW, DOG, AGES = "0" * 16, "1" * 16, "d" * 16, "a" * 16
 
 
 @pytest.fixture
@@ -78,6 +81,30 @@ def test_rejections_books_explanations_and_retries_are_those_of_the_version_that
     for reasons, num_retried in ((["empty"], 0), (["empty", "corrupt"], 1)):
         assert told(capsys, retry_rejected, str(DAY), OLD, reasons, True, None)["retried"] == num_retried
     assert listed(capsys, "rejected") == [("4", "cats", NEW)]
+
+
+def hang(refs, limits):
+    time.sleep(60)
+
+
+def test_rejected_images_are_listed_without_their_storage_but_for_those_rejected_for_their_location(
+    database, capsys, monkeypatch
+):
+    monkeypatch.setattr(image_list, "refused_among", hang)
+    monkeypatch.setattr(image_list, "STORAGE_TIMEOUT_S", 0.5)
+    assert listed(capsys, "rejected") == [("4", "cats", NEW)]
+    commit(database, (), broken("3", reason=Reason.LOCATION_NOT_ALLOWED), model_id=NEW)
+    with pytest.raises(StorageUnavailable, match="no answer within"):
+        listed(capsys, "rejected")
+
+
+def test_a_number_is_listed_as_it_is(database, add_model, capsys):
+    add_model("ages", AGES, datetime(2026, 11, 4), kind="regression")
+    commit(database, predicted("1", label=None, score=1234.56789), model_id=AGES)
+    assert listed(capsys, model="ages") == [("1", "ages", AGES)]
+    options = ListOptions(state="predicted", date=str(DAY), model="ages", as_json=True)
+    (image,) = told(capsys, list_images, options)["images"]
+    assert (image["message"], image["score"]) == ("1234.57", 1234.56789)
 
 
 def test_a_version_that_was_tried_is_on_the_page_of_its_day_beside_the_one_in_use():
