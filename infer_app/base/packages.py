@@ -138,12 +138,16 @@ def _torchvision_hint() -> str:
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra here: by what it requires, so that no index has to have infer_app."""
+    """Return the command that installs an extra here: by what it requires, so that no index has to have infer_app.
+
+    The metadata of a clone that was pulled may be of a former version, without this extra.
+    """
     if (built := os.environ.get(IMAGE_EXTRAS)) is not None:
         extras = ",".join(filter(None, (built, extra)))
         return f"build the container image again with --build-arg EXTRAS={extras}, besides what it was built with"
     with suppress(PackageNotFoundError):
-        return install_packages(*_of_extra(extra, requires(DISTRIBUTION) or ()))
+        if needed := list(_of_extra(extra, requires(DISTRIBUTION) or ())):
+            return install_packages(*needed)
     return install_packages("-e", f"{SOURCE}[{extra}]")
 
 

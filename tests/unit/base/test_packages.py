@@ -1,3 +1,4 @@
+import re
 import shlex
 import sys
 import tomllib
@@ -81,3 +82,14 @@ def test_a_container_image_is_built_again_with_the_extra_besides_those_it_has(mo
 def test_a_program_that_is_not_installed_names_its_folder(monkeypatch):
     monkeypatch.setattr(sys, "path", [])  # where distributions are looked for
     assert f"pip install -e {packages.SOURCE}[torch]" in install("torch").replace("'", "")
+
+
+def test_an_extra_that_old_metadata_lacks_is_installed_from_the_clone(monkeypatch):
+    monkeypatch.setattr(packages, "requires", lambda _: ['s3fs>=2025.2; extra == "s3"'])
+    assert f"pip install -e {packages.SOURCE}[buckets]" in install("buckets").replace("'", "")
+
+
+def test_only_extras_that_exist_are_named():
+    texts = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("jobs/*"), ROOT / "infer_app/cli/project/template.toml"]
+    named = {one for file in texts for one in re.findall(r"\bextra(?:\]\S+ `| `| )(\w+)\b`?[ ,.]", file.read_text())}
+    assert named <= EXTRAS.keys()
