@@ -28,9 +28,9 @@ class DaySummary:
     date: date
     state: str  # good, attention or failed: that of the model that is worst off
     notes: tuple[str, ...]  # what is not as it should be, with the names of models unless it is so of all
-    images: int
-    rejected: int  # by the model that rejected most
-    pending: int  # for the model with most
+    images: int  # of the model with the most that are not predicted, as are the next two
+    rejected: int
+    pending: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +73,21 @@ class DayReport(DaySummary):
 def summarize(day: date, judged: Mapping[str, JudgedDay]) -> DaySummary:
     """Sum up what is known of the models of a day."""
     states = {name: one.state for name, one in judged.items()}
-    counts = [one.facts.counts for one in judged.values()]
+    counts = max((one.facts.counts for one in judged.values()), key=lambda one: one.eligible - one.predicted)
     notes = told_once({name: state.notes for name, state in states.items()})
     return DaySummary(
         date=day,
         state=max((state.level for state in states.values()), key=list(LEVELS).index),
         notes=tuple(named(note, names) for note, names in notes.items()),
-        images=max(one.eligible for one in counts),
-        rejected=max(one.rejected for one in counts),
-        pending=max(one.pending for one in counts),
+        images=counts.eligible,
+        rejected=counts.rejected,
+        pending=counts.pending,
     )
 
 
 def gather(project: ProjectDatabase, states: DayStates, day: Day, versions: Sequence[Version]) -> DayReport:
     """Read the data of a day's report from the database."""
+    made_at = datetime.now(UTC).isoformat()  # a run that ends while this reads may not be in it
     ids = [model_id for _, model_id in versions]
     changed = count_changed(project.database, project.source, ids, day)
     known = {one: judge(project, states, day, one) for one in versions}
@@ -105,7 +106,7 @@ def gather(project: ProjectDatabase, states: DayStates, day: Day, versions: Sequ
         **{field.name: getattr(summarize(day.date, judged), field.name) for field in fields(DaySummary)},
         models=_with_second_networks(models),
         time_zone=day.zone,
-        made_at=datetime.now(UTC).isoformat(),
+        made_at=made_at,
         changes=tuple(replace(one, what=" · ".join([one.what, *of])) for one, of in told_once(changes_of).items()),
         steps=tuple(step.of(of) for step, of in told_once(steps_of).items()),
         changed=changed,
@@ -120,7 +121,6 @@ def model_names(versions: Sequence[Version]) -> list[str]:
 
 
 def _with_second_networks(models: Sequence[ModelReport]) -> tuple[ModelReport, ...]:
-    """Return the models in the order of the page: each second network after its detector."""
+    """Return the models in the order of the page: each second network after the versions of its detector."""
     known = {one.model for one in models}
-    first = [one for one in models if one.detector not in known]
-    return tuple(one for model in first for one in (model, *(one for one in models if one.detector == model.model)))
+    return tuple(sorted(models, key=lambda one: (one.detector, 1) if one.detector in known else (one.model, 0)))

@@ -111,7 +111,7 @@ class JudgedDay:
 
 def judge(project: ProjectDatabase, states: DayStates, day: Day, version: Version) -> JudgedDay:
     """Read what decides the state of a day for a version, which the page of all days shows too."""
-    figures, facts = open_figures(project, *version), states.read_facts(day, *version)
+    figures, facts = open_figures(project, *version), states.read_facts(day, version[1])
     labels = gather_labels(figures, day)
     gap = "" if facts.counts.eligible else str(find_gap(project.source, day) or "")
     problems = project.rows.find_problems(day, version[1], facts.counts)

@@ -184,8 +184,8 @@ def _result(
     reports = [ran[day] for day in days if day in ran]
     late = [report for day, report in ran.items() if day not in days]
     last = reports[-1]
-    older = project.ask(states.find_older_pending, days[0], last.model, last.model_id)
-    facts = project.ask(states.read_facts, days[-1], last.model, last.model_id, last.day)
+    older = project.ask(states.find_older_pending, days[0], last.model_id)
+    facts = project.ask(states.read_facts, days[-1], last.model_id, last.day)
     tried = list(dict.fromkeys([*days, *ran]))  # those left out too
     was_stopped = any(report.stopped for report in ran.values())
     return ModelResult(

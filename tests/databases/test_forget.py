@@ -40,16 +40,17 @@ from tests.support.statements import execute_at
 def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded, listing, capsys):
     kept, reports = loaded.folder / "kept.jsonl", loaded.reports_folder
     reports.mkdir()
-    files = (f"{DAYS[0]}.html", f"{DAYS[0]}.json", f"{DAYS[0]}-notes.json", f"{DAYS[1]}.html")
-    for name in files:
+    gone = [f"{DAYS[0]}{name}" for name in (".html", ".json", "-birds.html", "-birds.json")]
+    others = [f"{DAYS[0]}-notes.json", f"{DAYS[1]}.html", "index.html", "2000-02-30.html", "week-of-it.html"]
+    for name in (*gone, *others):
         (reports / name).touch()
     kept.touch()
     with pytest.raises(UsageError, match="exists, nothing was deleted"):
         forget(loaded, before=str(DAYS[1]), to=kept)
     kept.unlink()
     forget(loaded, before=str(DAYS[1]), to=kept)
-    assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 1, "pages": 1}
-    assert {file.name for file in reports.iterdir()} == {*files[2:]}
+    assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 1, "pages": 2}
+    assert {file.name for file in reports.iterdir()} == {*others}
     rows = [json.loads(line) for line in kept.read_text().splitlines()]
     tables = Counter(row["table"] for row in rows)
     assert tables == {"infer_pictures": 3, "infer_predictions": 2, "infer_objects": 2, "infer_rejections": 1}

@@ -46,6 +46,7 @@ class IndexRow:
     day: DaySummary
     file: str
     made_at: datetime
+    tried: tuple[str, ...] = ()  # NAME@ID of versions that it has besides those that did the day
 
 
 def pictured(report: DayReport) -> list[Pictured]:

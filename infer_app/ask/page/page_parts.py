@@ -68,11 +68,13 @@ def histogram(counts: Sequence[int], edges: Sequence[float], height: int = 150, 
 
 def day_bar(images: int, rejected: int, pending: int, top: int, height: int = 34) -> Markup:
     """Draw the images of a day as a column: predicted, above them rejected, above them pending ones."""
+    parts = {"c0": images - rejected - pending, "failed": rejected, "pending": pending}
+    tall = {kind: max(MIN_HEIGHT, height * number / top) if number > 0 else 0.0 for kind, number in parts.items()}
+    tall["c0"] -= max(0.0, sum(tall.values()) - height)
     drawn, floor = [], float(height)
-    for kind, number in (("c0", images - rejected - pending), ("failed", rejected), ("pending", pending)):
-        tall = max(MIN_HEIGHT, height * number / top) if number > 0 else 0.0
-        floor -= tall
-        drawn.append(_rect(kind, (20, floor, 60, tall), f"{number:,}"))
+    for kind, number in parts.items():
+        floor -= tall[kind]
+        drawn.append(_rect(kind, (20, floor, 60, tall[kind]), f"{number:,}"))
     return _svg(counted(images, "image"), height, drawn)
 
 

@@ -1,7 +1,9 @@
 """Writes the reports: an HTML page and a JSON file for each day, and the page of all days."""
 
 import json
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -17,6 +19,8 @@ from infer_app.base.errors import UsageError, os_errors_as
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.project_database import ProjectDatabase, open_project_database, read_limits
 from infer_app.tables.queries.day_state import DayStates
+
+log = logging.getLogger(__name__)
 
 INDEX = "index.html"
 MAX_DAYS = 366  # in the page of all days
@@ -47,7 +51,7 @@ def write_reports(
     """Write the report of each day, oldest first, and the page of all days; of several those that had images.
 
     A page has the models that ran on the day and the versions that were `tried`, as NAME@ID. Pages of the last days are
-    written anew if their day was run since. Raises UsageError if no model has run.
+    written anew, with what was tried, if their day was run since. Raises UsageError if no model has run.
     """
     with open_project_database(loaded, read_only=True) as project:
         states = DayStates(project, loaded.run.max_rejected)
@@ -58,7 +62,10 @@ def write_reports(
             for run_date, ended_at in sorted(project.versions.days_changed(KEPT_UP_TO_DATE).items()):
                 row = _row_of_page(loaded, run_date)
                 if row and ended_at and ended_at.replace(tzinfo=UTC) > row.made_at:
-                    _write(loaded, project, states, loaded.day(str(run_date)))
+                    try:
+                        _write(loaded, project, states, loaded.day(str(run_date)), _still_known(project, row.tried))
+                    except UsageError as error:
+                        log.warning("the report of %s stays as it was: %s", run_date, error)
     if out is None:
         write_index(loaded)
     return written
@@ -66,15 +73,18 @@ def write_reports(
 
 def write_index(loaded: LoadedSettings) -> None:
     """Write the page of all days, which says of the newest days what their pages say."""
-    pages = sorted(loaded.reports_folder.glob("????-??-??.html"), reverse=True)[:MAX_DAYS]
-    rows = filter(None, (_row_of_page(loaded, date.fromisoformat(page.stem)) for page in pages))
+    days = filter(None, map(_day_of, loaded.reports_folder.glob("????-??-??.html")))
+    rows = filter(None, (_row_of_page(loaded, day) for day in sorted(days, reverse=True)[:MAX_DAYS]))
     _save(loaded.reports_folder / INDEX, render_index(list(rows), datetime.now(UTC)).encode())
 
 
 def remove_reports(loaded: LoadedSettings, first_kept: date) -> int:
-    """Remove the reports of days before a date, with their JSON files; return the number of pages."""
-    files = [file for file in loaded.reports_folder.glob("????-??-??.*") if file.stem < str(first_kept)]
-    written = [file for file in files if file.suffix in (".html", ".json")]
+    """Remove the reports of days before a date, with their JSON files; return the number of pages.
+
+    Of a name with more than a date, as DATE-MODEL, only a page and its JSON file side by side are a report.
+    """
+    files = loaded.reports_folder.glob("????-??-??*")
+    written = [file for file in files if _is_report(file) and (_day_of(file) or first_kept) < first_kept]
     for file in written:
         file.unlink(missing_ok=True)
     if written and (loaded.reports_folder / INDEX).exists():
@@ -113,13 +123,36 @@ def _write(
     if any(isinstance(image, ImageObjects) for model in report.models for image in model.predicted):
         limits = replace(limits, size=SIZE_WITH_BOXES, max_bytes=2 * MAX_BYTES)
     thumbnails = make_thumbnails(pictured(report), limits)
-    _save(data, json.dumps(report.to_json(), default=_plain, indent=1).encode())
     _save(file, render_day(report, thumbnails, data.name, out is None).encode())
+    content = report.to_json() | {"tried": [*tried]}
+    _save(data, json.dumps(content, default=_plain, indent=1).encode())  # last: then the page of all days says the same
     return WrittenReport(report, file, data)
 
 
 def _page_of(loaded: LoadedSettings, day: date) -> Path:
     return loaded.reports_folder / f"{day}.html"
+
+
+def _day_of(file: Path) -> date | None:
+    """Return the day that a file's name begins with."""
+    with suppress(ValueError):
+        return date.fromisoformat(file.name[:10])
+    return None
+
+
+def _is_report(file: Path) -> bool:
+    both = [file.with_suffix(".html"), file.with_suffix(".json")]
+    return file in both and (len(file.stem) == 10 or all(one.exists() for one in both))
+
+
+def _still_known(project: ProjectDatabase, tried: Sequence[str]) -> list[str]:
+    """Return the versions that are still recorded."""
+    found = []
+    for name in tried:
+        with suppress(UsageError):
+            project.versions.models_of(name)
+            found.append(name)
+    return found
 
 
 def _row_of_page(loaded: LoadedSettings, day: date) -> IndexRow | None:
@@ -128,7 +161,8 @@ def _row_of_page(loaded: LoadedSettings, day: date) -> IndexRow | None:
     try:
         data = json.loads(file.with_suffix(".json").read_bytes())
         known = {field.name: data[field.name] for field in fields(DaySummary)} | {"date": day}
-        return IndexRow(DaySummary(**known), file.name, datetime.fromisoformat(data["made_at"]))
+        made_at = datetime.fromisoformat(data["made_at"])
+        return IndexRow(DaySummary(**known), file.name, made_at, tuple(data.get("tried", ())))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

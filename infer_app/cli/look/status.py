@@ -133,7 +133,7 @@ def read_last_days(
             planned = used_next.get(model, model_id)
             is_done_again = planned != model_id and next_run.era(day.date) != "older"
             again = project.count_new(day, planned) if is_done_again else 0
-            facts, is_forgotten = states.read_facts(day, model, model_id), project.source.has_forgotten(day.start)
+            facts, is_forgotten = states.read_facts(day, model_id), project.source.has_forgotten(day.start)
             objects = count_day_objects(project, day, model_id)
             row = DayRow(day, model, model_id, model_id in in_use, facts, objects, is_forgotten, again)
             if row.facts.counts.eligible or row.facts.last_run:

@@ -95,10 +95,10 @@ class DayStates:
         self._max_rejected = max_rejected
         self._living: Collection[str] | None = None
         self._num_images: dict[date, int] = {}
-        self._older: dict[str, tuple[Day, PendingDays | None]] = {}  # by the model's name
+        self._older: dict[str, tuple[Day, PendingDays | None]] = {}  # by model id
         self._before_all: dict[tuple[Day, str], PendingDays | None] = {}  # of the days that were asked about first
 
-    def read_facts(self, day: Day, model: str, model_id: str, counts: DayCounts | None = None) -> DayFacts:
+    def read_facts(self, day: Day, model_id: str, counts: DayCounts | None = None) -> DayFacts:
         """Read all facts but `problems`, which take longer; `counts` are those of the day's rows if they are known."""
         if self._living is None:
             self._living = self._run_store.living_runs()
@@ -111,7 +111,7 @@ class DayStates:
             asked=self._images.count_asked(day, model_id) if may_be_too_many else None,
             max_rejected=self._max_rejected,
             is_running=bool(runs) and runs[0]["id"] in self._living,
-            older=self.find_older_pending(day, model, model_id),
+            older=self.find_older_pending(day, model_id),
             images_before=self.count_images_before(day) if day.end <= datetime.now(UTC) else (),
         )
 
@@ -119,9 +119,9 @@ class DayStates:
         """Return the numbers of images of the days before, the latest first."""
         return [self._count_images(day.before(n)) for n in range(1, NUM_DAYS_BEFORE + 1)]
 
-    def find_older_pending(self, day: Day, model: str, model_id: str) -> PendingDays | None:
+    def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
         """Find the pending images before the day; after an older day was asked for, only those in between."""
-        known, found = self._older.get(model, (None, None))
+        known, found = self._older.get(model_id, (None, None))
         if known is None or known.start > day.start:
             if (day, model_id) not in self._before_all:
                 in_use = self._versions.ids_in_use()  # which are asked about next
@@ -131,7 +131,7 @@ class DayStates:
         else:
             between = replace(day.before(1), start=known.start, end=day.start)
             found = add_up([found, self._pending.find_pending_between(between, model_id)])
-        self._older[model] = (day, found)
+        self._older[model_id] = (day, found)
         return found
 
     def _count_images(self, day: Day) -> int:

@@ -1,9 +1,10 @@
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from itertools import count
 
 import pytest
 from sqlalchemy import literal, select, update
 
+from infer_app.ask import day_report
 from infer_app.ask.drift import gather_labels, jensen_shannon
 from infer_app.ask.model_report import gather_scores
 from infer_app.ask.page.page import render_day
@@ -78,7 +79,9 @@ def test_rejections_are_counted_by_reason_but_for_images_that_are_predicted(data
     assert len(figures.some_rejected(DAY, "corrupt", 5)) == 1
 
 
-def test_a_report_of_a_day(make_report, write, add_run):
+def test_a_report_of_a_day(make_report, write, add_run, monkeypatch):
+    asked, count_changed = list[datetime](), day_report.count_changed
+    monkeypatch.setattr(day_report, "count_changed", lambda *of: asked.append(datetime.now(UTC)) or count_changed(*of))
     write(predicted=scored("cat", *[0.9] * 99), rejected=[("/x.jpg", "truncated")])
     write(predicted=scored("cat", *[0.9] * 100), days_ago=1)
     add_run(days_ago=1)
@@ -88,6 +91,7 @@ def test_a_report_of_a_day(make_report, write, add_run):
     (model,) = report.models
     assert model.counts == DayCounts(100, 99, 1, 0)
     assert (report.images, report.rejected, report.pending) == (100, 1, 0)
+    assert datetime.fromisoformat(report.made_at) <= asked[0]
     assert model.verdict == (
         "20 Nov: 100 = 99 predicted + 1 rejected + 0 pending · 10 s · 86 % of the limit; bottleneck: model"
     )
@@ -184,7 +188,8 @@ def test_what_two_models_say_alike_stands_once_on_their_page(two_models):
 
 def test_what_only_one_of_two_models_says_has_its_name_and_the_worse_state_is_that_of_the_day(two_models):
     report = two_models(same=False)
-    assert (report.state, report.notes, report.pending) == ("attention", ("twin: 100 pending",), 100)
+    assert (report.state, report.notes) == ("attention", ("twin: 100 pending",))
+    assert (report.images, report.rejected, report.pending) == (100, 0, 100)  # of one model: they add up
     commands = [step.command for step in report.steps]
     assert commands == [
         "infer run --date 2026-11-20 --model twin",

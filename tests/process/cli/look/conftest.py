@@ -1,3 +1,3 @@
-from tests.support.day_rows import add_model
+from tests.support.day_rows import add_model, add_run
 
-__all__ = ["add_model"]
+__all__ = ["add_model", "add_run"]

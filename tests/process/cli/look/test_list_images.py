@@ -9,7 +9,9 @@ from datetime import datetime
 import pytest
 
 from infer_app.ask import image_list
+from infer_app.ask.page import reports
 from infer_app.ask.page.reports import write_reports
+from infer_app.base.atomic_file import replace_file
 from infer_app.base.domain import Reason
 from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.settings.load import load_settings
@@ -116,6 +118,40 @@ def test_a_version_that_was_tried_is_on_the_page_of_its_day_beside_the_one_in_us
 
     assert written() == (f"{DAY}.html", ["cats", "dogs"])
     assert written(f"cats@{OLD}") == (f"{DAY}.html", [f"cats@{OLD[:8]}", f"cats@{NEW[:8]}", "dogs"])
+
+
+def test_a_page_that_is_written_anew_keeps_what_was_tried_and_spoils_no_other_page(
+    database, add_run, monkeypatch, caplog
+):
+    loaded = load_settings()
+    page, data = (loaded.reports_folder / f"{DAY}.{kind}" for kind in ("html", "json"))
+    write_reports(loaded, [loaded.day(str(DAY))], [f"cats@{OLD}"])
+    before = data.read_bytes()
+    for model, model_id in (("cats", NEW), ("dogs", DOG)):
+        add_run(run_id=model, model=model, model_id=model_id, ended_at=datetime(2100, 1, 1))
+
+    def ids():
+        write_reports(loaded, [DAY.before(1)])
+        return [one["model_id"] for one in json.loads(data.read_bytes())["models"]]
+
+    def killed_before_the_last(file, content):
+        if file == data:
+            raise KeyboardInterrupt
+        replace_file(file, content)
+
+    page.write_text("old")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(reports, "replace_file", killed_before_the_last)
+        ids()
+    assert (page.read_text() != "old", data.read_bytes() == before) == (True, True)
+    assert ids() == ids() == [OLD, NEW, DOG]
+    with database.write() as connection:
+        connection.exec_driver_sql(f"UPDATE infer_models SET name = 'lost' WHERE id = '{OLD}'")
+    assert ids() == [NEW, DOG]
+    page.unlink()
+    page.mkdir()
+    assert ids() == [NEW, DOG]
+    assert [record.message.split(":")[0] for record in caplog.records] == [f"the report of {DAY} stays as it was"]
 
 
 @pytest.mark.parametrize(

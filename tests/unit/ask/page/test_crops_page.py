@@ -85,6 +85,13 @@ def test_each_object_is_a_picture_with_both_labels_and_scores(make_report, find,
     assert "0.40 hareanimal 0.80 · a.jpg" in outline.text.replace("\n", "")
 
 
+def test_a_second_network_is_once_on_the_page_after_the_versions_of_its_detector(make_report, add_model, find):
+    add_model("animals", "a2" * 8, datetime(2026, 11, 2), "detection")
+    find({"/p/a.jpg": [animal()]})
+    report = make_report(("animals", ANIMALS), ("animals", "a2" * 8))
+    assert list(report.by_name) == ["animals@a1a1a1a1", "animals@a2a2a2a2", MODEL.name]
+
+
 def test_objects_of_another_version_of_the_detector_do_not_count(make_report, add_model, find, give):
     add_model("animals", "a0" * 8, datetime(2026, 10, 1), "detection", used_until=datetime(2026, 11, 1))
     find({"/p/a.jpg": [animal()]})

@@ -32,6 +32,8 @@ def test_the_highest_column_reaches_the_line_and_the_smallest_is_seen():
 def test_the_bar_of_a_day_has_all_its_images_from_the_floor_up():
     found = rects(page_parts.day_bar(images=10, rejected=2, pending=3, top=20, height=40))
     assert [(kind, height) for kind, *_, height in found] == [("c0", 10), ("failed", 4), ("pending", 6)]
+    one_rejected = rects(page_parts.day_bar(images=9000, rejected=1, pending=0, top=9000, height=40))
+    assert [height for *_, height in one_rejected] == [40 - page_parts.MIN_HEIGHT, page_parts.MIN_HEIGHT, 0]
     nothing = rects(page_parts.day_bar(images=0, rejected=0, pending=0, top=1))
     assert [height for *_, height in nothing] == [0, 0, 0]
 

@@ -7,6 +7,7 @@ from infer_app.base.run_report import DayCounts
 from infer_app.tables.queries.day_state import DayFacts, DayStates, is_unusual, judge_day
 from infer_app.tables.queries.pending_images import PendingDays
 from tests.conftest import DAY, MODEL
+from tests.support.results import commit, predicted
 
 RUN = {"id": "r", "state": "done", "exit_code": 0, "selected": 100, "error": None}
 NOTHING_NEW = RUN | {"id": "later", "selected": 0}
@@ -93,17 +94,19 @@ def test_an_unusual_number_of_images(num_images, before, unusual):
     assert is_unusual(num_images, before) is unusual
 
 
-def test_pending_images_of_earlier_days_are_counted_once_whichever_version_of_the_name_predicted_them(tables, register):
+def test_pending_images_of_earlier_days_are_counted_once_and_for_each_version(tables, register):
     register("/a.jpg", "/b.jpg", at=datetime(2026, 11, 1))
     register("/c.jpg", at=datetime(2026, 11, 18))
     tables.run_store.open_run(DAY, MODEL)
     one_by_one = DayStates(tables, "5%")
     found = [
-        one_by_one.find_older_pending(day, MODEL.name, MODEL.model_id)
-        for day in (DAY.before(9), DAY.before(2), DAY.before(1), DAY)
+        one_by_one.find_older_pending(day, MODEL.model_id) for day in (DAY.before(9), DAY.before(2), DAY.before(1), DAY)
     ]
     first, last = date(2026, 11, 1), date(2026, 11, 18)
     assert found == [*2 * [PendingDays(first, first, 2)], *2 * [PendingDays(first, last, 3)]]
     newest_first = DayStates(tables, "5%")
-    assert newest_first.find_older_pending(DAY, MODEL.name, MODEL.model_id).num_images == 3
-    assert newest_first.find_older_pending(DAY.before(9), MODEL.name, MODEL.model_id).num_images == 2
+    assert newest_first.find_older_pending(DAY, MODEL.model_id).num_images == 3
+    assert newest_first.find_older_pending(DAY.before(9), MODEL.model_id).num_images == 2
+    commit(tables.database, predicted("1"), model_id="tried")
+    found = [newest_first.find_older_pending(DAY.before(9), one).num_images for one in ("tried", MODEL.model_id)]
+    assert found == [1, 2]
