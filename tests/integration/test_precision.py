@@ -42,9 +42,9 @@ def test_all_that_shows_a_result_says_its_precision(project):
     report = project.run_day("--precision", "half", "--report")
     assert (report["variant"], report["precision"]) == (BF16, "half")
     assert f"colors runs as {BF16} (half precision)" in project.errors
-    page = project.folder / "reports" / f"{DATE}-colors.html"
+    page = project.folder / "reports" / f"{DATE}.html"
     assert f"{BF16} (half precision)" in page.read_text()
-    written = json.loads(page.with_suffix(".json").read_text())
+    (written,) = json.loads(page.with_suffix(".json").read_text())["models"]
     assert [written[key]["precision"] for key in ("run", "speed")] == ["half", "half"]
     explained = project.infer("explain", "--image", "1")
     assert f"in variant {BF16} (half precision)" in explained
