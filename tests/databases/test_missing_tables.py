@@ -35,7 +35,7 @@ ARGUMENTS = {  # of the commands that use our tables, and need more than their n
     "retry": f"--date {DATE}",
     "forget": "--before 2020-01-01 --yes",
 }
-WITHOUT_TABLES = {"quickstart", "init", "config show", "model build"}
+WITHOUT_TABLES = {"quickstart", "init", "config show", "model build", "model describe"}
 WITHOUT_TABLES |= {"model verify", "model check"}
 # They work without a database too, and say on standard error why it is not known which version is in use.
 TELL_IT = {"model list": "", "model show": "slow"}
