@@ -1,4 +1,4 @@
-"""What `activation` says of a network's class outputs: how they become scores, and which value fits them."""
+"""Make scores of a network's class outputs as `activation` says, and tell which value of it fits them."""
 
 import numpy as np
 

@@ -12,7 +12,7 @@ from infer_app.base.errors import UsageError
 
 
 class Owner(NamedTuple):
-    """What keys belong to, and whether a description has it."""
+    """A part of a description that keys belong to, and whether a description has it."""
 
     name: str
     is_in: Callable[[Description], bool]

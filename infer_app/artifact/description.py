@@ -38,7 +38,7 @@ Pixels = Annotated[Size, PlainValidator(Size.of)]
 
 
 class Description(BaseModel):
-    """What a model is built from; a key that is left out is what the source says, else its default.
+    """The keys that a model is built from; one that is left out is what the source says, else its default.
 
     model_template.toml says what each key means.
     """

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime
 from itertools import islice
+from typing import Any
 
 from infer_app import __version__
 from infer_app.artifact.model_names import Version, short_name
@@ -31,6 +32,10 @@ class DaySummary:
     images: int  # of the model with the most that are not predicted, as are the next two
     rejected: int
     pending: int
+
+    def summary(self) -> dict[str, Any]:
+        """Return these fields alone, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(DaySummary)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ def gather(project: ProjectDatabase, states: DayStates, day: Day, versions: Sequ
         changes_of[name] = changes(model.counts, model.run, before, one.drift)
         steps_of[name] = steps(Situation(day.date, one.facts, model.day_state, model.reasons, changed))
     return DayReport(
-        **{field.name: getattr(summarize(day.date, judged), field.name) for field in fields(DaySummary)},
+        **summarize(day.date, judged).summary(),
         models=_with_second_networks(models),
         time_zone=day.zone,
         made_at=made_at,

@@ -1,4 +1,4 @@
-"""What a day's report says of one model, gathered from the database: aggregates and a few rows, however many images."""
+"""Gather what a day's report says of one model: aggregates and a few rows, however many images there are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ class ObjectReport:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """What a day's report says of one model, by the version that did the day."""
+    """A model in the report of a day, by the version that did the day."""
 
     model: str
     model_id: str
@@ -110,7 +110,7 @@ class JudgedDay:
 
 
 def judge(project: ProjectDatabase, states: DayStates, day: Day, version: Version) -> JudgedDay:
-    """Read what decides the state of a day for a version, which the page of all days shows too."""
+    """Read what decides the state of a day for a version."""
     figures, facts = open_figures(project, *version), states.read_facts(day, version[1])
     labels = gather_labels(figures, day)
     gap = "" if facts.counts.eligible else str(find_gap(project.source, day) or "")

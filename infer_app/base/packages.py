@@ -112,7 +112,7 @@ def _first(pattern: str, file: Path) -> str | None:
 def find_fault(library: str) -> tuple[str, str] | None:
     """Import a library of networks, and torchvision too if it is there, which the others import.
 
-    Returns what is wrong with it and what mends it.
+    Returns the message and the hint of an error, None if both can be imported.
     """
     if find_spec(library) is None:
         hint = _torchvision_hint() if library == "torchvision" else install("networks")

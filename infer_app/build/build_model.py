@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 import infer_app
 from infer_app.artifact.artifact import Artifact, Preprocess, open_artifact, record_variant, save_manifest, write_file
@@ -68,13 +69,6 @@ def build_model(described: Description, models_folder: Path, detector: Artifact 
     files |= dict(zip(golden.names, golden.images, strict=True))
     files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels)
     files[GOLDEN_OUTPUTS_FILE] = save_array(outputs.rows)
-    built_with = {
-        "infer_app": infer_app.__version__,
-        "torch": str(torch.__version__),
-        "python": platform.python_version(),
-    }
-    if runtime := getattr(module, "runtime", None):
-        built_with["reference"] = runtime
     manifest = Manifest(
         name=described.name,
         model_id="",
@@ -94,7 +88,7 @@ def build_model(described: Description, models_folder: Path, detector: Artifact 
         golden=golden.names,
         tolerance=Tolerance(),
         created_at=datetime.now(UTC).isoformat(),
-        built_with=built_with,
+        built_with=_built_with(module),
         files={relative: hashlib.sha256(data).hexdigest() for relative, data in sorted(files.items())},
     )
     manifest = replace(manifest, model_id=manifest.expected_id())
@@ -112,6 +106,17 @@ def build_model(described: Description, models_folder: Path, detector: Artifact 
     with replaced_folder(folder) as building:
         _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
+
+
+def _built_with(module: nn.Module) -> dict[str, str]:
+    """Return the versions of what builds a model, and of what runs the reference where that is not torch."""
+    versions = {
+        "infer_app": infer_app.__version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+    }
+    runtime = getattr(module, "runtime", None)
+    return versions | ({"reference": runtime} if runtime else {})
 
 
 def _check_same_golden_images(known: Manifest, built_now: Manifest) -> None:

@@ -40,9 +40,8 @@ class WrittenReport:
             {"model": one.model, "model_id": one.model_id, "verdict": one.verdict, "day_state": asdict(one.day_state)}
             for one in self.report.models
         ]
-        summary = {field.name: getattr(self.report, field.name) for field in fields(DaySummary)}
         files = {"file": str(self.html), "data": str(self.data)}
-        return summary | {"date": str(self.report.date)} | files | {"models": models}
+        return self.report.summary() | {"date": str(self.report.date)} | files | {"models": models}
 
 
 def write_reports(
@@ -58,7 +57,6 @@ def write_reports(
         wanted = [day for day in days if len(days) == 1 or project.count(day)]
         written = [_write(loaded, project, states, day, tried, out) for day in wanted]
         if out is None:
-            states = DayStates(project, loaded.run.max_rejected)
             for run_date, ended_at in sorted(project.versions.days_changed(KEPT_UP_TO_DATE).items()):
                 row = _row_of_page(loaded, run_date)
                 if row and ended_at and ended_at.replace(tzinfo=UTC) > row.made_at:

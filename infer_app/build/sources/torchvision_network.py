@@ -10,6 +10,7 @@ from typing import Any
 from infer_app.base.errors import UsageError
 from infer_app.base.size import Size
 from infer_app.build.sources.source_facts import (
+    GEOMETRY,
     Fact,
     LibraryNetwork,
     SourceFacts,
@@ -21,7 +22,6 @@ from infer_app.build.sources.source_facts import (
 from infer_app.build.sources.weights import make_with_weights
 
 _NORMALISES = frozenset({"inception_v3", "googlenet"})
-_GEOMETRY = frozenset({"recipe", "resize", "crop_pct", "preprocess"})
 
 
 def torchvision_facts(transforms: Any, origin: str, labels: Sequence[str] = ()) -> SourceFacts:
@@ -92,7 +92,7 @@ def _unsure(name: str, known: Sequence[Any], weights: Path) -> Unsupported:
     return Unsupported(
         f"{weights.name} is no file of torchvision's own, and its weights for {name} have several transforms",
         f"give resize as it was trained ({sizes})",
-        _GEOMETRY,
+        GEOMETRY,
     )
 
 

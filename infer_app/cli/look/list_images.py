@@ -43,7 +43,8 @@ def list_images(options: ListOptions) -> None:
         else:
             some = list(islice(rows, READ_ROWS))
             _print_table(some, state, day, more=next(rows, None) is not None)
-            for failure in set(last_failures(project, day, model)) if day and state in ("rejected", "pending") else ():
+            failures = last_failures(project, day, model) if day and state in ("rejected", "pending") else ()
+            for failure in dict.fromkeys(failures):
                 print(one_line(failure))
             _print_to_do(some)
             if state == "pending" and day is None and (number := project.source.count_without_time()):

@@ -123,7 +123,6 @@ Csv = Annotated[bool, _option(None, "Print CSV.", "--csv")]
 Model = Annotated[str | None, _model(f"{MODEL_HELP}  [default: [run] model, else all]")]
 Models = Annotated[list[str] | None, _model(f"{MODEL_HELP} {SEVERAL}  [default: [run] models, else all]")]
 ModelOrVersion = Annotated[str | None, _model(f"{MODEL_HELP}  [default: all]")]
-ModelsOrVersions = Annotated[list[str] | None, _model(f"{MODEL_HELP} May be repeated.  [default: all that ran]")]
 ModelName = Annotated[str, typer.Argument(metavar="NAME[@ID]", help=MODEL_HELP)]
 Limit = Annotated[int | None, _option("N", "Take at most this many images.  [default: all]", min=1)]
 Workers = Annotated[

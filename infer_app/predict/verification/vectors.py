@@ -1,4 +1,4 @@
-"""What differs by the kind of a model's outputs, as it is for embeddings and raw outputs; other kinds override it."""
+"""Decode, compare and describe outputs as embeddings and raw outputs need it; other kinds override it."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -52,7 +52,7 @@ class Dating:
         times = [self._time_of(file, one, now.timestamp(), usual) for file, one in zip(new, stated, strict=True)]
         queued_at = now.replace(tzinfo=None)
         return [
-            DatedImage(file, at, queued_at, None if seconds is None else _by_camera(seconds))
+            DatedImage(file, at, queued_at, None if seconds is None else _as_utc(seconds))
             for file, at, seconds in zip(new, times, taken, strict=True)
         ]
 
@@ -89,8 +89,8 @@ class Dating:
             self._found.num_wrong_clocks += 1
             self._found.wrong_clock = self._found.wrong_clock or [one_line(file.location)]
         seconds = (possible or list(stated[-1:]) or [now])[0]
-        return datetime.fromtimestamp(min(max(seconds, 0.0), now), UTC).replace(tzinfo=None)
+        return _as_utc(min(max(seconds, 0.0), now))
 
 
-def _by_camera(seconds: float) -> datetime:
+def _as_utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
