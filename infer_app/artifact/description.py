@@ -20,12 +20,12 @@ CROP_PCT = 0.875
 PAD = 114  # what YOLO's networks were trained with
 
 
-def _parts(value: object) -> object:
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+def _names(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _three(value: object) -> object:
-    parts = _parts(value)
+    parts = value.split(",") if isinstance(value, str) else value
     parts = parts if isinstance(parts, (list, tuple)) else [parts]
     if len(parts) not in (1, 3):
         raise ValueError("it is one number or three")
@@ -33,7 +33,7 @@ def _three(value: object) -> object:
 
 
 Three = Annotated[tuple[float, float, float], BeforeValidator(_three)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_parts)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Pixels = Annotated[Size, PlainValidator(Size.of)]
 
 

@@ -141,6 +141,8 @@ def detector(tmp_path_factory):
         ({}, CropSpec("animals", 0.1)),
         ({"min_score": 0.2}, CropSpec("animals", 0.2)),
         ({"of_labels": "red,green, blue"}, CropSpec("animals", 0.1, ("blue", "green", "red"))),
+        ({"of_labels": "red, "}, CropSpec("animals", 0.1, ("red",))),
+        ({"of_labels": ""}, CropSpec("animals", 0.1)),
         ({"of_labels": ["dog, wild"]}, CropSpec("animals", 0.1, ("dog, wild",))),
         ({"crop": "square"}, CropSpec("animals", 0.1, rule=CropRule("square"))),
         ({"crop": "my_crops:cut"}, CropSpec("animals", 0.1, rule=CropRule("my_crops:cut"))),
