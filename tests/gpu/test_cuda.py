@@ -51,6 +51,7 @@ def test_slots_are_page_locked_where_they_lie(device):
         CudaStream(device).page_lock(ring.pixels)
         assert slots.is_pinned()
         assert slots.data_ptr() == ring.pixels.ctypes.data
+        torch.cuda.cudart().cudaHostUnregister(slots.data_ptr())  # this process goes on, without the ring
 
 
 def test_a_copy_ends_while_the_model_still_runs(device):

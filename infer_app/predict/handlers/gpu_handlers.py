@@ -71,7 +71,10 @@ class CudaStream(CopyStream):
         self._rows: Tensor | None = None  # page-locked
 
     def page_lock(self, memory: npt.NDArray[np.uint8]) -> None:
-        """Page-lock the memory. Where a limit on locked memory forbids it, the CPU stages copies, which is slower."""
+        """Page-lock memory that stays mapped until the process ends: CUDA would go on taking its addresses for locked.
+
+        Where a limit on locked memory forbids it, the CPU stages copies, which is slower.
+        """
         torch.cuda.init()  # type: ignore[no-untyped-call]
         runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         error = runtime.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)
