@@ -16,9 +16,9 @@ from pixels import input_of
 
 def main() -> None:
     path, taken = Path(sys.argv[1]), input_of(sys.argv[2])
-    graph = openvino.convert_model(
-        torch.jit.load(path).eval(), input=[openvino.PartialShape([-1, 3, taken.size, taken.size])]
-    )
+    shape = openvino.PartialShape([-1, 3, taken.size, taken.size])
+    # With its type, which no convolution tells of a network that has none.
+    graph = openvino.convert_model(torch.jit.load(path).eval(), input=[(shape, openvino.Type.f32)])
     pictures = PrePostProcessor(graph)
     pictures.input().tensor().set_element_type(openvino.Type.u8).set_layout(openvino.Layout("NHWC"))
     pictures.input().model().set_layout(openvino.Layout("NCHW"))
