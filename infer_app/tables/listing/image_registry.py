@@ -30,7 +30,7 @@ class DatedImage(NamedTuple):
     file: ImageFile
     added_at: datetime
     queued_at: datetime | None = None  # when it was registered, if runs are to take it however old its day is
-    taken_at: datetime | None = None  # as its camera says, if that was read
+    taken_at: datetime | None = None  # by its camera's own clock, if that was read
 
 
 @dataclass(frozen=True, slots=True)

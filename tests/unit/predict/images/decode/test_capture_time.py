@@ -1,16 +1,23 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from PIL import ExifTags, Image
 
-from infer_app.predict.images.decode.capture_time import read_capture_times
+from infer_app.predict.images.decode.capture_time import CaptureTime, read_capture_times
 from tests.support.heif_files import heic
 
 NOON = datetime(2026, 7, 1, 10, 0, tzinfo=UTC).timestamp()  # twelve o'clock in Berlin
+TWELVE = CaptureTime(datetime(2026, 7, 1, 12))
+WRITTEN = "2026:07:01 12:00:00"
 
 
-def photo(path, taken=None, offset=None, camera_date=None):
+def seconds(paths):
+    return [taken and taken.timestamp(ZoneInfo("Europe/Berlin")) for taken in read_capture_times(paths)]
+
+
+def photo(path, taken=None, offset=None, camera_date=None, more=()):
     exif = Image.Exif()
     exif[ExifTags.Base.Make] = "of no other tags Pillow writes none of the details to some formats"
     details = exif.get_ifd(ExifTags.IFD.Exif)
@@ -18,6 +25,8 @@ def photo(path, taken=None, offset=None, camera_date=None):
         details[ExifTags.Base.DateTimeOriginal] = taken
     if offset is not None:
         details[ExifTags.Base.OffsetTimeOriginal] = offset
+    for tag, value in more:
+        details[tag] = value
     if camera_date is not None:
         exif[ExifTags.Base.DateTime] = camera_date
     picture = Image.new("RGB", (8, 8))
@@ -41,7 +50,7 @@ BY_OTHERS = ["2026-07-01 12:00:00", "2026:07:01T12:00:00.000", "2026-07-01T10:00
 )
 def test_a_photo_was_taken_when_its_camera_says_in_its_own_zone_or_the_one_that_is_set(tmp_path, suffix, taken, offset):
     path = photo(tmp_path / f"a.{suffix}", taken, offset)
-    assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]
+    assert seconds([path]) == [NOON]
 
 
 def test_photos_without_a_time_and_damaged_ones_have_none_and_the_next_ones_have_theirs(tmp_path):
@@ -53,8 +62,7 @@ def test_photos_without_a_time_and_damaged_ones_have_none_and_the_next_ones_have
         photo(tmp_path / "odd offset.jpg", "2026:07:01 12:00:00", "   :  "),
     ]
     (tmp_path / "text.jpg").write_text("no picture")
-    times = read_capture_times([*paths[:4], str(tmp_path / "text.jpg"), paths[4]], "Europe/Berlin")
-    assert list(times) == [None] * 5 + [NOON]
+    assert seconds([*paths[:4], str(tmp_path / "text.jpg"), paths[4]]) == [None] * 5 + [NOON]
 
 
 def test_metadata_of_any_length_may_come_before_and_after_the_time(tmp_path):
@@ -63,4 +71,44 @@ def test_metadata_of_any_length_may_come_before_and_after_the_time(tmp_path):
     data = short.read_bytes()
     long.write_bytes(data[:2] + more + data[2:])
     damaged.write_bytes(data[:-400])
-    assert list(read_capture_times([long, short, damaged], "Europe/Berlin")) == [NOON] * 3
+    assert list(read_capture_times([long, short, damaged])) == [TWELVE] * 3
+
+
+ORIGINAL, DIGITIZED = ExifTags.Base.DateTimeOriginal, ExifTags.Base.DateTimeDigitized
+EAST = timedelta(hours=2)
+TAGS = {
+    "a fraction and an offset": (
+        {ExifTags.Base.SubsecTimeOriginal: "07", ExifTags.Base.OffsetTimeOriginal: "+02:00", ORIGINAL: WRITTEN},
+        (datetime(2026, 7, 1, 12, 0, 0, 70_000), EAST),
+    ),
+    "in the text itself": ({ORIGINAL: "2026-07-01T12:00:00.5+02:00"}, (datetime(2026, 7, 1, 12, 0, 0, 500_000), EAST)),
+    "stored, not taken": ({DIGITIZED: WRITTEN, ExifTags.Base.OffsetTimeDigitized: "+02:00"}, (TWELVE.at, EAST)),
+    "taken before it was stored": ({DIGITIZED: "2026:07:02 12:00:00", ORIGINAL: WRITTEN}, TWELVE),
+    "zeros, and when it was stored": ({ORIGINAL: "0000:00:00 00:00:00", DIGITIZED: WRITTEN}, TWELVE),
+    "a fraction that is none": ({ORIGINAL: WRITTEN, ExifTags.Base.SubsecTimeOriginal: "  "}, TWELVE),
+}
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+@pytest.mark.parametrize(("tags", "expected"), TAGS.values(), ids=TAGS)
+def test_the_time_is_the_cameras_as_it_is_written_with_the_offset_that_is_stated(tmp_path, suffix, tags, expected):
+    path = photo(tmp_path / f"a.{suffix}", more=tags.items())
+    assert list(read_capture_times([path])) == [expected]
+
+
+def test_both_byte_orders_are_read_and_no_damage_takes_long_or_raises(tmp_path):
+    path = Path(photo(tmp_path / "a.jpg", WRITTEN))
+    data = path.read_bytes()
+    start = data.index(b"Exif\0\0") + 6
+    other = Image.Exif()
+    other.endian = ">"
+    other.get_ifd(ExifTags.IFD.Exif)[ORIGINAL] = WRITTEN
+    exif = other.tobytes()
+    assert exif[6:8] == b"MM"
+    Image.new("RGB", (8, 8)).save(tmp_path / "big.jpg", exif=exif)
+    assert list(read_capture_times([str(tmp_path / "big.jpg")])) == [TWELVE]
+    for place in range(start, start + 60):
+        for byte in (0, 255):
+            path.write_bytes(data[:place] + bytes([byte]) + data[place + 1 :])
+            (taken,) = read_capture_times([str(path)])
+            assert taken in (None, TWELVE)
