@@ -1,6 +1,6 @@
 """Deletion of results: an image without a result is pending again, and the next run that covers its day predicts it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, select
@@ -29,18 +29,16 @@ def forget_rejections(database: Database, numbers: Sequence[int], model_id: str)
     return deleted
 
 
-def forget_results(
-    database: Database, numbers: Sequence[int], days: Iterable[date], versions: Sequence[Version]
-) -> int:
-    """Delete the predictions and rejections of these pictures, which belong to the days; return how many there were.
+def forget_results(database: Database, results: Mapping[Version, Sequence[int]], days: Iterable[date]) -> int:
+    """Delete each version's predictions and rejections of its pictures, which belong to the days; return the number.
 
     A run may have read such an image already, and would write the former result, or its objects, after or amid the
     deletion. Raises DayHeld, before anything is deleted, if an active run of one of the versions holds one of the days.
     """
 
     def forget(connection: Connection) -> int:
-        keep_runs_out(connection, days, versions)
-        return sum(delete_results(connection, numbers, model_id) for _, model_id in versions)
+        keep_runs_out(connection, days, list(results))
+        return sum(delete_results(connection, numbers, model_id) for (_, model_id), numbers in results.items())
 
     return database.transact(forget)
 

@@ -98,7 +98,7 @@ def test_of_images_that_are_tried_again_no_result_or_object_of_that_model_is_lef
     for model_id in (this, "another"):
         good = [of_objects(image_id, at("cat", 0.9, 0.0)) for image_id in ids[:3]]
         commit(database, good, broken(*ids[3:]), model_id=model_id)
-    assert forget_results(database, range(2, 1100), [DAY.date], [(MODEL.name, this)]) == 1098
+    assert forget_results(database, {(MODEL.name, this): range(2, 1100)}, [DAY.date]) == 1098
     for table, numbers in ((predictions, range(1, 4)), (objects, range(1, 4)), (rejections, range(4, 1101))):
         with database.read() as connection:
             left = connection.execute(select(table.c.picture, table.c.model_id)).all()

@@ -187,7 +187,7 @@ def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled, settings):
     assert (len(taken), {tuple(crop.score for crop in crops) for crops in taken}) == (5000, {(0.9, 0.1)})
     assert list(read_together(ListedImages(filled, source), DAY, (MODEL.model_id, other))) == []
     assert count_shown(filled, source, DAY, "detector") == 10_000
-    assert forget_results(filled, [one.picture for one in found], [DAY.date], [(other, other)]) == 0
+    assert forget_results(filled, {(other, other): [one.picture for one in found]}, [DAY.date]) == 0
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS - {rejections.name} | {object_predictions.name}
     assert {step.table for step in explained} & set(IN_VIEWS)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.projects import build_model
 from tests.support.waiting import wait_until
 from tests.support.watched import OLD, TODAY, YESTERDAY, changed, daily, put, replace_photo
 
@@ -41,6 +42,18 @@ def test_a_replaced_file_is_mailed_once_and_told_until_it_is_predicted_again(pro
     assert project.rows("SELECT label FROM infer_predictions ORDER BY picture") == [("blue",), ("blue",), ("red",)]
     assert daily(project, day) == (0, "")
     assert changed(project) == []
+
+
+def test_a_result_of_the_file_as_it_is_now_stays_when_that_of_another_model_is_of_the_former(project, built_models):
+    file = put(project, "a.jpg", YESTERDAY)
+    project.infer("run")
+    replace_photo(file, (30, 30, 200))
+    build_model(project.folder, str(built_models.parent / "colors.ts"), "second", "--size", "16")
+    assert project.infer_json("run", "--model", "second")["predicted"] == 1
+    assert "1 result of 1 image removed" in project.infer("retry", "--replaced")
+    assert project.rows("SELECT m.name, label FROM infer_predictions r JOIN infer_models m ON m.id = model_id") == [
+        ("second", "blue")
+    ]
 
 
 def test_a_run_whose_time_is_over_reads_no_more_files(project):

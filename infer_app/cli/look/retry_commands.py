@@ -75,31 +75,35 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
         days = sorted({its_day for _, its_day in places.values()})
         numbers = (project.source.find_picture(image_id, location) for image_id, (location, _) in places.items())
         own = [number for number in numbers if number is not None]
-        retried = forget_results(project.database, own, days, models)
+        retried = forget_results(project.database, dict.fromkeys(models, own), days)
         seconds = _others_of_detectors(project, models) if retried else []
     _print_retried(wanted, retried, next_run.commands(days), seconds, as_json)
 
 
 def retry_replaced(date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
-    """Delete the results of the images that were replaced since, by the models that runs use, and queue these images.
+    """Delete the results that are of a replaced file, by the models that runs use, and queue the images.
 
-    Raises DayHeld, before anything is deleted, while a run holds the day of one.
+    Results of the files as they are now stay. Raises DayHeld, before anything is deleted, while a run holds a day.
     """
     loaded, next_run = _load(model, config)
     day, zone = None if date is None else loaded.day(date), find_zone(loaded.run.time_zone)
     with open_project_database(loaded) as project:
-        find = partial(find_changed, loaded, project, [model_id for _, model_id in next_run.models], day)
+        find = partial(find_changed, loaded, project, day=day)
         if loaded.lists_own_images:
-            compare_replaced(loaded, project.database, find())
-        found = [one for one in find() if one.state == "replaced"]
-        ids, numbers = [one.image_id for one in found], [one.picture for one in found]
-        days = sorted({one.time.astimezone(zone).date() for one in found})
+            compare_replaced(loaded, project.database, find([model_id for _, model_id in next_run.models]))
+        by_version = {
+            version: [one for one in find([version[1]]) if one.state == "replaced"] for version in next_run.models
+        }
+        every = (one for some in by_version.values() for one in some)
+        found = {one.picture: one for one in sorted(every, key=lambda one: (one.time, one.picture))}
+        days = sorted({one.time.astimezone(zone).date() for one in found.values()})
         if loaded.lists_own_images:
-            project.database.transact(lambda connection: queue_images(connection, numbers))
-        retried = forget_results(project.database, numbers, days, next_run.models) if ids else 0
+            project.database.transact(lambda connection: queue_images(connection, list(found)))
+        results = {version: [one.picture for one in some] for version, some in by_version.items()}
+        retried = forget_results(project.database, results, days) if found else 0
         commands = next_run.with_late(project, loaded.run.time_zone).commands(days)
         seconds = _others_of_detectors(project, next_run.models) if retried else []
-    _print_retried(ids, retried, commands, seconds, as_json)
+    _print_retried([one.image_id for one in found.values()], retried, commands, seconds, as_json)
 
 
 def _load(model: str | None, config: Path | None) -> tuple[LoadedSettings, NextRun]:

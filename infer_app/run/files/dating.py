@@ -1,5 +1,7 @@
 """The times that new images get: those of their cameras, or of their files."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property

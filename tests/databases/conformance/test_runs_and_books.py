@@ -149,7 +149,7 @@ def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database):
             attempt,
             [
                 lambda own: RunStore(own).open_run(DAY, MODEL),
-                lambda own: forget_results(own, [1], [DAY.date], [(MODEL.name, ID)]),
+                lambda own: forget_results(own, {(MODEL.name, ID): [1]}, [DAY.date]),
             ],
         )
     assert looked.together == 0
@@ -163,9 +163,9 @@ def test_nothing_is_forgotten_of_a_day_that_a_run_holds(database):
     commit(database, predicted("1", objects=(DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)), run_id=run_id)
     before = DAY.before(1).date
     with pytest.raises(DayHeld, match=f"2026-11-20 with model stub is held by run {run_id}"):
-        forget_results(database, [1], [before, DAY.date], [("other", "other"), this])
+        forget_results(database, {("other", "other"): [1], this: [1]}, [before, DAY.date])
     assert (len(stored(database, predictions)), len(stored(database, objects))) == (1, 1)
-    assert forget_results(database, [1], [before], [("other", "other"), this]) == 1
+    assert forget_results(database, {("other", "other"): [1], this: [1]}, [before]) == 1
     assert stored(database, predictions) == stored(database, objects) == {}
 
 

@@ -11,6 +11,7 @@ from infer_app.base.domain import FileFacts, ImageFile
 from infer_app.base.errors import StorageUnavailable
 from infer_app.base.locations import NO_MAPPING
 from infer_app.base.settings.sections import ImagesSettings, RunSettings
+from infer_app.predict.images.decode.capture_time import CaptureTime
 from infer_app.predict.images.read.folder_scan import ScannedFiles
 from infer_app.run.files.changed_files import FILES_AT_ONCE
 from infer_app.run.files.dating import Dating
@@ -55,7 +56,7 @@ def settings(day):
 def date(database, file_time, taken=None, day="exif"):
     """The image that a new file is registered as, and what the run says of it."""
     found = Registration()
-    dating = Dating(settings(day), database, lambda *_: [taken and taken.timestamp()], found)
+    dating = Dating(settings(day), database, lambda *_: [taken and CaptureTime(taken.replace(tzinfo=None))], found)
     (dated,) = dating.date_all([ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())])
     return dated, list(found.describe())
 
