@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from infer_app.run.flow.failure_budget import FEW_FAILURES
 from infer_app.run.flow.outage_guard import MAX_FAILED_READS
 from tests.support import projects
 from tests.support.projects import DATE, Project
@@ -109,6 +110,14 @@ def test_more_broken_than_the_budget_is_exit_3_and_what_was_written_stays(projec
     report = run(project, "--max-rejected", "0", exit_code=3)
     assert (report["exit_code"], report["predicted"], report["reasons"]) == (3, 5, {"unsupported_format": 1})
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(5,)]
+
+
+def test_missing_files_that_are_tried_again_are_no_more_of_their_day_than_at_first(project):
+    project.add_photos(240)
+    for number in range(FEW_FAILURES + 1):
+        (project.photos / f"{number:04}.jpg").unlink()
+    for _ in range(2):
+        assert run(project)["reasons"] == {"not_found": FEW_FAILURES + 1}
 
 
 def test_a_dry_run_samples_the_look_back_too_and_leaves_every_file_as_it_was(project):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import date, datetime, timedelta
 
+from infer_app.base.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.base.model_variants import variant_of
 from infer_app.base.printing import counted, printed_options, shown_rate
 from infer_app.base.run_report import DayCounts, DayState, RunReport
@@ -30,6 +31,7 @@ def summary_parts(report: RunReport) -> list[str]:
             "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new",
         ]
     variant = variant_of(report.variant)
+    parts += ["too many rejected"] if report.exit_code == EXIT_TOO_MANY_REJECTED else []
     parts += [str(report.objects)] if report.objects else []
     parts += [] if variant.is_exact else [variant.words]
     return [*parts, duration(report.seconds), speed(report)]
