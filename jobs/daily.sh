@@ -11,6 +11,9 @@
 # Variables that begin with INFER_ are settings of the program: they are passed on as they are.
 set -euo pipefail
 
+# Before it goes to the project: it may be called by a relative path.
+here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
+
 main() {
     local project=${DAILY_PROJECT:-.}
     if [[ ${1:-} != "" && $1 != -* ]]; then
@@ -35,12 +38,11 @@ main() {
 }
 
 find_infer() {
-    local here candidate
+    local candidate
     if [[ -n ${DAILY_COMMAND:-} ]]; then
         echo "$DAILY_COMMAND"
         return
     fi
-    here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
     for candidate in "$PWD/.venv/bin/infer" "${here%/*}/.venv/bin/infer"; do
         if [[ -x $candidate ]]; then
             echo "$candidate"

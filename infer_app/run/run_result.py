@@ -116,11 +116,11 @@ def make_report(
     rates = rate_limits(cost)
     limit = min(rates.values(), default=None)
     alternatives = rank(cost, measured)
-    too_many = model_run.budget.stopped is not None or (
-        model_run.failed > rejection_budget(max_rejected, model_run.asked)
-        # What is left of a day, as of one whose missing files are tried again, may be refused without being many.
-        and model_run.failed > rejection_budget(max_rejected, sum(project.ask(project.count_asked, day, model.model_id)))
-    )
+    too_many = model_run.budget.stopped is not None
+    if model_run.failed > rejection_budget(max_rejected, model_run.asked):
+        # The run may have had only what is left of the day, such as missing files that are tried again.
+        asked = sum(project.ask(project.count_asked, day, model.model_id))
+        too_many |= model_run.failed > rejection_budget(max_rejected, asked)
     report = RunReport(
         date=day.date,
         model=model.name,

@@ -112,6 +112,18 @@ def test_a_wrong_crontab_line_says_so(tmp_path, project, complaint):
     assert complaint in job.stderr
 
 
+def test_the_infer_beside_it_is_found_by_a_relative_path_too(tmp_path):
+    infer = tmp_path / ".venv" / "bin" / "infer"
+    for folder in (infer.parent, tmp_path / "jobs", tmp_path / "project"):
+        folder.mkdir(parents=True)
+    shutil.copy(DAILY, tmp_path / "jobs")
+    infer.write_text("#!/bin/sh\necho attention: found\n")
+    infer.chmod(0o755)
+    command = ["jobs/daily.sh", str(tmp_path / "project")]
+    job = subprocess.run(command, cwd=tmp_path, env=CRON_ENVIRONMENT, capture_output=True, text=True)
+    assert (job.returncode, job.stdout.splitlines()[1:]) == (0, ["attention: found"])
+
+
 @pytest.mark.parametrize("script", ["jobs/daily.sh", "docker/try.sh", "tests/wheel.sh"])
 def test_shellcheck_finds_nothing(script):
     shellcheck = INFER.with_name("shellcheck")

@@ -31,6 +31,7 @@ from infer_app.predict.images.read.folder_scan import folders_of
 from infer_app.predict.images.transform.crop import Shares
 from infer_app.predict.images.transform.geometry import Pixels
 
+SAME = 0.95  # two decoders and two resizes of one recipe agree on more, and find more of each other's objects
 WHAT_DIFFERS = (
     "the recipe differs in channels (channels=bgr), scale (pixels of 0 to 255 are mean=0 and std=0.00392157), mean, "
     "std, size, recipe, resize, interpolation or antialias, or the order of the labels does"
@@ -98,21 +99,36 @@ def compare_with(
 
 
 def failure_of(report: CheckReport, tolerance: float) -> UsageError | None:
-    """Return why the two differ; scores may differ by `tolerance`, of objects on average, else in the median."""
+    """Return why the two differ: in more than a few answers, or in scores by more than `tolerance`.
+
+    Of objects the mean difference counts, else the median.
+    """
     if report.agreement is None:
         hint = "at least one image needs an answer of both"
         if report.num_compared:
             hint = "neither side found an object; take images that show some"
         return UsageError("nothing could be compared", hint)
-    if not report.agreement:
-        return UsageError("not one answer is the same", WHAT_DIFFERS)
+    found = report.objects
+    num = report.num_compared if found is None else found.num_theirs
+    differing = len(report.disagreements) if found is None else num - found.num_found
+    if not report.agreement or differing > max(1, (1 - SAME) * num):
+        what = f"{differing:,} of {num:,} answers are not" if report.agreement else "not one answer is"
+        return UsageError(f"{what} the same", _what_differs(report))
     difference = report.scores.median_difference if report.scores else 0.0
-    if report.objects:
-        difference = report.objects.mean_score_difference or 0.0
+    if found:
+        difference = found.mean_score_difference or 0.0
     if difference <= tolerance:
         return None
-    message = f"labels are the same, scores are not: they differ by {difference:.3f}, {tolerance:g} is allowed"
+    how = "on average" if found else "in the median"
+    message = f"answers are the same, scores are not: they differ by {difference:.3f} {how}, {tolerance:g} is allowed"
     return UsageError(message, f"activation is wrong, or {WHAT_DIFFERS}")
+
+
+def _what_differs(report: CheckReport) -> str:
+    if report.objects is not None:
+        return f"{WHAT_DIFFERS}, or the head; or your boxes are not x1 y1 x2 y2 in pixels of the upright picture"
+    of_crop = "what is cut out (crop, crop_margin, crop_rounding), or " if report.unit == "object" else ""
+    return of_crop + WHAT_DIFFERS
 
 
 def cut_into_blocks(paths: Sequence[Path], num_workers: int) -> list[Sequence[Path]]:

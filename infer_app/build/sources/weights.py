@@ -29,11 +29,9 @@ def read_weights(path: Path) -> Mapping[str, object]:
         if path.suffix == ".safetensors":
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror or error}", "--weights takes a state dict or .safetensors"
-        ) from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError, SafetensorError, ValueError) as error:
+    except (OSError, pickle.UnpicklingError, RuntimeError, EOFError, SafetensorError, ValueError) as error:
+        if isinstance(error, OSError) and error.filename:  # torch has none where the file is cut off
+            raise UsageError(f"{path}: {error.strerror}", "--weights takes a state dict or .safetensors") from error
         raise ModelError(
             f"{path}: no weights can be read: {first_line(error)}",
             "save them on their own: torch.save(model.state_dict(), FILE), or as safetensors",

@@ -14,6 +14,7 @@ from pathlib import Path
 from infer_app.artifact.artifact import Artifact, open_artifact
 from infer_app.artifact.description import Description
 from infer_app.artifact.model_file import describe_values, read_assignments, read_model_file
+from infer_app.artifact.model_names import short_name
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.machine import has_vnni
 from infer_app.base.model_variants import OPENVINO_INT8
@@ -75,7 +76,7 @@ def build(options: BuildOptions) -> None:
     with redirect_stdout(sys.stderr):
         artifact = build_model(described, models_folder(options.config), detector)
         if by_default := described.silent_defaults():
-            print_progress(_compare_hint(by_default, described.name))
+            print_progress(_compare_hint(by_default, short_name(described.name, artifact.manifest.model_id)))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
         target = BuildTarget.local(source.make_module)
         artifact = _with_variants(artifact, calibration, gpu, target, options.config)

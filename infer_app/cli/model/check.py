@@ -24,7 +24,7 @@ from infer_app.build.check.reference_pipeline import (
     crop_reference,
     reference_pipeline,
 )
-from infer_app.build.check.side_by_side import WHAT_DIFFERS, compare_crops, compare_with, failure_of
+from infer_app.build.check.side_by_side import compare_crops, compare_with, failure_of
 from infer_app.build.sources.callables import resolve_callable
 from infer_app.cli.commands.model_commands import CheckOptions
 from infer_app.cli.model.model import find_model, print_progress
@@ -36,13 +36,12 @@ from infer_app.predict.verification.golden import LABEL_MARGIN
 from infer_app.predict.verification.object_parity import EXACT_OBJECT
 
 WORST_SHOWN = 10
-SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe agree on more, and find more of each other's objects
 
 
 def check(options: CheckOptions) -> int:
     """Predict the same files with both: the user's function one by one, the model through the executor.
 
-    Return the exit code, 2 if no image could be compared, no answer is the same, or the scores are others.
+    Return the exit code, 2 if no image could be compared, or answers or scores are others.
     """
     loaded = load_settings(options.config, {"run": {"workers": options.workers}})
     artifact = find_model(options.name, options.config)
@@ -138,9 +137,6 @@ def _print_labels(report: CheckReport) -> None:
     assert report.agreement is not None
     same = report.num_compared - len(report.disagreements)
     print(f"same answer on {same:,} of {counted(report.num_compared, report.unit)} ({100 * report.agreement:.1f} %)")
-    if 0 < report.agreement < SUSPICIOUS:
-        of_crop = "what is cut out (crop, crop_margin, crop_rounding), or " if report.unit == "object" else ""
-        print(f"that is low: {of_crop}{WHAT_DIFFERS}")
     if report.scores is not None:
         found = report.scores
         print(f"scores differ by {found.mean_difference:.3f} on average and {found.worst_difference:.3f} at worst")
@@ -181,11 +177,6 @@ def print_objects(objects: ObjectComparison, folder: Path) -> None:
         print(
             f"where both are, boxes overlap by {objects.mean_overlap:.3f} on average, and scores differ by "
             f"{objects.mean_score_difference:.3f} on average and {objects.worst_score_difference:.3f} at worst"
-        )
-    if objects.num_found < SUSPICIOUS * objects.num_theirs:
-        print(
-            f"that is low: {WHAT_DIFFERS}, or the head; or your boxes are not x1 y1 x2 y2 in pixels of the upright "
-            "picture"
         )
 
 

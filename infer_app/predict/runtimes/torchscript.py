@@ -201,7 +201,8 @@ def _refuse_other_formats(source: bytes) -> None:
         raise ModelError("the source is a pickle, so a state dict or a checkpoint and not TorchScript", _CALLABLE)
     names = _archived(source)
     if not names:
-        raise ModelError("the source is not a TorchScript file", f"{_TRACE}; or {_CALLABLE}")
+        what = "a zip file that is cut off" if source[:2] == b"PK" else "not a TorchScript file"
+        raise ModelError(f"the source is {what}", f"{_TRACE}; or {_CALLABLE}")
     if has_code(source):
         return
     if any(name in ("/archive_format", "/models/model.json", "/serialized_exported_program.json") for name in names):

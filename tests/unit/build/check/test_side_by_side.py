@@ -10,7 +10,7 @@ from infer_app.build.check.check_report import ObjectComparison
 from infer_app.build.check.function_check import compare_answers
 from infer_app.build.check.side_by_side import MAX_BLOCKS, cut_into_blocks, failure_of
 
-DIFFERENT_SCORES = "labels are the same, scores are not: they differ by 0.200, 0.05 is allowed"
+DIFFERENT_SCORES = "answers are the same, scores are not: they differ by 0.200 in the median, 0.05 is allowed"
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,19 @@ def test_after_the_first_images_both_sides_are_timed_in_blocks(num_images, num_w
     ("theirs", "scores", "message"),
     [
         (["cat", "dog"], [0.9, 0.9], "not one answer is the same"),
-        (["owl", "dog"], [0.9, 0.9], None),
+        (["owl", "dog"], [0.9, 0.9], None),  # one of a few may lie at the edge of what two decoders make of it
+        (["owl", "dog", "dog"], [0.9] * 3, "2 of 3 answers are not the same"),
         ([None, None], [0.9, 0.9], "nothing could be compared"),
-        # of most images: one may lie at the edge of what two decoders make of it
         ([[0.1, 0.9]] * 3, [0.88, 0.88, 0.2], None),
         ([[0.1, 0.9]] * 3, [0.7, 0.7, 0.2], DIFFERENT_SCORES),
     ],
 )
-def test_labels_fail_if_none_is_the_same_or_their_scores_are_others(theirs, scores, message):
+def test_labels_fail_if_they_or_their_scores_are_others(theirs, scores, message):
     label = "owl" if isinstance(theirs[0], str | None) else "1"
     ours = [Prediction(ImageRef(p, p), Output(label=label, score=one)) for p, one in zip("abc", scores, strict=False)]
     failure = failure_of(compare_answers(list(zip("abc", theirs, strict=False)), ours), 0.05)
     assert (failure and failure.message) == message
-    if message == "not one answer is the same":
+    if message and "the same" in message and "scores" not in message:
         assert all(flags in failure.hint for flags in ("channels=bgr", "mean=0 and std=0.00392157", "resize"))
 
 
