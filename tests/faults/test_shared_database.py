@@ -156,8 +156,8 @@ class History(SharedFolders):
             if row.label in ("not_found", "location_not_allowed"):  # the latter where its folder was moved since
                 assert (row.project, row.name) not in self.there(), row
                 continue
-            if row.label == "other_file":  # tried again: its objects are of the file before
-                assert row.sha256 not in {one.sha256 for one in rows if self.is_detected_in(one, row.picture)}, row
+            if row.label == "other_file":  # tried again: a version of the detector has objects of the file before
+                assert {row.sha256} != {one.sha256 for one in rows if self.is_detected_in(one, row.picture)}, row
                 continue
             sha256 = row.sha256 or hashlib.sha256(b"").hexdigest()  # none is kept of an empty file
             assert sha256 in self.held[row.project, row.name], row

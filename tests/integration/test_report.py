@@ -48,6 +48,22 @@ def test_a_run_ends_in_its_report(project):
     assert f'href="./{DATE}.html"' in (project.folder / "reports/index.html").read_text()
 
 
+def test_of_a_card_that_came_late_the_day_has_a_page_and_its_broken_photo_is_listed(project):
+    project.add_photos(2)
+    project.infer("run", "--date", DATE, "--report")
+    project.write("UPDATE infer_runs SET started_at = '2026-11-21 02:30:00'")
+    card = project.folder / "card"
+    card.mkdir()
+    (card / "good.jpg").write_bytes(jpeg())
+    (card / "cut.jpg").write_bytes(jpeg()[:300])
+    project.add("card", date="2026-11-18")
+    project.infer("run", "--date", DATE, "--report")
+    assert {file.stem for file in (project.folder / "reports").glob("*.html")} == {DATE, "2026-11-18", "index"}
+    (rejected,) = project.list_images("rejected")
+    assert (Path(rejected["location"]).name, rejected["date"]) == ("cut.jpg", "2026-11-18")
+    assert len(project.list_images("predicted")) == 1
+
+
 def test_a_report_of_any_days_and_a_page_of_all(project):
     project.add_photos(3)
     project.infer("run", "--date", DATE)

@@ -69,6 +69,19 @@ def write_reports(
     return written
 
 
+def write_after_run(loaded: LoadedSettings, day: Day, tried: Sequence[str]) -> WrittenReport:
+    """Write the reports of the day of a run and of the other days that it had images of, as of a card that came late.
+
+    Return that of the day.
+    """
+    with open_project_database(loaded, read_only=True) as project:
+        dates = project.versions.days_of_last_run()[-KEPT_UP_TO_DATE:]
+    if others := [loaded.day(str(one)) for one in dates if one != day.date]:
+        write_reports(loaded, others)
+    (written,) = write_reports(loaded, [day], tried)
+    return written
+
+
 def write_index(loaded: LoadedSettings) -> None:
     """Write the page of all days, which says of the newest days what their pages say."""
     days = filter(None, map(_day_of, loaded.reports_folder.glob("????-??-??.html")))

@@ -56,7 +56,7 @@ class ListOptions(WithJson):
     """
 
     state: str = option("predicted|rejected|pending|changed|missing", "What is listed.", default="pending")
-    date: Annotated[str | None, any_date("all, for predicted and rejected yesterday")] = None
+    date: Annotated[str | None, any_date("all, for predicted and rejected those of the last run")] = None
     model: Model = None
     as_csv: Csv = False
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
-from itertools import islice
+from itertools import chain, islice
 
 from infer_app.ask.image_list import ImageRow, Unpredicted, last_failures, read_predicted
 from infer_app.ask.missing_prediction import Cause, Why, explain_missing_file
@@ -17,7 +17,8 @@ from infer_app.cli.terminal.output import print_csv, print_json_list, show_table
 from infer_app.run.files.changed_files import find_changed
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 
-OF_A_DAY, OF_ALL_DAYS = ("predicted", "rejected"), ("pending", "changed", "missing")  # unless --date names a day
+# Without --date: those of the days of the last run, and all.
+OF_LAST_RUN, OF_ALL_DAYS = ("predicted", "rejected"), ("pending", "changed", "missing")
 COLUMNS = {"date": "day", "version": "model", "state": "state"}  # left out where all rows have the same
 FIELDS = [one.name for one in fields(ImageRow)]
 SHOWN_ROWS = 50
@@ -28,13 +29,17 @@ SHOWN_COMMANDS = 10
 def list_images(options: ListOptions) -> None:
     """Print the images, as CSV and JSON row by row: memory does not grow with their number."""
     state, model = options.state, options.model
-    if state not in OF_A_DAY + OF_ALL_DAYS:
-        raise UsageError(f"no such state: {state!r}", f"choose one of: {', '.join(OF_A_DAY + OF_ALL_DAYS)}")
+    if state not in OF_LAST_RUN + OF_ALL_DAYS:
+        raise UsageError(f"no such state: {state!r}", f"choose one of: {', '.join(OF_LAST_RUN + OF_ALL_DAYS)}")
     loaded = load_settings(options.config, {"run": {"models": [model] if model else None}})
-    date = options.date or ("yesterday" if state in OF_A_DAY else None)
-    day = None if date is None else loaded.day(date)
     with open_project_database(loaded, read_only=True) as project:
-        rows = _read(loaded, project, state, day, model)
+        days = [loaded.day(options.date)] if options.date else []
+        if not days and state in OF_LAST_RUN:
+            last = [loaded.day(str(one)) for one in project.versions.days_of_last_run()]
+            days = last or [loaded.day("yesterday")]
+        day = days[0] if len(days) == 1 else None
+        asked: Sequence[Day | None] = days or [None]
+        rows = chain.from_iterable(_read(loaded, project, state, one, model) for one in asked)
         if options.as_json:
             head = {"state": state, "date": None if day is None else str(day)}
             print_json_list(head, "images", (shown(asdict(row)) for row in rows))
@@ -42,9 +47,9 @@ def list_images(options: ListOptions) -> None:
             print_csv((shown(asdict(row)) for row in rows), FIELDS)
         else:
             some = list(islice(rows, READ_ROWS))
-            _print_table(some, state, day, more=next(rows, None) is not None)
-            failures = last_failures(project, day, model) if day and state in ("rejected", "pending") else ()
-            for failure in dict.fromkeys(failures):
+            _print_table(some, state, days, more=next(rows, None) is not None)
+            told = days if state in ("rejected", "pending") else ()
+            for failure in dict.fromkeys(chain.from_iterable(last_failures(project, one, model) for one in told)):
                 print(one_line(failure))
             _print_to_do(some)
             if state == "pending" and day is None and (number := project.source.count_without_time()):
@@ -79,10 +84,10 @@ def _read_changed(loaded: LoadedSettings, project: ProjectDatabase, day: Day | N
             )
 
 
-def _print_table(rows: Sequence[ImageRow], state: str, day: Day | None, *, more: bool) -> None:
+def _print_table(rows: Sequence[ImageRow], state: str, days: Sequence[Day], *, more: bool) -> None:
     """Print the first rows; what all of them have in common stands in the title."""
     if not rows:
-        print(f"no image of {day or 'any day'} is {state}")
+        print(f"no image of {' or '.join(map(str, days)) or 'any day'} is {state}")
         return
     varied = [name for name in COLUMNS if len({getattr(row, name) for row in rows}) > 1]
     of_all = [str(getattr(rows[0], name) or "") for name in ("date", "version") if name not in varied]

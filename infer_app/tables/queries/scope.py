@@ -1,6 +1,6 @@
 """Which versions of models a command speaks of: by name, by day, and those in use."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 
@@ -11,6 +11,8 @@ from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.model_versions import RecordedVersion, read_versions
 from infer_app.tables.results.schema import runs
 from infer_app.tables.results.sources import own_numbers
+
+A_NIGHT = timedelta(hours=12)  # longer than the runs of one take, shorter than from one to the next
 
 
 class Versions:
@@ -74,6 +76,16 @@ class Versions:
         with self._images.database.read() as connection:
             rows = connection.execute(newest.where(own_runs(connection, self._images)))
             return {row[0]: row[1] for row in rows}
+
+    def days_of_last_run(self) -> list[date]:
+        """Return the days that the last runs had images of, those of one night, in order."""
+        with self._images.database.read() as connection:
+            own = own_runs(connection, self._images), runs.c.selected > 0
+            last = connection.scalar(select(func.max(runs.c.started_at)).where(*own))
+            if last is None:
+                return []
+            of_night = select(runs.c.day).distinct().where(*own, runs.c.started_at >= last - A_NIGHT)
+            return sorted(connection.scalars(of_night))
 
     def versions_of(self, model_id: str) -> list[str]:
         """Return a version with the others of its name that were in use: what those have done is not pending."""
