@@ -23,7 +23,12 @@ from infer_app.tables.known_database import describe_known
 from infer_app.tables.listing.image_registry import count_images
 from infer_app.tables.listing.left_out import NEEDED
 from infer_app.tables.listing.source import Source
-from infer_app.tables.project_database import open_results_database, open_source, read_limits
+from infer_app.tables.project_database import (
+    find_database_to_make,
+    open_results_database,
+    open_source,
+    read_limits,
+)
 from infer_app.tables.results.schema import label_groups, metadata, thresholds
 
 LITTLE_DISK_BYTES = 1 << 30
@@ -40,6 +45,9 @@ class Finding:
 
 
 def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
+    if not_made_yet := find_database_to_make(loaded):
+        yield Finding("database", f"{not_made_yet} is made by the first `infer run`")
+        return
     with open_results_database(loaded, read_only=True) as database:
         known, fix = describe_known(loaded)
         yield Finding("database", f"{database.shown_url}, schema up to date{known}", fix)

@@ -64,6 +64,13 @@ def open_project_database(loaded: LoadedSettings, read_only: bool = False) -> It
         yield ProjectDatabase(database, source)
 
 
+def find_database_to_make(loaded: LoadedSettings) -> str | None:
+    """Return the URL of the SQLite file that the first run makes, or None if it is there or no run makes it."""
+    with Database(loaded.database_url, read_only=True) as database:
+        check_known(loaded, database)
+        return database.shown_url if loaded.lists_own_images and _is_new_file(database) else None
+
+
 @contextmanager
 def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Database]:
     """Open the database that holds our tables. Only a SQLite file that lists its own images is created when missing.

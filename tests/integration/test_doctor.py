@@ -2,11 +2,12 @@
 
 import json
 import shutil
+import subprocess
 from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.projects import DATE, REJECTED
+from tests.support.projects import DATE, INFER, REJECTED
 
 pytestmark = pytest.mark.slow
 
@@ -154,3 +155,12 @@ def test_doctor_ends_with_the_code_of_a_run(project, built_models):
         fault(project)
         for command in (("doctor",), ("run", "--date", DATE)):
             project.infer(*command, exit_code=code)
+
+
+def test_of_a_new_project_the_first_run_makes_the_database(tmp_path):
+    subprocess.run([INFER, "init"], cwd=tmp_path, check=True, capture_output=True)
+    doctor = subprocess.run([INFER, "doctor", "--json"], cwd=tmp_path, capture_output=True, text=True)
+    findings = json.loads(doctor.stdout)["findings"]
+    (database,) = (one for one in findings if one["check"] == "database")
+    assert (database["found"].endswith("infer.db is made by the first `infer run`"), database["exit_code"]) == (True, 0)
+    assert not (tmp_path / "infer.db").exists()

@@ -59,7 +59,7 @@ def write_reports(
         if out is None:
             for run_date, ended_at in sorted(project.versions.days_changed(KEPT_UP_TO_DATE).items()):
                 row = _row_of_page(loaded, run_date)
-                if row and ended_at and ended_at.replace(tzinfo=UTC) > row.made_at:
+                if row and ended_at and _is_older(row, ended_at):
                     try:
                         _write(loaded, project, states, loaded.day(str(run_date)), _still_known(project, row.tried))
                     except UsageError as error:
@@ -75,9 +75,10 @@ def write_after_run(loaded: LoadedSettings, day: Day, tried: Sequence[str]) -> W
     Return that of the day.
     """
     with open_project_database(loaded, read_only=True) as project:
-        dates = project.versions.days_of_last_run()[-KEPT_UP_TO_DATE:]
-    if others := [loaded.day(str(one)) for one in dates if one != day.date]:
-        write_reports(loaded, others)
+        ended = list(project.versions.days_of_last_run().items())[-KEPT_UP_TO_DATE:]
+    others = [one for one, at in ended if one != day.date and _is_older(_row_of_page(loaded, one), at)]
+    if others:
+        write_reports(loaded, [loaded.day(str(one)) for one in others])
     (written,) = write_reports(loaded, [day], tried)
     return written
 
@@ -176,6 +177,11 @@ def _row_of_page(loaded: LoadedSettings, day: date) -> IndexRow | None:
         return IndexRow(DaySummary(**known), file.name, made_at, tuple(data.get("tried", ())))
     except (OSError, ValueError, LookupError, TypeError):
         return None
+
+
+def _is_older(row: IndexRow | None, ended_at: datetime) -> bool:
+    """Return whether there is no page, or one that was made before a run ended, in UTC."""
+    return row is None or row.made_at < ended_at.replace(tzinfo=UTC)
 
 
 def _save(file: Path, data: bytes) -> None:

@@ -77,15 +77,17 @@ class Versions:
             rows = connection.execute(newest.where(own_runs(connection, self._images)))
             return {row[0]: row[1] for row in rows}
 
-    def days_of_last_run(self) -> list[date]:
-        """Return the days that the last runs had images of, those of one night, in order."""
+    def days_of_last_run(self) -> dict[date, datetime]:
+        """Return the days that the last runs had images of, those of one night, in order, each with its run's end."""
         with self._images.database.read() as connection:
             own = own_runs(connection, self._images), runs.c.selected > 0
             last = connection.scalar(select(func.max(runs.c.started_at)).where(*own))
             if last is None:
-                return []
-            of_night = select(runs.c.day).distinct().where(*own, runs.c.started_at >= last - A_NIGHT)
-            return sorted(connection.scalars(of_night))
+                return {}
+            ended = func.max(func.coalesce(runs.c.ended_at, runs.c.heartbeat_at))
+            of_night = select(runs.c.day, ended).where(*own, runs.c.started_at >= last - A_NIGHT)
+            rows = connection.execute(of_night.group_by(runs.c.day).order_by(runs.c.day))
+            return {row[0]: row[1] for row in rows}
 
     def versions_of(self, model_id: str) -> list[str]:
         """Return a version with the others of its name that were in use: what those have done is not pending."""
