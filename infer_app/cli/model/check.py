@@ -33,7 +33,7 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.predict.execution_plan import plan_run, plan_together
 from infer_app.predict.images.read.folder_scan import find_images
 from infer_app.predict.verification.golden import LABEL_MARGIN
-from infer_app.predict.verification.object_parity import EXACT_OBJECT
+from infer_app.predict.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
 
 WORST_SHOWN = 10
 
@@ -175,7 +175,7 @@ def print_objects(objects: ObjectComparison, folder: Path) -> None:
     )
     if objects.mean_overlap is not None:
         print(
-            f"where both are, boxes overlap by {objects.mean_overlap:.3f} on average, and scores differ by "
+            f"those that overlap by {SAME_OBJECT} do so by {objects.mean_overlap:.3f} on average, and scores differ by "
             f"{objects.mean_score_difference:.3f} on average and {objects.worst_score_difference:.3f} at worst"
         )
 
