@@ -12,7 +12,7 @@
 set -euo pipefail
 
 # Before it goes to the project: it may be called by a relative path.
-here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
+here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]:-$0}")")
 
 main() {
     local project=${DAILY_PROJECT:-.}

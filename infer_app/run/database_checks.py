@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from itertools import chain, islice
+from pathlib import Path
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageRef
@@ -45,8 +46,11 @@ class Finding:
 
 
 def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
-    if not_made_yet := find_database_to_make(loaded):
-        yield Finding("database", f"{not_made_yet} is made by the first `infer run`")
+    if (to_make := find_database_to_make(loaded)) is not None:
+        if not to_make.parent.is_dir():
+            raise DatabaseUnavailable(f"{to_make.parent}, the folder of the database, does not exist", "make it")
+        yield Finding("database", f"{to_make} is made by the first `infer run`")
+        yield from _check_file(to_make)
         return
     with open_results_database(loaded, read_only=True) as database:
         known, fix = describe_known(loaded)
@@ -63,11 +67,15 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
         if file is None:
             yield from check_rights(database)
     if file is not None:
-        free = shutil.disk_usage(file.parent).free
-        fix = "free some space: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
-        exit_code = MachineFailure.exit_code if is_full(None, file) else EXIT_OK
-        yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix, exit_code)
-        check_writable(file)
+        yield from _check_file(file)
+
+
+def _check_file(file: Path) -> Iterator[Finding]:
+    free = shutil.disk_usage(file.parent).free
+    fix = "free some space: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
+    exit_code = MachineFailure.exit_code if is_full(None, file) else EXIT_OK
+    yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix, exit_code)
+    check_writable(file)
 
 
 def check_watched(loaded: LoadedSettings) -> Iterator[Finding]:

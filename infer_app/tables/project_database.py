@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from infer_app.artifact.model_names import plain_name
@@ -64,11 +65,11 @@ def open_project_database(loaded: LoadedSettings, read_only: bool = False) -> It
         yield ProjectDatabase(database, source)
 
 
-def find_database_to_make(loaded: LoadedSettings) -> str | None:
-    """Return the URL of the SQLite file that the first run makes, or None if it is there or no run makes it."""
+def find_database_to_make(loaded: LoadedSettings) -> Path | None:
+    """Return the SQLite file that the first run makes, or None if it is there or no run makes it."""
     with Database(loaded.database_url, read_only=True) as database:
         check_known(loaded, database)
-        return database.shown_url if loaded.lists_own_images and _is_new_file(database) else None
+        return database.file if loaded.lists_own_images and _is_new_file(database) else None
 
 
 @contextmanager

@@ -51,7 +51,8 @@ def test_a_run_ends_in_its_report(project):
 def test_of_a_card_that_came_late_the_day_has_a_page_and_its_broken_photo_is_listed(project):
     project.add_photos(2)
     project.infer("run", "--date", DATE, "--report")
-    project.write("UPDATE infer_runs SET started_at = '2026-11-21 02:30:00'")
+    night = "2026-11-21 02:30:00"
+    project.write("UPDATE infer_runs SET started_at = ?, heartbeat_at = ?, ended_at = ?", night, night, night)
     card = project.folder / "card"
     card.mkdir()
     (card / "good.jpg").write_bytes(jpeg())
@@ -62,6 +63,8 @@ def test_of_a_card_that_came_late_the_day_has_a_page_and_its_broken_photo_is_lis
     (rejected,) = project.list_images("rejected")
     assert (Path(rejected["location"]).name, rejected["date"]) == ("cut.jpg", "2026-11-18")
     assert len(project.list_images("predicted")) == 1
+    project.write("UPDATE infer_runs SET state = 'failed', selected = 0, exit_code = 14 WHERE day = '2026-11-18'")
+    assert "the last run of 2026-11-18 ended with exit code 14" in project.infer("list", "--state", "rejected")
 
 
 def test_a_report_of_any_days_and_a_page_of_all(project):

@@ -45,41 +45,37 @@ class WrittenReport:
 
 
 def write_reports(
-    loaded: LoadedSettings, days: Sequence[Day], tried: Sequence[str] = (), out: Path | None = None
+    loaded: LoadedSettings,
+    days: Sequence[Day],
+    tried: Sequence[str] = (),
+    out: Path | None = None,
+    *,
+    after_run: bool = False,
 ) -> list[WrittenReport]:
     """Write the report of each day, oldest first, and the page of all days; of several those that had images.
 
     A page has the models that ran on the day and the versions that were `tried`, as NAME@ID. Pages of the last days are
-    written anew, with what was tried, if their day was run since. Raises UsageError if no model has run.
+    written anew, with what was tried, if their day was run since; after a run the newest days that it had images of
+    get a page, as those of a card that came late. Raises UsageError if no model has run.
     """
     with open_project_database(loaded, read_only=True) as project:
         states = DayStates(project, loaded.run.max_rejected)
         wanted = [day for day in days if len(days) == 1 or project.count(day)]
         written = [_write(loaded, project, states, day, tried, out) for day in wanted]
         if out is None:
-            for run_date, ended_at in sorted(project.versions.days_changed(KEPT_UP_TO_DATE).items()):
+            changed = project.versions.days_changed(KEPT_UP_TO_DATE)
+            of_run = dict([*project.versions.days_of_last_run().items()][-KEPT_UP_TO_DATE:]) if after_run else {}
+            for run_date, ended_at in sorted((changed | of_run).items()):
                 row = _row_of_page(loaded, run_date)
-                if row and ended_at and _is_older(row, ended_at):
-                    try:
-                        _write(loaded, project, states, loaded.day(str(run_date)), _still_known(project, row.tried))
-                    except UsageError as error:
-                        log.warning("the report of %s stays as it was: %s", run_date, error)
+                if not ended_at or (row is None and run_date not in of_run) or not _is_older(row, ended_at):
+                    continue
+                names = [*(tried if run_date in of_run else ()), *(row.tried if row else ())]
+                try:
+                    _write(loaded, project, states, loaded.day(str(run_date)), _still_known(project, names))
+                except UsageError as error:
+                    log.warning("the report of %s stays as it was: %s", run_date, error)
     if out is None:
         write_index(loaded)
-    return written
-
-
-def write_after_run(loaded: LoadedSettings, day: Day, tried: Sequence[str]) -> WrittenReport:
-    """Write the reports of the day of a run and of the other days that it had images of, as of a card that came late.
-
-    Return that of the day.
-    """
-    with open_project_database(loaded, read_only=True) as project:
-        ended = list(project.versions.days_of_last_run().items())[-KEPT_UP_TO_DATE:]
-    others = [one for one, at in ended if one != day.date and _is_older(_row_of_page(loaded, one), at)]
-    if others:
-        write_reports(loaded, [loaded.day(str(one)) for one in others])
-    (written,) = write_reports(loaded, [day], tried)
     return written
 
 

@@ -31,7 +31,8 @@ def summary_parts(report: RunReport) -> list[str]:
             "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new",
         ]
     variant = variant_of(report.variant)
-    parts += ["too many rejected"] if report.exit_code == EXIT_TOO_MANY_REJECTED else []
+    if report.exit_code == EXIT_TOO_MANY_REJECTED:
+        parts.append("too many rejected or failed" if report.stopped else "too many rejected")
     parts += [str(report.objects)] if report.objects else []
     parts += [] if variant.is_exact else [variant.words]
     return [*parts, duration(report.seconds), speed(report)]

@@ -30,8 +30,11 @@ def read_weights(path: Path) -> Mapping[str, object]:
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, pickle.UnpicklingError, RuntimeError, EOFError, SafetensorError, ValueError) as error:
-        if isinstance(error, OSError) and error.filename:  # torch has none where the file is cut off
-            raise UsageError(f"{path}: {error.strerror}", "--weights takes a state dict or .safetensors") from error
+        # torch raises one without a name for a file that is cut off, safetensors for one that is not there.
+        if isinstance(error, OSError) and (error.filename or not path.is_file()):
+            raise UsageError(
+                f"{path}: {error.strerror or error}", "--weights takes a state dict or .safetensors"
+            ) from error
         raise ModelError(
             f"{path}: no weights can be read: {first_line(error)}",
             "save them on their own: torch.save(model.state_dict(), FILE), or as safetensors",

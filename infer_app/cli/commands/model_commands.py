@@ -23,7 +23,7 @@ from infer_app.cli.terminal.groups import model_app
 class CheckOptions(WithJson):
     """Compare a model with your own function on your images.
 
-    Prints how often they agree, the worst images and both rates; exit code 2 below 95 %.
+    Prints how often they agree, the worst images and both rates; exit code 2 if more than one and more than 5 % differ.
     """
 
     name: ModelName

@@ -35,11 +35,10 @@ def list_images(options: ListOptions) -> None:
     with open_project_database(loaded, read_only=True) as project:
         days = [loaded.day(options.date)] if options.date else []
         if not days and state in OF_LAST_RUN:
-            last = [loaded.day(str(one)) for one in project.versions.days_of_last_run()]
+            last = [loaded.day(str(one)) for one in project.versions.days_of_last_run(model)]
             days = last or [loaded.day("yesterday")]
         day = days[0] if len(days) == 1 else None
-        asked: Sequence[Day | None] = days or [None]
-        rows = chain.from_iterable(_read(loaded, project, state, one, model) for one in asked)
+        rows = _read(loaded, project, state, days, model)
         if options.as_json:
             head = {"state": state, "date": None if day is None else str(day)}
             print_json_list(head, "images", (shown(asdict(row)) for row in rows))
@@ -58,16 +57,20 @@ def list_images(options: ListOptions) -> None:
 
 
 def _read(
-    loaded: LoadedSettings, project: ProjectDatabase, state: str, day: Day | None, model: str | None
+    loaded: LoadedSettings, project: ProjectDatabase, state: str, days: Sequence[Day], model: str | None
 ) -> Iterator[ImageRow]:
+    """Yield the images of the days; without any, of all that are pending, changed or missing."""
+    day = days[0] if days else None
     if state in ("changed", "missing"):
         if model:
             raise UsageError(f"--model: files are {state} whatever the model", "leave it out")
         return (row for row in _read_changed(loaded, project, day) if row.state == state)
-    if day and state == "predicted":
-        return read_predicted(project, day, model)
+    if state == "predicted":
+        return chain.from_iterable(read_predicted(project, one, model) for one in days)
     unpredicted = Unpredicted.of(loaded, project, model)
-    return unpredicted.read_rejected(day) if day and state == "rejected" else unpredicted.read_pending(day)
+    if state == "rejected":
+        return chain.from_iterable(map(unpredicted.read_rejected, days))
+    return unpredicted.read_pending(day)
 
 
 def _read_changed(loaded: LoadedSettings, project: ProjectDatabase, day: Day | None) -> Iterator[ImageRow]:
@@ -87,7 +90,8 @@ def _read_changed(loaded: LoadedSettings, project: ProjectDatabase, day: Day | N
 def _print_table(rows: Sequence[ImageRow], state: str, days: Sequence[Day], *, more: bool) -> None:
     """Print the first rows; what all of them have in common stands in the title."""
     if not rows:
-        print(f"no image of {' or '.join(map(str, days)) or 'any day'} is {state}")
+        of_days = f"{days[0]} to {days[-1]}" if len(days) > 1 else days[0] if days else "any day"
+        print(f"no image of {of_days} is {state}")
         return
     varied = [name for name in COLUMNS if len({getattr(row, name) for row in rows}) > 1]
     of_all = [str(getattr(rows[0], name) or "") for name in ("date", "version") if name not in varied]

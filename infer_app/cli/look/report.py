@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from infer_app.artifact.model_names import plain_name
-from infer_app.ask.page.reports import write_after_run, write_reports
+from infer_app.ask.page.reports import write_reports
 from infer_app.base.errors import SIGNALLED, InferError, UsageError
 from infer_app.base.printing import named, printable, told_once
 from infer_app.base.settings.load import load_settings
@@ -54,7 +54,7 @@ def _report_after(exit_code: int, options: RunOptions) -> None:
     try:
         loaded = load_settings(options.config, {"run": {"max_rejected": options.max_rejected}})
         tried = [name for name in options.model or () if name != plain_name(name)]
-        written = write_after_run(loaded, loaded.day(options.date), tried)
+        (written,) = write_reports(loaded, [loaded.day(options.date)], tried, after_run=True)
     except Exception as error:  # the run is done and committed: not even a bug here may change its exit code
         log.warning("no report: %s", error, exc_info=not isinstance(error, InferError))
         return

@@ -101,6 +101,8 @@ def retry_replaced(date: str | None, model: str | None, as_json: bool, config: P
             project.database.transact(lambda connection: queue_images(connection, list(found)))
         results = {version: [one.picture for one in some] for version, some in by_version.items()}
         retried = forget_results(project.database, results, days) if found else 0
+        # Of a file that was not read no checksum says whether it was the former one.
+        retried += sum(forget_rejections(project.database, list(found), model_id) for _, model_id in next_run.models)
         commands = next_run.with_late(project, loaded.run.time_zone).commands(days)
         seconds = _others_of_detectors(project, next_run.models) if retried else []
     _print_retried([one.image_id for one in found.values()], retried, commands, seconds, as_json)

@@ -20,6 +20,7 @@ from infer_app.base.telemetry.summary_line import (
     node_costs,
     speed,
     stage_costs,
+    summary_line,
     summary_parts,
 )
 from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
@@ -129,8 +130,11 @@ class RunOutput:
 
 
 def _late(result: ModelResult) -> Iterator[str]:
-    for report in [report for report in result.late if report.reasons][:SHOWN_LATE]:
+    worst_first = sorted((report for report in result.late if report.reasons), key=lambda report: -report.exit_code)
+    for report in worst_first[: max(SHOWN_LATE, sum(report.exit_code > 0 for report in worst_first))]:
         yield from _rejected(report)
+        if report.exit_code:
+            yield summary_line(report)
     if result.late:
         yield late_line(result.late)
 

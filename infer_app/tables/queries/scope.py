@@ -7,12 +7,14 @@ from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 from infer_app.artifact.model_names import Version, plain_name, short_name, versions_named
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError
+from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.model_versions import RecordedVersion, read_versions
 from infer_app.tables.results.schema import runs
 from infer_app.tables.results.sources import own_numbers
 
-A_NIGHT = timedelta(hours=12)  # longer than the runs of one take, shorter than from one to the next
+BETWEEN_RUNS = timedelta(hours=6)  # from the end of one to the start of another: less is one run, begun again
+MAX_RUNS = 5000  # a day has one for each model
 
 
 class Versions:
@@ -70,24 +72,30 @@ class Versions:
 
     def days_changed(self, limit: int) -> dict[date, datetime | None]:
         """Return the newest days that were run, each with the end of its last run that had images or failed."""
-        did_something = or_(runs.c.selected > 0, runs.c.state != "done")
-        ended = func.max(case((did_something, func.coalesce(runs.c.ended_at, runs.c.heartbeat_at))))
+        ended = func.max(case((_did_something(), func.coalesce(runs.c.ended_at, runs.c.heartbeat_at))))
         newest = select(runs.c.day, ended).group_by(runs.c.day).order_by(runs.c.day.desc()).limit(limit)
         with self._images.database.read() as connection:
             rows = connection.execute(newest.where(own_runs(connection, self._images)))
             return {row[0]: row[1] for row in rows}
 
-    def days_of_last_run(self) -> dict[date, datetime]:
-        """Return the days that the last runs had images of, those of one night, in order, each with its run's end."""
+    def days_of_last_run(self, wanted: str | None = None) -> dict[date, datetime]:
+        """Return the days of the last run that had images or failed, in order, each with its end.
+
+        It may have been started several times; `wanted` is as for `models_of`.
+        """
+        ended = func.coalesce(runs.c.ended_at, runs.c.heartbeat_at)
+        some = select(runs.c.day, runs.c.started_at, ended).where(_did_something(), runs.c.started_at <= UtcNow())
+        if wanted is not None:
+            some = some.where(runs.c.model_id.in_([model_id for _, model_id in self.models_of(wanted)]))
+        found, began = dict[date, datetime](), None
         with self._images.database.read() as connection:
-            own = own_runs(connection, self._images), runs.c.selected > 0
-            last = connection.scalar(select(func.max(runs.c.started_at)).where(*own))
-            if last is None:
-                return {}
-            ended = func.max(func.coalesce(runs.c.ended_at, runs.c.heartbeat_at))
-            of_night = select(runs.c.day, ended).where(*own, runs.c.started_at >= last - A_NIGHT)
-            rows = connection.execute(of_night.group_by(runs.c.day).order_by(runs.c.day))
-            return {row[0]: row[1] for row in rows}
+            newest = some.where(own_runs(connection, self._images)).order_by(runs.c.started_at.desc())
+            for day, started_at, ended_at in connection.execute(newest.limit(MAX_RUNS)):
+                if began is not None and ended_at < began - BETWEEN_RUNS:
+                    break
+                began = started_at
+                found[day] = max(ended_at, found.get(day, ended_at))
+        return dict(sorted(found.items()))
 
     def versions_of(self, model_id: str) -> list[str]:
         """Return a version with the others of its name that were in use: what those have done is not pending."""
@@ -155,6 +163,11 @@ class Versions:
 
 def _named(versions: list[RecordedVersion]) -> list[Version]:
     return [(one.name, one.model_id) for one in versions]
+
+
+def _did_something() -> ColumnElement[bool]:
+    """Return the condition that a run had images or failed."""
+    return or_(runs.c.selected > 0, runs.c.state != "done")
 
 
 def own_runs(connection: Connection, images: ListedImages) -> ColumnElement[bool]:

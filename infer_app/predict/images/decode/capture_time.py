@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from struct import error as StructError  # noqa: N812 - `error` says nothing
 from struct import unpack_from
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -16,7 +17,7 @@ from PIL import ExifTags
 from infer_app.predict.images.decode.decoder import open_file
 from infer_app.predict.images.decode.formats import SNIFFED_BYTES, sniff, without_metadata
 from infer_app.predict.images.decode.heif import read_heic_exif
-from infer_app.predict.images.decode.jpeg_structure import exif_part, jpeg_segments
+from infer_app.predict.images.decode.jpeg_structure import EXIF_NAME, exif_part, jpeg_segments
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.folder_scan import FolderScan
 
@@ -42,7 +43,7 @@ class CaptureTime(NamedTuple):
         """Return seconds since the epoch; a time without an offset is one of `zone`."""
         if self.offset is None:
             return self.at.replace(tzinfo=zone).timestamp()
-        return (self.at - self.offset).replace(tzinfo=UTC).timestamp()
+        return self.at.replace(tzinfo=UTC).timestamp() - self.offset.total_seconds()  # of any year
 
 
 def read_capture_times(paths: Sequence[str]) -> Iterator[CaptureTime | None]:
@@ -67,7 +68,8 @@ def _capture_time(tags: Mapping[int, object]) -> CaptureTime | None:
             if digits.isdecimal() and not taken.at.microsecond:
                 taken = taken._replace(at=taken.at.replace(microsecond=int(f"{digits:0<6}"[:6])))
             with contextlib.suppress(ValueError):
-                taken = taken._replace(offset=taken.offset or datetime.strptime(zone, "%z").utcoffset())
+                if taken.offset is None:
+                    taken = taken._replace(offset=datetime.strptime(zone, "%z").utcoffset())
             return taken
     return None
 
@@ -104,11 +106,17 @@ def _jpeg_tags(data: mmap.mmap) -> dict[int, object]:
     with contextlib.suppress(BadImage):  # damage behind it
         parts.extend(exif_part(segment) for segment in jpeg_segments(data))
     exif = b"".join(parts)
+    while exif.startswith(EXIF_NAME):  # some programs write it twice
+        exif = exif[len(EXIF_NAME) :]
     order = _BYTE_ORDERS[exif[:2]]
     first = unpack_from(f"{order}I", exif, 4)[0]
     pointer = next(value for tag, _, _, value in _entries(exif, order, first) if tag == ExifTags.IFD.Exif)
-    details = _entries(exif, order, unpack_from(f"{order}I", pointer)[0])
-    return {tag: _value(exif, order, length, value) for tag, _, length, value in details if tag in _WANTED}
+    found = dict[int, object]()
+    with contextlib.suppress(StructError):  # fewer tags than are stated
+        for tag, _, length, value in _entries(exif, order, unpack_from(f"{order}I", pointer)[0]):
+            if tag in _WANTED:
+                found[tag] = _value(exif, order, length, value)
+    return found
 
 
 def _entries(exif: bytes, order: str, start: int) -> Iterator[tuple[int, int, int, bytes]]:

@@ -10,7 +10,7 @@ from infer_app.build.check.check_report import ObjectComparison
 from infer_app.build.check.function_check import compare_answers
 from infer_app.build.check.side_by_side import MAX_BLOCKS, cut_into_blocks, failure_of
 
-DIFFERENT_SCORES = "answers are the same, scores are not: they differ by 0.200 in the median, 0.05 is allowed"
+DIFFERENT_SCORES = "scores of the same answers differ by 0.200 in the median, 0.05 is allowed"
 
 
 @pytest.mark.parametrize(

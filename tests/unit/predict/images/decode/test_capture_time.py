@@ -85,6 +85,10 @@ TAGS = {
     "stored, not taken": ({DIGITIZED: WRITTEN, ExifTags.Base.OffsetTimeDigitized: "+02:00"}, (TWELVE.at, EAST)),
     "taken before it was stored": ({DIGITIZED: "2026:07:02 12:00:00", ORIGINAL: WRITTEN}, TWELVE),
     "zeros, and when it was stored": ({ORIGINAL: "0000:00:00 00:00:00", DIGITIZED: WRITTEN}, TWELVE),
+    "two offsets": (
+        {ORIGINAL: "2026-07-01T12:00:00Z", ExifTags.Base.OffsetTimeOriginal: "+02:00"},
+        (TWELVE.at, timedelta(0)),
+    ),
     "a fraction that is none": ({ORIGINAL: WRITTEN, ExifTags.Base.SubsecTimeOriginal: "  "}, TWELVE),
 }
 
@@ -94,6 +98,29 @@ TAGS = {
 def test_the_time_is_the_cameras_as_it_is_written_with_the_offset_that_is_stated(tmp_path, suffix, tags, expected):
     path = photo(tmp_path / f"a.{suffix}", more=tags.items())
     assert list(read_capture_times([path])) == [expected]
+
+
+def test_a_time_of_any_year_has_seconds_since_the_epoch(tmp_path):
+    for written, offset in (("0001:01:01 00:00:00", "+14:00"), ("9999:12:31 23:59:59", "-12:00")):
+        (taken,) = read_capture_times([photo(tmp_path / "a.jpg", written, offset)])
+        assert abs(taken.timestamp(ZoneInfo("UTC"))) > 6e10
+
+
+def test_tags_before_a_damage_and_behind_a_header_that_is_written_twice_are_read(tmp_path):
+    path = Path(photo(tmp_path / "a.jpg", WRITTEN))
+    data = path.read_bytes()
+    start = data.index(b"Exif\0\0") + 6
+    order = "little" if data[start : start + 2] == b"II" else "big"
+    entry = data.index(ExifTags.IFD.Exif.to_bytes(2, order), start)
+    details = start + int.from_bytes(data[entry + 8 : entry + 12], order)
+    path.write_bytes(
+        data[:details] + (9999).to_bytes(2, order) + data[details + 2 :]
+    )  # more tags are stated than there are
+    twice = data[: start - 6] + b"Exif\0\0" + data[start - 6 :]
+    length = int.from_bytes(data[start - 8 : start - 6], "big") + 6
+    other = tmp_path / "twice.jpg"
+    other.write_bytes(twice[: start - 8] + length.to_bytes(2, "big") + twice[start - 6 :])
+    assert list(read_capture_times([str(path), str(other)])) == [TWELVE] * 2
 
 
 def test_both_byte_orders_are_read_and_no_damage_takes_long_or_raises(tmp_path):
