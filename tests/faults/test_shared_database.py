@@ -187,10 +187,17 @@ class History(SharedFolders):
 
     def check_losses(self, before, project):
         """What a command deleted is of its own project, and of pictures that were replaced or are gone."""
-        lost = before - self.rows()
+        rows = self.rows()
+        lost = before - rows
         assert {row.project for row in lost} <= {project}, lost
         there, listed = self.there(), self.listed()
+        # Of objects of a former version of the detector, a second network's result gives way also to a rejection.
+        replaced = {
+            (row.picture, row.model_id) for row in rows if (row.network, row.label) == ("species", "other_file")
+        }
         for row in lost:
+            if (row.picture, row.model_id) in replaced:
+                continue
             if row.table == "predictions" and (file := there.get((project, row.name))):
                 is_gone = project in TABLES and row.name not in listed
                 assert is_gone or hashlib.sha256(file.read_bytes()).hexdigest() != row.sha256, f"lost: {row}"
