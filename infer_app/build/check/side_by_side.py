@@ -110,7 +110,7 @@ def failure_of(report: CheckReport, tolerance: float) -> UsageError | None:
         return UsageError("nothing could be compared", hint)
     found = report.objects
     num = report.num_compared if found is None else found.num_theirs
-    differing = len(report.disagreements) if found is None else max(num - found.num_found, found.num_extra)
+    differing = len(report.disagreements) if found is None else num - found.num_found  # theirs may leave some out
     if not report.agreement or differing > max(1, (1 - SAME) * num):
         what = f"{differing:,} of {num:,} answers are not" if report.agreement else "not one answer is"
         return UsageError(f"{what} the same", _what_differs(report))
