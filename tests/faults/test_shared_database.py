@@ -157,7 +157,9 @@ class History(SharedFolders):
                 assert (row.project, row.name) not in self.there(), row
                 continue
             if row.label == "other_file":  # tried again: a version of the detector has objects of the file before
-                assert {row.sha256} != {one.sha256 for one in rows if self.is_detected_in(one, row.picture)}, row
+                detected = ("predictions", "cells", row.picture)
+                by_detector = (one for one in rows if (one.table, one.network, one.picture) == detected)
+                assert any(one.sha256 != row.sha256 for one in by_detector), row
                 continue
             sha256 = row.sha256 or hashlib.sha256(b"").hexdigest()  # none is kept of an empty file
             assert sha256 in self.held[row.project, row.name], row
@@ -182,19 +184,15 @@ class History(SharedFolders):
             days = connection.execute(text("SELECT DISTINCT added_at FROM infer_images"))
             assert all(str(at).startswith(DATE) for (at,) in days), "registered under another day"
 
-    def is_detected_in(self, row, picture):
-        return (row.table, row.network, row.picture) == ("predictions", "cells", picture)
-
     def check_losses(self, before, project):
         """What a command deleted is of its own project, and of pictures that were replaced or are gone."""
         rows = self.rows()
         lost = before - rows
         assert {row.project for row in lost} <= {project}, lost
         there, listed = self.there(), self.listed()
-        # Of objects of a former version of the detector, a second network's result gives way also to a rejection.
-        replaced = {
-            (row.picture, row.model_id) for row in rows if (row.network, row.label) == ("species", "other_file")
-        }
+        # Of objects of a former version of the detector, a second network's result gives way to a new rejection too.
+        new = (row for row in rows - before if (row.network, row.label) == ("species", "other_file"))
+        replaced = {(row.picture, row.model_id) for row in new}
         for row in lost:
             if (row.picture, row.model_id) in replaced:
                 continue
