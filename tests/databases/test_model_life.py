@@ -98,7 +98,7 @@ class Life:
 @pytest.fixture
 def life(project, built_models, capsys):
     """A project with a model of its own, what that was built from, and two days of three photos, one broken."""
-    project.use_models(built_models, copied=True)
+    project.use_models(built_models)
     for name in ("colors.ts", "labels.txt"):
         (project.folder / name).write_bytes((built_models.parent / name).read_bytes())
     project.add_photos(3, EARLIER)

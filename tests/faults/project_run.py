@@ -8,6 +8,7 @@ I3  a reason of the list, with the file's sha256 and size     I6  exit code and 
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,7 +69,7 @@ class ProjectRun:
         self.photos, self.temporary = folder / "photos", folder / "tmp"
         for each in (folder, self.photos, self.temporary):
             each.mkdir()
-        (folder / "models").symlink_to(models)
+        shutil.copytree(models, folder / "models")
         self.configure(url)
         self.mark = uuid.uuid4().hex
         self.shared = shared_memory()

@@ -10,9 +10,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def damaged(project, built_models):
+def damaged(project):
     """A project with a model `colors`, and the path of a manifest beside it that was cut off."""
-    project.use_models(built_models, copied=True)
     folder = project.folder / "models" / "old" / "0123456789abcdef"
     folder.mkdir(parents=True)
     manifest = folder / "manifest.json"

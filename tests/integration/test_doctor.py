@@ -98,7 +98,7 @@ def test_doctor_finds_images_of_today(lab):
 
 
 def test_doctor_without_a_model_says_so_once(project):
-    (project.folder / "models").unlink()
+    shutil.rmtree(project.folder / "models")
     project.add_photos(1)
     found = json.loads(project.infer("doctor", "--json", exit_code=2))["findings"]
     assert [one["check"] for one in found if one["exit_code"]] == ["model"]
@@ -144,8 +144,7 @@ FAULTS = {
 }
 
 
-def test_doctor_ends_with_the_code_of_a_run(project, built_models):
-    project.use_models(built_models, copied=True)
+def test_doctor_ends_with_the_code_of_a_run(project):
     project.set("images", watch=["photos"])
     project.add_photos(2)
     project.run_day()

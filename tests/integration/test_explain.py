@@ -172,7 +172,7 @@ def test_the_file_of_now_is_predicted_by_the_variant_of_then_or_said_which_stood
 
 
 def test_a_replay_without_the_model_is_told_and_ends_with_12(night):
-    (night.folder / "models").unlink()
+    shutil.rmtree(night.folder / "models")
     assert "is not in" in night.infer("verify", "--image", "1", exit_code=12)
 
 

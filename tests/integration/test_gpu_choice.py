@@ -31,9 +31,8 @@ int cuDeviceGetAttribute(int* found, int attribute, int device) { *found = attri
 
 
 @pytest.fixture
-def with_gpu_variants(project: Project, built_models) -> Project:
+def with_gpu_variants(project: Project) -> Project:
     """`colors` as it comes from a machine with a GPU, and a day of six images."""
-    project.use_models(built_models, copied=True)
     artifact = find_artifact(project.folder / "models", "colors")
     host = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0", "2.13.0", "11.0.0")
     artifact = add_gpu_variants(artifact, [CUDA], BuildTarget(host, torch.device("cpu")), print)
@@ -44,7 +43,7 @@ def with_gpu_variants(project: Project, built_models) -> Project:
 
 
 def test_a_gpu_variant_that_can_not_be_built_ends_with_12_and_publishes_nothing(project):
-    (project.folder / "models").unlink()
+    shutil.rmtree(project.folder / "models")
     save(ChannelMeans(), project.folder / "colors.ts")
     command = ("model", "build", "colors.ts", "--name", "colors", *PLAIN, "--variant", "trt,cuda")
     error = project.infer_json(*command, exit_code=12)

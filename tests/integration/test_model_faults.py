@@ -49,7 +49,7 @@ def add_white_photos(project: Project, date: str, count: int) -> None:
 
 
 def build(project: Project, source: str, *flags: str) -> None:
-    (project.folder / "models").unlink()
+    shutil.rmtree(project.folder / "models")
     build_model(project.folder, source, "own", "--size", "16", *flags)
 
 

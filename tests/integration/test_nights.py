@@ -132,8 +132,7 @@ class Month:
 
 
 @pytest.fixture
-def month(project, watching, built_models):
-    project.use_models(built_models, copied=True)
+def month(project, watching):
     return Month(project, Clock())
 
 

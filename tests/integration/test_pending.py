@@ -180,7 +180,7 @@ def test_nothing_is_deleted_for_an_image_that_no_run_would_predict(project):
     wrong_day = project.infer_json("retry", "--image", "1", "--date", str(day(5)), exit_code=2)
     assert f"belongs to {day(1)}, not to {day(5)}" in wrong_day["error"]
     assert "no model 'nine'" in project.infer_json("retry", "--image", "1", "--model", "nine", exit_code=12)["error"]
-    project.use_models(project.folder / "nowhere")
+    shutil.rmtree(project.folder / "models")
     assert "no model" in project.infer_json("retry", "--image", "1", exit_code=12)["error"]
     assert len(project.results()) == 2
 

@@ -159,7 +159,6 @@ def test_nearly_black_images_are_told_in_the_output_the_json_and_the_report(proj
 
 
 def test_a_model_of_a_window_reads_them_and_has_nothing_to_tell(project, built_models):
-    project.use_models(built_models, copied=True)
     recipe = ("--recipe", "stretch", "--size", "16", "--set", "depth=window:0,4095")
     build_model(project.folder, str(built_models.parent / "colors.ts"), "windowed", *recipe)
     samples = np.zeros((30, 40, 3), np.uint16)

@@ -14,8 +14,7 @@ from tests.support.projects import DATE, PLAIN, Project
 
 @pytest.fixture(scope="module")
 def ended_day(tmp_path_factory, built_models):
-    project = Project(tmp_path_factory.mktemp("replay") / "project")
-    project.use_models(built_models, copied=True)
+    project = Project(tmp_path_factory.mktemp("replay") / "project", built_models)
     project.add_photos(12)
     project.run_day()
     project.keep()

@@ -144,7 +144,7 @@ def test_what_is_told_to_be_deleted_of_pictures_that_a_table_no_longer_lists_is_
 
 
 def test_the_last_version_of_a_name_stays_preferred_when_it_is_removed_by_a_clock_that_is_behind(stored, built_models):
-    stored.use_models(built_models, copied=True)
+    stored.use_models(built_models)
     [folder] = stored.folder.glob("models/colors/*")
     times = {"7" * 16: ("used_until", "2099-01-01"), folder.name: ("in_use_since", "2099-01-02")}
     stored.register("1")

@@ -86,8 +86,7 @@ def test_a_slow_storage_limits_and_its_rate_is_foretold(project, tmp_path):
     check_rate(report, dry)
 
 
-def test_a_slow_model_limits(project, built_models):
-    project.use_models(built_models, copied=True)
+def test_a_slow_model_limits(project):
     torch.manual_seed(0)
     torch.jit.trace(Dear(), torch.zeros(2, 3, 48, 48)).save(str(project.folder / "dear.ts"))
     project.infer("model", "build", "dear.ts", "--name", "dear", *PLAIN, "--size", "48")

@@ -112,7 +112,7 @@ def test_a_model_that_can_not_run_does_not_stop_the_others(project, models, name
 
 def break_golden(project, models, name):
     """So that this model can't run, in a copy of `models`."""
-    project.use_models(models, copied=True)
+    project.use_models(models)
     (outputs,) = (project.folder / "models" / name).glob("*/golden/outputs.npy")
     outputs.write_bytes(outputs.read_bytes()[:-1])
 
@@ -126,7 +126,7 @@ def break_golden(project, models, name):
     ids=["gone", "damaged"],
 )
 def test_a_model_in_use_whose_files_are_lost_is_missed_until_its_use_is_ended(project, models, lose, error):
-    project.use_models(models, copied=True)
+    project.use_models(models)
     run(project, more=("--limit", "12"))
     lose(project.folder / "models" / "large")
     run(project, exit_code=12, more=("--dry-run",))
@@ -173,7 +173,7 @@ def test_two_runs_that_wait_for_the_same_models_in_another_order_both_end(projec
 
 def test_two_names_of_one_model_do_not_wait_for_each_other(project, models):
     """Predictions are kept by the model's id: by the second name they are there already."""
-    project.use_models(models, copied=True)
+    project.use_models(models)
     folder = project.folder / "models"
     shutil.copytree(folder / "colors", folder / "same")
     (manifest,) = (folder / "same").glob("*/manifest.json")

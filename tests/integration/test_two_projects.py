@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from datetime import datetime
 
 import pytest
@@ -86,7 +87,7 @@ def test_projects_with_models_of_their_own_see_their_own_alone(second):
     """Though their ids are the same, and each of them runs every night."""
     first, other = second("{number}.png")
     save(ChannelMeans(), other.folder / "means.ts")
-    (other.folder / "models").unlink()
+    shutil.rmtree(other.folder / "models")
     other.infer("run", exit_code=2)
     assert "make one with `infer model build" in other.errors
     build_model(other.folder, "means.ts", "means", "--size", "8")

@@ -31,9 +31,8 @@ def test_no_process_of_a_run_imports_torch(day, tmp_path):
 
 
 @pytest.fixture
-def bare(day, tmp_path, built_models):
+def bare(day, tmp_path):
     """`infer` on a machine without torch, with models that were built elsewhere."""
-    day.use_models(built_models, copied=True)
     return partial(day.infer, **without(tmp_path / "hides", "torch"))
 
 

@@ -93,14 +93,10 @@ class Project:
         settings.setdefault(section, tomlkit.table()).update(values)
         config.write_text(tomlkit.dumps(settings))
 
-    def use_models(self, models: Path, *, copied: bool = False) -> None:
-        """The folder of models that all tests share; copied to be changed."""
-        own = self.folder / "models"
-        own.unlink(missing_ok=True)
-        if copied:
-            shutil.copytree(models, own)
-        else:
-            own.symlink_to(models)
+    def use_models(self, models: Path) -> None:
+        """Copy this folder of models: whatever a test builds or damages, other tests don't see it."""
+        shutil.rmtree(self.folder / "models", ignore_errors=True)
+        shutil.copytree(models, self.folder / "models")
 
     def own_table(self, columns: str = "id, location, added_at", *values: object) -> None:
         """List the images by a table of the user's with these columns of ours."""
