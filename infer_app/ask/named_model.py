@@ -15,7 +15,7 @@ from infer_app.base.errors import UsageError
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.label_groups import read_groups
+from infer_app.tables.label_groups import read_groups
 from infer_app.tables.results.model_versions import detector_of, read_manifests, read_versions
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from enum import Flag, StrEnum, auto
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from infer_app.base.size import Size
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     import numpy as np
 
 
@@ -111,6 +114,34 @@ class ImageRef:
     location: str
 
 
+class TimeOrigin(StrEnum):
+    """What states when a picture was taken."""
+
+    COLUMN = "column"  # of the source, named by [source] taken
+    EXIF = "exif"  # DateTimeOriginal
+    DIGITIZED = "digitized"  # EXIF's DateTimeDigitized
+    NAME = "name"  # of the file
+    SOURCE = "source"  # the time that decides its day, in a table of the user's: no time of its own
+    NOTHING = "none"
+
+
+class CaptureTime(NamedTuple):
+    """When a picture was taken, as it is stated."""
+
+    at: datetime | None  # by the camera's own clock, without a zone
+    offset: timedelta | None = None  # of that clock from UTC, if it is stated too
+    origin: TimeOrigin = TimeOrigin.EXIF
+
+    def timestamp(self, zone: ZoneInfo) -> float | None:
+        """Return seconds since the epoch; a time without an offset is one of `zone`."""
+        if self.at is None or self.offset is None:
+            return None if self.at is None else self.at.replace(tzinfo=zone).timestamp()
+        return self.at.replace(tzinfo=UTC).timestamp() - self.offset.total_seconds()  # of any year
+
+
+NO_TIME = CaptureTime(None, None, TimeOrigin.NOTHING)  # of a file that states none
+
+
 @dataclass(frozen=True, slots=True)
 class FileFacts:
     """The facts of an image's file; None where they could not be read."""
@@ -119,6 +150,7 @@ class FileFacts:
     modified: float | None = None  # seconds since the epoch
     sha256: str | None = None
     picture: Size | None = None  # of the upright picture, once it was decoded
+    taken: CaptureTime | None = None  # None: nobody has looked
 
 
 class ImageFile(NamedTuple):

@@ -23,3 +23,4 @@ class ReadLimits:
     remote: RemoteAccess = NOTHING_REMOTE
     path_map: PathMapping = NO_MAPPING
     rows: RowImages | None = None
+    reads_times: bool = False  # when pictures were taken

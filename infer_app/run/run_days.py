@@ -29,6 +29,7 @@ from infer_app.base.telemetry.summary_line import Forecast, forecast
 from infer_app.run.dry_run import Probes, dry_run
 from infer_app.run.files.registration import Registration
 from infer_app.run.group_run import GroupRun, open_group
+from infer_app.run.note_facts import note_facts
 from infer_app.run.run_day import run_day
 from infer_app.run.run_result import FailedModel, ModelResult, RunSummary
 from infer_app.run.stop import Stop
@@ -149,6 +150,9 @@ def run_group(
                 continue
             log.warning("%s left out: %s (%s)", day, error, error.hint)
             left_out.append(error)
+    note_facts(
+        group.loaded, group.project, [day for day, reports in ran.items() if any(one.selected for one in reports)]
+    )
     if of_last_day and group.stop.exit_code > SIGNALLED:
         raise Interrupted(group.stop.exit_code - SIGNALLED)
     if of_last_day:

@@ -157,4 +157,6 @@ def _model_names(loaded: LoadedSettings) -> frozenset[str]:
 def read_limits(loaded: LoadedSettings) -> ReadLimits:
     """Return the limits of the settings for reading the source's images."""
     rows = RowReader(loaded.source_url, loaded.source) if loaded.source.bytes is not None else None
-    return ReadLimits(loaded.roots, loaded.images.max_bytes, loaded.remote_access, loaded.path_map, rows)
+    return ReadLimits(
+        loaded.roots, loaded.images.max_bytes, loaded.remote_access, loaded.path_map, rows, loaded.wants_facts
+    )

@@ -27,6 +27,7 @@ ARGUMENTS = {  # of the commands that use our tables, and need more than their n
     "threshold show": "slow",
     "threshold remove": "slow",
     "labels set": "slow --only labels.txt",
+    "cameras set": "cameras.csv",
     "labels show": "slow",
     "labels clear": "slow",
     "model use": "slow",
@@ -64,6 +65,8 @@ def call(capsys, command, arguments=""):
 def in_project(project, monkeypatch, logging_as_it_was):
     project.add_photos(1)
     (project.folder / "labels.txt").write_text("red\n")
+    (project.folder / "cameras.csv").write_text("camera\na\n")
+    project.set("events", gap="60s")
     monkeypatch.chdir(project.folder)
     monkeypatch.setattr("infer_app.predict.workers.fork_server.start_early", lambda: None)
     return project
@@ -74,7 +77,7 @@ def in_project(project, monkeypatch, logging_as_it_was):
     ("kind_of", "lost", "hint"),
     [
         ("table", "infer_rejections", "restore it from a backup"),
-        ("view", "infer_shown_labels", "run `infer db upgrade`, which makes it again"),
+        ("view", "infer_shown_events", "run `infer db upgrade`, which makes it again"),
     ],
 )
 def test_every_command_names_what_is_missing(in_project, url, capsys, kind_of, lost, hint):
@@ -111,13 +114,10 @@ def test_no_table_is_done_without_and_none_is_made_again(database, kind, lost):
 
 @pytest.mark.parametrize("lost", [(*reversed(VIEWS),), *((view,) for view in VIEWS)])
 def test_an_upgrade_makes_each_view_again(database, kind, lost):
-    shown = {"infer_current_objects": "infer_shown_objects", "infer_current_crops": "infer_shown_crops"}
-    if kind == "postgres" and len(lost) == 1 and lost[0] in shown:
-        lost = (shown[lost[0]], *lost)  # which selects from it
     before = definitions(database)
     with database.write() as connection:
         for view in lost:
-            connection.exec_driver_sql(f"DROP VIEW {view}")
+            connection.exec_driver_sql(f"DROP VIEW {view}{' CASCADE' * (kind == 'postgres')}")
     with pytest.raises(SchemaOutdated, match=f"{lost[0]}.* missing"):
         check_schema(database)
     upgrade(database)

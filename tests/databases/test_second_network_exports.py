@@ -17,8 +17,8 @@ from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.ask.export.sampling.choose_images import choose_images
 from infer_app.base.domain import CropOutput, Output
 from infer_app.base.errors import UsageError
+from infer_app.tables.label_groups import replace_label_groups
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.tables.results.label_groups import replace_label_groups
 from infer_app.tables.results.model_versions import switch_version
 from tests.conftest import DAY
 from tests.support.megadetector_rules import problems

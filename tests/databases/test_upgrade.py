@@ -11,6 +11,7 @@ from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.migrations.estimate import Estimate, estimate_upgrade
 from infer_app.tables.results.migrations.fill_pictures import Filling
 from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import VERSION
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.former_database import LAST_ID, answers, fill_former
@@ -60,7 +61,7 @@ def test_all_views_answer_as_before_and_each_model_has_as_many_rows(former, url,
     with Database(new_url(kind)) as fresh:
         upgrade(fresh)
         assert shape_of(former) == shape_of(fresh)
-    assert upgrade(former) == "0.2.0"
+    assert upgrade(former) == VERSION
     assert answers(url)["infer_shown_crops"] == before["infer_shown_crops"]
 
 
@@ -225,4 +226,4 @@ def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(former, url):
     assert told.num_bytes > 100_000
     assert (answers(url), shape_of(former)) == (before, shape)
     upgrade(former)
-    assert estimate_upgrade(former) == Estimate("0.2.0", {})
+    assert estimate_upgrade(former) == Estimate(VERSION, {})

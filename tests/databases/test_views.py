@@ -48,12 +48,12 @@ def test_each_upgrade_makes_the_views_of_this_program(database, kind, execute, s
 def test_a_view_of_other_columns_is_made_anew_with_its_grants(database, kind, execute, share):
     """Not even then is a view of the user's dropped, which PostgreSQL would have to."""
     before, shared = definitions(database), kind == "postgres" and rights(database)
-    execute("DROP VIEW infer_shown_objects", "CREATE VIEW infer_shown_objects AS SELECT 1 AS number")
-    execute("CREATE VIEW their_own AS SELECT * FROM infer_shown_objects")
+    execute("DROP VIEW infer_shown_events", "CREATE VIEW infer_shown_events AS SELECT 1 AS number")
+    execute("CREATE VIEW their_own AS SELECT * FROM infer_shown_events")
     if kind == "postgres":
-        execute("ALTER VIEW infer_shown_objects SET (security_barrier = true)")
-        execute("GRANT SELECT ON infer_shown_objects TO PUBLIC")
-        with pytest.raises(SchemaOutdated, match="view their_own depends on view infer_shown_objects") as caught:
+        execute("ALTER VIEW infer_shown_events SET (security_barrier = true)")
+        execute("GRANT SELECT ON infer_shown_events TO PUBLIC")
+        with pytest.raises(SchemaOutdated, match="view their_own depends on view infer_shown_events") as caught:
             upgrade(database)
         assert caught.value.hint == "drop those, repeat this command, and make them again"
         execute("DROP VIEW their_own")

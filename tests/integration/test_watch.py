@@ -53,7 +53,7 @@ def test_only_a_daily_run_takes_late_days_and_not_one_that_tries_a_version(proje
 
 
 def test_photos_may_be_of_the_day_that_they_were_taken_on(project):
-    project.set("images", day="exif")
+    project.set("images", day="taken")
     taken = TODAY - timedelta(days=9)
     exif = Image.Exif()
     exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = f"{taken:%Y:%m:%d} 12:00:00"

@@ -29,7 +29,9 @@ VIEWS = {  # with the columns that they had; size and modified are those of the 
     "infer_images": "id, location, added_at, queued_at, missing_since",
 }
 TABLES = ("infer_predictions", "infer_rejections", "infer_objects", "infer_object_predictions")
-UNCHANGED = ("infer_sources", "infer_models", "infer_thresholds", "infer_label_groups", "infer_runs")
+UNCHANGED = dict.fromkeys(("infer_models", "infer_thresholds", "infer_label_groups", "infer_runs"), "*") | {
+    "infer_sources": "id, database, relation, id_column, location_column, base, first_used_at, forgotten_before"
+}
 _LAST_IDS = {
     "sqlite": [f"UPDATE sqlite_sequence SET seq = {LAST_ID} WHERE name = 'infer_images'"],
     "postgres": [f"SELECT setval('infer_images_id_seq', {LAST_ID})", "SELECT setval('infer_sources_id_seq', 4)"],
@@ -57,7 +59,7 @@ def answers(url: str) -> dict[str, list[str]]:
     with connected(url) as connection:
         told = {view: f"SELECT {columns} FROM {view}" for view, columns in VIEWS.items()}
         told |= {name: f"SELECT model_id, COUNT(*) FROM {name} GROUP BY model_id" for name in TABLES}
-        told |= {name: f"SELECT * FROM {name}" for name in UNCHANGED}
+        told |= {name: f"SELECT {columns} FROM {name}" for name, columns in UNCHANGED.items()}
         return {name: sorted(map(_shown, connection.exec_driver_sql(sql))) for name, sql in told.items()}
 
 

@@ -17,9 +17,9 @@ from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
 from infer_app.base.size import Size
+from infer_app.tables.label_groups import Groups, read_label_groups
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
-from infer_app.tables.results.label_groups import Groups, read_label_groups
 
 DatedImages = Iterable[tuple[date, PredictedImage]]
 

@@ -15,10 +15,10 @@ from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import AsText, Query
+from infer_app.tables.label_groups import read_label_groups
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import ALL_LABELS, SHOWN_CROPS, read_thresholds, threshold_of
 from infer_app.tables.results.conditions import KeyedJoin
-from infer_app.tables.results.label_groups import read_label_groups
 from infer_app.tables.results.model_versions import detector_of, gives_several_labels
 from infer_app.tables.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions
 

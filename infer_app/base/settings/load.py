@@ -118,6 +118,12 @@ class LoadedSettings(Settings, BaseSettings):
         return source.query is None and source.table == "infer_images" and self.source_url == self.database_url
 
     @property
+    def wants_facts(self) -> bool:
+        """Return whether cameras and capture times of pictures are wanted."""
+        source = self.source
+        return any((source.camera, source.taken, source.taken_in_name, self.events.gap))
+
+    @property
     def model_names(self) -> tuple[str, ...]:
         """Return the models to run, from whichever of `model` and `models` has precedence; none: all names.
 

@@ -3,6 +3,7 @@
 The comments behind the keys are the text of the settings reference.
 """
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from infer_app.base.locations import AllowedPrefix, shown
 
 MIB = 1 << 20
 MAX_WORKERS = 1024  # each is a process
+NAME_CODES = {"Y": r"\d{4}", "y": r"\d\d", "m": r"\d\d", "d": r"\d\d", "H": r"\d\d", "M": r"\d\d", "S": r"\d\d"}
 
 
 def _check_zone(name: str) -> str:
@@ -61,6 +63,28 @@ def _number_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _check_camera(text: str) -> str:
+    if text.startswith("folder:") and not re.fullmatch(r"folder:[1-9]\d?", text):
+        raise ValueError(f"{text!r}: folder:1 is the first folder of a location, folder:2 the second")
+    return text
+
+
+def _check_name_pattern(pattern: str) -> str:
+    codes = set(re.findall("%(.)", pattern))
+    if codes - {*NAME_CODES, "%"} or not {"m", "d", "H", "M"} <= codes or not codes & {"y", "Y"}:
+        known = " ".join(f"%{code}" for code in NAME_CODES)
+        raise ValueError(f"{pattern!r}: it needs year, month, day, hour and minute, and knows {known}")
+    return pattern
+
+
+def _as_seconds(value: object) -> object:
+    """Return the seconds of a text such as 60s, 30min or 2h; other values as they are."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|h)", value) if isinstance(value, str) else None
+    if isinstance(value, str) and found is None:
+        raise ValueError(f"{value!r} is no time span such as 60s, 30min or 2h")
+    return value if found is None else float(found[1]) * {"s": 1, "min": 60, "h": 3600}[found[2]]
+
+
 Zone = Annotated[str, AfterValidator(_check_zone)]
 
 
@@ -89,11 +113,28 @@ class SourceSettings(Section):
     )
     time: str = "added_at"  # the column that determines an image's day
     time_zone: Zone | None = None  # of a `time` column that has none; our own table is in UTC
+    camera: Annotated[str, AfterValidator(_check_camera)] | None = (
+        None  # a column that names an image's camera, or folder:1, the first folder of its location
+    )
+    taken: str | None = None  # a column that tells when an image was taken; where it has none, its EXIF does
+    taken_in_name: Annotated[str, AfterValidator(_check_name_pattern)] | None = (
+        None  # how the names of files without EXIF tell it, as "%Y%m%d_%H%M%S"
+    )
 
     @property
     def has_files_too(self) -> bool:
         """Return whether rows without bytes are read from their locations: both columns are named."""
         return self.bytes is not None and "location" in self.model_fields_set
+
+    @property
+    def camera_column(self) -> str | None:
+        """Return the column that names cameras, or None if it is a folder or nothing."""
+        return None if self.camera is None or self.camera.startswith("folder:") else self.camera
+
+    @property
+    def camera_folder(self) -> int | None:
+        """Return which folder of a location is the camera, from 1 on."""
+        return int(self.camera.removeprefix("folder:")) if self.camera and self.camera != self.camera_column else None
 
     @property
     def time_column(self) -> str:
@@ -105,7 +146,7 @@ class ImagesSettings(Section):
     watch: Annotated[
         tuple[Path, ...], BeforeValidator(_require_list)
     ] = ()  # folders whose new images a run registers first, by their own dates; they may be read
-    day: Literal["file", "exif"] = "file"  # what dates a watched image; exif: when it was taken, else its file
+    day: Literal["file", "taken"] = "file"  # what dates a watched image; taken: its camera, else its file
     exclude: Annotated[
         tuple[str, ...], BeforeValidator(_require_list)
     ] = ()  # names, or paths below the folder, that are not registered, as ["*_thumb.jpg", "cam1/tests"]; in any case
@@ -114,6 +155,14 @@ class ImagesSettings(Section):
     max_bytes: int = Field(256 * MIB, gt=0, le=1 << 40)  # of a file; a larger one is rejected without being read
     max_pixels: int = Field(64_000_000, gt=0, le=1 << 40)  # width times height; a larger image is rejected undecoded
     timeout_s: float = Field(30.0, gt=0, le=86_400)  # for one image: reading, then decoding
+
+
+class EventsSettings(Section):
+    """Pictures of one camera that follow each other are one event, however many they are."""
+
+    gap: Annotated[float, BeforeValidator(_as_seconds), Field(gt=0, le=604_800)] | None = (
+        None  # as "60s", "30min" or "2h": a longer time to the next picture begins a new event; unset: no events
+    )
 
 
 class RemoteSettings(Section):
@@ -215,6 +264,7 @@ class Settings(Section):
     database: DatabaseSettings = DatabaseSettings()
     source: SourceSettings = SourceSettings()
     images: ImagesSettings = ImagesSettings()
+    events: EventsSettings = EventsSettings()
     remote: RemoteSettings = RemoteSettings()
     models: ModelsSettings = ModelsSettings()
     run: RunSettings = RunSettings()

@@ -61,6 +61,20 @@ class ListOptions(WithJson):
     as_csv: Csv = False
 
 
+@command(app, "events", "look.show_events:show_events", as_record=True, rich_help_panel=INSPECT)
+class EventsOptions(WithJson):
+    """Show events: how often something came, on however many pictures.
+
+    Pictures of one camera with no longer gap between them than [events] gap are one event, which is of the day of the
+    first. Of each label it says how many objects one picture shows at most: so many there were at least.
+    """
+
+    date: Date = "yesterday"
+    until: Until = None
+    camera: str | None = option("NAME", "Only those of this camera.")
+    as_csv: Csv = False
+
+
 @command(app, "export", "look.export:export_days", as_record=True, rich_help_panel=INSPECT)
 class ExportOptions(WithJson):
     """Write predictions in a format of another program.

@@ -16,7 +16,7 @@ from infer_app.cli.terminal.command import (
     flag,
     option,
 )
-from infer_app.cli.terminal.groups import MAINTAIN, app, config_app, db_app, images_app
+from infer_app.cli.terminal.groups import MAINTAIN, app, cameras_app, config_app, db_app, images_app
 
 
 @command(app, "doctor", "project.doctor:examine", rich_help_panel=MAINTAIN)
@@ -61,6 +61,30 @@ class ForgetOptions(WithJson):
     even_most: bool = flag("--even-most", "Even if it is most of what there is, or a folder holds no image any more.")
     to: Path | None = option("FILE", "Keep what is deleted as JSON lines, a row of a table each, in a new file.")
     yes: bool = flag("--yes", "Don't ask.")
+
+
+@command(cameras_app, "list", "project.camera_commands:list_cameras")
+class CamerasListOptions(WithJson):
+    """List the cameras with their first and last image, and what is wrong with their clocks."""
+
+
+@command(cameras_app, "set", "project.camera_commands:set_table")
+class CamerasSetOptions(WithConfig):
+    """Set facts of all cameras: where each stood, how wrong its clock was, whether it is retired.
+
+    A shift corrects the times that are shown and exported and those that events are made of, never what is stored.
+    """
+
+    table: Path = argument("FILE", "A CSV file with the columns camera, from, to, shift, latitude, longitude, retired.")
+
+
+@command(cameras_app, "update", "project.camera_commands:update")
+class CamerasUpdateOptions(WithConfig):
+    """Look again which camera took each picture, and when, without predicting anything again.
+
+    It is for pictures that were predicted before cameras were asked for, and for a source that names others now. It can
+    be stopped, and goes on where it was.
+    """
 
 
 @command(images_app, "add", "project.project:add")

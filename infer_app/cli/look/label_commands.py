@@ -12,8 +12,8 @@ from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.terminal.output import show_table
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.label_groups import Groups, read_label_groups, replace_label_groups
 from infer_app.tables.project_database import open_results_database
-from infer_app.tables.results.label_groups import Groups, read_label_groups, replace_label_groups
 
 log = logging.getLogger(__name__)
 

@@ -43,7 +43,7 @@ TEMPLATE = Path(__file__).with_name("template.toml").read_text(encoding="utf-8")
 def watching(folder: str, *, by_camera: bool = False) -> str:
     """Return the template with a folder whose new images each run registers, by the dates of their files or cameras."""
     text = TEMPLATE.replace('# watch = ["photos"]', f"watch = [{json.dumps(folder, ensure_ascii=False)}]")
-    return text.replace('# day = "exif"', 'day = "exif"') if by_camera else text
+    return text.replace('# day = "taken"', 'day = "taken"') if by_camera else text
 
 
 def init(folder: Path | None = None, photos: Path | None = None) -> None:
@@ -63,9 +63,9 @@ def init(folder: Path | None = None, photos: Path | None = None) -> None:
     print(f"each `infer run` registers the photos that are new in {watched} ([images] watch)")
     if num_dated:
         text = f"{num_dated} of the first {counted(num_looked_at, 'photo')} state when they were taken"
-        print(f'{text}, which decides their days ([images] day = "exif")')
+        print(f'{text}, which decides their days ([images] day = "taken")')
     else:
-        print('the day of a photo is that of its file; to take its camera\'s: [images] day = "exif"')
+        print('the day of a photo is that of its file; to take its camera\'s: [images] day = "taken"')
 
 
 def write_config(folder: Path | None = None, settings: str = TEMPLATE, mode: int = 0o666) -> Path:

@@ -30,6 +30,7 @@ from infer_app.base.read_limits import ReadLimits
 from infer_app.base.size import Size
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import HandlerSpec
+from infer_app.predict.images.decode.capture_time import capture_time
 from infer_app.predict.images.decode.decoder import decode_image, decoder_name
 from infer_app.predict.images.decode.formats import check_answer
 from infer_app.predict.images.read.bad_image import BadImage
@@ -144,6 +145,8 @@ class Loader:
                 check_root(location, self._read_limits)
             raise
         image.data, image.facts = found.data, found.facts
+        if self._read_limits.reads_times:
+            image.facts = replace(image.facts, taken=capture_time(image.data))
 
     def _decode(self, image: _Image) -> None:
         image.picture = decode_image(image.data, self.recipe, self._max_pixels)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from infer_app.base.day import find_zone
-from infer_app.base.domain import ImageFile
+from infer_app.base.domain import NO_TIME, CaptureTime, ImageFile
 from infer_app.base.errors import ModelError
 from infer_app.base.printing import one_line
 from infer_app.base.settings.load import LoadedSettings
@@ -17,9 +16,6 @@ from infer_app.run.files.registration import Registration
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import DatedImage, first_usual_time
 from infer_app.tables.results.runs import last_start
-
-if TYPE_CHECKING:
-    from infer_app.predict.images.decode.capture_time import CaptureTime
 
 FIRST_DIGITAL = datetime(1995, 1, 1, tzinfo=UTC).timestamp()  # no camera wrote a file before
 YEARS_S = 5 * 365 * 86400.0  # a clock that was reset begins so long before the other images, or longer
@@ -42,11 +38,11 @@ class Dating:
         """
         now = datetime.now(UTC)
         taken: Sequence[CaptureTime | None] = [None] * len(new)
-        if self._loaded.images.day == "exif":
+        if self._loaded.images.day == "taken":
             taken = self._capture_times([self._loaded.path_map.to_local(file.location) for file in new])
         zone = find_zone(self._loaded.run.time_zone)
         stated = [
-            [seconds for seconds in (camera and camera.timestamp(zone), file.modified) if seconds is not None]
+            [seconds for seconds in (camera.timestamp(zone) if camera else None, file.modified) if seconds is not None]
             for file, camera in zip(new, taken, strict=True)
         ]
         latest = now.timestamp() + A_DAY_S
@@ -59,20 +55,17 @@ class Dating:
         usual = self._first_usual(stated) if new else 0.0
         times = [self._time_of(file, one, now.timestamp(), usual) for file, one in zip(new, stated, strict=True)]
         queued_at = now.replace(tzinfo=None)
-        return [
-            DatedImage(file, at, queued_at, camera.at if camera else None)
-            for file, at, camera in zip(new, times, taken, strict=True)
-        ]
+        return [DatedImage(file, at, queued_at, camera) for file, at, camera in zip(new, times, taken, strict=True)]
 
-    def _capture_times(self, paths: Sequence[str]) -> list[CaptureTime | None]:
+    def _capture_times(self, paths: Sequence[str]) -> list[CaptureTime]:
         from infer_app.predict.images.decode.capture_time import read_capture_times
 
-        times: list[CaptureTime | None] = []
+        times = list[CaptureTime]()
         while left := paths[len(times) :]:
             try:
                 times.extend(self._ask(read_capture_times, left))
             except ModelError:  # a file that crashes the library has none
-                times.append(None)
+                times.append(NO_TIME)
         return times
 
     def _is_behind(self, now: datetime) -> bool:

@@ -42,7 +42,7 @@ def register_new(
     """
     if not loaded.watched:
         return Registration()
-    may_be_of_days = loaded.images.day == "exif" or days[-1].end > datetime.now(UTC)
+    may_be_of_days = loaded.images.day == "taken" or days[-1].end > datetime.now(UTC)
     with open_results_database(loaded, read_only=dry_run) as database:
         folders = WatchedFolders(loaded, database, check, may_wait=may_wait and may_be_of_days)
         folders.check()

@@ -114,6 +114,9 @@ class MySQL(Backend):
     def plan_by_rows(self, connection: Connection, tables: Iterable[str]) -> None:
         connection.exec_driver_sql(f"ANALYZE TABLE {', '.join(tables)}").close()
 
+    def ordered(self, text: str) -> str:
+        return f"{text} COLLATE utf8mb4_bin"
+
     def json_labels(self, dialect: Dialect, document: str, *keys: str) -> tuple[str, str, str]:
         # The column is exact, not only its comparison: MariaDB caches a subquery by the column's value.
         exact = f"VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 COLLATE {exact_collation(dialect)}"

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, String, bindparam, delete, exists, func, insert, or_, select, update
 from sqlalchemy.exc import StatementError
 
-from infer_app.base.domain import FileFacts, ImageFile
+from infer_app.base.domain import CaptureTime, FileFacts, ImageFile
 from infer_app.base.locations import NO_MAPPING, PathMapping, picture_key
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import is_new_for_any
-from infer_app.tables.results.pictures import next_numbers
+from infer_app.tables.results.pictures import next_numbers, taken_columns
 from infer_app.tables.results.schema import OURS, pictures, predictions, rejections
 
 ROWS_PER_INSERT = 500
@@ -30,7 +30,7 @@ class DatedImage(NamedTuple):
     file: ImageFile
     added_at: datetime
     queued_at: datetime | None = None  # when it was registered, if runs are to take it however old its day is
-    taken_at: datetime | None = None  # by its camera's own clock, if that was read
+    taken: CaptureTime | None = None  # if that was read
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,8 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
         shared
         | image.file._asdict()
         | {"id": number, "image_id": str(number), "key": picture_key("", image.file.location)}
-        | {name: getattr(image, name) for name in ("added_at", "queued_at", "taken_at")}
+        | {"added_at": image.added_at, "queued_at": image.queued_at}
+        | taken_columns(image.taken)
         for number, image in zip(numbers, missing, strict=False)
     ]
     if rows:

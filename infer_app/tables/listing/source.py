@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    null,
     or_,
     select,
     text,
@@ -67,6 +68,8 @@ class Source:
         self.id: ColumnElement[Any] = named[settings.id]
         self.time: ColumnElement[Any] = named[settings.time]
         self.id_text: ColumnElement[str] = AsText(self.id)
+        facts = settings.camera_column, settings.taken
+        self._facts = [null() if name is None else named[name].label(f"infer_fact_{name}") for name in facts]
         if settings.bytes is None:
             self.location: ColumnElement[Any] = named[settings.location]
         else:
@@ -142,6 +145,15 @@ class Source:
         """Yield pages of the images of earlier days as `list_pages` does, those that were forgotten too."""
         (first, _), (start, _) = (self.database.ask(partial(self._whole_bounds, day=one)) for one in (FIRST_DAY, day))
         return self._every_page((first, start), size)
+
+    def list_facts(self, day: Day | None, size: int) -> Iterator[Sequence[Any]]:
+        """Yield pages of a day's images, or of all, as id, location, time, id as text, camera and capture time."""
+
+        def bounds(connection: Connection) -> Bounds:
+            (first, _), (_, last) = (self._whole_bounds(connection, one) for one in (FIRST_DAY, LAST_DAY))
+            return (first, last) if day is None else self._bounds(connection, day)
+
+        return self._read_pages(self.with_id().add_columns(*self._facts), self.database.ask(bounds), size)
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
         """Yield parts of the day's images, in order of (time, id), as relations.
@@ -321,7 +333,8 @@ class Source:
 def relation_of(settings: SourceSettings) -> FromClause:
     """Return the user's table, view or query as a FROM clause."""
     location = settings.location if settings.bytes is None or settings.has_files_too else None
-    names = dict.fromkeys(filter(None, (settings.id, settings.bytes, location, settings.time)))
+    facts = settings.camera_column, settings.taken
+    names = dict.fromkeys(filter(None, (settings.id, settings.bytes, location, settings.time, *facts)))
     if settings.query is not None:
         return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
     schema, _, name = settings.table.rpartition(".")

@@ -61,6 +61,8 @@ def _check_table(connection: Connection, source: Source) -> None:
         raise
     holders = ["bytes"] if settings.bytes is not None else []
     holders += ["location"] if settings.bytes is None or settings.has_files_too else []
+    holders += ["camera"] if settings.camera_column else []
+    holders += ["taken"] if settings.taken else []
     for key in ("id", *holders, "time"):
         wanted = getattr(settings, key)
         if wanted not in columns:

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, FromClause, func, select
 
 from infer_app.base.day import MAX_YEAR, MIN_YEAR, Day, find_zone
+from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
 from infer_app.base.errors import UsageError
 from infer_app.tables.engine.column_types import OddTime
 
@@ -155,6 +156,25 @@ def read_time(value: object, zone: str | None, *, strict: bool = False) -> datet
     if not isinstance(value, datetime) or not MIN_YEAR <= value.year < MAX_YEAR:
         return None
     return (value if value.tzinfo else value.replace(tzinfo=find_zone(zone or "UTC"))).astimezone(UTC)
+
+
+def read_clock(value: object, zone: str | None, origin: TimeOrigin) -> CaptureTime:
+    """Return a value of a column as a camera states a time: by its own clock, with the offset if there is one.
+
+    `zone` is that of numbers, which count seconds. What is no time gives NO_TIME.
+    """
+    instant = read_time(value, zone, strict=True)
+    if instant is None:
+        return NO_TIME
+    if isinstance(value, str):
+        value = _read_text(value, strict=True)
+    if isinstance(value, datetime):
+        stated = value
+    elif isinstance(value, date):
+        stated = datetime(value.year, value.month, value.day)
+    else:
+        stated = instant.astimezone(find_zone(zone or "UTC"))
+    return CaptureTime(stated.replace(tzinfo=None), stated.utcoffset(), origin)
 
 
 def _read_text(text: str, *, strict: bool) -> date:

@@ -18,7 +18,9 @@ from infer_app.tables.results.schema import (
     OUR_IMAGES,
     VERSION,
     VERSION_TABLE,
+    cameras,
     database_id,
+    events,
     metadata,
     pictures,
 )
@@ -29,7 +31,11 @@ if TYPE_CHECKING:
 
 HINT_UPGRADE = "run `infer db upgrade`"
 TABLES = (VERSION_TABLE, *metadata.tables)
-FORMER_TABLES = (OUR_IMAGES, *(name for name in TABLES if name != pictures.name))  # of layout 1
+_ADDED = (events.name, cameras.name)  # by layout 3
+FORMER_TABLES = {
+    1: (OUR_IMAGES, *(name for name in TABLES if name not in (pictures.name, *_ADDED))),
+    2: tuple(name for name in TABLES if name not in _ADDED),
+}
 # In place of "infer_" in the names of tables that an upgrade sets aside: only one that was killed leaves some.
 ASIDE = "infer_former_"
 
@@ -78,7 +84,7 @@ def find_version(database: Database, connection: Connection) -> str | None:
     if version == VERSION or (found and VERSION_TABLE not in found):
         _check_tables(database, found)
     elif version is not None and not is_interrupted(connection):
-        _check_tables(database, found, FORMER_TABLES)
+        _check_tables(database, found, FORMER_TABLES[LAYOUTS[version]])
     return version
 
 

@@ -8,15 +8,18 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import BigInteger, Connection, bindparam, select, update
 
-from infer_app.base.domain import Broken, FileFacts, ImageRef, Prediction
+from infer_app.base.domain import Broken, CaptureTime, FileFacts, ImageRef, Prediction
 from infer_app.base.locations import picture_key, stored_location
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.schema import OURS, database_id, pictures
+from infer_app.tables.results.events import dissolve_events
+from infer_app.tables.results.schema import OURS, WITHOUT_CAMERA, database_id, pictures
 from infer_app.tables.results.sources import RunSource
 
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
-_COLUMNS = ("id", "source_id", "key", "image_id", "location", *_FACTS)
+_TAKEN = ("taken_at", "taken_offset", "taken_from")
+_COLUMNS = ("id", "source_id", "key", "image_id", "location", *_FACTS, *_TAKEN, "event")
+_EVENT = _COLUMNS.index("event")
 _OTHERS = dict.fromkeys(column.name for column in pictures.columns if column.name not in _COLUMNS)
 _Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
 # Built once: building them takes longer than reading or writing the rows.
@@ -30,6 +33,11 @@ _SET_FACTS = (
     update(pictures)
     .where(pictures.c.id == bindparam("number"))
     .values({name: bindparam(f"new_{name}", type_=pictures.c[name].type) for name in _FACTS})
+)
+_SET_TAKEN = (
+    update(pictures)
+    .where(pictures.c.id == bindparam("number"))
+    .values({name: bindparam(f"new_{name}", type_=pictures.c[name].type) for name in (*_TAKEN, "event")})
 )
 
 
@@ -94,6 +102,11 @@ class PictureRows:
             _new_facts(row, files[key].file) for key, row in known.items() if _differs(row, files[key].file)
         ]:
             connection.execute(_SET_FACTS, changed)
+        if dated := {
+            row[0]: files[key].file.taken for key, row in known.items() if _is_dated_now(row, files[key].file)
+        }:
+            dissolve_events(connection, dated)
+            connection.execute(_SET_TAKEN, [_new_taken(*one) for one in dated.items()])
         return {files[key].ref: row[0] for key, row in (known | rows).items()}
 
     @property
@@ -119,15 +132,34 @@ class PictureRows:
         """Return the row of a picture that is new: its checksum is stored once its file has changed."""
         location, file = stored_location(result.ref.location), result.file
         key = picture_key("", location) if self._is_ours else key
-        return number, self._sources[0], key, result.ref.image_id, location, file.size, file.modified, None
+        own = number, self._sources[0], key, result.ref.image_id, location, file.size, file.modified, None
+        return *own, *taken_columns(file.taken).values(), WITHOUT_CAMERA if file.taken else None
 
 
 def _differs(row: _Row, file: FileFacts) -> bool:
     """Return whether a file that was read, whose bytes are known, is another than that of its picture's row."""
-    *_, size, modified, sha256 = row
+    size, modified, sha256 = row[_COLUMNS.index("size") :][: len(_FACTS)]
     is_same = (size, modified) == (file.size, file.modified) and sha256 in (None, file.sha256)
     return not is_same and None not in (file.size, file.sha256)
 
 
 def _new_facts(row: _Row, file: FileFacts) -> dict[str, object]:
     return {"number": row[0]} | {f"new_{name}": getattr(file, name) for name in _FACTS}
+
+
+def _is_dated_now(row: _Row, file: FileFacts) -> bool:
+    """Return whether the time that a file states is to be stored: the picture has none yet, or is of another file."""
+    return file.taken is not None and (row[_EVENT] is None or _differs(row, file))
+
+
+def _new_taken(number: int, taken: CaptureTime | None) -> dict[str, object]:
+    new = taken_columns(taken) | {"event": WITHOUT_CAMERA}
+    return {"number": number} | {f"new_{name}": value for name, value in new.items()}
+
+
+def taken_columns(taken: CaptureTime | None) -> dict[str, object]:
+    """Return the columns of a capture time; None: nobody has looked."""
+    if taken is None:
+        return dict.fromkeys(_TAKEN)
+    offset = None if taken.offset is None else round(taken.offset.total_seconds())
+    return dict(zip(_TAKEN, (taken.at, offset, taken.origin.value), strict=True))

@@ -25,14 +25,15 @@ metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
 # The layout of tables by the version that their database keeps, which is not the program's. 0009 is of the last commits
 # before the migration 0.1.0.
-LAYOUTS = {"0009": 1, "0.1.0": 1, "0.2.0": 2}
-VERSION = "0.2.0"
+LAYOUTS = {"0009": 1, "0.1.0": 1, "0.2.0": 2, "0.3.0": 3}
+VERSION = "0.3.0"
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
 Number = BigInteger().with_variant(Integer, "sqlite")  # there the row's own, which needs no index
 _IS_OURS = text("added_at IS NOT NULL")
 _IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
+_HAS_EVENT = text("event IS NOT NULL")
 OUR_IMAGES = "infer_images"  # a view of what is registered here: by a command, or as files of watched folders
 OURS = 0  # in place of the number of their source
 # A row for each picture that was registered or that a run selected. Results name its number.
@@ -54,14 +55,49 @@ pictures = Table(
     # was tried for some days.
     Column("queued_at", Microseconds),
     Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
-    Column("camera", Text),
-    Column("taken_at", Microseconds),  # by the camera's clock, where its file says so and it was read
+    Column("camera", Text),  # empty: none is known; NULL: it was never asked
+    Column("taken_at", Microseconds),  # by the camera's own clock
+    Column("taken_offset", Integer),  # of that clock from UTC, in seconds, if it is stated
+    Column("taken_from", String(16)),  # a TimeOrigin; NULL: nobody has looked
+    Column("event", BigInteger),  # its number in infer_events, or WITHOUT_CAMERA or WITHOUT_EVENT; NULL: none is asked
     UniqueConstraint("key", "source_id", name="uq_infer_pictures_key"),
     Index("ix_infer_pictures_image_id", "image_id"),  # for users' own SQL, which finds rows of the views by it
     # The key that a day's pages are read by; of ours alone.
     Index("ix_infer_pictures_added_at", "added_at", "id", sqlite_where=_IS_OURS),
     # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
     Index("ix_infer_pictures_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
+    Index("ix_infer_pictures_event", "event", sqlite_where=_HAS_EVENT),
+)
+WITHOUT_CAMERA, WITHOUT_EVENT = -1, 0  # of pictures that wait for their camera, or for their event
+
+# Pictures of one camera with no gap between one and the next that is longer than [events] gap.
+events = Table(
+    "infer_events",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=False),  # its number, which is never given twice
+    Column("source_id", Integer, nullable=False),  # as that of its pictures
+    Column("camera", Exact(MAX_ID), nullable=False),
+    Column("first_picture", BigInteger, nullable=False),  # whose day is that of the event
+    Column("started_at", Microseconds),  # by the clock of the camera, put right; NULL: a picture without a time
+    Column("ended_at", Microseconds),
+    # The same, in microseconds since 1970: of UTC, where the pictures state the offset of the clock.
+    Column("first_us", BigInteger),
+    Column("last_us", BigInteger),
+    Index("ix_infer_events_camera", "source_id", "camera", "last_us"),
+)
+
+cameras = Table(
+    "infer_cameras",
+    metadata,
+    Column("source_id", Integer, primary_key=True, autoincrement=False),
+    Column("camera", Exact(MAX_ID), primary_key=True),
+    Column("place", Integer, primary_key=True, autoincrement=False),  # of the row among those of the camera
+    Column("since", Microseconds),  # by the camera's own clock, as "until" and the times of pictures
+    Column("until", Microseconds),  # the first time that is no longer covered
+    Column("shift", Double, nullable=False),  # seconds that put its clock right
+    Column("latitude", Double),  # degrees north
+    Column("longitude", Double),  # degrees east
+    Column("retired", Integer, nullable=False),  # 1: it brings no more pictures
 )
 
 sources = Table(
@@ -75,6 +111,7 @@ sources = Table(
     Column("base", Text),  # the folder that relative locations started at in its last run; it may move
     Column("first_used_at", Microseconds, nullable=False),
     Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
+    Column("event_gap", Double),  # seconds, by which the events of its pictures were made
 )
 
 # One row: a name of this database, by which a project recognises it (see `known_database`), and the last numbers given.
@@ -84,6 +121,7 @@ database_id = Table(
     Column("id", String(64), primary_key=True),
     Column("last_picture", BigInteger, nullable=False),
     Column("last_object", BigInteger, nullable=False),
+    Column("last_event", BigInteger, nullable=False, server_default="0"),
 )
 
 models = Table(

@@ -5,6 +5,7 @@ from functools import partial
 
 from sqlalchemy import Connection, Table
 
+from infer_app.base.domain import MULTI_LABEL
 from infer_app.tables.engine.connect import backend_of
 from infer_app.tables.results.schema import OUR_IMAGES, objects, predictions
 
@@ -72,6 +73,36 @@ _GROUP = """
         MAX(t.threshold), (SELECT u.threshold FROM infer_thresholds u WHERE u.model = c.model AND u.label = ''), 0
     )
     ORDER BY MAX(COALESCE(g.depth, 0)) DESC, SUM({score}) DESC, {ordered} LIMIT 1
+"""
+
+# What is shown of pictures: objects, those of second networks, labels of multi-label classifiers and of others.
+_SHOWN_RESULTS = """
+SELECT model, picture, {label}, score FROM infer_shown_objects
+UNION ALL SELECT model, picture, {label}, score FROM infer_shown_crops WHERE label IS NOT NULL
+UNION ALL SELECT model, picture, {label}, score FROM infer_shown_labels
+UNION ALL SELECT c.model, c.picture, {label}, c.score FROM infer_current_predictions c
+JOIN infer_models m ON m.id = c.model_id AND m.name = c.model
+WHERE c.label IS NOT NULL AND c.num_objects IS NULL AND {activation} NOT IN {multi_label}
+"""
+# Of each event and label: the most objects in one picture, and the picture with the best one.
+_SHOWN_EVENTS = """
+SELECT f.model, f.event, f.label, f.most AS count, f.num_images AS images, c.image_id AS best_image, f.score,
+    e.camera, e.started_at, e.ended_at, f.picture AS best_picture, e.source_id
+FROM (
+    SELECT g.model, g.event, g.label, g.picture, g.score,
+        MAX(g.num) OVER (PARTITION BY g.model, g.event, g.label) AS most,
+        COUNT(*) OVER (PARTITION BY g.model, g.event, g.label) AS num_images,
+        ROW_NUMBER() OVER (PARTITION BY g.model, g.event, g.label ORDER BY g.score DESC, g.picture) AS place
+    FROM (
+        SELECT s.model, p.event, s.label, s.picture, COUNT(*) AS num, MAX(s.score) AS score
+        FROM infer_shown_results s JOIN infer_pictures p ON p.id = s.picture
+        WHERE p.event > 0
+        GROUP BY s.model, p.event, s.label, s.picture
+    ) g
+) f
+JOIN infer_events e ON e.id = f.event
+JOIN infer_pictures c ON c.id = f.picture
+WHERE f.place = 1
 """
 
 
@@ -167,6 +198,17 @@ def _shown_objects(_: Connection) -> str:
     return f"SELECT * FROM infer_current_objects o WHERE o.score >= {threshold}"
 
 
+def _shown_results(connection: Connection) -> str:
+    backend = backend_of(connection)
+    activation = backend.json_member("m.manifest", "output", "activation")
+    label = f"{backend.ordered('label')} AS label"  # of one collation
+    return _SHOWN_RESULTS.format(label=label, activation=f"COALESCE({activation}, '')", multi_label=MULTI_LABEL)
+
+
+def _shown_events(_: Connection) -> str:
+    return _SHOWN_EVENTS
+
+
 VIEWS: dict[str, Callable[[Connection], str]] = {
     OUR_IMAGES: _our_images,
     "infer_current_predictions": partial(_whole_rows, predictions),
@@ -175,4 +217,6 @@ VIEWS: dict[str, Callable[[Connection], str]] = {
     "infer_shown_labels": _shown_labels,
     "infer_current_crops": _current_crops,
     "infer_shown_crops": _shown_crops,
+    "infer_shown_results": _shown_results,
+    "infer_shown_events": _shown_events,
 }

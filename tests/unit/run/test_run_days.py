@@ -26,7 +26,10 @@ def group(tables):
     for day in LATE:
         noon = day.start.replace(tzinfo=None, hour=12)
         list(register(tables.database, [ImageFile(f"/{day}.jpg")], at(noon, datetime(2026, 11, 21))))
-    plan, loaded = SimpleNamespace(models=[MODEL], model_ids=[MODEL.model_id]), SimpleNamespace(run=RunSettings())
+    plan, loaded = (
+        SimpleNamespace(models=[MODEL], model_ids=[MODEL.model_id]),
+        SimpleNamespace(run=RunSettings(), wants_facts=False),
+    )
     stop = SimpleNamespace(exit_code=0)
     return SimpleNamespace(plan=plan, loaded=loaded, project=tables, stop=stop, may_split=False)
 

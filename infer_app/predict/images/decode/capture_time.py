@@ -3,101 +3,105 @@
 import contextlib
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from struct import error as StructError  # noqa: N812 - `error` says nothing
 from struct import unpack_from
-from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from PIL import ExifTags
 
+from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
+from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.decode.decoder import open_file
 from infer_app.predict.images.decode.formats import SNIFFED_BYTES, sniff, without_metadata
 from infer_app.predict.images.decode.heif import read_heic_exif
 from infer_app.predict.images.decode.jpeg_structure import EXIF_NAME, exif_part, jpeg_segments
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.folder_scan import FolderScan
+from infer_app.predict.images.read.read_image import read_image
 
 FIRST = 20  # photos of a new project that are opened
 _TAG = ExifTags.Base
 # When the shutter was released, else when the picture was stored; each with the tags of its fraction and its offset.
-_TIMES = (
-    (_TAG.DateTimeOriginal, _TAG.SubsecTimeOriginal, _TAG.OffsetTimeOriginal),
-    (_TAG.DateTimeDigitized, _TAG.SubsecTimeDigitized, _TAG.OffsetTimeDigitized),
-)
-_WANTED = {tag.value for tags in _TIMES for tag in tags}
+_TIMES = {
+    TimeOrigin.EXIF: (_TAG.DateTimeOriginal, _TAG.SubsecTimeOriginal, _TAG.OffsetTimeOriginal),
+    TimeOrigin.DIGITIZED: (_TAG.DateTimeDigitized, _TAG.SubsecTimeDigitized, _TAG.OffsetTimeDigitized),
+}
+_WANTED = {tag.value for tags in _TIMES.values() for tag in tags}
 _BYTE_ORDERS = {b"II": "<", b"MM": ">"}
 _MAX_TEXT = 64  # bytes
 
 
-class CaptureTime(NamedTuple):
-    """A time as a file states it."""
-
-    at: datetime  # by the camera's own clock, without a zone
-    offset: timedelta | None = None  # of that clock from UTC
-
-    def timestamp(self, zone: ZoneInfo) -> float:
-        """Return seconds since the epoch; a time without an offset is one of `zone`."""
-        if self.offset is None:
-            return self.at.replace(tzinfo=zone).timestamp()
-        return self.at.replace(tzinfo=UTC).timestamp() - self.offset.total_seconds()  # of any year
+def capture_time(data: bytes | mmap.mmap) -> CaptureTime:
+    """Return EXIF's DateTimeOriginal, else its DateTimeDigitized, else NO_TIME."""
+    with contextlib.suppress(Exception):  # whatever a damaged file leads to
+        return _stated(_read_tags(data))
+    return NO_TIME
 
 
-def read_capture_times(paths: Sequence[str]) -> Iterator[CaptureTime | None]:
-    """Yield for each photo EXIF's DateTimeOriginal, else its DateTimeDigitized, or None where there is neither."""
+def read_capture_times(paths: Sequence[str]) -> Iterator[CaptureTime]:
+    """Yield the time of each photo, NO_TIME of a file that can't be read."""
     for path in paths:
+        taken = NO_TIME
+        with (
+            contextlib.suppress(OSError, ValueError),  # an empty file can't be mapped
+            Path(path).open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,  # of a JPEG the first pages are read
+        ):
+            taken = capture_time(mapped)
+        yield taken
+
+
+def look_into_files(locations: Sequence[str], limits: ReadLimits) -> Iterator[CaptureTime | None]:
+    """Yield what each file states, read as a run reads it; None of one that can't be read."""
+    for location in locations:
         taken = None
-        with contextlib.suppress(Exception):  # whatever a damaged file leads to
-            taken = _capture_time(_read_tags(path))
+        with contextlib.suppress(BadImage):
+            taken = capture_time(read_image(location, limits).data)
         yield taken
 
 
 def count_dated(folder: str) -> tuple[int, int]:
     """Return how many of the first photos of a folder were opened, and how many of them state when they were taken."""
     paths = [file.location for file in islice(FolderScan(folder), FIRST)]
-    return len(paths), sum(taken is not None for taken in read_capture_times(paths))
+    return len(paths), sum(taken.at is not None for taken in read_capture_times(paths))
 
 
-def _capture_time(tags: Mapping[int, object]) -> CaptureTime | None:
-    for time, fraction, offset in _TIMES:
-        if (text := _text(tags.get(time, ""))) and (taken := _parsed(text)):
+def _stated(tags: Mapping[int, object]) -> CaptureTime:
+    for origin, (time, fraction, offset) in _TIMES.items():
+        if (text := _text(tags.get(time, ""))) and (at := _parsed(text)):
             digits, zone = _text(tags.get(fraction, "")), _text(tags.get(offset, ""))
-            if digits.isdecimal() and not taken.at.microsecond:
-                taken = taken._replace(at=taken.at.replace(microsecond=int(f"{digits:0<6}"[:6])))
+            if digits.isdecimal() and not at.microsecond:
+                at = at.replace(microsecond=int(f"{digits:0<6}"[:6]))
             with contextlib.suppress(ValueError):
-                if taken.offset is None:
-                    taken = taken._replace(offset=datetime.strptime(zone, "%z").utcoffset())
-            return taken
-    return None
+                at = at if at.tzinfo else at.replace(tzinfo=datetime.strptime(zone, "%z").tzinfo)
+            return CaptureTime(at.replace(tzinfo=None), at.utcoffset(), origin)
+    return NO_TIME
 
 
-def _parsed(text: str) -> CaptureTime | None:
+def _parsed(text: str) -> datetime | None:
     """Return the time of a text, None of blanks and zeros, which some cameras write."""
     with contextlib.suppress(ValueError):
-        return CaptureTime(datetime.strptime(text, "%Y:%m:%d %H:%M:%S"))
+        return datetime.strptime(text, "%Y:%m:%d %H:%M:%S")
     with contextlib.suppress(ValueError):  # as some programs write it: 2026-11-20T04:05:06.7
-        time = datetime.fromisoformat(text[:10].replace(":", "-") + text[10:])
-        return CaptureTime(time.replace(tzinfo=None), time.utcoffset())
+        return datetime.fromisoformat(text[:10].replace(":", "-") + text[10:])
     return None
 
 
-def _read_tags(path: str) -> Mapping[int, object]:
-    with Path(path).open("rb") as file:
-        found = sniff(file.read(SNIFFED_BYTES))
-        file.seek(0)
-        if found == "heic":  # which Pillow does not know
-            return read_heic_exif(file.read()).get_ifd(ExifTags.IFD.Exif)
-        if found == "jpeg":  # of a damaged one Pillow would read everything
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                return _jpeg_tags(mapped)
-        with open_file(BytesIO(without_metadata(file.read())) if found == "png" else file, found) as image:
-            return image.getexif().get_ifd(ExifTags.IFD.Exif)
+def _read_tags(data: bytes | mmap.mmap) -> Mapping[int, object]:
+    found = sniff(data[:SNIFFED_BYTES])
+    if found == "jpeg":  # of a damaged one Pillow would read everything
+        return _jpeg_tags(data)
+    if found == "heic":  # which Pillow does not know
+        return read_heic_exif(bytes(data)).get_ifd(ExifTags.IFD.Exif)
+    file = BytesIO(without_metadata(bytes(data)) if found == "png" else data)
+    with open_file(file, found) as image:
+        return image.getexif().get_ifd(ExifTags.IFD.Exif)
 
 
-def _jpeg_tags(data: mmap.mmap) -> dict[int, object]:
+def _jpeg_tags(data: bytes | mmap.mmap) -> dict[int, object]:
     """Read the tags of a JPEG, before which there may be megabytes of others; what is no metadata isn't read.
 
     Pillow's Exif takes six times as long or more, because it reads all tags.

@@ -11,7 +11,7 @@ from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.results.migrate import find_version, is_interrupted
 from infer_app.tables.results.migrations.fill_pictures import Filling
 from infer_app.tables.results.migrations.to_pictures import FORMER, NEW
-from infer_app.tables.results.schema import VERSION, database_id
+from infer_app.tables.results.schema import LAYOUTS, database_id
 
 _WITH_CHECKS = 2.0  # what the comparison takes, the checks of keys and the commit, in times of the copying
 
@@ -33,7 +33,7 @@ def estimate_upgrade(database: Database) -> Estimate:
         return Estimate(None, {})
     with database.read() as connection:
         before = find_version(database, connection)
-        if before in (None, VERSION) or is_interrupted(connection):
+        if before is None or LAYOUTS[before] > 1 or is_interrupted(connection):
             return Estimate(before, {})
         counted = {name: select(func.count()).select_from(table(name)) for name in FORMER if name != database_id.name}
         rows = {name: int(connection.scalar(one) or 0) for name, one in counted.items()}

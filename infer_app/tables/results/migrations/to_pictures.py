@@ -56,6 +56,7 @@ def upgrade(connection: Connection, new_id: str) -> None:
             pass
         backend.plan_by_rows(connection, [*NEW, *map(aside, FORMER)])
         check_same(connection, views, aside)
+        metadata.create_all(connection)  # what later layouts add, of which our views select
     except BaseException:
         if not backend.has_transactional_ddl:
             with suppress(SQLAlchemyError):  # else the next upgrade does

@@ -20,7 +20,7 @@ def test_a_project_for_photos_watches_a_folder_that_is_made(tmp_path, capsys):
     assert not (tmp_path / "photos").exists()
 
 
-@pytest.mark.parametrize(("num_dated", "day"), [(0, "file"), (1, "exif")])
+@pytest.mark.parametrize(("num_dated", "day"), [(0, "file"), (1, "taken")])
 def test_photos_that_state_when_they_were_taken_decide_their_days(tmp_path, monkeypatch, num_dated, day):
     """The folder may lie anywhere, with a quotation mark in its name; damaged photos state nothing."""
     cards = tmp_path / 'the "cards"' / "cam01"

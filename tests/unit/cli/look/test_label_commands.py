@@ -8,7 +8,7 @@ import pytest
 from infer_app.base.errors import UsageError
 from infer_app.cli.look.label_commands import clear_labels, set_labels, show_labels
 from infer_app.cli.look.threshold_commands import set_thresholds
-from infer_app.tables.results.label_groups import read_label_groups
+from infer_app.tables.label_groups import read_label_groups
 from infer_app.tables.results.schema import MAX_ID
 from tests.support.second_networks import DETECTOR, SECOND, SPECIES, VECTORS, StoredModel
 

@@ -53,7 +53,7 @@ def settings(day):
     return SimpleNamespace(watched=["photos"], path_map=NO_MAPPING, **sections)
 
 
-def date(database, file_time, taken=None, day="exif"):
+def date(database, file_time, taken=None, day="taken"):
     """The image that a new file is registered as, and what the run says of it."""
     found = Registration()
     dating = Dating(settings(day), database, lambda *_: [taken and CaptureTime(taken.replace(tzinfo=None))], found)
@@ -64,13 +64,13 @@ def date(database, file_time, taken=None, day="exif"):
 @pytest.mark.parametrize(
     ("file_time", "taken", "day", "expected", "is_told"),
     [
-        (NOW - HOUR, NOW - 30 * DAY, "exif", NOW - 30 * DAY, False),
+        (NOW - HOUR, NOW - 30 * DAY, "taken", NOW - 30 * DAY, False),
         (NOW - HOUR, NOW - 30 * DAY, "file", NOW - HOUR, False),
-        (NOW - HOUR, None, "exif", NOW - HOUR, False),
-        (NOW - HOUR, LONG_AGO, "exif", NOW - HOUR, True),  # the camera's clock was never set: the file's date
-        (NOW - HOUR, NOW + 40 * DAY, "exif", NOW - HOUR, True),
-        (LONG_AGO, None, "exif", LONG_AGO, True),  # nothing better is known
-        (datetime(1960, 1, 1, tzinfo=UTC), None, "exif", datetime(1970, 1, 1, tzinfo=UTC), True),
+        (NOW - HOUR, None, "taken", NOW - HOUR, False),
+        (NOW - HOUR, LONG_AGO, "taken", NOW - HOUR, True),  # the camera's clock was never set: the file's date
+        (NOW - HOUR, NOW + 40 * DAY, "taken", NOW - HOUR, True),
+        (LONG_AGO, None, "taken", LONG_AGO, True),  # nothing better is known
+        (datetime(1960, 1, 1, tzinfo=UTC), None, "taken", datetime(1970, 1, 1, tzinfo=UTC), True),
     ],
 )
 def test_a_photo_is_of_the_day_that_the_setting_takes_and_a_time_that_can_not_be_right_is_told(

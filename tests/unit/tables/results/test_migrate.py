@@ -53,7 +53,7 @@ def test_missing_tables_are_told_with_the_command_to_run(fresh):
 
 def test_the_tables_of_the_last_state_before_the_first_release_are_taken_over(database):
     set_version(database, "0009")
-    with pytest.raises(SchemaOutdated, match="have layout 1, this program needs 2") as caught:
+    with pytest.raises(SchemaOutdated, match="have layout 1, this program needs 3") as caught:
         check_schema(database)
     assert caught.value.hint == "run `infer db upgrade`"
     assert [upgrade(database), upgrade(database)] == ["0009", VERSION]

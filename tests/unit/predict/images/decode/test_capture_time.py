@@ -5,7 +5,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from PIL import ExifTags, Image
 
-from infer_app.predict.images.decode.capture_time import CaptureTime, read_capture_times
+from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
+from infer_app.predict.images.decode.capture_time import capture_time, read_capture_times
 from tests.support.heif_files import heic
 
 NOON = datetime(2026, 7, 1, 10, 0, tzinfo=UTC).timestamp()  # twelve o'clock in Berlin
@@ -14,7 +15,7 @@ WRITTEN = "2026:07:01 12:00:00"
 
 
 def seconds(paths):
-    return [taken and taken.timestamp(ZoneInfo("Europe/Berlin")) for taken in read_capture_times(paths)]
+    return [taken.timestamp(ZoneInfo("Europe/Berlin")) for taken in read_capture_times(paths)]
 
 
 def photo(path, taken=None, offset=None, camera_date=None, more=()):
@@ -76,18 +77,22 @@ def test_metadata_of_any_length_may_come_before_and_after_the_time(tmp_path):
 
 ORIGINAL, DIGITIZED = ExifTags.Base.DateTimeOriginal, ExifTags.Base.DateTimeDigitized
 EAST = timedelta(hours=2)
+TAKEN, STORED = TimeOrigin.EXIF, TimeOrigin.DIGITIZED
 TAGS = {
     "a fraction and an offset": (
         {ExifTags.Base.SubsecTimeOriginal: "07", ExifTags.Base.OffsetTimeOriginal: "+02:00", ORIGINAL: WRITTEN},
-        (datetime(2026, 7, 1, 12, 0, 0, 70_000), EAST),
+        (datetime(2026, 7, 1, 12, 0, 0, 70_000), EAST, TAKEN),
     ),
-    "in the text itself": ({ORIGINAL: "2026-07-01T12:00:00.5+02:00"}, (datetime(2026, 7, 1, 12, 0, 0, 500_000), EAST)),
-    "stored, not taken": ({DIGITIZED: WRITTEN, ExifTags.Base.OffsetTimeDigitized: "+02:00"}, (TWELVE.at, EAST)),
+    "in the text itself": (
+        {ORIGINAL: "2026-07-01T12:00:00.5+02:00"},
+        (datetime(2026, 7, 1, 12, 0, 0, 500_000), EAST, TAKEN),
+    ),
+    "stored, not taken": ({DIGITIZED: WRITTEN, ExifTags.Base.OffsetTimeDigitized: "+02:00"}, (TWELVE.at, EAST, STORED)),
     "taken before it was stored": ({DIGITIZED: "2026:07:02 12:00:00", ORIGINAL: WRITTEN}, TWELVE),
-    "zeros, and when it was stored": ({ORIGINAL: "0000:00:00 00:00:00", DIGITIZED: WRITTEN}, TWELVE),
+    "zeros, and when it was stored": ({ORIGINAL: "0000:00:00 00:00:00", DIGITIZED: WRITTEN}, (TWELVE.at, None, STORED)),
     "two offsets": (
         {ORIGINAL: "2026-07-01T12:00:00Z", ExifTags.Base.OffsetTimeOriginal: "+02:00"},
-        (TWELVE.at, timedelta(0)),
+        (TWELVE.at, timedelta(0), TAKEN),
     ),
     "a fraction that is none": ({ORIGINAL: WRITTEN, ExifTags.Base.SubsecTimeOriginal: "  "}, TWELVE),
 }
@@ -97,7 +102,7 @@ TAGS = {
 @pytest.mark.parametrize(("tags", "expected"), TAGS.values(), ids=TAGS)
 def test_the_time_is_the_cameras_as_it_is_written_with_the_offset_that_is_stated(tmp_path, suffix, tags, expected):
     path = photo(tmp_path / f"a.{suffix}", more=tags.items())
-    assert list(read_capture_times([path])) == [expected]
+    assert list(read_capture_times([path])) == [expected] == [capture_time(Path(path).read_bytes())]
 
 
 def test_a_time_of_any_year_has_seconds_since_the_epoch(tmp_path):
@@ -138,4 +143,4 @@ def test_both_byte_orders_are_read_and_no_damage_takes_long_or_raises(tmp_path):
         for byte in (0, 255):
             path.write_bytes(data[:place] + bytes([byte]) + data[place + 1 :])
             (taken,) = read_capture_times([str(path)])
-            assert taken in (None, TWELVE)
+            assert taken in (NO_TIME, TWELVE)

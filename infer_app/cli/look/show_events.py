@@ -1,0 +1,67 @@
+"""`infer events`: shows how often something came, not on how many frames it is."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from infer_app.base.errors import UsageError
+from infer_app.base.printing import counted, printable
+from infer_app.base.settings.load import load_settings
+from infer_app.cli.commands.look_commands import EventsOptions
+from infer_app.cli.terminal.output import print_csv, print_json_list, show_table
+from infer_app.tables.day_events import Event, read_events
+from infer_app.tables.project_database import open_project_database
+
+OF_EVENT = ("event", "camera", "started_at", "ended_at", "num_images")
+OF_LABEL = ("model", "label", "count", "images", "score", "best_image")
+SHOWN_ROWS = 50
+
+
+def show_events(options: EventsOptions) -> None:
+    """Print the events that begin on the days."""
+    loaded = load_settings(options.config)
+    if loaded.events.gap is None:
+        raise UsageError("there are no events", 'say in infer.toml when one ends: [events] gap = "60s"')
+    found, continued = list[Event](), 0
+    with open_project_database(loaded, read_only=True) as project:
+        days = loaded.days(options.date, options.until or options.date)
+        for number, day in enumerate(days):
+            of_day, others = project.ask(read_events, project, day, options.camera)
+            found += of_day
+            continued = continued if number else others
+    if options.as_json:
+        head = {"date": str(days[0]), "until": str(days[-1]), "continued": continued}
+        print_json_list(head, "events", (_shown(event) for event in found))
+    elif options.as_csv:
+        print_csv(_rows(found), OF_EVENT + OF_LABEL)
+    else:
+        _print_table(found, continued)
+
+
+def _shown(event: Event) -> dict[str, object]:
+    row = asdict(event)
+    return row | {name: row[name] and row[name].isoformat() for name in ("started_at", "ended_at")}
+
+
+def _rows(found: Sequence[Event]) -> Iterator[dict[str, object]]:
+    """Yield a row for each event and label, one without a label for an event of which nothing is shown."""
+    for event in found:
+        shown = _shown(event)
+        facts = {"event": event.id} | {name: shown[name] for name in OF_EVENT[1:]}
+        for label in event.labels or (None,):
+            yield facts | (asdict(label) if label else {})
+
+
+def _print_table(found: Sequence[Event], continued: int) -> None:
+    rows = []
+    for event in found[:SHOWN_ROWS]:
+        labels = ", ".join(f"{one.count} {one.label}" for one in event.labels)
+        span = f"{event.started_at:%Y-%m-%d %H:%M:%S}" if event.started_at else "no time"
+        if event.started_at and event.ended_at and event.ended_at > event.started_at:
+            span += f" to {event.ended_at:%H:%M:%S}"
+        rows.append((event.id, event.camera, span, event.num_images, labels))
+    if rows:
+        show_table(("event", "camera", "time", "images", "at least"), rows)
+    if len(found) > SHOWN_ROWS:
+        print(f"and {len(found) - SHOWN_ROWS:,} more: --csv or --json gives all of them")
+    more = f"; {continued} more continue from the day before" if continued else ""
+    print(printable(f"{counted(len(found), 'event')}{more}"))

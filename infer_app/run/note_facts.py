@@ -1,0 +1,64 @@
+"""Keeps cameras, capture times and events of pictures up to date."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from infer_app.base.day import Day
+from infer_app.base.domain import NO_TIME, CaptureTime
+from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
+from infer_app.run.stop import Stop
+from infer_app.tables.listing.picture_facts import FactRules, fill_facts, has_no_camera
+from infer_app.tables.place_events import place_all
+from infer_app.tables.project_database import ProjectDatabase, read_limits
+
+
+def note_facts(loaded: LoadedSettings, project: ProjectDatabase, days: Collection[Day]) -> None:
+    """Store the facts of the pictures that runs of these days have read, and give them their events."""
+    if not loaded.wants_facts:
+        return
+    rules = FactRules.of(loaded, project.source)
+    for day in days:
+        fill_facts(project.database, project.source, rules, day)
+    if project.database.ask(partial(has_no_camera, source=project.source)):  # of a run that was killed
+        fill_facts(project.database, project.source, rules, None)
+    place_again(loaded, project)
+
+
+def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop) -> Counter[str]:
+    """Look at all pictures again, also into files that nobody has looked into; return what `fill_facts` counted.
+
+    What was done before it is stopped stays done. Raises StorageUnavailable if the files don't answer.
+    """
+    from infer_app.predict.images.decode.capture_time import look_into_files  # it loads Pillow
+
+    limits = read_limits(loaded)
+
+    def look(locations: Sequence[str]) -> list[CaptureTime | None]:
+        found: list[CaptureTime | None] = []
+        while left := locations[len(found) :]:
+            try:
+                found.extend(
+                    iterate_in_process(
+                        look_into_files, left, limits, timeout_s=STORAGE_TIMEOUT_S, check=stop.raise_if_signalled
+                    )
+                )
+            except NoAnswer as error:
+                raise StorageUnavailable(error.message, "is the image storage mounted?") from None
+            except ModelError:  # a file that crashes a library states nothing
+                found.append(NO_TIME)
+        return found
+
+    stored = fill_facts(project.database, project.source, FactRules.of(loaded, project.source), None, look)
+    place_again(loaded, project)
+    return stored
+
+
+def place_again(loaded: LoadedSettings, project: ProjectDatabase) -> None:
+    """Give an event to every picture that waits for one, if there are to be events."""
+    if loaded.events.gap is not None:
+        place_all(project.database, project.source, loaded.events.gap)

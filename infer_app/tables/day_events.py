@@ -1,0 +1,128 @@
+"""The events of a day, with what is shown of their pictures, and the cameras of a source."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, String, and_, case, column, func, select, table
+
+from infer_app.base.day import Day
+from infer_app.base.domain import TimeOrigin
+from infer_app.tables.engine.bulk import in_batches
+from infer_app.tables.queries.listed_images import ListedImages
+from infer_app.tables.results.conditions import KeyedJoin, picture_of
+from infer_app.tables.results.schema import events, pictures
+
+_shown = table(
+    "infer_shown_results", column("model", String), column("picture", BigInteger), column("label"), column("score")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLabel:
+    """What is shown of an event under one label."""
+
+    model: str
+    label: str
+    count: int  # the most objects of the label in one picture: so many are there at least
+    images: int  # with the label
+    best_image: str
+    score: float | None  # of the best image
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event; its times are by the clock of its camera, put right, None of a picture without a time."""
+
+    id: int
+    camera: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    num_images: int
+    labels: tuple[ShownLabel, ...]  # by model, the most frequent first
+
+
+@dataclass(frozen=True, slots=True)
+class CameraRow:
+    """A camera, and what there is of it; times are by its own clock."""
+
+    camera: str
+    num_images: int
+    first: datetime | None
+    last: datetime | None
+    num_days: int  # with images
+    num_without_time: int  # of their own
+
+
+def read_events(images: ListedImages, day: Day, camera: str | None = None) -> tuple[list[Event], int]:
+    """Return the events whose first picture is of the day, and how many others of its pictures continue."""
+    with images.parts(day) as parts:
+        of_day = dict[int, int]()
+        for connection, part in parts:
+            joined = KeyedJoin(part, pictures, pictures.c.id == picture_of(part))
+            wanted = select(pictures.c.id, pictures.c.event).select_from(joined).where(pictures.c.event > 0)
+            named = wanted if camera is None else wanted.where(pictures.c.camera == camera)
+            of_day |= {row.id: row.event for row in connection.execute(named)}
+    with images.database.read() as connection:
+        rows = list(_in_parts(connection, select(events), events.c.id, {*of_day.values()}))
+        own = [row for row in rows if row.first_picture in of_day]
+        labels = dict(_read_labels(connection, [row.id for row in own]))
+    own.sort(key=lambda row: (row.camera, row.started_at or datetime.min, row.id))
+    found = [Event(row.id, row.camera, row.started_at, row.ended_at, *labels[row.id]) for row in own]
+    return found, len(rows) - len(own)
+
+
+def _read_labels(
+    connection: Connection, event_ids: Sequence[int]
+) -> Iterator[tuple[int, tuple[int, tuple[ShownLabel, ...]]]]:
+    """Yield for each event its number of pictures, and what is shown of them."""
+    members = select(pictures.c.id, pictures.c.event, pictures.c.image_id)
+    event_of, names = dict[int, int](), dict[int, str]()
+    for row in _in_parts(connection, members, pictures.c.event, event_ids):
+        event_of[row.id], names[row.id] = row.event, row.image_id
+    per_picture = (
+        select(_shown.c.model, _shown.c.label, _shown.c.picture, func.count(), func.max(_shown.c.score))
+        .group_by(_shown.c.model, _shown.c.label, _shown.c.picture)
+        .order_by(_shown.c.picture)
+    )
+    found = defaultdict[tuple[int, str, str], list[Any]](list)
+    for model, label, picture, count, score in _in_parts(connection, per_picture, _shown.c.picture, event_of):
+        found[event_of[picture], model, label].append((count, score, picture))
+    labels = defaultdict[int, list[ShownLabel]](list)
+    for (event, model, label), rows in found.items():
+        _, score, best = max(rows, key=lambda row: (row[1] if row[1] is not None else 0.0, -row[2]))
+        labels[event].append(ShownLabel(model, label, max(row[0] for row in rows), len(rows), names[best], score))
+    num_images = defaultdict[int, int](int)
+    for event in event_of.values():
+        num_images[event] += 1
+    for event in event_ids:
+        ordered = sorted(labels[event], key=lambda one: (one.model, -one.count, -one.images, one.label))
+        yield event, (num_images[event], tuple(ordered))
+
+
+def _in_parts(connection: Connection, wanted: Any, key: Any, keys: Collection[int]) -> Iterator[Any]:
+    for some in in_batches(keys):
+        yield from connection.execute(wanted.where(key.in_(some)))
+
+
+def read_camera_rows(images: ListedImages) -> list[CameraRow]:
+    """Return the cameras whose pictures runs have read, by name; their pictures without a camera are the last."""
+    its_own = (TimeOrigin.COLUMN, TimeOrigin.EXIF, TimeOrigin.DIGITIZED, TimeOrigin.NAME)
+    taken_at, has_none = pictures.c.taken_at, pictures.c.taken_from.not_in([one.value for one in its_own])
+    counted = select(
+        pictures.c.camera,
+        func.count(),
+        func.min(taken_at),
+        func.max(taken_at),
+        func.count(func.date(taken_at).distinct()),
+        func.count(case((has_none, 1))),
+    )
+    with images.database.read() as connection:
+        numbers = images.source.numbers_of_pictures(connection)
+        its = and_(pictures.c.source_id.in_(numbers), pictures.c.camera.is_not(None))
+        by_name = counted.where(its).group_by(pictures.c.camera).order_by(pictures.c.camera == "", pictures.c.camera)
+        return [CameraRow(*tuple(row)) for row in connection.execute(by_name)]

@@ -1,0 +1,212 @@
+"""What the source and the files say of pictures: which camera took them, and when."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from infer_app.base.day import Day
+from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
+from infer_app.base.locations import as_location, is_local, is_relative, path_of_uri, picture_key, stored_location
+from infer_app.base.settings.load import LoadedSettings
+from infer_app.base.settings.sections import NAME_CODES
+from infer_app.tables.engine.bulk import in_batches
+from infer_app.tables.engine.column_types import MAX_ID
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.time_column import read_clock
+from infer_app.tables.results.events import dissolve_events
+from infer_app.tables.results.pictures import taken_columns
+from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures
+
+PAGE = 1000  # pictures whose facts are written in one transaction
+
+Look = Callable[[Sequence[str]], Iterable[CaptureTime | None]]  # into files: what they state; None: can't be read
+
+
+@dataclass(frozen=True, slots=True)
+class FactRules:
+    """How the settings tell cameras and capture times."""
+
+    camera_folder: int | None  # of a location, from 1 on; None: a column names the camera, or nothing does
+    folders: tuple[str, ...]  # recorded, with a slash at the end: below the longest that holds a location it is counted
+    name: re.Pattern[str] | None  # of the part of a file's name that tells the time
+    name_pattern: str
+    zone: str | None  # of numbers in columns
+    has_own_times: bool  # whether the source's time says more than on which day an image was added
+
+    @classmethod
+    def of(cls, loaded: LoadedSettings, source: Source) -> FactRules:
+        recorded = loaded.path_map.recorded
+        local = [f"{folder}/" for folder in (*loaded.all_watched, *loaded.roots)]
+        base = [] if loaded.base is None else [f"{loaded.base}/"]
+        pattern = loaded.source.taken_in_name or ""
+        name = re.compile(_as_expression(pattern)) if pattern else None
+        folders = sorted({*base, *local, *map(recorded, local)}, key=len, reverse=True)
+        return cls(loaded.source.camera_folder, tuple(folders), name, pattern, source.zone, not source.is_ours)
+
+    def camera(self, named: object, location: str) -> str:
+        """Return the camera of an image: what the column names, or a folder of its location; empty for none."""
+        if self.camera_folder is None:
+            return "" if named is None else str(named)[:MAX_ID]
+        folders = self._below(location).parts[:-1]
+        return folders[self.camera_folder - 1][:MAX_ID] if len(folders) >= self.camera_folder else ""
+
+    def in_name(self, location: str) -> CaptureTime:
+        """Return the time in a file's name, or NO_TIME."""
+        found = self.name and self.name.search(PurePosixPath(location).name)
+        if not found:
+            return NO_TIME
+        try:
+            return CaptureTime(datetime.strptime(found[0], self.name_pattern), None, TimeOrigin.NAME)
+        except ValueError:
+            return NO_TIME
+
+    def _below(self, location: str) -> PurePosixPath:
+        if not is_local(location):
+            return PurePosixPath(location.partition("://")[2].partition("/")[2].partition("?")[0])
+        path = path_of_uri(location)
+        if not is_relative(path):
+            folder = next((folder for folder in self.folders if path.startswith(folder)), "/")
+            path = path.removeprefix(folder)
+        return PurePosixPath(path)
+
+
+class _Listed(NamedTuple):
+    """An image as the source lists it."""
+
+    location: str
+    time: object
+    camera: object
+    taken: object
+
+
+class _Stored(NamedTuple):
+    """What is stored of a picture."""
+
+    id: int
+    key: int
+    camera: str | None
+    taken_at: datetime | None
+    taken_offset: int | None
+    taken_from: str | None
+    event: int | None
+
+    @property
+    def taken(self) -> CaptureTime | None:
+        if self.taken_from is None:
+            return None
+        offset = None if self.taken_offset is None else timedelta(seconds=self.taken_offset)
+        return CaptureTime(self.taken_at, offset, TimeOrigin(self.taken_from))
+
+
+def fill_facts(
+    database: Database, source: Source, rules: FactRules, day: Day | None, look: Look | None = None
+) -> Counter[str]:
+    """Store camera and capture time of the pictures of a day, or of all; count those that were stored, by `taken_from`.
+
+    What is stored already and still true is not written again. Without `look` the pictures whose file nobody has
+    looked into are left; of one that can't be read nothing is stored, and it is counted as "".
+    """
+    counts = Counter[str]()
+    for page in source.list_facts(day, PAGE):
+        listed = {_key(source, row): _Listed(as_location(row[1]), row[2], row[4], row[5]) for row in page}
+        stored = database.ask(partial(_read, source=source, keys=list(listed)))
+        unknown = [one for one in stored if look and _needs_look(rules, listed[one.key], one)]
+        locations = [listed[one.key].location for one in unknown]
+        looked = dict(zip((one.id for one in unknown), look(locations) if look and locations else (), strict=True))
+        changes = list(filter(None, (_change(rules, listed[one.key], one, looked.get(one.id)) for one in stored)))
+        counts.update(str(change["new_taken_from"]) for change in changes)
+        counts[""] += sum(one is None for one in looked.values())
+        if changes:
+            database.transact(partial(_store, changes=changes))
+    return +counts
+
+
+def has_no_camera(connection: Connection, source: Source) -> bool:
+    """Return whether pictures were read by a run that did not live to store their cameras."""
+    its = pictures.c.source_id.in_(source.numbers_of_pictures(connection))
+    waiting = select(pictures.c.id).where(pictures.c.event == WITHOUT_CAMERA, its)
+    return connection.scalar(waiting.limit(1)) is not None
+
+
+def _needs_look(rules: FactRules, listed: _Listed, stored: _Stored) -> bool:
+    """Return whether only the file can tell when a picture was taken."""
+    is_known = stored.taken_from not in (None, TimeOrigin.COLUMN)
+    return not is_known and read_clock(listed.taken, rules.zone, TimeOrigin.COLUMN).at is None
+
+
+def _change(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureTime | None) -> dict[str, object] | None:
+    """Return what is to be stored of a picture, or None if nothing is new."""
+    taken = _taken(rules, listed, stored, looked)
+    if taken is None:
+        return None
+    new = {"camera": rules.camera(listed.camera, listed.location)} | taken_columns(taken)
+    is_known = all(getattr(stored, name) == value for name, value in new.items())
+    if is_known and stored.event is not None and stored.event >= WITHOUT_EVENT:
+        return None
+    return {"number": stored.id} | {f"new_{name}": value for name, value in new.items()}
+
+
+def _taken(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureTime | None) -> CaptureTime | None:
+    """Return when a picture was taken by the first that states it; None while nobody has looked into its file."""
+    column = read_clock(listed.taken, rules.zone, TimeOrigin.COLUMN)
+    in_file = looked or (None if stored.taken_from == TimeOrigin.COLUMN else stored.taken)
+    if column.at is not None or in_file is None:
+        return None if column.at is None else column
+    if in_file.origin in (TimeOrigin.EXIF, TimeOrigin.DIGITIZED):
+        return in_file
+    in_name = rules.in_name(listed.location)
+    if in_name.at is not None or not rules.has_own_times:
+        return in_name
+    return read_clock(listed.time, rules.zone, TimeOrigin.SOURCE)
+
+
+def _key(source: Source, row: Sequence[Any]) -> int:
+    if source.identity.is_ours:
+        return int(row[3])
+    return picture_key(row[3], stored_location(as_location(row[1])))
+
+
+def _read(connection: Connection, source: Source, keys: Sequence[int]) -> list[_Stored]:
+    is_ours = source.identity.is_ours
+    key = (pictures.c.id if is_ours else pictures.c.key).label("key")
+    columns = (pictures.c[name] for name in _Stored._fields if name not in ("id", "key"))
+    known = select(pictures.c.id, key, *columns)
+    if not is_ours:
+        known = known.where(pictures.c.source_id.in_(source.numbers_of_pictures(connection)))
+    rows = (row for some in in_batches(keys) for row in connection.execute(known.where(key.in_(some))))
+    return [_Stored(*row) for row in rows]
+
+
+def _store(connection: Connection, changes: Sequence[Mapping[str, object]]) -> None:
+    dissolve_events(connection, [int(str(change["number"])) for change in changes])
+    connection.execute(_SET, changes)
+
+
+_SET = (
+    update(pictures)
+    .where(pictures.c.id == bindparam("number"))
+    .values(
+        {
+            name: bindparam(f"new_{name}", type_=pictures.c[name].type)
+            for name in ("camera", "taken_at", "taken_offset", "taken_from")
+        }
+        | {"event": WITHOUT_EVENT}
+    )
+)
+
+
+def _as_expression(pattern: str) -> str:
+    """Return the regular expression of what `strptime` reads by a pattern of NAME_CODES."""
+    pieces = re.split("%(.)", pattern)
+    codes = NAME_CODES | {"%": "%"}
+    return "".join(codes[piece] if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))

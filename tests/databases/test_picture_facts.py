@@ -1,0 +1,261 @@
+"""Cameras, capture times and events on every database: the same in whatever order pictures come."""
+
+import random
+from collections import defaultdict
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import inspect, select
+
+from infer_app.base.day import Day
+from infer_app.base.domain import (
+    NO_TIME,
+    CaptureTime,
+    FileFacts,
+    ImageFile,
+    ImageRef,
+    Output,
+    Prediction,
+)
+from infer_app.base.errors import SchemaOutdated
+from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.cameras import CameraPeriod, set_cameras
+from infer_app.tables.day_events import read_camera_rows, read_events
+from infer_app.tables.engine.column_types import FAMILY
+from infer_app.tables.listing.image_registry import DatedImage, register
+from infer_app.tables.listing.picture_facts import FactRules, fill_facts
+from infer_app.tables.listing.source import Source
+from infer_app.tables.place_events import place_all
+from infer_app.tables.queries.listed_images import ListedImages
+from infer_app.tables.results.migrate import check_schema, upgrade
+from infer_app.tables.results.schema import VERSION_TABLE, events, metadata, pictures
+from infer_app.tables.results.views import VIEWS
+from tests.conftest import MODEL
+from tests.support.day_rows import add_model  # noqa: F401
+from tests.support.results import commit
+
+DAY = Day.of(datetime(2026, 11, 20).date(), "UTC")
+START = datetime(2026, 11, 20, 12)
+GAP = 60.0
+RULES = FactRules(1, ("/photos/",), None, "", "UTC", has_own_times=False)
+
+
+class Cards:
+    """Photos of cameras in the program's own list, with the times that their files state."""
+
+    def __init__(self, database):
+        self.database = database
+        self.source = Source(database, SourceSettings())
+        self.taken = {}  # by location
+
+    def add(self, *photos, offset=None):
+        """add((camera, seconds), …): photos that a run registers and predicts; seconds None: without a time."""
+        files, taken = [], {}
+        for camera, seconds in photos:
+            location = f"/photos/{camera}/{100 + len(self.taken) % 3}MEDIA/{len(self.taken)}.jpg"
+            time = NO_TIME if seconds is None else CaptureTime(START + timedelta(seconds=seconds), offset)
+            self.taken[location] = taken[location] = time
+            files.append(ImageFile(location, 7, 1.0))
+        dated = lambda new: [DatedImage(file, START) for file in new]  # noqa: E731
+        for _ in register(self.database, files, dated):
+            pass
+        self.read(taken)
+        return self
+
+    def read(self, taken, label="fox", run="run 1"):
+        ids = dict(self.rows(pictures.c.location, pictures.c.image_id))
+        good = [
+            Prediction(ImageRef(ids[one], one), Output(label, 0.9), FileFacts(7, 1.0, "ab", None, time))
+            for one, time in taken.items()
+        ]
+        commit(self.database, good, run_id=run)
+
+    def note(self, gap=GAP, rules=RULES, **more):
+        fill_facts(self.database, self.source, rules, None)
+        return place_all(self.database, self.source, gap, **more)
+
+    def rows(self, *columns):
+        with self.database.read() as connection:
+            return [tuple(row) for row in connection.execute(select(*columns))]
+
+    def partition(self):
+        """The pictures of each event."""
+        found = defaultdict(set)
+        for event, location in self.rows(pictures.c.event, pictures.c.location):
+            assert (event or 0) > 0, location
+            found[event].add(location)
+        stored = {row[0]: row[1:] for row in self.rows(events.c.id, events.c.camera, events.c.started_at)}
+        assert stored.keys() == found.keys()
+        return sorted(map(sorted, found.values()))
+
+    def expected(self, gap=GAP):
+        """By the definition, from the times of the files."""
+        found, of_camera = [], defaultdict(list)
+        for location, time in self.taken.items():
+            if time.at is None:
+                found.append([location])
+            else:
+                of_camera[location.split("/")[2]].append((time.at - (time.offset or timedelta(0)), location))
+        for photos in of_camera.values():
+            last = None
+            for at, location in sorted(photos):
+                if last is None or (at - last).total_seconds() > gap:
+                    found.append([])
+                found[-1].append(location)
+                last = at
+        return sorted(map(sorted, found))
+
+
+@pytest.fixture
+def cards(database):
+    return Cards(database)
+
+
+def test_whatever_the_order_the_events_are_those_of_all_at_once(cards):
+    rng = random.Random(5)
+    photos = [(f"cam{rng.randrange(3)}", rng.choice([None, *range(0, 3000, 20)])) for _ in range(60)]
+    for first in range(0, len(photos), 9):
+        cards.add(*photos[first : first + 9]).note(at_once=4)
+        assert cards.partition() == cards.expected()
+
+
+def test_a_late_card_joins_two_events_and_the_older_one_stays(cards):
+    cards.add(("a", 0)).note()
+    cards.add(("a", 100), ("b", 50)).note()
+    placed = cards.add(("a", 50)).note()
+    ((kept, other),) = placed.merged
+    assert (kept, other in (2, 3)) == (1, True)
+    assert cards.partition() == cards.expected()
+    spans = {row[0]: row[1:] for row in cards.rows(events.c.id, events.c.started_at, events.c.ended_at)}
+    assert spans[1] == (START, START + timedelta(seconds=100))
+
+
+def test_a_clock_that_states_its_offset_makes_one_event_of_a_night_in_which_it_is_put_back(cards):
+    cards.add(("a", 3590), offset=timedelta(hours=2))
+    cards.add(("a", 10), offset=timedelta(hours=1))
+    cards.note()
+    assert cards.partition() == cards.expected() == [sorted(cards.taken)]
+
+
+def test_a_shift_moves_the_times_of_events_and_no_stored_time(cards):
+    cards.add(("a", 0), ("a", 30), ("b", 0)).note()
+    before = sorted(cards.rows(pictures.c.id, pictures.c.taken_at))
+    shift = CameraPeriod(camera="a", since=START + timedelta(seconds=10), shift=timedelta(hours=1))
+    assert set_cameras(cards.database, [0], [shift]) == {"a"}
+    assert set_cameras(cards.database, [0], [shift]) == set()
+    cards.note()
+    starts = sorted(time for (time,) in cards.rows(events.c.started_at))
+    assert starts == [START, START, START + timedelta(hours=1, seconds=30)]
+    assert sorted(cards.rows(pictures.c.id, pictures.c.taken_at)) == before
+
+
+def test_another_gap_makes_all_events_anew(cards, caplog):
+    cards.add(*(("a", 50 * number) for number in range(5))).note()
+    assert len(cards.partition()) == 1
+    cards.note(gap=40.0)
+    assert cards.partition() == cards.expected(40.0)
+    assert "all events are made anew" in caplog.text
+
+
+def test_a_photo_that_is_replaced_leaves_its_event(cards):
+    cards.add(("a", 0), ("a", 40), ("a", 80)).note()
+    middle = sorted(cards.taken)[1]
+    cards.taken[middle] = CaptureTime(START + timedelta(days=1))
+    ids = dict(cards.rows(pictures.c.location, pictures.c.image_id))
+    new = FileFacts(8, 2.0, "cd", None, cards.taken[middle])
+    commit(cards.database, [Prediction(ImageRef(ids[middle], middle), Output("fox", 0.9), new)])
+    cards.note()
+    assert cards.partition() == cards.expected()
+    assert len(cards.partition()) == 3
+
+
+def test_a_second_network_that_reads_a_picture_again_changes_nothing(cards):
+    cards.add(("a", 0), ("a", 40)).note()
+    before = cards.rows(*pictures.c), cards.rows(*events.c)
+    cards.read(cards.taken, run="run 2")
+    cards.note()
+    assert (cards.rows(*pictures.c), cards.rows(*events.c)) == before
+
+
+def test_what_a_killed_run_left_is_done_by_the_next_one(cards):
+    cards.add(("a", 0))
+    cards.add(("a", 40))
+    fill_facts(cards.database, cards.source, RULES, None)
+    cards.add(("a", 20)).note()
+    assert cards.partition() == cards.expected()
+
+
+def test_without_the_settings_nothing_is_stored(cards):
+    cards.taken = {}
+    with_none = [DatedImage(ImageFile("/photos/a/1.jpg", 7, 1.0), START)]
+    for _ in register(cards.database, [one.file for one in with_none], lambda new: with_none):
+        pass
+    commit(cards.database, [Prediction(ImageRef("1", "/photos/a/1.jpg"), Output("fox", 0.9), FileFacts(7, 1.0, "ab"))])
+    assert cards.rows(pictures.c.camera, pictures.c.taken_from, pictures.c.event) == [(None, None, None)]
+
+
+def shape(database):
+    """Types of columns, and names of indexes, of each table."""
+    with database.read() as connection:
+        inspector, found = inspect(connection), {}
+        for name in metadata.tables:
+            columns = inspector.get_columns(name)
+            found[name] = {one["name"]: (str(one["type"]), one["nullable"], one["default"]) for one in columns}
+            found[f"indexes of {name}"] = sorted(str(one["name"]) for one in inspector.get_indexes(name))
+        return found
+
+
+@pytest.mark.parametrize("is_begun", [False, True], ids=["whole", "killed and begun again"])
+def test_a_database_of_layout_2_gets_what_layout_3_adds(cards, execute, is_begun):
+    cards.add(("a", 0))
+    before, results = shape(cards.database), cards.rows(pictures.c.id, pictures.c.location)
+    on_table = " ON infer_pictures" if cards.database.dialect.name in FAMILY else ""
+    drop_index = f"DROP INDEX ix_infer_pictures_event{on_table}"
+    execute(*(f"DROP VIEW {view}" for view in reversed(VIEWS)), drop_index)
+    added = [*(f"infer_pictures {name}" for name in ("taken_offset", "taken_from", "event"))]
+    added += ["infer_database_id last_event", "infer_sources event_gap"]
+    for column in added[is_begun:]:
+        execute("ALTER TABLE {} DROP COLUMN {}".format(*column.split()))
+    execute("DROP TABLE infer_cameras", *([] if is_begun else ["DROP TABLE infer_events"]))
+    execute(f"UPDATE {VERSION_TABLE} SET version_num = '0.2.0'")
+    with pytest.raises(SchemaOutdated, match="have layout 2, this program needs 3"):
+        check_schema(cards.database)
+    assert upgrade(cards.database) == "0.2.0"
+    check_schema(cards.database)
+    assert shape(cards.database) == before
+    assert cards.rows(pictures.c.id, pictures.c.location) == results
+    cards.add(("a", 40)).note()
+    assert [row.num_images for row in read_camera_rows(ListedImages(cards.database, cards.source))] == [1]
+
+
+def test_what_is_shown_of_an_event_says_how_many_there_were_at_least(cards, add_model):  # noqa: F811
+    """By hand: two foxes and a badger in 40 s, then another fox; a picture without a time is an event of its own."""
+    add_model(MODEL.name, MODEL.model_id, START)
+    cards.add(("a", 0), ("a", 20), ("a", 40), ("a", 300), ("b", None))
+    photos = list(cards.taken)
+    ids = dict(cards.rows(pictures.c.location, pictures.c.image_id))
+    one, two, _, four, five = (ids[photo] for photo in photos)
+    for label, of in (("badger", photos[1]), ("hare", photos[4])):
+        cards.read({of: cards.taken[of]}, label)
+    cards.note()
+    found, continued = read_events(ListedImages(cards.database, cards.source), DAY)
+    told = [
+        (event.camera, event.started_at and (event.started_at - START).seconds, event.num_images, shown(event))
+        for event in found
+    ]
+    assert (told, continued) == (
+        [
+            ("a", 0, 3, {"fox": (1, 2, one), "badger": (1, 1, two)}),
+            ("a", 300, 1, {"fox": (1, 1, four)}),
+            ("b", None, 1, {"hare": (1, 1, five)}),
+        ],
+        0,
+    )
+    view = "SELECT camera, label, count, images, best_image FROM infer_shown_events"
+    with cards.database.read() as connection:
+        rows = sorted(tuple(row) for row in connection.exec_driver_sql(view))
+    assert rows == sorted((camera, label, *facts) for camera, _, _, labels in told for label, facts in labels.items())
+
+
+def shown(event):
+    return {one.label: (one.count, one.images, one.best_image) for one in event.labels}

@@ -1,0 +1,206 @@
+"""Cards of cameras, read as they come: which camera, when, and which photos are one event."""
+
+import csv
+import io
+import os
+import random
+from collections import Counter, defaultdict
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from PIL import ExifTags, Image
+
+from tests.support.waiting import wait_until
+
+GAP_S = 60
+COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
+
+
+def take(file, at, color="red", name_of_tag=ExifTags.Base.DateTimeOriginal, camera_offset=None):
+    """Save a photo as a camera does; without a time if `at` is None."""
+    exif = Image.Exif()
+    details = exif.get_ifd(ExifTags.IFD.Exif)
+    if at is not None:
+        details[name_of_tag] = f"{at:%Y:%m:%d %H:%M:%S}"
+    if camera_offset:
+        details[ExifTags.Base.OffsetTimeOriginal] = camera_offset
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (16, 16), COLORS[color]).save(file, exif=exif)
+    long_ago = (at or datetime(2026, 10, 1)).timestamp()
+    os.utime(file, (long_ago, long_ago))
+    return file
+
+
+@pytest.fixture
+def cards(project):
+    project.set("images", watch=["photos"], day="taken")
+    project.set("source", camera="folder:1")
+    project.set("events", gap=f"{GAP_S}s")
+    return project
+
+
+def bursts(rng, num_days):
+    """Yield (time or None, color) of the photos of a camera, in order; also over midnight, and within one second."""
+    for day in range(num_days):
+        start = datetime(2026, 10, 1) + timedelta(days=day)
+        morning, midnight = timedelta(hours=5, minutes=rng.randrange(60)), timedelta(hours=23, minutes=59, seconds=40)
+        for at in (start + morning, start + midnight):
+            for _ in range(rng.randrange(4)):
+                yield (at if rng.random() > 0.01 else None), rng.choice([*COLORS])
+                at += timedelta(seconds=rng.choice([0, 1, 20, 59, 60, 61, 90]))
+
+
+def test_twenty_cameras_in_whatever_order_their_cards_come_give_the_sequences_of_megadetector_utils(cards):
+    """One card comes three weeks late, and one run is killed."""
+    sequences = pytest.importorskip("megadetector.data_management.cct_json_utils")
+    cards.upgrade()
+    rng, photos = random.Random(41), []
+    for number in range(20):
+        for place, (at, color) in enumerate(bursts(rng, 30)):
+            folder = f"cam{number:02}/{100 + place // 50}MEDIA"
+            photos.append((f"{folder}/{place:04}.jpg", at, color))
+    late = [one for one in photos if one[0].startswith("cam07") and one[1] and 8 <= one[1].day <= 9]
+    on_time = [one for one in photos if one not in late]
+    rng.shuffle(on_time)
+    third = len(on_time) // 3
+    for part in (on_time[:third], on_time[third : 2 * third], on_time[2 * third :], late):
+        for name, at, color in part:
+            take(cards.photos / name, at, color)
+        if part is not late:
+            run_and_kill(cards)
+        cards.infer("run")
+    images = [{"file_name": name, "datetime": at, "location": name.split("/")[0]} for name, at, _ in photos]
+    options = sequences.SequenceOptions()
+    options.episode_interval_seconds = GAP_S
+    theirs = defaultdict(set)
+    for image in sequences.create_sequences(images, options):
+        theirs[image["seq_id"]].add(image["file_name"])
+    ours = events(cards)
+    assert sorted(map(sorted, ours.values())) == sorted(map(sorted, theirs.values()))
+    by_color = {name: color for name, _, color in photos}
+    expected = Counter((event, by_color[name]) for event, names in ours.items() for name in names)
+    counted = cards.rows("SELECT event, label, images FROM infer_shown_events WHERE count = 1")
+    assert {(event, label): images for event, label, images in counted} == expected
+
+
+def run_and_kill(project):
+    """Kill a run once it has written some results, if it lives that long."""
+    before = count_predicted(project)
+    with project.start("run") as run:
+        wait_until(lambda: run.poll() is not None or count_predicted(project) > before)
+        run.kill()
+        run.communicate()
+
+
+def count_predicted(project):
+    return project.rows("SELECT count(*) FROM infer_predictions")[0][0]
+
+
+def events(project):
+    """Return the photos of each event."""
+    found = defaultdict(set)
+    for location, event in project.rows("SELECT location, event FROM infer_pictures WHERE event > 0"):
+        found[event].add(str(Path(location).relative_to(project.photos)))
+    return found
+
+
+START = datetime(2026, 10, 1, 5)
+
+
+def test_visits_per_camera_and_week_in_one_statement(cards):
+    """By hand: of cam1 two in the first week and one in the second, of cam2 one of three photos."""
+    taken = {"cam1": [0, 30, 600, 7 * 86_400], "cam2": [0, 60, 120]}
+    for camera, seconds in taken.items():
+        for number, second in enumerate(seconds):
+            take(cards.photos / camera / f"{number}.jpg", START + timedelta(seconds=second))
+    cards.infer("run")
+    statement = (
+        "SELECT camera, strftime('%W', started_at) AS week, count(*) FROM infer_shown_events"
+        " WHERE label = 'red' GROUP BY camera, week ORDER BY camera, week"
+    )
+    assert cards.rows(statement) == [("cam1", "39", 2), ("cam1", "40", 1), ("cam2", "39", 1)]
+    rows = list(csv.DictReader(io.StringIO(cards.infer("events", "--date", "2026-10-01", "--csv"))))
+    assert [(row["camera"], row["num_images"], row["label"], row["images"]) for row in rows] == [
+        ("cam1", "2", "red", "2"),
+        ("cam1", "1", "red", "1"),
+        ("cam2", "3", "red", "3"),
+    ]
+    only = cards.infer_json("events", "--date", "2026-10-01", "--until", "2026-10-08", "--camera", "cam1")
+    assert [event["started_at"] for event in only["events"]] == [
+        "2026-10-01T05:00:00", "2026-10-01T05:10:00", "2026-10-08T05:00:00"
+    ]  # fmt: skip
+    assert "3 events" in cards.infer("events", "--date", "2026-10-01")
+
+
+def test_what_continues_over_midnight_is_an_event_of_the_first_day(cards):
+    midnight = datetime(2026, 10, 2)
+    for number, seconds in enumerate((-30, 20)):
+        take(cards.photos / "cam1" / f"{number}.jpg", midnight + timedelta(seconds=seconds))
+    cards.infer("run")
+    assert len(cards.infer_json("events", "--date", "2026-10-01")["events"]) == 1
+    assert "0 events; 1 more continue from the day before" in cards.infer("events", "--date", "2026-10-02")
+
+
+def test_photos_that_were_predicted_before_get_their_facts_by_a_command_without_a_prediction(cards):
+    cards.set("images", day="file")
+    taken = cards.folder / "infer.toml"
+    settings = taken.read_text()
+    taken.write_text(settings.replace('camera = "folder:1"', "").replace(f'gap = "{GAP_S}s"', ""))
+    for number, seconds in enumerate((0, 30, 300)):
+        take(cards.photos / "cam1" / f"{number}.jpg", START + timedelta(seconds=seconds))
+    take(cards.photos / "cam2" / "0.jpg", None)
+    cards.infer("run")
+    before = cards.rows("SELECT * FROM infer_predictions"), cards.rows("SELECT id FROM infer_runs")
+    assert "cameras are not recorded" in cards.infer_json("cameras", "list", exit_code=2)["error"]
+    assert "there are no events" in cards.infer_json("events", exit_code=2)["error"]
+    taken.write_text(settings)
+    gone = (cards.photos / "cam1" / "2.jpg").rename(cards.folder / "away.jpg")
+    assert cards.infer("cameras", "update").splitlines() == [
+        "3 images brought up to date: 2 exif, 1 none",
+        "1 image can't be read, and will be looked at again by this command",
+    ]
+    gone.rename(cards.photos / "cam1" / "2.jpg")
+    assert cards.infer("cameras", "update") == "1 image brought up to date: 1 exif\n"
+    assert sorted(map(len, events(cards).values())) == [1, 1, 2]
+    assert (cards.rows("SELECT * FROM infer_predictions"), cards.rows("SELECT id FROM infer_runs")) == before
+    assert "1 of 4 images have no time of their own" in cards.infer("cameras", "list")
+
+
+def test_a_clock_that_is_wrong_is_named_and_put_right_by_a_table_of_cameras(cards):
+    never_set = datetime(1999, 1, 1)
+    for camera, at in (("cam1", never_set), ("cam2", START)):
+        take(cards.photos / camera / "1.jpg", at)
+    cards.infer("run")
+    listed = {one["camera"]: one for one in cards.infer_json("cameras", "list")["cameras"]}
+    assert {name: one["clock"] for name, one in listed.items()} == {"cam1": "its clock was before 2000", "cam2": ""}
+    (table := cards.folder / "cameras.csv").write_text(
+        f"camera,from,to,shift,latitude,longitude,retired\ncam1,,1999-01-31,{(START - never_set).days}d,52.5,13.4,\n"
+        "cam2,,,,,,yes\ncam9,,,,,,\n"
+    )
+    told = cards.infer("cameras", "set", str(table))
+    assert "events made anew of cam1" in told
+    assert "no image yet of cam9" in told
+    listed = {one["camera"]: one for one in cards.infer_json("cameras", "list")["cameras"]}
+    assert (listed["cam1"]["clock"], listed["cam1"]["first"]) == ("", "2026-10-01T00:00:00")
+    assert (listed["cam1"]["retired"], listed["cam2"]["retired"]) == (False, True)
+    assert cards.rows("SELECT started_at FROM infer_events WHERE camera = 'cam1'") == [("2026-10-01 00:00:00.000000",)]
+    assert cards.rows("SELECT taken_at FROM infer_pictures WHERE camera = 'cam1'") == [("1999-01-01 00:00:00.000000",)]
+
+
+@pytest.mark.parametrize(
+    ("table", "error"),
+    [
+        ("camera,place\na,b\n", "line 2: place: Extra inputs are not permitted"),
+        ("name\na\n", "line 2: camera: Field required"),
+        ("camera,latitude\na,91\n", "line 2: latitude: Input should be less than or equal to 90"),
+        ("camera,from\na,soon\n", "line 2: from: "),
+        ("camera,to\na,2026-10-01\na,2026-11-01\n", "two lines of a are of the same time"),
+    ],
+)
+def test_a_table_of_cameras_that_can_not_be_read_changes_nothing(cards, table, error):
+    cards.upgrade()
+    (cards.folder / "cameras.csv").write_text(table)
+    cards.infer("cameras", "set", str(cards.folder / "cameras.csv"), exit_code=2)
+    assert error in cards.errors
+    assert cards.rows("SELECT * FROM infer_cameras") == []
