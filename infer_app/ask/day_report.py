@@ -1,5 +1,8 @@
 """The data of a day's report: what its models say together, and each of them."""
 
+from __future__ import annotations
+
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime
@@ -15,6 +18,7 @@ from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts
 from infer_app.base.printing import named, told_once
 from infer_app.base.telemetry.summary_line import LEVELS
+from infer_app.tables.day_events import read_events
 from infer_app.tables.listing.watched_images import ChangedCounts, ChangedImage, count_changed, read_changed
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.day_state import DayStates
@@ -39,6 +43,38 @@ class DaySummary:
 
 
 @dataclass(frozen=True, slots=True)
+class EventsOfLabel:
+    """How often something came on a day."""
+
+    model: str
+    label: str
+    events: int
+    most: int  # objects of the label in one picture of them
+
+
+@dataclass(frozen=True, slots=True)
+class DayEvents:
+    """The events of a day, which are those whose first picture is of it."""
+
+    num_events: int
+    num_continued: int  # others, whose pictures of the day continue what began before
+    labels: tuple[EventsOfLabel, ...]  # by model, the most frequent first
+
+    @classmethod
+    def read(cls, project: ProjectDatabase, day: Day) -> DayEvents | None:
+        """Return those that are stored, or None without any."""
+        found, num_continued = read_events(project, day)
+        if not found and not num_continued:
+            return None
+        by_label = defaultdict[tuple[str, str], list[int]](list)
+        for one in (one for event in found for one in event.labels):
+            by_label[one.model, one.label].append(one.count)
+        labels = [EventsOfLabel(*key, len(counts), max(counts)) for key, counts in by_label.items()]
+        labels.sort(key=lambda one: (one.model, -one.events, one.label))
+        return cls(len(found), num_continued, tuple(labels))
+
+
+@dataclass(frozen=True, slots=True)
 class DayReport(DaySummary):
     """The report of a day: what its models say together, and each of them."""
 
@@ -49,6 +85,7 @@ class DayReport(DaySummary):
     steps: tuple[Step, ...]
     changed: ChangedCounts
     some_changed: tuple[ChangedImage, ...]  # replaced since a model predicted them, or missing
+    events: DayEvents | None = None  # None: there are none
     infer_app: str = __version__  # that wrote the report
 
     @property
@@ -116,6 +153,7 @@ def gather(project: ProjectDatabase, states: DayStates, day: Day, versions: Sequ
         steps=tuple(step.of(of) for step, of in told_once(steps_of).items()),
         changed=changed,
         some_changed=tuple(islice(read_changed(project.database, project.source, ids, day), NUM_CHANGED)),
+        events=DayEvents.read(project, day),
     )
 
 

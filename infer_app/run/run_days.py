@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import chain
 
 from infer_app.artifact.artifact import Artifact
@@ -35,7 +36,7 @@ from infer_app.run.run_result import FailedModel, ModelResult, RunSummary
 from infer_app.run.stop import Stop
 from infer_app.tables.choose_models import group_by_pixels
 from infer_app.tables.listing.watched_images import count_changed
-from infer_app.tables.queries.arrivals import find_gap
+from infer_app.tables.queries.arrivals import find_gap, find_silent_cameras
 from infer_app.tables.queries.day_state import DayStates, describe_few, judge_day
 from infer_app.tables.queries.late_days import find_late_days, settle_late_images
 
@@ -63,6 +64,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
     results: list[ModelResult] = []
     failures = [FailedModel(name, error) for name, error in request.not_found.items()]
     nearest = gap = None
+    silent: Mapping[str, date] = {}
     left = deque(group_by_pixels(request.artifacts))
     while left and not stop.exit_code:
         models = left.popleft()
@@ -73,6 +75,8 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
                 project = group.project
                 ran = run_group(group, days, request.limit, with_late=with_late)
                 results += [result for result in ran if result.last.model not in {one.last.model for one in results}]
+                if request.loaded.source.camera:
+                    silent = project.ask(find_silent_cameras, project, days[-1].zone)
                 if not results[-1].last.day.eligible:
                     nearest = project.ask(project.source.nearest_date, days[-1])
                     gap = project.ask(find_gap, project.source, days[-1])
@@ -93,7 +97,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
         raise Interrupted(stop.exit_code - SIGNALLED)
     outcomes = [result.outcome for result in results] + [failure.outcome for failure in failures]
     outcomes += [ModelOutcome(name, stop.exit_code) for name in not_started]
-    return RunSummary(results, failures, outcomes, nearest, gap)
+    return RunSummary(results, failures, outcomes, nearest, gap, silent)
 
 
 def dry_run_days(

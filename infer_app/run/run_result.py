@@ -1,7 +1,7 @@
 """How a run ended: the report of a day, the result of a model over its days, the summary of all models."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import date
 
 from infer_app.base.day import Day
@@ -86,6 +86,7 @@ class RunSummary:
     outcomes: list[ModelOutcome]  # of all models, also of those that were not started
     nearest: date | None  # the nearest day with images, if the last day has none
     gap: ArrivalGap | None = None  # if images have stopped coming
+    silent: Mapping[str, date] = field(default_factory=dict)  # cameras that bring none any more, with their last days
 
     @property
     def exit_code(self) -> int:

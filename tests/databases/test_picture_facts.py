@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import inspect, select
@@ -26,6 +26,7 @@ from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.picture_facts import FactRules, fill_facts
 from infer_app.tables.listing.source import Source
 from infer_app.tables.place_events import place_all
+from infer_app.tables.queries.arrivals import find_silent_cameras
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.schema import VERSION_TABLE, events, metadata, pictures
@@ -259,3 +260,19 @@ def test_what_is_shown_of_an_event_says_how_many_there_were_at_least(cards, add_
 
 def shown(event):
     return {one.label: (one.count, one.images, one.best_image) for one in event.labels}
+
+
+def test_a_camera_is_silent_from_its_second_night_without_images_while_others_bring_some(cards, execute):
+    """`rare` brings images now and then, and `old` is retired."""
+    nights = {"busy": range(10), "mute": range(2, 10), "one": range(1, 10), "rare": (4, 9), "old": range(3, 10)}
+    now = datetime(2026, 11, 20, 3, tzinfo=UTC)
+    for camera, ago in nights.items():
+        cards.add(*((camera, 1000 * number) for number in ago)).note()
+        numbers = [number for number, name in sorted(cards.rows(pictures.c.id, pictures.c.camera)) if name == camera]
+        for number, night in zip(numbers, ago, strict=True):
+            seen = (now - timedelta(days=night)).timestamp()
+            execute(f"UPDATE infer_pictures SET first_seen = {seen} WHERE id = {number}")
+    set_cameras(cards.database, [0], [CameraPeriod(camera="old", retired=True)])
+    images = ListedImages(cards.database, cards.source)
+    assert find_silent_cameras(images, "UTC", now) == {"mute": datetime(2026, 11, 18).date()}
+    assert find_silent_cameras(images, "UTC", now + timedelta(days=3)) == {}  # nothing came at all

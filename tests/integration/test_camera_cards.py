@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import random
 from collections import Counter, defaultdict
@@ -139,6 +140,10 @@ def test_what_continues_over_midnight_is_an_event_of_the_first_day(cards):
         take(cards.photos / "cam1" / f"{number}.jpg", midnight + timedelta(seconds=seconds))
     cards.infer("run")
     assert len(cards.infer_json("events", "--date", "2026-10-01")["events"]) == 1
+    cards.infer("report", "--date", "2026-10-01", "--until", "2026-10-02")
+    pages = [json.loads((cards.folder / f"reports/2026-10-0{day}.json").read_text())["events"] for day in (1, 2)]
+    assert [(one["num_events"], one["num_continued"]) for one in pages] == [(1, 0), (0, 1)]
+    assert "1 more continue" in (cards.folder / "reports/2026-10-02.html").read_text()
     assert "0 events; 1 more continue from the day before" in cards.infer("events", "--date", "2026-10-02")
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from infer_app.ask.next_run import backfill_command
 from infer_app.base.day import Day
-from infer_app.base.printing import counted, named, printed_options, told_once, with_config
+from infer_app.base.printing import counted, named, one_line, printed_options, told_once, with_config
 from infer_app.base.run_report import RunReport, Speedup
 from infer_app.base.telemetry.summary_line import (
     Forecast,
@@ -84,6 +84,11 @@ class RunOutput:
         yield from self.registration.describe()
         if self.summary.gap is not None and isinstance(self.options, RunOptions) and not self.registration.added:
             yield str(self.summary.gap)
+        for camera, last in self.summary.silent.items():
+            yield (
+                f"camera {one_line(camera)} has brought no images since {last}: does it still run?"
+                " A retired one is left out: `infer cameras set`"
+            )
         if isinstance(self.options, RunOptions):
             yield from {result.few_images: None for result in self.summary.results if result.few_images}
         yield from self._about_replaced()
