@@ -30,7 +30,7 @@ from infer_app.tables.project_database import (
     open_source,
     read_limits,
 )
-from infer_app.tables.results.schema import label_groups, metadata, thresholds
+from infer_app.tables.results.schema import cameras, label_groups, metadata, thresholds
 
 LITTLE_DISK_BYTES = 1 << 30
 
@@ -92,7 +92,7 @@ def check_rights(database: Database) -> Iterator[Finding]:
     with RolledBack(database.url) as rolled_back:
         refused = find_unwritable(rolled_back, ours)
     if refused:
-        is_only_read = {*refused} <= {thresholds.name, label_groups.name}  # by runs
+        is_only_read = {*refused} <= {thresholds.name, label_groups.name, cameras.name}  # by runs
         exit_code = EXIT_OK if is_only_read else DatabaseUnavailable.exit_code
         fix = "grant this role SELECT, INSERT, UPDATE and DELETE on them: `infer db upgrade` may have added tables"
         yield Finding("rights", f"{', '.join(refused)} can't be written", fix, exit_code)

@@ -12,7 +12,7 @@ from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
 from infer_app.run.stop import Stop
-from infer_app.tables.listing.picture_facts import FactRules, fill_facts, has_no_camera
+from infer_app.tables.listing.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.place_events import place_all
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 
@@ -24,8 +24,9 @@ def note_facts(loaded: LoadedSettings, project: ProjectDatabase, days: Collectio
     rules = FactRules.of(loaded, project.source)
     for day in days:
         fill_facts(project.database, project.source, rules, day)
-    if project.database.ask(partial(has_no_camera, source=project.source)):  # of a run that was killed
+    if left := project.database.ask(partial(without_camera, source=project.source)):  # by a run that was killed
         fill_facts(project.database, project.source, rules, None)
+        project.database.transact(partial(give_up, numbers=left))
     place_again(loaded, project)
 
 
@@ -36,7 +37,7 @@ def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop)
     """
     from infer_app.predict.images.decode.capture_time import look_into_files  # it loads Pillow
 
-    limits = read_limits(loaded)
+    limits, rules = read_limits(loaded), FactRules.of(loaded, project.source)
 
     def look(locations: Sequence[str]) -> list[CaptureTime | None]:
         found: list[CaptureTime | None] = []
@@ -53,7 +54,7 @@ def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop)
                 found.append(NO_TIME)
         return found
 
-    stored = fill_facts(project.database, project.source, FactRules.of(loaded, project.source), None, look)
+    stored = fill_facts(project.database, project.source, rules, None, look, stop.raise_if_signalled)
     place_again(loaded, project)
     return stored
 

@@ -10,14 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from sqlalchemy import Connection, delete, insert, select
 
 from infer_app.base.errors import UsageError
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.events import dissolve_cameras
-from infer_app.tables.results.schema import cameras
+from infer_app.tables.listing.source import Source
+from infer_app.tables.results.events import dissolve_cameras, lock_events
+from infer_app.tables.results.schema import OURS, cameras
+from infer_app.tables.results.sources import own_numbers, record_source
 
 _A_DATE = len("2026-11-20")
 
@@ -28,7 +30,15 @@ def _check_naive(time: datetime) -> datetime:
     return time
 
 
+def _end_of_day(value: object) -> object:
+    """Return the midnight after a date that ends so, as _period writes it."""
+    if isinstance(value, str) and value.endswith("T24:00"):
+        return datetime.fromisoformat(value.removesuffix("T24:00")) + timedelta(days=1)
+    return value
+
+
 ClockTime = Annotated[datetime, AfterValidator(_check_naive)]
+MAX_SHIFT = timedelta(days=36_525)
 
 
 class CameraPeriod(BaseModel):
@@ -38,11 +48,18 @@ class CameraPeriod(BaseModel):
 
     camera: str = Field(min_length=1, max_length=MAX_ID)
     since: ClockTime | None = Field(None, alias="from")  # by the camera's clock as it was; None: its first picture
-    until: ClockTime | None = Field(None, alias="to")  # the first time that is no longer covered; None: for ever
-    shift: timedelta = timedelta(0)  # what puts its clock right
+    # The first time that is no longer covered; None: for ever.
+    until: Annotated[ClockTime | None, BeforeValidator(_end_of_day)] = Field(None, alias="to")
+    shift: timedelta = Field(timedelta(0), ge=-MAX_SHIFT, le=MAX_SHIFT)  # what puts its clock right
     latitude: float | None = Field(None, ge=-90, le=90)  # degrees north
     longitude: float | None = Field(None, ge=-180, le=180)  # degrees east
     retired: bool = False  # it brings no more pictures
+
+    @model_validator(mode="after")
+    def _check_order(self) -> CameraPeriod:
+        if self.since and self.until and self.since >= self.until:
+            raise ValueError("`to` is not after `from`")
+        return self
 
     def covers(self, at: datetime) -> bool:
         return (self.since is None or self.since <= at) and (self.until is None or at < self.until)
@@ -69,7 +86,11 @@ class CameraClocks:
 
     def put_right(self, camera: str, at: datetime) -> datetime:
         """Return what the camera's clock should have shown when it showed this."""
-        return at + next((one.shift for one in self._wrong.get(camera, ()) if one.covers(at)), timedelta(0))
+        shift = next((one.shift for one in self._wrong.get(camera, ()) if one.covers(at)), timedelta(0))
+        try:
+            return at + shift
+        except OverflowError:  # of a year that no clock shows
+            return at
 
     def differing(self, other: CameraClocks) -> set[str]:
         """Return the cameras whose clocks are put right otherwise by the other ones."""
@@ -80,29 +101,41 @@ class CameraClocks:
         return [(one.since, one.until, one.shift) for one in self._wrong.get(camera, ())]
 
 
-def read_cameras(connection: Connection, source_id: int) -> list[CameraPeriod]:
-    """Return what was set of the cameras of a source, in the order of the table that set it."""
-    rows = connection.execute(select(cameras).where(cameras.c.source_id == source_id).order_by(cameras.c.place))
-    return [CameraPeriod(**{name: row._mapping[name] for name in CameraPeriod.model_fields}) for row in rows]
+def read_cameras(connection: Connection, source: Source) -> list[CameraPeriod]:
+    """Return what was set of the cameras of a source, also before its query was edited, in the table's order."""
+    its = cameras.c.source_id.in_(_numbers(connection, source))
+    rows = connection.execute(select(cameras).where(its).order_by(cameras.c.source_id.desc(), cameras.c.place)).all()
+    names = CameraPeriod.model_fields
+    return [
+        CameraPeriod.model_validate({name: row._mapping[name] for name in names}, by_name=True)
+        for row in rows
+        if row.source_id == rows[0].source_id
+    ]
 
 
-def set_cameras(database: Database, source_ids: Sequence[int], periods: Sequence[CameraPeriod]) -> set[str]:
+def set_cameras(database: Database, source: Source, periods: Sequence[CameraPeriod]) -> set[str]:
     """Replace what is known of all cameras of a source; return those whose events have to be made anew."""
-    return database.transact(partial(_set, source_ids=source_ids, periods=periods))
+    record_source(database, source.identity, source.base)
+    return database.transact(partial(_set, source=source, periods=periods))
 
 
-def _set(connection: Connection, source_ids: Sequence[int], periods: Sequence[CameraPeriod]) -> set[str]:
-    source_id = source_ids[0]
-    changed = CameraClocks(read_cameras(connection, source_id)).differing(CameraClocks(periods))
-    connection.execute(delete(cameras).where(cameras.c.source_id == source_id))
+def _numbers(connection: Connection, source: Source) -> list[int]:
+    return [OURS] if source.identity.is_ours else own_numbers(connection, source.identity)
+
+
+def _set(connection: Connection, source: Source, periods: Sequence[CameraPeriod]) -> set[str]:
+    lock_events(connection)
+    numbers = _numbers(connection, source)
+    changed = CameraClocks(read_cameras(connection, source)).differing(CameraClocks(periods))
+    connection.execute(delete(cameras).where(cameras.c.source_id.in_(numbers)))
     rows = [
         one.model_dump() | {"shift": one.shift.total_seconds(), "retired": int(one.retired), "place": place}
         for place, one in enumerate(periods)
     ]
     if rows:
-        connection.execute(insert(cameras), [row | {"source_id": source_id} for row in rows])
+        connection.execute(insert(cameras), [row | {"source_id": max(numbers)} for row in rows])
     if changed:
-        dissolve_cameras(connection, source_ids, changed)
+        dissolve_cameras(connection, source.numbers_of_pictures(connection), changed)
     return changed
 
 
@@ -117,21 +150,24 @@ def read_table(path: Path) -> list[CameraPeriod]:
             periods = [_period(row, f"{path}, line {table.line_num}") for row in table]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} can't be read: {error}", "a CSV file in UTF-8 is needed") from None
-    for number, one in enumerate(periods):
-        if any(map(one.overlaps, periods[:number])):
+    of_camera = defaultdict[str, list[CameraPeriod]](list)
+    for one in periods:
+        if any(map(one.overlaps, of_camera[one.camera])):
             raise UsageError(f"{path}: two lines of {one.camera} are of the same time", "end the first by `to`")
+        of_camera[one.camera].append(one)
     return periods
 
 
 def _period(row: Mapping[str, str | None], where: str) -> CameraPeriod:
-    given = {name: text.strip() if isinstance(text, str) else text for name, text in row.items() if text}
-    given = {name: text for name, text in given.items() if text}
+    given = {name: text.strip() for name, text in row.items() if isinstance(text, str) and text.strip()}
+    hint = f"columns: {', '.join(HEADER)}"
+    if others := [name for name in row if name not in HEADER]:
+        raise UsageError(f"{where}: no such column: {others[0]}", hint)
+    if len(given.get("to", "")) == _A_DATE:  # until the end of that day
+        given["to"] += "T24:00"
     try:
-        period = CameraPeriod.model_validate(given)
+        return CameraPeriod.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        name = first["loc"][0] if first["loc"] else "the line"
-        raise UsageError(f"{where}: {name}: {first['msg']}", f"columns: {', '.join(HEADER)}") from None
-    if period.until and len(str(given["to"])) == _A_DATE:  # until the end of that day
-        return period.model_copy(update={"until": period.until + timedelta(days=1)})
-    return period
+        name = f"{first['loc'][0]}: " if first["loc"] else ""
+        raise UsageError(f"{where}: {name}{first['msg']}", hint) from None

@@ -37,6 +37,7 @@ from infer_app.tables.forget_results import delete_results
 from infer_app.tables.listing.cross_database_source import as_relation
 from infer_app.tables.listing.source import PAGE_SIZE, Source
 from infer_app.tables.results.conditions import is_up_to_date, join_results
+from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections, runs
 from infer_app.tables.results.sources import number_of, read_sources
@@ -251,7 +252,9 @@ def _delete(connection: Connection, part: Forgettable) -> Forgettable:
     has_result = or_(*(exists().where(table.c.picture == pictures.c.id) for table in _TABLES))
     if part.pictures:
         unused = true() if part.is_registered else ~has_result
-        connection.execute(delete(pictures).where(pictures.c.id.in_(part.pictures), unused))
+        its = pictures.c.id.in_(part.pictures), unused
+        dissolve_events(connection, connection.scalars(select(pictures.c.id).where(*its)).all())
+        connection.execute(delete(pictures).where(*its))
     return part
 
 

@@ -35,6 +35,7 @@ class _KnownDatabase(NamedTuple):
     run: str = NOTHING
     picture: str = NOTHING
     object: str = NOTHING
+    event: str = NOTHING
 
 
 def known_id(loaded: LoadedSettings) -> str | None:
@@ -59,7 +60,7 @@ def _read(loaded: LoadedSettings) -> _KnownDatabase | None:
     file = id_file(loaded)
     reading = os_errors_as(DatabaseUnavailable, f"can't read {file}", "it names the project's database")
     with reading, suppress(FileNotFoundError):
-        return _KnownDatabase(*(file.read_text(errors="replace").split() or [""])[:4])
+        return _KnownDatabase(*(file.read_text(errors="replace").split() or [""])[:5])
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from sqlalchemy import Connection, select, update
@@ -11,9 +11,9 @@ from sqlalchemy import Connection, select, update
 from infer_app.tables.cameras import CameraClocks, read_cameras
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
-from infer_app.tables.results.events import Placed, dissolve_cameras, place_pictures
+from infer_app.tables.results.events import Placed, dissolve_cameras, lock_events, place_pictures
 from infer_app.tables.results.schema import sources
-from infer_app.tables.results.sources import record_source
+from infer_app.tables.results.sources import own_numbers, record_source
 
 log = logging.getLogger(__name__)
 AT_ONCE = 5000  # pictures that one transaction places
@@ -22,14 +22,10 @@ AT_ONCE = 5000  # pictures that one transaction places
 def place_all(database: Database, source: Source, gap_s: float, at_once: int = AT_ONCE) -> Placed:
     """Give an event to every picture of a source that waits for one; `gap_s` is [events] gap in seconds."""
     number = record_source(database, source.identity, source.base)
-    source_ids = database.ask(source.numbers_of_pictures)
-    database.transact(partial(_keep_gap, number=number, source_ids=source_ids, gap_s=gap_s))
-    clocks = CameraClocks(database.ask(partial(read_cameras, source_id=source_ids[0])))
+    database.transact(partial(_keep_gap, source=source, number=number, gap_s=gap_s))
     placed = Placed()
     while True:
-        part = database.transact(
-            partial(place_pictures, source_ids=source_ids, gap_s=gap_s, clock=clocks, at_once=at_once)
-        )
+        part = database.transact(partial(_place, source=source, gap_s=gap_s, at_once=at_once))
         placed.add(part)
         if part.num_pictures < at_once:
             break
@@ -38,13 +34,34 @@ def place_all(database: Database, source: Source, gap_s: float, at_once: int = A
     return placed
 
 
-def _keep_gap(connection: Connection, number: int, source_ids: Sequence[int], gap_s: float) -> None:
+def _place(connection: Connection, source: Source, gap_s: float, at_once: int) -> Placed:
+    lock_events(connection)
+    clocks = CameraClocks(read_cameras(connection, source))
+    return place_pictures(connection, _sources_of_events(connection, source), gap_s, clocks, at_once)
+
+
+def _sources_of_events(connection: Connection, source: Source) -> Mapping[int, int]:
+    """Return the sources whose pictures are placed, each with that which their events belong to.
+
+    Cameras of two tables are not the same, whatever they are called. What other tables list too is left to the project
+    that keeps events of them, if there is one.
+    """
+    if source.identity.is_ours:
+        return dict.fromkeys(source.numbers_of_pictures(connection), source.numbers_of_pictures(connection)[0])
+    own = own_numbers(connection, source.identity)
+    kept = set(connection.scalars(select(sources.c.id).where(sources.c.event_gap.is_not(None))))
+    others = [one for one in source.numbers_of_pictures(connection) if one not in own and one not in kept]
+    return dict.fromkeys(own, min(own)) | {one: one for one in others}
+
+
+def _keep_gap(connection: Connection, source: Source, number: int, gap_s: float) -> None:
     """Let all events be made anew if the gap is another one than that they were made by."""
-    its_row = sources.c.id == number
-    before = connection.scalar(select(sources.c.event_gap).where(its_row).with_for_update())
-    if before == gap_s:
-        return
-    if before is not None:
-        log.warning("[events] gap is %g s now, and was %g s: all events are made anew", gap_s, before)
-        dissolve_cameras(connection, source_ids)
-    connection.execute(update(sources).where(its_row).values(event_gap=gap_s))
+    lock_events(connection)
+    own = own_numbers(connection, source.identity)
+    known = select(sources.c.event_gap).where(sources.c.id.in_(own), sources.c.event_gap.is_not(None))
+    gaps = set(connection.scalars(known))
+    if gaps - {gap_s}:
+        log.warning("[events] gap is %g s now, and was %g s: all events are made anew", gap_s, max(gaps - {gap_s}))
+        dissolve_cameras(connection, list(_sources_of_events(connection, source)))
+    if gaps != {gap_s}:
+        connection.execute(update(sources).where(sources.c.id.in_([*own, number])).values(event_gap=gap_s))

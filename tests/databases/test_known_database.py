@@ -62,7 +62,7 @@ def test_its_own_database_is_used_in_every_way(loaded):
     for use in EVERY_WAY:
         use(loaded)
     with Database(loaded.database_url) as database, database.read() as connection:
-        assert connection.execute(database_id.select()).all() == [(before.split()[0], 0, 0)]
+        assert connection.execute(database_id.select()).all() == [(before.split()[0], 0, 0, 0)]
     assert (loaded.folder / ID_FILE).read_text() == before
 
 

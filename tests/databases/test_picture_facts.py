@@ -2,7 +2,10 @@
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from operator import itemgetter
 
 import pytest
 from sqlalchemy import inspect, select
@@ -19,17 +22,21 @@ from infer_app.base.domain import (
 )
 from infer_app.base.errors import SchemaOutdated
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables import place_events
 from infer_app.tables.cameras import CameraPeriod, set_cameras
 from infer_app.tables.day_events import read_camera_rows, read_events
 from infer_app.tables.engine.column_types import FAMILY
+from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
 from infer_app.tables.listing.image_registry import DatedImage, register
-from infer_app.tables.listing.picture_facts import FactRules, fill_facts
+from infer_app.tables.listing.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.place_events import place_all
 from infer_app.tables.queries.arrivals import find_silent_cameras
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.schema import VERSION_TABLE, events, metadata, pictures
+from infer_app.tables.results.sources import record_source
 from infer_app.tables.results.views import VIEWS
 from tests.conftest import MODEL
 from tests.support.day_rows import add_model  # noqa: F401
@@ -38,15 +45,16 @@ from tests.support.results import commit
 DAY = Day.of(datetime(2026, 11, 20).date(), "UTC")
 START = datetime(2026, 11, 20, 12)
 GAP = 60.0
-RULES = FactRules(1, ("/photos/",), None, "", "UTC", has_own_times=False)
+TIME = (pictures.c.taken_at, pictures.c.taken_from, pictures.c.event)
+RULES = FactRules(1, ("/photos/",), None, "", "UTC", names_cameras=True, has_own_times=False)
 
 
 class Cards:
     """Photos of cameras in the program's own list, with the times that their files state."""
 
-    def __init__(self, database):
+    def __init__(self, database, settings=SourceSettings()):  # noqa: B008
         self.database = database
-        self.source = Source(database, SourceSettings())
+        self.source = Source(database, settings)
         self.taken = {}  # by location
 
     def add(self, *photos, offset=None):
@@ -142,8 +150,8 @@ def test_a_shift_moves_the_times_of_events_and_no_stored_time(cards):
     cards.add(("a", 0), ("a", 30), ("b", 0)).note()
     before = sorted(cards.rows(pictures.c.id, pictures.c.taken_at))
     shift = CameraPeriod(camera="a", since=START + timedelta(seconds=10), shift=timedelta(hours=1))
-    assert set_cameras(cards.database, [0], [shift]) == {"a"}
-    assert set_cameras(cards.database, [0], [shift]) == set()
+    assert set_cameras(cards.database, cards.source, [shift]) == {"a"}
+    assert set_cameras(cards.database, cards.source, [shift]) == set()
     cards.note()
     starts = sorted(time for (time,) in cards.rows(events.c.started_at))
     assert starts == [START, START, START + timedelta(hours=1, seconds=30)]
@@ -168,6 +176,82 @@ def test_a_photo_that_is_replaced_leaves_its_event(cards):
     cards.note()
     assert cards.partition() == cards.expected()
     assert len(cards.partition()) == 3
+
+
+def test_a_photo_that_a_walk_finds_replaced_has_no_time_until_it_is_read(cards):
+    cards.add(("a", 0), ("a", 40)).note()
+    location = sorted(cards.taken)[0]
+    new = FileFacts(8, 2.0, "cd")
+    for _ in register(cards.database, [ImageFile(location, 8, 2.0)], lambda new: [], lambda files: [new] * len(files)):
+        pass
+    of_it = [row[1:] for row in cards.rows(pictures.c.location, *TIME) if row[0] == location]
+    assert of_it == [(None, None, None)]
+    cards.taken[location] = CaptureTime(START + timedelta(days=1))
+    ids = dict(cards.rows(pictures.c.location, pictures.c.image_id))
+    read = FileFacts(8, 2.0, "cd", None, cards.taken[location])
+    commit(cards.database, [Prediction(ImageRef(ids[location], location), Output("fox", 0.9), read)])
+    cards.note()
+    assert cards.partition() == cards.expected()
+
+
+def test_what_is_forgotten_of_an_event_is_no_longer_of_it(cards):
+    cards.add(("a", 0), ("a", 50), ("a", 100)).note()
+    first, middle, last = (row[0] for row in sorted(cards.rows(pictures.c.id, pictures.c.taken_at), key=itemgetter(1)))
+    mark_missing(cards.database, [first, middle, last])
+    forget(cards.database, [Forgettable([], [middle], True)], ForgettableCounts())
+    place_all(cards.database, cards.source, GAP)
+    assert sorted(number for (number,) in cards.rows(events.c.first_picture)) == [first, last]
+    forget(cards.database, [Forgettable([], [first, last], True)], ForgettableCounts())
+    assert cards.rows(events.c.id) == []
+
+
+def test_a_table_of_cameras_that_is_set_while_pictures_are_placed_counts(cards, monkeypatch):
+    cards.add(("a", 0), ("a", 1000))
+    fill_facts(cards.database, cards.source, RULES, None)
+    shift, place = timedelta(hours=1), place_events.place_pictures
+
+    def place_and_set(*arguments):
+        placed = place(*arguments)
+        monkeypatch.undo()
+        return placed
+
+    monkeypatch.setattr(place_events, "place_pictures", place_and_set)
+    place_all(cards.database, cards.source, GAP, at_once=1)
+    set_cameras(cards.database, cards.source, [CameraPeriod(camera="a", shift=shift)])
+    place_all(cards.database, cards.source, GAP)
+    starts = sorted(time for (time,) in cards.rows(events.c.started_at))
+    assert starts == [START + shift, START + timedelta(seconds=1000) + shift]
+
+
+def test_cameras_of_two_tables_that_are_called_alike_are_not_one(cards, execute):
+    projects = []
+    for name in ("north", "south"):
+        execute(f"CREATE TABLE {name} (id integer, location varchar(99), added_at varchar(29), camera varchar(9))")
+        execute(f"INSERT INTO {name} VALUES (1, '/{name}/1.jpg', '2026-11-20 12:00:00', 'cam1')")
+        settings = SourceSettings(table=name, time_zone="UTC", camera="camera")
+        projects.append(Cards(cards.database, settings))
+        number = record_source(cards.database, projects[-1].source.identity)
+        taken = CaptureTime(START + timedelta(seconds=30 * len(projects)))
+        read = Prediction(ImageRef("1", f"/{name}/1.jpg"), Output("fox", 0.9), FileFacts(7, 1.0, "ab", None, taken))
+        commit(cards.database, [read], source_id=number)
+    by_column = replace(RULES, camera_folder=None)
+    projects[1].note(gap=10.0, rules=by_column)
+    before = cards.rows(events.c.id)
+    projects[0].note(rules=by_column)
+    assert sorted(camera for (camera,) in cards.rows(events.c.camera)) == ["cam1", "cam1"]
+    assert set(before) <= set(cards.rows(events.c.id))
+
+
+def test_a_camera_that_no_database_can_hold_is_escaped_and_keeps_no_picture_waiting(cards):
+    assert RULES.camera(None, "/photos/For\udceat/1.jpg") == "For\\udceat"
+    assert replace(RULES, camera_folder=None).camera("a\0b", "/photos/1.jpg") == "a\\x00b"
+
+
+def test_a_picture_that_is_listed_no_more_makes_no_run_look_at_all_again(cards):
+    cards.add(("a", 0))
+    left = cards.database.ask(partial(without_camera, source=cards.source))
+    cards.database.transact(partial(give_up, numbers=left))
+    assert (len(left), cards.database.ask(partial(without_camera, source=cards.source))) == (1, [])
 
 
 def test_a_second_network_that_reads_a_picture_again_changes_nothing(cards):
@@ -272,7 +356,7 @@ def test_a_camera_is_silent_from_its_second_night_without_images_while_others_br
         for number, night in zip(numbers, ago, strict=True):
             seen = (now - timedelta(days=night)).timestamp()
             execute(f"UPDATE infer_pictures SET first_seen = {seen} WHERE id = {number}")
-    set_cameras(cards.database, [0], [CameraPeriod(camera="old", retired=True)])
+    set_cameras(cards.database, cards.source, [CameraPeriod(camera="old", retired=True)])
     images = ListedImages(cards.database, cards.source)
     assert find_silent_cameras(images, "UTC", now) == {"mute": datetime(2026, 11, 18).date()}
     assert find_silent_cameras(images, "UTC", now + timedelta(days=3)) == {}  # nothing came at all

@@ -70,10 +70,12 @@ def _check_camera(text: str) -> str:
 
 
 def _check_name_pattern(pattern: str) -> str:
-    codes = set(re.findall("%(.)", pattern))
-    if codes - {*NAME_CODES, "%"} or not {"m", "d", "H", "M"} <= codes or not codes & {"y", "Y"}:
+    found = re.findall("%(.?)", pattern)
+    codes = {*found} - {"%"}
+    is_sound = codes <= NAME_CODES.keys() and len(codes) == len(found) - found.count("%")
+    if not is_sound or not {"m", "d", "H", "M"} <= codes or not codes & {"y", "Y"}:
         known = " ".join(f"%{code}" for code in NAME_CODES)
-        raise ValueError(f"{pattern!r}: it needs year, month, day, hour and minute, and knows {known}")
+        raise ValueError(f"{pattern!r}: it needs year, month, day, hour and minute, each once, and knows {known}")
     return pattern
 
 

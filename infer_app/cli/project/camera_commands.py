@@ -23,8 +23,7 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
     loaded = _load(config)
     with open_project_database(loaded, read_only=True) as project:
         rows = project.ask(read_camera_rows, project)
-        number = project.database.ask(project.source.numbers_of_pictures)[0]
-        periods = project.database.ask(lambda connection: read_cameras(connection, number))
+        periods = project.database.ask(lambda connection: read_cameras(connection, project.source))
     clocks, retired = CameraClocks(periods), {one.camera for one in periods if one.retired}
     told = []
     for row in rows:
@@ -55,9 +54,8 @@ def set_table(table: Path, config: Path | None) -> None:
     """Replace what is known of all cameras by a CSV file."""
     loaded, periods = _load(config), read_table(table)
     with open_project_database(loaded) as project:
-        numbers = project.database.ask(project.source.numbers_of_pictures)
         known = {row.camera for row in project.ask(read_camera_rows, project)}
-        changed = set_cameras(project.database, numbers, periods)
+        changed = set_cameras(project.database, project.source, periods)
         if changed:
             place_again(loaded, project)
     print(f"{counted(len(periods), 'line')} of {counted(len({one.camera for one in periods}), 'camera')} set")

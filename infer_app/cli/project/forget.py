@@ -23,6 +23,7 @@ from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.maintain_commands import ForgetOptions
 from infer_app.run.files.changed_files import are_missing
 from infer_app.run.files.watched_folders import WatchedFolders
+from infer_app.run.note_facts import place_again
 from infer_app.tables.forgettable_results import (
     Forgettable,
     ForgettableCounts,
@@ -52,6 +53,7 @@ def forget_chosen(options: ForgetOptions) -> None:
     loaded = load_settings(options.config)
     with open_project_database(loaded) as project:
         _forget(project, find(loaded, project, options), options)
+        place_again(loaded, project)  # what is left of events whose pictures are gone
 
 
 def _missing(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOptions) -> _ToForget:

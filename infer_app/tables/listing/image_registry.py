@@ -16,6 +16,7 @@ from infer_app.base.domain import CaptureTime, FileFacts, ImageFile
 from infer_app.base.locations import NO_MAPPING, PathMapping, picture_key
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import is_new_for_any
+from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.pictures import next_numbers, taken_columns
 from infer_app.tables.results.schema import OURS, pictures, predictions, rejections
 
@@ -180,6 +181,7 @@ def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: 
         {"row_id": key, "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256 or ""}
         for key, now in changed.items()
     ]:
+        dissolve_events(connection, changed)
         connection.execute(_SET_FACTS, rows)
         connection.execute(_DELETE_OUTDATED, rows)
     ids = [*changed, *returned]
@@ -193,6 +195,7 @@ _SET_FACTS = (
     update(pictures)
     .where(pictures.c.id == bindparam("row_id"))
     .values(size=bindparam("new_size"), modified=bindparam("new_time"), sha256=_new_sha256)
+    .values(taken_columns(None) | {"event": None})  # until it is read
 )
 _DELETE_OUTDATED = delete(rejections).where(
     rejections.c.picture == bindparam("row_id"),

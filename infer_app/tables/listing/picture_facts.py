@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,7 +16,15 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from infer_app.base.day import Day
 from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
-from infer_app.base.locations import as_location, is_local, is_relative, path_of_uri, picture_key, stored_location
+from infer_app.base.locations import (
+    as_location,
+    escape_unstorable,
+    is_local,
+    is_relative,
+    path_of_uri,
+    picture_key,
+    stored_location,
+)
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.sections import NAME_CODES
 from infer_app.tables.engine.bulk import in_batches
@@ -41,6 +50,7 @@ class FactRules:
     name: re.Pattern[str] | None  # of the part of a file's name that tells the time
     name_pattern: str
     zone: str | None  # of numbers in columns
+    names_cameras: bool
     has_own_times: bool  # whether the source's time says more than on which day an image was added
 
     @classmethod
@@ -51,24 +61,29 @@ class FactRules:
         pattern = loaded.source.taken_in_name or ""
         name = re.compile(_as_expression(pattern)) if pattern else None
         folders = sorted({*base, *local, *map(recorded, local)}, key=len, reverse=True)
-        return cls(loaded.source.camera_folder, tuple(folders), name, pattern, source.zone, not source.is_ours)
+        return cls(
+            loaded.source.camera_folder,
+            tuple(folders),
+            name,
+            pattern,
+            source.zone,
+            loaded.source.camera is not None,
+            not source.is_ours,
+        )
 
     def camera(self, named: object, location: str) -> str:
         """Return the camera of an image: what the column names, or a folder of its location; empty for none."""
         if self.camera_folder is None:
-            return "" if named is None else str(named)[:MAX_ID]
+            return "" if named is None else _storable(str(named))
         folders = self._below(location).parts[:-1]
-        return folders[self.camera_folder - 1][:MAX_ID] if len(folders) >= self.camera_folder else ""
+        return _storable(folders[self.camera_folder - 1]) if len(folders) >= self.camera_folder else ""
 
     def in_name(self, location: str) -> CaptureTime:
         """Return the time in a file's name, or NO_TIME."""
-        found = self.name and self.name.search(PurePosixPath(location).name)
-        if not found:
-            return NO_TIME
-        try:
-            return CaptureTime(datetime.strptime(found[0], self.name_pattern), None, TimeOrigin.NAME)
-        except ValueError:
-            return NO_TIME
+        for found in self.name.finditer(self._below(location).name) if self.name else ():
+            with suppress(ValueError):
+                return CaptureTime(datetime.strptime(found[1], self.name_pattern), None, TimeOrigin.NAME)
+        return NO_TIME
 
     def _below(self, location: str) -> PurePosixPath:
         if not is_local(location):
@@ -109,15 +124,21 @@ class _Stored(NamedTuple):
 
 
 def fill_facts(
-    database: Database, source: Source, rules: FactRules, day: Day | None, look: Look | None = None
+    database: Database,
+    source: Source,
+    rules: FactRules,
+    day: Day | None,
+    look: Look | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Counter[str]:
     """Store camera and capture time of the pictures of a day, or of all; count those that were stored, by `taken_from`.
 
     What is stored already and still true is not written again. Without `look` the pictures whose file nobody has
-    looked into are left; of one that can't be read nothing is stored, and it is counted as "".
+    looked into are left; of one that can't be read nothing is stored, and it is counted as "". `check` may end it.
     """
     counts = Counter[str]()
     for page in source.list_facts(day, PAGE):
+        check()
         listed = {_key(source, row): _Listed(as_location(row[1]), row[2], row[4], row[5]) for row in page}
         stored = database.ask(partial(_read, source=source, keys=list(listed)))
         unknown = [one for one in stored if look and _needs_look(rules, listed[one.key], one)]
@@ -131,11 +152,18 @@ def fill_facts(
     return +counts
 
 
-def has_no_camera(connection: Connection, source: Source) -> bool:
-    """Return whether pictures were read by a run that did not live to store their cameras."""
+def without_camera(connection: Connection, source: Source) -> list[int]:
+    """Return some pictures that were read by a run that did not live to store their cameras."""
     its = pictures.c.source_id.in_(source.numbers_of_pictures(connection))
     waiting = select(pictures.c.id).where(pictures.c.event == WITHOUT_CAMERA, its)
-    return connection.scalar(waiting.limit(1)) is not None
+    return list(connection.scalars(waiting.limit(100 * PAGE)))
+
+
+def give_up(connection: Connection, numbers: Sequence[int]) -> None:
+    """Let pictures that are listed no more wait for no camera."""
+    for some in in_batches(numbers):
+        left = pictures.c.id.in_(some), pictures.c.event == WITHOUT_CAMERA
+        connection.execute(update(pictures).where(*left).values(event=None))
 
 
 def _needs_look(rules: FactRules, listed: _Listed, stored: _Stored) -> bool:
@@ -145,11 +173,15 @@ def _needs_look(rules: FactRules, listed: _Listed, stored: _Stored) -> bool:
 
 
 def _change(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureTime | None) -> dict[str, object] | None:
-    """Return what is to be stored of a picture, or None if nothing is new."""
-    taken = _taken(rules, listed, stored, looked)
+    """Return what is to be stored of a picture, or None if nothing is new.
+
+    A project that names no cameras leaves what another one over the same list has named.
+    """
+    taken = _taken(rules, listed, stored, looked) or stored.taken
     if taken is None:
         return None
-    new = {"camera": rules.camera(listed.camera, listed.location)} | taken_columns(taken)
+    camera = rules.camera(listed.camera, listed.location) if rules.names_cameras else stored.camera or ""
+    new = {"camera": camera} | taken_columns(taken)
     is_known = all(getattr(stored, name) == value for name, value in new.items())
     if is_known and stored.event is not None and stored.event >= WITHOUT_EVENT:
         return None
@@ -205,8 +237,13 @@ _SET = (
 )
 
 
+def _storable(camera: str) -> str:
+    return escape_unstorable(camera)[:MAX_ID]
+
+
 def _as_expression(pattern: str) -> str:
-    """Return the regular expression of what `strptime` reads by a pattern of NAME_CODES."""
+    """Return the regular expression of what `strptime` reads by a pattern of NAME_CODES, wherever it begins."""
     pieces = re.split("%(.)", pattern)
     codes = NAME_CODES | {"%": "%"}
-    return "".join(codes[piece] if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))
+    found = "".join(codes[piece] if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))
+    return f"(?=({found}))"

@@ -7,6 +7,7 @@ sorts after it. A bound is therefore written as the shortest text that every spe
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, FromClause, func, select
@@ -19,6 +20,7 @@ from infer_app.tables.engine.column_types import OddTime
 _TEXT = re.compile(
     r"\d{4}-\d\d-\d\d(?:(?P<separator>[ T])\d\d:\d\d(?::\d\d(?:[.,]\d+)?)? ?(?P<offset>Z|UTC|[+-]\d\d(?::?\d\d)?)?)?$"
 )
+_EXIF_DATE = re.compile(r"^(\d{4}):(\d\d):(\d\d) ")
 _UTC_OFFSETS = ("Z", "UTC", "+00", "+0000", "+00:00")
 _EPOCH_UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # from these values on: nano-, micro-, milliseconds
 EXAMPLES = 20  # values that are looked at in no order
@@ -161,19 +163,26 @@ def read_time(value: object, zone: str | None, *, strict: bool = False) -> datet
 def read_clock(value: object, zone: str | None, origin: TimeOrigin) -> CaptureTime:
     """Return a value of a column as a camera states a time: by its own clock, with the offset if there is one.
 
-    `zone` is that of numbers, which count seconds. What is no time gives NO_TIME.
+    `zone` is that in which seconds and times with a zone are shown. A date alone, 0 for an unknown time and what is no
+    time give NO_TIME.
     """
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, str):
+        value = _EXIF_DATE.sub(r"\1-\2-\3 ", value)  # as EXIF writes it
     instant = read_time(value, zone, strict=True)
-    if instant is None:
+    is_number = isinstance(value, int | float)
+    if instant is None or (is_number and not _shows_format(value)) or isinstance(value, bool):
         return NO_TIME
     if isinstance(value, str):
-        value = _read_text(value, strict=True)
-    if isinstance(value, datetime):
-        stated = value
-    elif isinstance(value, date):
-        stated = datetime(value.year, value.month, value.day)
-    else:
-        stated = instant.astimezone(find_zone(zone or "UTC"))
+        written = datetime.fromisoformat(str(_read_text(value, strict=True)))
+        is_whole = len(value) > len("2026-11-20")
+        return CaptureTime(written.replace(tzinfo=None), written.utcoffset(), origin) if is_whole else NO_TIME
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return CaptureTime(value, None, origin)
+    if not is_number and not isinstance(value, datetime):
+        return NO_TIME
+    stated = instant.astimezone(find_zone(zone or "UTC"))
     return CaptureTime(stated.replace(tzinfo=None), stated.utcoffset(), origin)
 
 

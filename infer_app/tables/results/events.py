@@ -17,6 +17,7 @@ from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.results.schema import WITHOUT_EVENT, database_id, events, pictures
 
 _EPOCH = datetime(1970, 1, 1)
+_A_DAY_US = 86_400_000_000
 
 
 class Clock(Protocol):
@@ -71,49 +72,45 @@ def group_by_gap(intervals: Iterable[Interval], gap_us: int) -> Iterator[list[In
 
 
 def place_pictures(
-    connection: Connection, source_ids: Sequence[int], gap_s: float, clock: Clock, at_once: int
+    connection: Connection, source_ids: Mapping[int, int], gap_s: float, clock: Clock, at_once: int
 ) -> Placed:
     """Give an event to `at_once` of the pictures that wait for one; repeat it until there are fewer.
 
-    `source_ids`: those among which the pictures of the source are; new events belong to the first.
+    `source_ids`: those whose pictures are placed, each with that which their events belong to. The caller has called
+    `lock_events` before it read the clock.
     """
-    _lock(connection)
-    waiting = connection.execute(_WAITING, {"sources": source_ids, "count": at_once}).all()
-    of_cameras: dict[str, list[Interval]] = {}
-    timeless: list[tuple[str, int]] = []
-    for number, camera, taken_at, offset in waiting:
+    waiting = connection.execute(_WAITING, {"sources": list(source_ids), "count": at_once}).all()
+    of_cameras: dict[tuple[int, str], list[Interval]] = {}
+    placed = Placed(len(waiting))
+    writer = _Writer(connection, placed)
+    for number, source_id, camera, taken_at, offset in waiting:
+        key = source_ids[source_id], camera
         if taken_at is None:
-            timeless.append((camera, number))
+            writer.add(key, [Interval(_NEVER, _NEVER, number)])
             continue
         shown = clock.put_right(camera, taken_at)
         moment = Moment(_microseconds(shown) - 1_000_000 * (offset or 0), shown)
-        of_cameras.setdefault(camera, []).append(Interval(moment, moment, number))
-    placed = Placed(len(waiting))
-    writer = _Writer(connection, source_ids[0], placed)
-    for camera, number in timeless:
-        writer.add(camera, [Interval(_NEVER, _NEVER, number)])
+        of_cameras.setdefault(key, []).append(Interval(moment, moment, number))
     gap_us = round(1_000_000 * gap_s)
-    for camera, new in of_cameras.items():
-        bounds = {
-            "least": min(one.first.us for one in new) - gap_us,
-            "most": max(one.last.us for one in new) + gap_us,
-        }
-        near = connection.execute(_NEAR, bounds | {"sources": source_ids, "camera": camera})
-        known = [Interval(Moment(row[1], row[3]), Moment(row[2], row[4]), row[5], row[0]) for row in near]
-        for group in group_by_gap([*known, *new], gap_us):
+    for key, new in of_cameras.items():
+        known = dict[int, Interval]()
+        for near in group_by_gap(new, max(gap_us, _A_DAY_US)):  # one clock that is wrong by years reads no years
+            bounds = {"least": near[0].first.us - gap_us, "most": near[-1].last.us + gap_us}
+            for row in connection.execute(_NEAR, bounds | {"source": key[0], "camera": key[1]}):
+                known[row[0]] = Interval(Moment(row[1], row[3]), Moment(row[2], row[4]), row[5], row[0])
+        for group in group_by_gap([*known.values(), *new], gap_us):
             if len(group) > 1 or group[0].event is None:
-                writer.add(camera, group)
+                writer.add(key, group)
     writer.write()
     return placed
 
 
 def dissolve_events(connection: Connection, numbers: Collection[int]) -> None:
     """Let the pictures of the events of these pictures wait for an event again: one of them changes or goes."""
+    lock_events(connection)
     dissolved = set[int]()
     for some in in_batches(numbers):
         dissolved |= set(connection.scalars(_EVENTS_OF, {"ids": some}))
-    if dissolved:
-        _lock(connection)
     for part in in_batches(dissolved):
         connection.execute(_MOVE_ALL, {"former": part, "to": WITHOUT_EVENT})
         connection.execute(_DELETE, {"ids": part})
@@ -121,7 +118,7 @@ def dissolve_events(connection: Connection, numbers: Collection[int]) -> None:
 
 def dissolve_cameras(connection: Connection, source_ids: Sequence[int], cameras: Collection[str] | None = None) -> None:
     """Let all pictures of these cameras, by default of all, that have an event wait for one again."""
-    _lock(connection)
+    lock_events(connection)
     its = events.c.source_id.in_(source_ids)
     wanted = its if cameras is None else its & events.c.camera.in_(cameras)
     of_them = pictures.c.event.in_(select(events.c.id).where(wanted))
@@ -129,18 +126,22 @@ def dissolve_cameras(connection: Connection, source_ids: Sequence[int], cameras:
     connection.execute(delete(events).where(wanted))
 
 
+def lock_events(connection: Connection) -> None:
+    """Wait for other changes of events, until the transaction ends; SQLite has one writer at a time."""
+    connection.execute(select(database_id).with_for_update()).close()
+
+
 class _Writer:
     """Collects what is to be written, since few statements with many rows take a fraction of the time."""
 
-    def __init__(self, connection: Connection, source_id: int, placed: Placed) -> None:
+    def __init__(self, connection: Connection, placed: Placed) -> None:
         self._connection = connection
-        self._source_id = source_id
         self._placed = placed
-        self._new: list[tuple[str, list[Interval]]] = []
+        self._new: list[tuple[tuple[int, str], list[Interval]]] = []
         self._changed: list[Mapping[str, object]] = []
         self._moved: list[Mapping[str, int]] = []
 
-    def add(self, camera: str, group: Sequence[Interval]) -> None:
+    def add(self, camera: tuple[int, str], group: Sequence[Interval]) -> None:
         """Make the intervals one event: the oldest of those that are stored, else a new one."""
         stored = sorted(one.event for one in group if one.event is not None)
         if not stored:
@@ -156,10 +157,9 @@ class _Writer:
 
     def write(self) -> None:
         if self._new:
-            shared = {"source_id": self._source_id}
             rows = []
-            for number, (camera, group) in zip(self._numbers(len(self._new)), self._new, strict=True):
-                rows.append(shared | {"id": number, "camera": camera} | _bounds(group))
+            for number, ((source_id, camera), group) in zip(self._numbers(len(self._new)), self._new, strict=True):
+                rows.append({"id": number, "source_id": source_id, "camera": camera} | _bounds(group))
                 self._move(group, number)
             self._connection.execute(insert(events), rows)
             self._placed.num_new += len(rows)
@@ -193,32 +193,33 @@ def _microseconds(at: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _lock(connection: Connection) -> None:
-    """Wait for other changes of events, until the transaction ends; SQLite has one writer at a time."""
-    connection.execute(select(database_id).with_for_update()).close()
-
-
-_of_these = events.c.source_id.in_(bindparam("sources", expanding=True))
 _WAITING = (
-    select(pictures.c.id, pictures.c.camera, pictures.c.taken_at, pictures.c.taken_offset)
+    select(*(pictures.c[name] for name in ("id", "source_id", "camera", "taken_at", "taken_offset")))
     .where(pictures.c.event == WITHOUT_EVENT, pictures.c.source_id.in_(bindparam("sources", expanding=True)))
     .limit(bindparam("count"))
 )
 _NEAR = select(
     *(events.c[name] for name in ("id", "first_us", "last_us", "started_at", "ended_at", "first_picture"))
 ).where(
-    _of_these,
+    events.c.source_id == bindparam("source"),
     events.c.camera == bindparam("camera"),
     events.c.last_us >= bindparam("least"),
     events.c.first_us <= bindparam("most"),
 )
-_EVENTS_OF = select(pictures.c.event).where(
-    pictures.c.id.in_(bindparam("ids", expanding=True)), pictures.c.event > WITHOUT_EVENT
+# Of now: MariaDB would read what was there at the first read of the transaction.
+_EVENTS_OF = (
+    select(pictures.c.event)
+    .where(pictures.c.id.in_(bindparam("ids", expanding=True)), pictures.c.event > WITHOUT_EVENT)
+    .with_for_update()
 )
 _MOVE_ALL = (
     update(pictures).where(pictures.c.event.in_(bindparam("former", expanding=True))).values(event=bindparam("to"))
 )
-_MOVE = update(pictures).where(pictures.c.id == bindparam("number")).values(event=bindparam("to"))
+_MOVE = (
+    update(pictures)
+    .where(pictures.c.id == bindparam("number"), pictures.c.event == WITHOUT_EVENT)
+    .values(event=bindparam("to"))
+)
 _DELETE = delete(events).where(events.c.id.in_(bindparam("ids", expanding=True)))
 _SET_BOUNDS = (
     update(events)

@@ -42,13 +42,13 @@ _SET_TAKEN = (
 
 
 def next_numbers(connection: Connection, counter: str, count: int) -> range:
-    """Return numbers by `last_picture` or `last_object`, never given before; others wait for the transaction's end."""
+    """Return numbers by one of _COUNTERS, never given before; others wait for the transaction's end."""
     connection.execute(_GIVE[counter], {"count": count})
     last: int = connection.execute(_LAST[counter]).scalar_one()
     return range(last - count + 1, last + 1)
 
 
-_COUNTERS = ("last_picture", "last_object")
+_COUNTERS = ("last_picture", "last_object", "last_event")
 _GIVE = {
     name: update(database_id).values({name: database_id.c[name] + bindparam("count", type_=BigInteger)})
     for name in _COUNTERS
@@ -56,14 +56,13 @@ _GIVE = {
 _LAST = {name: select(database_id.c[name]) for name in _COUNTERS}
 
 
-def last_numbers(connection: Connection) -> tuple[int, int]:
-    """Return the last numbers that were given to a picture and to an object."""
-    last = connection.execute(select(database_id.c.last_picture, database_id.c.last_object)).one()
-    return last.last_picture, last.last_object
+def last_numbers(connection: Connection) -> tuple[int, ...]:
+    """Return the last numbers that were given, by _COUNTERS."""
+    return tuple(connection.execute(select(*(database_id.c[name] for name in _COUNTERS))).one())
 
 
 def raise_numbers(connection: Connection, numbers: Sequence[int]) -> None:
-    """Give only numbers above these, of a picture and an object, which were given before a backup was restored."""
+    """Give only numbers above these, by _COUNTERS, which were given before a backup was restored."""
     for name, number in zip(_COUNTERS, numbers, strict=False):
         column = database_id.c[name]
         connection.execute(update(database_id).where(column < number).values({name: number}))
@@ -102,10 +101,10 @@ class PictureRows:
             _new_facts(row, files[key].file) for key, row in known.items() if _differs(row, files[key].file)
         ]:
             connection.execute(_SET_FACTS, changed)
-        if dated := {
-            row[0]: files[key].file.taken for key, row in known.items() if _is_dated_now(row, files[key].file)
-        }:
-            dissolve_events(connection, dated)
+        if dated := {row[0]: files[key].file.taken for key, row in known.items() if _is_dated(row, files[key].file)}:
+            with_event = [row[0] for row in known.values() if row[0] in dated and row[_EVENT] is not None]
+            if with_event:
+                dissolve_events(connection, with_event)
             connection.execute(_SET_TAKEN, [_new_taken(*one) for one in dated.items()])
         return {files[key].ref: row[0] for key, row in (known | rows).items()}
 
@@ -147,13 +146,14 @@ def _new_facts(row: _Row, file: FileFacts) -> dict[str, object]:
     return {"number": row[0]} | {f"new_{name}": getattr(file, name) for name in _FACTS}
 
 
-def _is_dated_now(row: _Row, file: FileFacts) -> bool:
-    """Return whether the time that a file states is to be stored: the picture has none yet, or is of another file."""
-    return file.taken is not None and (row[_EVENT] is None or _differs(row, file))
+def _is_dated(row: _Row, file: FileFacts) -> bool:
+    """Return whether what a file says of its time is news: the picture has none yet, or that of another file."""
+    is_asked, has_time = file.taken is not None, row[_EVENT] is not None
+    return (is_asked and not has_time) or ((is_asked or has_time) and _differs(row, file))
 
 
 def _new_taken(number: int, taken: CaptureTime | None) -> dict[str, object]:
-    new = taken_columns(taken) | {"event": WITHOUT_CAMERA}
+    new = taken_columns(taken) | {"event": WITHOUT_CAMERA if taken else None}
     return {"number": number} | {f"new_{name}": value for name, value in new.items()}
 
 

@@ -15,7 +15,7 @@ from PIL import ExifTags
 from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.decode.decoder import open_file
-from infer_app.predict.images.decode.formats import SNIFFED_BYTES, sniff, without_metadata
+from infer_app.predict.images.decode.formats import SNIFFED_BYTES, sniff
 from infer_app.predict.images.decode.heif import read_heic_exif
 from infer_app.predict.images.decode.jpeg_structure import EXIF_NAME, exif_part, jpeg_segments
 from infer_app.predict.images.read.bad_image import BadImage
@@ -35,10 +35,13 @@ _MAX_TEXT = 64  # bytes
 
 
 def capture_time(data: bytes | mmap.mmap) -> CaptureTime:
-    """Return EXIF's DateTimeOriginal, else its DateTimeDigitized, else NO_TIME."""
-    with contextlib.suppress(Exception):  # whatever a damaged file leads to
+    """Return EXIF's DateTimeOriginal, else its DateTimeDigitized, else NO_TIME. Raises MemoryError."""
+    try:
         return _stated(_read_tags(data))
-    return NO_TIME
+    except MemoryError:
+        raise
+    except Exception:  # whatever a damaged file leads to
+        return NO_TIME
 
 
 def read_capture_times(paths: Sequence[str]) -> Iterator[CaptureTime]:
@@ -75,43 +78,73 @@ def _stated(tags: Mapping[int, object]) -> CaptureTime:
             digits, zone = _text(tags.get(fraction, "")), _text(tags.get(offset, ""))
             if digits.isdecimal() and not at.microsecond:
                 at = at.replace(microsecond=int(f"{digits:0<6}"[:6]))
-            with contextlib.suppress(ValueError):
-                at = at if at.tzinfo else at.replace(tzinfo=datetime.strptime(zone, "%z").tzinfo)
+            if zone and not at.tzinfo:
+                with contextlib.suppress(ValueError):
+                    at = at.replace(tzinfo=datetime.strptime(zone, "%z").tzinfo)
             return CaptureTime(at.replace(tzinfo=None), at.utcoffset(), origin)
     return NO_TIME
 
 
 def _parsed(text: str) -> datetime | None:
-    """Return the time of a text, None of blanks and zeros, which some cameras write."""
-    with contextlib.suppress(ValueError):
+    """Return the time of a text, None of a date alone, and of blanks and zeros, which some cameras write."""
+    with contextlib.suppress(ValueError):  # also 2026-11-20T04:05:06.7, as some programs write it
+        return (
+            datetime.fromisoformat(text[:10].replace(":", "-") + text[10:]) if len(text) > len("2026:11:20") else None
+        )
+    with contextlib.suppress(ValueError):  # as 2026:7:1 04:05:06
         return datetime.strptime(text, "%Y:%m:%d %H:%M:%S")
-    with contextlib.suppress(ValueError):  # as some programs write it: 2026-11-20T04:05:06.7
-        return datetime.fromisoformat(text[:10].replace(":", "-") + text[10:])
     return None
 
 
 def _read_tags(data: bytes | mmap.mmap) -> Mapping[int, object]:
+    """Return the tags that tell the time. No picture is decoded: it may be larger than what a run decodes."""
     found = sniff(data[:SNIFFED_BYTES])
-    if found == "jpeg":  # of a damaged one Pillow would read everything
-        return _jpeg_tags(data)
+    if find := _FIND_EXIF.get(found):
+        return _tags(find(data))
     if found == "heic":  # which Pillow does not know
         return read_heic_exif(bytes(data)).get_ifd(ExifTags.IFD.Exif)
-    file = BytesIO(without_metadata(bytes(data)) if found == "png" else data)
-    with open_file(file, found) as image:
+    with open_file(BytesIO(data), found) as image:  # reads the header alone
         return image.getexif().get_ifd(ExifTags.IFD.Exif)
 
 
-def _jpeg_tags(data: bytes | mmap.mmap) -> dict[int, object]:
-    """Read the tags of a JPEG, before which there may be megabytes of others; what is no metadata isn't read.
-
-    Pillow's Exif takes six times as long or more, because it reads all tags.
-    """
+def _exif_of_jpeg(data: bytes | mmap.mmap) -> bytes:
+    """Return the EXIF data, before which there may be megabytes of others; what is no metadata isn't read."""
     parts = list[bytes]()
     with contextlib.suppress(BadImage):  # damage behind it
-        parts.extend(exif_part(segment) for segment in jpeg_segments(data))
+        for segment in jpeg_segments(data):
+            part = exif_part(segment)
+            if parts and not part:
+                break
+            parts += [part] if part else []
     exif = b"".join(parts)
     while exif.startswith(EXIF_NAME):  # some programs write it twice
         exif = exif[len(EXIF_NAME) :]
+    return exif
+
+
+def _exif_of_png(data: bytes | mmap.mmap) -> bytes:
+    """Return the content of the chunk eXIf, as the PNG specification (3rd edition, 2025) has it."""
+    position = 8
+    while (name := data[position + 4 : position + 8]) not in (b"eXIf", b""):
+        position += 12 + int.from_bytes(data[position : position + 4], "big")
+    return data[position + 8 :][: int.from_bytes(data[position : position + 4], "big")] if name else b""
+
+
+def _exif_of_webp(data: bytes | mmap.mmap) -> bytes:
+    """Return the content of the chunk EXIF, as RFC 9649 has it."""
+    position = 12
+    while (name := data[position : position + 4]) not in (b"EXIF", b""):
+        length = int.from_bytes(data[position + 4 : position + 8], "little")
+        position += 8 + length + length % 2
+    found = data[position + 8 :][: int.from_bytes(data[position + 4 : position + 8], "little")] if name else b""
+    return found.removeprefix(EXIF_NAME)
+
+
+_FIND_EXIF = {"jpeg": _exif_of_jpeg, "png": _exif_of_png, "webp": _exif_of_webp}
+
+
+def _tags(exif: bytes) -> dict[int, object]:
+    """Return the tags that are wanted; Pillow's Exif takes six times as long or more, because it reads all."""
     order = _BYTE_ORDERS[exif[:2]]
     first = unpack_from(f"{order}I", exif, 4)[0]
     pointer = next(value for tag, _, _, value in _entries(exif, order, first) if tag == ExifTags.IFD.Exif)

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -209,3 +210,26 @@ def test_a_setting_that_is_wrong_once_it_is_read_is_told_without_its_password(tm
     with pytest.raises(UsageError, match=message) as caught:
         getattr(loaded, read)
     assert "canary" not in f"{caught.value.message}{caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "error"),
+    [
+        ("events", "gap", "soon", "'soon' is no time span such as 60s, 30min or 2h"),
+        ("events", "gap", "0s", "greater than 0"),
+        ("source", "camera", "folder:0", "folder:1 is the first folder of a location"),
+        ("source", "taken_in_name", "%Y%m%d", "needs year, month, day, hour and minute"),
+        ("source", "taken_in_name", "%Y%m%d_%H%M_%Y", "each once"),
+        ("source", "taken_in_name", "%Y%m%d_%H%M%", "each once"),
+    ],
+)
+def test_how_cameras_and_events_are_told_is_checked(tmp_path, section, key, value, error):
+    (tmp_path / "infer.toml").write_text(f"[{section}]\n{key} = {value!r}\n")
+    with pytest.raises(UsageError, match=re.escape(error)):
+        load_settings(tmp_path / "infer.toml")
+
+
+def test_a_gap_is_a_number_of_seconds_or_a_time_span(tmp_path):
+    for text, seconds in (("'90s'", 90), ("'30 min'", 1800), ("'1.5h'", 5400), ("60", 60)):
+        (tmp_path / "infer.toml").write_text(f"[events]\ngap = {text}\n")
+        assert load_settings(tmp_path / "infer.toml").events.gap == seconds

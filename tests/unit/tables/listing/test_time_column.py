@@ -3,13 +3,15 @@
 import sqlite3
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from infer_app.base.day import Day
+from infer_app.base.domain import TimeOrigin
 from infer_app.base.errors import UsageError
-from infer_app.tables.listing.time_column import day_bounds, read_time
+from infer_app.tables.listing.time_column import day_bounds, read_clock, read_time
 
 DATE = date(2026, 11, 20)
 DAY = Day.of(DATE, "UTC")
@@ -170,3 +172,26 @@ def test_read_time_knows_zones_dates_and_its_limits():
     east = datetime(2026, 11, 20, 5, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
     assert read_time(east, None) == datetime(2026, 11, 20, tzinfo=UTC)
     assert [read_time(value, None) for value in (None, "no time", b"x")] == [None, None, None]
+
+
+EAST = timezone(timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    ("value", "at", "offset"),
+    [
+        ("2026-11-20 04:05:06.5", datetime(2026, 11, 20, 4, 5, 6, 500_000), None),
+        ("2026:11:20 04:05:06", datetime(2026, 11, 20, 4, 5, 6), None),  # as EXIF writes it
+        ("2026-11-20T04:05:06+02:00", datetime(2026, 11, 20, 4, 5, 6), timedelta(hours=2)),  # as it is written
+        (datetime(2026, 11, 20, 4, 5, 6), datetime(2026, 11, 20, 4, 5, 6), None),
+        # A server shows it by the zone of the connection: here by that of the source.
+        (datetime(2026, 11, 20, 4, 5, 6, tzinfo=EAST), datetime(2026, 11, 20, 3, 5, 6), timedelta(hours=1)),
+        (1_795_143_906, datetime(2026, 11, 20, 4, 5, 6), timedelta(hours=1)),
+        (Decimal(1_795_143_906), datetime(2026, 11, 20, 4, 5, 6), timedelta(hours=1)),
+        *((unknown, None, None) for unknown in (None, 0, 1, True, 20261120040506, "", "2026-11-20", "soon", b"x")),
+        (date(2026, 11, 20), None, None),  # a day says nothing of what follows what
+    ],
+)
+def test_a_clock_is_read_as_it_is_stated_and_what_is_none_gives_no_time(value, at, offset):
+    found = read_clock(value, "Europe/Berlin", TimeOrigin.COLUMN)
+    assert (found.at, found.offset) == (at, offset)

@@ -144,3 +144,17 @@ def test_both_byte_orders_are_read_and_no_damage_takes_long_or_raises(tmp_path):
             path.write_bytes(data[:place] + bytes([byte]) + data[place + 1 :])
             (taken,) = read_capture_times([str(path)])
             assert taken in (NO_TIME, TWELVE)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "heic"])
+def test_no_picture_is_decoded_for_its_time(tmp_path, monkeypatch, suffix):
+    data = [
+        Path(photo(tmp_path / f"{name}.{suffix}", taken)).read_bytes() for name, taken in (("a", WRITTEN), ("b", None))
+    ]
+    for library, name in (("PIL.ImageFile.ImageFile", "load"), ("PIL.Image.Image", "load")):
+        monkeypatch.setattr(f"{library}.{name}", lambda *_: pytest.fail("it was decoded"))
+    assert [capture_time(one) for one in data] == [TWELVE, NO_TIME]
+
+
+def test_a_date_alone_is_no_time(tmp_path):
+    assert list(read_capture_times([photo(tmp_path / "a.jpg", "2026:07:01")])) == [NO_TIME]
