@@ -38,6 +38,7 @@ from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.schema import VERSION_TABLE, events, metadata, pictures
 from infer_app.tables.results.sources import record_source
 from infer_app.tables.results.views import VIEWS
+from infer_app.tables.row_audit import audit_rows
 from tests.conftest import MODEL
 from tests.support.day_rows import add_model  # noqa: F401
 from tests.support.results import commit
@@ -252,6 +253,19 @@ def test_a_picture_that_is_listed_no_more_makes_no_run_look_at_all_again(cards):
     left = cards.database.ask(partial(without_camera, source=cards.source))
     cards.database.transact(partial(give_up, numbers=left))
     assert (len(left), cards.database.ask(partial(without_camera, source=cards.source))) == (1, [])
+
+
+def test_an_event_without_its_pictures_is_named_by_the_audit(cards, execute):
+    cards.add(("a", 0), ("b", 40)).note()
+    before = list(audit_rows(cards.database))  # of rows that no run wrote
+    execute("UPDATE infer_events SET first_picture = 99 WHERE camera = 'a'")
+    execute("DELETE FROM infer_events WHERE camera = 'b'")
+    told = [one for one in audit_rows(cards.database) if one not in before]
+    assert [one.rpartition(":")[0] for one in told] == [
+        "1 image of an event that is not in infer_events, or is of another camera",
+        "1 event whose first picture is not of it",
+    ]
+    assert not [one for one in before if "event" in one]
 
 
 def test_a_second_network_that_reads_a_picture_again_changes_nothing(cards):

@@ -6,7 +6,16 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, FromClause, Row, Table, and_, exists, func, or_, select
 
 from infer_app.base.domain import Reason
-from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
+from infer_app.tables.engine.column_types import AsText
+from infer_app.tables.results.schema import (
+    WITHOUT_EVENT,
+    events,
+    object_predictions,
+    objects,
+    pictures,
+    predictions,
+    rejections,
+)
 
 ROUNDING = 1e-3  # of scores and of boxes' edges, as shares: fp16, and a sum of several numbers
 
@@ -33,6 +42,18 @@ def result_laws(table: Table, noun: str, second_networks: Sequence[str]) -> Iter
         noun, "without the version of its detector, or with one it has not", is_second != row.detector_id.is_not(None)
     )
     yield Law(noun, "of a detector that has no result of the image", and_(row.detector_id.is_not(None), ~has_result))
+
+
+def picture_laws() -> Iterator[Law]:
+    """Yield laws on pictures, each with its event."""
+    is_other = or_(events.c.id.is_(None), AsText(events.c.camera) != AsText(pictures.c.camera))
+    fault = "of an event that is not in infer_events, or is of another camera"
+    yield Law("image", fault, and_(pictures.c.event > WITHOUT_EVENT, is_other))
+
+
+def event_laws() -> Iterator[Law]:
+    """Yield laws on events, each with its first picture."""
+    yield Law("event", "whose first picture is not of it", events.c.id.is_distinct_from(pictures.c.event))
 
 
 def num_objects_of_prediction() -> ColumnElement[int]:
