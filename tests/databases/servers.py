@@ -56,6 +56,7 @@ class Server:
         end = time.monotonic() + PATIENCE_S
         while not self.is_ready():
             if self.process.poll() is not None or time.monotonic() > end:
+                self.end(signal.SIGKILL)
                 raise RuntimeError(f"{self.command[0]} does not start:\n{self.log.read_text()[-2000:]}")
             time.sleep(0.05)
 
