@@ -115,7 +115,7 @@ class ImageRef:
 
 
 class TimeOrigin(StrEnum):
-    """What states when a picture was taken."""
+    """Name what states when a picture was taken."""
 
     COLUMN = "column"  # of the source, named by [source] taken
     EXIF = "exif"  # DateTimeOriginal
@@ -150,7 +150,7 @@ class FileFacts:
     modified: float | None = None  # seconds since the epoch
     sha256: str | None = None
     picture: Size | None = None  # of the upright picture, once it was decoded
-    taken: CaptureTime | None = None  # None: nobody has looked
+    taken: CaptureTime | None = None  # None: it was not read
 
 
 class ImageFile(NamedTuple):

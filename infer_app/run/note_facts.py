@@ -31,7 +31,7 @@ def note_facts(loaded: LoadedSettings, project: ProjectDatabase, days: Collectio
 
 
 def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop) -> Counter[str]:
-    """Look at all pictures again, also into files that nobody has looked into; return what `fill_facts` counted.
+    """Look at all pictures again, also into files that were not read for it; return what `fill_facts` counted.
 
     What was done before it is stopped stays done. Raises StorageUnavailable if the files don't answer.
     """

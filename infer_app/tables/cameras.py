@@ -42,7 +42,7 @@ MAX_SHIFT = timedelta(days=36_525)
 
 
 class CameraPeriod(BaseModel):
-    """What is true of a camera during a time: the columns of a table of cameras."""
+    """State what is true of a camera during a time: the columns of a table of cameras."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 

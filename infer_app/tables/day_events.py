@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +24,7 @@ _shown = table(
 
 @dataclass(frozen=True, slots=True)
 class ShownLabel:
-    """What is shown of an event under one label."""
+    """Tells what is shown of an event under one label."""
 
     model: str
     label: str
@@ -96,9 +96,7 @@ def _read_labels(
     for (event, model, label), rows in found.items():
         _, score, best = max(rows, key=lambda row: (row[1] if row[1] is not None else 0.0, -row[2]))
         labels[event].append(ShownLabel(model, label, max(row[0] for row in rows), len(rows), names[best], score))
-    num_images = defaultdict[int, int](int)
-    for event in event_of.values():
-        num_images[event] += 1
+    num_images = Counter(event_of.values())
     for event in event_ids:
         ordered = sorted(labels[event], key=lambda one: (one.model, -one.count, -one.images, one.label))
         yield event, (num_images[event], tuple(ordered))

@@ -12,7 +12,7 @@ from infer_app.tables.cameras import CameraClocks, read_cameras
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.events import Placed, dissolve_cameras, lock_events, place_pictures
-from infer_app.tables.results.schema import sources
+from infer_app.tables.results.schema import OURS, sources
 from infer_app.tables.results.sources import own_numbers, record_source
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def _sources_of_events(connection: Connection, source: Source) -> Mapping[int, i
     that keeps events of them, if there is one.
     """
     if source.identity.is_ours:
-        return dict.fromkeys(source.numbers_of_pictures(connection), source.numbers_of_pictures(connection)[0])
+        return {OURS: OURS}
     own = own_numbers(connection, source.identity)
     kept = set(connection.scalars(select(sources.c.id).where(sources.c.event_gap.is_not(None))))
     others = [one for one in source.numbers_of_pictures(connection) if one not in own and one not in kept]

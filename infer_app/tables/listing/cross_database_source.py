@@ -25,7 +25,6 @@ from sqlalchemy import (
 from infer_app.base.day import Day
 from infer_app.base.domain import NewImage
 from infer_app.base.errors import UsageError
-from infer_app.base.locations import as_location, picture_key, stored_location
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.column_types import MAX_ID, AsText
 from infer_app.tables.engine.connect import Database, backend_of
@@ -93,7 +92,7 @@ def as_relation(connection: Connection, page: Sequence[Any], source: Source) -> 
     max_chars = MAX_ID if backend.has_text_limits else None
     # One parameter for any number of rows. One parameter for each id takes five times as long or more.
     ids = (_sendable_id(row[3], max_chars) for row in page)
-    sent = [(image_id, image_id and _key(source, image_id, row[1])) for image_id, row in zip(ids, page, strict=True)]
+    sent = [(image_id, image_id and source.key_of(image_id, row[1])) for image_id, row in zip(ids, page, strict=True)]
     named = text(backend.json_pictures).bindparams(pictures=json.dumps(sent, ensure_ascii=False))
     columns = column("place", Integer), column("image_id", String), column("picture_key", BigInteger)
     given = named.columns(*columns).subquery("page")
@@ -109,13 +108,6 @@ def as_relation(connection: Connection, page: Sequence[Any], source: Source) -> 
     )
     joined = KeyedJoin(given, pictures, is_it, True)
     return select(*listed, pictures.c.id.label("infer_picture")).select_from(joined).subquery()
-
-
-def _key(source: Source, image_id: str, location: object) -> int:
-    """Return by what a row's picture is found: of our own list its number, which is the id."""
-    if source.identity.is_ours:
-        return int(image_id)
-    return picture_key(image_id, stored_location(as_location(location)))
 
 
 def _sendable_id(image_id: str | None, max_chars: int | None) -> str | None:

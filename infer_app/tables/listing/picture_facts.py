@@ -1,4 +1,4 @@
-"""What the source and the files say of pictures: which camera took them, and when."""
+"""Store what the source and the files say of pictures: which camera took them, and when."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -22,8 +22,6 @@ from infer_app.base.locations import (
     is_local,
     is_relative,
     path_of_uri,
-    picture_key,
-    stored_location,
 )
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.sections import NAME_CODES
@@ -105,7 +103,7 @@ class _Listed(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """What is stored of a picture."""
+    """Hold what is stored of a picture."""
 
     id: int
     key: int
@@ -133,13 +131,13 @@ def fill_facts(
 ) -> Counter[str]:
     """Store camera and capture time of the pictures of a day, or of all; count those that were stored, by `taken_from`.
 
-    What is stored already and still true is not written again. Without `look` the pictures whose file nobody has
-    looked into are left; of one that can't be read nothing is stored, and it is counted as "". `check` may end it.
+    What is stored already and still true is not written again. Without `look` the pictures whose file was not read
+    yet are left; of one that can't be read nothing is stored, and it is counted as "". `check` may end it.
     """
     counts = Counter[str]()
     for page in source.list_facts(day, PAGE):
         check()
-        listed = {_key(source, row): _Listed(as_location(row[1]), row[2], row[4], row[5]) for row in page}
+        listed = {source.key_of(row[3], row[1]): _Listed(as_location(row[1]), row[2], row[4], row[5]) for row in page}
         stored = database.ask(partial(_read, source=source, keys=list(listed)))
         unknown = [one for one in stored if look and _needs_look(rules, listed[one.key], one)]
         locations = [listed[one.key].location for one in unknown]
@@ -189,7 +187,7 @@ def _change(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureT
 
 
 def _taken(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureTime | None) -> CaptureTime | None:
-    """Return when a picture was taken by the first that states it; None while nobody has looked into its file."""
+    """Return when a picture was taken by the first that states it; None while its file was not read."""
     column = read_clock(listed.taken, rules.zone, TimeOrigin.COLUMN)
     in_file = looked or (None if stored.taken_from == TimeOrigin.COLUMN else stored.taken)
     if column.at is not None or in_file is None:
@@ -200,12 +198,6 @@ def _taken(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureTi
     if in_name.at is not None or not rules.has_own_times:
         return in_name
     return read_clock(listed.time, rules.zone, TimeOrigin.SOURCE)
-
-
-def _key(source: Source, row: Sequence[Any]) -> int:
-    if source.identity.is_ours:
-        return int(row[3])
-    return picture_key(row[3], stored_location(as_location(row[1])))
 
 
 def _read(connection: Connection, source: Source, keys: Sequence[int]) -> list[_Stored]:

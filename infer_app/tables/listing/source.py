@@ -244,6 +244,12 @@ class Source:
         """Return the sources, by their numbers, among whose pictures those of this one are."""
         return numbers_of_pictures(connection, self.identity, self.base)
 
+    def key_of(self, image_id: str, location: object) -> int:
+        """Return by what a row's picture is found: of our own list its number, which is the id."""
+        if self.identity.is_ours:
+            return int(image_id)
+        return picture_key(image_id, stored_location(as_location(location)))
+
     def is_picture(self, numbers: Sequence[int], key: ColumnElement[Any]) -> ColumnElement[bool]:
         """Return the condition that a row of `pictures` has a key and is of one of these sources.
 

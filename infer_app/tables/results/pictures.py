@@ -158,7 +158,7 @@ def _new_taken(number: int, taken: CaptureTime | None) -> dict[str, object]:
 
 
 def taken_columns(taken: CaptureTime | None) -> dict[str, object]:
-    """Return the columns of a capture time; None: nobody has looked."""
+    """Return the columns of a capture time; None: its file was not read."""
     if taken is None:
         return dict.fromkeys(_TAKEN)
     offset = None if taken.offset is None else round(taken.offset.total_seconds())

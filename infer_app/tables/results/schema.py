@@ -58,7 +58,7 @@ pictures = Table(
     Column("camera", Text),  # empty: none is known; NULL: it was never asked
     Column("taken_at", Microseconds),  # by the camera's own clock
     Column("taken_offset", Integer),  # of that clock from UTC, in seconds, if it is stated
-    Column("taken_from", String(16)),  # a TimeOrigin; NULL: nobody has looked
+    Column("taken_from", String(16)),  # a TimeOrigin; NULL: the file was not read
     Column("event", BigInteger),  # its number in infer_events, or WITHOUT_CAMERA or WITHOUT_EVENT; NULL: none is asked
     UniqueConstraint("key", "source_id", name="uq_infer_pictures_key"),
     Index("ix_infer_pictures_image_id", "image_id"),  # for users' own SQL, which finds rows of the views by it
