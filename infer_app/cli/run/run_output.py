@@ -87,7 +87,7 @@ class RunOutput:
         for camera, last in self.summary.silent.items():
             yield (
                 f"camera {one_line(camera)} has brought no images since {last}: does it still run?"
-                " A retired one is left out: `infer cameras set`"
+                " A retired one is left out: `infer cameras set FILE`"
             )
         if isinstance(self.options, RunOptions):
             yield from {result.few_images: None for result in self.summary.results if result.few_images}

@@ -83,7 +83,7 @@ model_app = _below("model", MODELS, "Build, check and list models, and choose th
 threshold_app = _below("threshold", INSPECT, "Set the score from which objects and labels are shown.")
 labels_app = _below("labels", INSPECT, "Group the labels of a second network, and say which are allowed.")
 images_app = _below("images", MAINTAIN, "Register images in infer_app's own table.")
-cameras_app = _below("cameras", MAINTAIN, "List cameras, and say where they stood and how wrong their clocks were.")
+cameras_app = _below("cameras", MAINTAIN, "List cameras; say where they stood and how their clocks went.")
 db_app = _below("db", MAINTAIN, "Create or upgrade infer_app's tables.")
 config_app = _below("config", MAINTAIN, "Show the settings in force.")
 
