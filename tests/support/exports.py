@@ -2,6 +2,7 @@
 
 import json
 from datetime import date, datetime
+from zlib import crc32
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from infer_app.base.domain import DetectedObject
 from infer_app.base.size import Size
 
 DATE = date(2026, 11, 20)
+CREATED_AT = datetime(2026, 11, 21, 3, 0, 0, 500)
 ID = "0123456789abcdef"
 CAT = DetectedObject("cat", 0, 0.75, 0.25, 0.5, 0.125, 0.25)
 DOG = DetectedObject("dog", 2, 0.5, 0.0, 0.0, 1.0, 1.0)
@@ -27,15 +29,19 @@ def detected(image_id="1", *objects, location=None, picture=PICTURE, model_id=ID
     best = objects[0] if objects else None
     location = f"/srv/photos/{image_id}.jpg" if location is None else location
     found = (best and best.label, best and best.score, tuple(objects))
-    return PredictedImage(image_id, location, picture, *found, model_id, "cpu-openvino-fp32")
+    return PredictedImage(image_id, location, picture, *found, model_id, "cpu-openvino-fp32", **_made(location))
 
 
 def with_output(image_id="1", label=None, score=None, details=None, vector=None, dtype="float32"):
     data = None if vector is None else np.asarray(vector, dtype).tobytes()
-    output = StoredOutput(json.dumps(details or {}), data, vector and dtype, datetime(2026, 11, 21, 3, 0, 0, 500))
+    output = StoredOutput(json.dumps(details or {}), data, vector and dtype)
     location = f"/srv/photos/{image_id}.jpg"
     of_file = "cpu-openvino-fp32", "ab" * 32
-    return PredictedImage(image_id, location, PICTURE, label, score, (), ID, *of_file, output)
+    return PredictedImage(image_id, location, PICTURE, label, score, (), ID, *of_file, output, **_made(location))
+
+
+def _made(location):
+    return {"number": crc32(location.encode("utf-8", "surrogateescape")), "created_at": CREATED_AT}
 
 
 def classified(image_id="1", **scores):
@@ -52,7 +58,8 @@ def tagged(image_id="1", **scores):
 
 
 def rejected(image_id="9", reason="corrupt", location=None):
-    return RejectedImage(image_id, location or f"/srv/photos/{image_id}.jpg", reason, "decode", "no JPEG", 1)
+    location = location or f"/srv/photos/{image_id}.jpg"
+    return RejectedImage(image_id, location, reason, "decode", "no JPEG", 1, number=_made(location)["number"])
 
 
 def export_of(*images, kind="detection", thresholds=None, paths=None, rejections=()):

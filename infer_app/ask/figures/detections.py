@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Subquery, and_, or_, select
 
-from infer_app.ask.figures.figures import RejectedImage
+from infer_app.ask.figures.figures import REJECTED, RejectedImage
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject, OutputKind
 from infer_app.base.locations import as_location
@@ -22,17 +22,16 @@ from infer_app.tables.queries.thresholds import find_threshold
 from infer_app.tables.results.conditions import KeyedJoin, has_prediction, is_preferred, join_results, picture_of
 from infer_app.tables.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions, rejections
 
-_PREDICTION = ("model_id", "width", "height", "label", "score", "variant", "sha256")
+_PREDICTION = ("picture", "model_id", "width", "height", "label", "score", "variant", "sha256", "created_at")
 _VECTOR = ("vector", "vector_dtype")
 _OUTPUT_COLUMNS: list[ColumnElement[Any]] = [
     AsText(predictions.c.output),
-    *(predictions.c[name] for name in (*_VECTOR, "created_at")),
+    *(predictions.c[name] for name in _VECTOR),
 ]
-_PICTURE = (0, 1)  # id and location, which tell pictures apart: those of two days may have one id
+_NUMBER, _MODEL = 2, 3  # indices of the columns that tell pictures apart, and versions
 _FIRST = 2 + len(_PREDICTION)  # index of the first column of an object or an output
 _CROP_COLUMNS: list[ColumnElement[Any]] = [object_predictions.c[name] for name in ("object_id", "label", "score")]
 _CROP_COLUMNS += [AsText(object_predictions.c.output), *(object_predictions.c[name] for name in _VECTOR)]
-_CROP_COLUMNS.append(predictions.c.created_at)
 _IS_OF_OBJECT = and_(
     object_predictions.c.object_id == objects.c.id, object_predictions.c.model_id == predictions.c.model_id
 )
@@ -59,7 +58,6 @@ class StoredOutput:
     text: str  # JSON, as docs/outputs.md has it for each kind
     vector: bytes | None  # little-endian
     vector_dtype: str | None
-    created_at: datetime  # UTC without a zone
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -91,11 +89,8 @@ class PredictedImage:
     sha256: str | None = None  # of the file
     output: StoredOutput | None = None  # None if it was not asked for
     crops: tuple[PredictedCrop | None, ...] = ()  # of a second network, for each object; None: it did not take it
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Return what tells it from all others: images of two days may have one id."""
-        return self.image_id, self.location
+    number: int = 0  # of its picture in infer_pictures: images of two days may have one id
+    created_at: datetime = datetime.min  # of the prediction, UTC without a zone
 
     def shown(self, thresholds: Mapping[str, float]) -> tuple[DetectedObject, ...]:
         """Return the objects with at least the threshold of their label, as `read_thresholds` returns them."""
@@ -118,7 +113,7 @@ def read_together(
 ) -> Iterator[tuple[PredictedImage, ...]]:
     """Yield the predictions of each image that all models predicted, in order of (time, id)."""
     for rows in _read_images(images, days, model_ids, part, one_alone=False):
-        by_model = {model_id: list(own) for model_id, own in groupby(rows, key=itemgetter(2))}
+        by_model = {model_id: list(own) for model_id, own in groupby(rows, key=itemgetter(_MODEL))}
         if len(by_model) == len(model_ids):
             yield tuple(_of_part(by_model[model_id], part) for model_id in model_ids)
 
@@ -146,13 +141,13 @@ def _read_images(
             wanted = wanted.where(is_preferred(predictions, picture_of(listed), model_ids))
         return wanted
 
-    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(*_PICTURE)):
+    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(_NUMBER)):
         yield list(of_image)
 
 
 def read_rejected_images(images: ListedImages, days: Day, *model_ids: str) -> Iterator[RejectedImage]:
     """Yield the images whose first version with a result has rejected them, in order of (time, id)."""
-    columns = [rejections.c[name] for name in ("model_id", "reason", "stage", "detail", "attempts")]
+    columns = [rejections.c[name] for name in ("picture", "model_id", *REJECTED)]
 
     def rows_of(listed: Subquery) -> Query:
         joined = join_results(listed, rejections, *model_ids, counting=True)
@@ -162,8 +157,8 @@ def read_rejected_images(images: ListedImages, days: Day, *model_ids: str) -> It
         its = (or_(rejections.c.model_id.not_in(ids), ~has_prediction(picture, one)) for one, ids in up_to)
         return wanted.where(*its).order_by(listed.c[2], listed.c[0])
 
-    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(*_PICTURE)):
-        image_id, location, _, *rejection = _preferred(list(of_image), model_ids)[0]
+    for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(_NUMBER)):
+        image_id, location, _, _, *rejection = _preferred(list(of_image), model_ids)[0]
         yield RejectedImage(image_id, as_location(location), *rejection)
 
 
@@ -171,8 +166,8 @@ def _preferred(rows: list[Any], model_ids: Sequence[str]) -> list[Any]:
     """Return the rows of an image that are of the first version that has any."""
     if len(model_ids) == 1:
         return rows
-    chosen = min((row[2] for row in rows), key=model_ids.index)
-    return [row for row in rows if row[2] == chosen]
+    chosen = min((row[_MODEL] for row in rows), key=model_ids.index)
+    return [row for row in rows if row[_MODEL] == chosen]
 
 
 def _of_part(rows: list[Any], part: Part) -> PredictedImage:
@@ -190,7 +185,7 @@ def _crop(number: int | None, label: str | None, score: float | None, *output: A
 
 
 def _image(row: Any, objects: tuple[DetectedObject, ...] = (), **more: Any) -> PredictedImage:
-    image_id, location, model_id, width, height, label, score, variant, sha256 = row[:_FIRST]
+    image_id, location, number, model_id, width, height, label, score, variant, sha256, created_at = row[:_FIRST]
     picture = None if width is None else Size(width, height)
     shared = image_id, as_location(location), picture, label, score
-    return PredictedImage(*shared, objects, model_id, variant, sha256, **more)
+    return PredictedImage(*shared, objects, model_id, variant, sha256, number=number, created_at=created_at, **more)

@@ -40,12 +40,11 @@ class RejectedImage:
     stage: str
     detail: str
     attempts: int
-    sha256: str | None = None  # of the bytes that were rejected; None if they were not read, or not asked for
+    sha256: str | None = None  # of the bytes that were rejected; None if they were not read
+    number: int = 0  # of its picture in infer_pictures: images of two days may have one id
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """Return what tells it from all others: images of two days may have one id."""
-        return self.image_id, self.location
+
+REJECTED = ("reason", "stage", "detail", "attempts", "sha256", "picture")
 
 
 class Results(Protocol):
@@ -139,7 +138,7 @@ class Figures:
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
         """Return the first images, by id, that were rejected for the reason."""
-        columns = [rejections.c[name] for name in ("reason", "stage", "detail", "attempts", "sha256")]
+        columns = [rejections.c[name] for name in REJECTED]
 
         def rows_of(images: Subquery) -> Query:
             wanted = self._rejected(images, rejections.c.reason, images.c[3], images.c[1], *columns)

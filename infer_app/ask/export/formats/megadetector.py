@@ -48,14 +48,14 @@ def _pieces(export: Export) -> Iterator[str]:
 
 def _entries(export: Export, categories: Categories, classes: Categories, made_by: set[str]) -> Iterator[str]:
     """Yield the lines of images, and add the versions whose predictions they are of."""
-    failures = {rejected.key: _failure(rejected, export) for rejected in export.read_rejected()}
+    failures = {rejected.number: _failure(rejected, export) for rejected in export.read_rejected()}
     for image in export.read_images(all_objects=True):
-        failures.pop(image.prediction.key, None)
+        failures.pop(image.prediction.number, None)
         made_by.add(image.prediction.model_id)
         yield _image(image, export, categories, classes)
     export.counts.num_rejected, export.counts.num_detected = len(failures), 0
     for image in export.detector.read_images() if export.detector and failures else ():
-        if failures.pop(image.prediction.key, None):  # the second network alone has failed
+        if failures.pop(image.prediction.number, None):  # the second network alone has failed
             export.counts.num_detected += 1
             export.counts.num_objects += len(image.objects)
             yield _image(image, export, categories, classes)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from infer_app.ask.export.exported_images import Export, ExportedImage
-from infer_app.ask.figures.detections import Part, StoredOutput
+from infer_app.ask.figures.detections import Part, PredictedImage, StoredOutput
 from infer_app.ask.figures.similarity import vector_of
 from infer_app.base.atomic_file import new_content
 from infer_app.base.printing import csv_line, csv_lines
@@ -97,7 +97,7 @@ def _output_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
             details[key] = labels
             best = labels[0] if labels else {"label": None, "score": None}
             text, label, score = json.dumps(details), best["label"], best["score"]
-    yield (*shared, label, score, text, *_stored_values(output, prediction.sha256))
+    yield (*shared, label, score, text, *_stored_values(output, prediction))
 
 
 def _crop_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
@@ -105,13 +105,13 @@ def _crop_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
         if crop is None:
             yield shared + values + _NO_OUTPUT
             continue
-        stored = _stored_values(crop.output, image.prediction.sha256)
+        stored = _stored_values(crop.output, image.prediction)
         yield (*shared, *values, crop.object_id, crop.label, crop.score, crop.output.text, *stored)
 
 
-def _stored_values(output: StoredOutput, sha256: str | None) -> Row:
+def _stored_values(output: StoredOutput, prediction: PredictedImage) -> Row:
     vector = None if output.vector is None else vector_of(output.vector, output.vector_dtype).astype(np.float32)
-    return vector, sha256, output.created_at.replace(tzinfo=UTC)
+    return vector, prediction.sha256, prediction.created_at.replace(tzinfo=UTC)
 
 
 def _numbers(vector: np.ndarray) -> str:

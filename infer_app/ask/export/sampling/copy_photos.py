@@ -32,7 +32,7 @@ def copy_photos(choose: Choose, folder: Path, limits: ReadLimits) -> tuple[Chose
     that images have to meet, and is asked again without those, and without files that are gone, up to MAX_CHOICES
     times. Raises UsageError if the folder can't be written.
     """
-    copies: dict[tuple[str, str], Path] = {}  # by the image's key
+    copies: dict[int, Path] = {}  # by the number of the picture
     not_copied: dict[str, str] = {}
 
     def may_be_copied(image: PredictedImage) -> bool:
@@ -43,15 +43,15 @@ def copy_photos(choose: Choose, folder: Path, limits: ReadLimits) -> tuple[Chose
         before = set(folder.absolute().iterdir())
         for _ in range(MAX_CHOICES):
             chosen, num_not_copied = choose(may_be_copied), len(not_copied)
-            for image in (image for _, image in chosen if image.key not in copies):
+            for image in (image for _, image in chosen if image.number not in copies):
                 photo = _read_photo(image, limits)
                 if isinstance(photo, str):
                     not_copied[image.location] = photo
                 else:
-                    copies[image.key] = _copy(photo[1], folder.absolute() / photo[0])
+                    copies[image.number] = _copy(photo[1], folder.absolute() / photo[0])
             if len(not_copied) == num_not_copied:
                 break
-        found = [(day, image, copies[image.key]) for day, image in chosen if image.key in copies]
+        found = [(day, image, copies[image.number]) for day, image in chosen if image.number in copies]
         for path in set(copies.values()) - before - {path for *_, path in found}:
             path.unlink()  # of an image of an earlier choice
     return [(day, replace(image, location=str(path))) for day, image, path in found], not_copied
