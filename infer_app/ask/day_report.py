@@ -18,7 +18,7 @@ from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts
 from infer_app.base.printing import named, told_once
 from infer_app.base.telemetry.summary_line import LEVELS
-from infer_app.tables.day_events import read_events
+from infer_app.tables.cameras.day_events import read_events
 from infer_app.tables.listing.watched_images import ChangedCounts, ChangedImage, count_changed, read_changed
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.day_state import DayStates

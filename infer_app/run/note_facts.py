@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from infer_app.base.day import Day
-from infer_app.base.domain import NO_TIME, CaptureTime
-from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable
+from infer_app.base.domain import CaptureTime
+from infer_app.base.errors import NoAnswer, StorageUnavailable
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
+from infer_app.run.files.dating import ask_times
 from infer_app.run.stop import Stop
-from infer_app.tables.listing.picture_facts import FactRules, fill_facts, give_up, without_camera
-from infer_app.tables.place_events import place_all
+from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
+from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 
 
@@ -39,22 +40,16 @@ def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop)
 
     limits, rules = read_limits(loaded), FactRules.of(loaded, project.source)
 
-    def look(locations: Sequence[str]) -> list[CaptureTime | None]:
-        found: list[CaptureTime | None] = []
-        while left := locations[len(found) :]:
-            try:
-                found.extend(
-                    iterate_in_process(
-                        look_into_files, left, limits, timeout_s=STORAGE_TIMEOUT_S, check=stop.raise_if_signalled
-                    )
-                )
-            except NoAnswer as error:
-                raise StorageUnavailable(error.message, "is the image storage mounted?") from None
-            except ModelError:  # a file that crashes a library states nothing
-                found.append(NO_TIME)
-        return found
+    def ask(locations: Sequence[str]) -> Iterator[CaptureTime | None]:
+        return iterate_in_process(
+            look_into_files, locations, limits, timeout_s=STORAGE_TIMEOUT_S, check=stop.raise_if_signalled
+        )
 
-    stored = fill_facts(project.database, project.source, rules, None, look, stop.raise_if_signalled)
+    look = partial(ask_times, ask)
+    try:
+        stored = fill_facts(project.database, project.source, rules, None, look, stop.raise_if_signalled)
+    except NoAnswer as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
     place_again(loaded, project)
     return stored
 

@@ -17,8 +17,8 @@ from infer_app.base.atomic_file import replace_file
 from infer_app.base.errors import DatabaseUnavailable, os_errors_as
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.counters import last_numbers, raise_numbers
 from infer_app.tables.results.migrate import read_id
-from infer_app.tables.results.pictures import last_numbers, raise_numbers
 
 log = logging.getLogger(__name__)
 NOTHING = "-"

@@ -23,16 +23,16 @@ from infer_app.base.domain import (
 from infer_app.base.errors import SchemaOutdated
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables import place_events
-from infer_app.tables.cameras import CameraPeriod, set_cameras
-from infer_app.tables.day_events import read_camera_rows, read_events
+from infer_app.tables.cameras.day_events import read_camera_rows, read_events
+from infer_app.tables.cameras.periods import CameraPeriod, set_cameras
+from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
+from infer_app.tables.cameras.place_events import place_all
+from infer_app.tables.cameras.silent_cameras import find_silent_cameras
 from infer_app.tables.engine.column_types import FAMILY
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
 from infer_app.tables.listing.image_registry import DatedImage, register
-from infer_app.tables.listing.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.watched_images import mark_missing
-from infer_app.tables.place_events import place_all
-from infer_app.tables.queries.arrivals import find_silent_cameras
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.schema import VERSION_TABLE, events, metadata, pictures

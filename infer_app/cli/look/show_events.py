@@ -8,7 +8,7 @@ from infer_app.base.printing import counted, printable
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.look_commands import EventsOptions
 from infer_app.cli.terminal.output import print_csv, print_json_list, show_table
-from infer_app.tables.day_events import Event, read_events
+from infer_app.tables.cameras.day_events import Event, read_events
 from infer_app.tables.project_database import open_project_database
 
 OF_EVENT = ("event", "camera", "started_at", "ended_at", "num_images")

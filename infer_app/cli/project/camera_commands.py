@@ -11,8 +11,8 @@ from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.terminal.output import show_table
 from infer_app.run.note_facts import fill_all_facts, place_again
 from infer_app.run.stop import Stop
-from infer_app.tables.cameras import CameraClocks, read_cameras, read_table, set_cameras
-from infer_app.tables.day_events import read_camera_rows
+from infer_app.tables.cameras.day_events import read_camera_rows
+from infer_app.tables.cameras.periods import CameraClocks, read_cameras, read_table, set_cameras
 from infer_app.tables.project_database import open_project_database
 
 FIRST_YEAR = 2000  # a picture of an earlier year was taken by a clock that was never set

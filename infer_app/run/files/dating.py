@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 from infer_app.base.day import find_zone
 from infer_app.base.domain import NO_TIME, CaptureTime, ImageFile
@@ -39,7 +39,10 @@ class Dating:
         now = datetime.now(UTC)
         taken: Sequence[CaptureTime | None] = [None] * len(new)
         if self._loaded.images.day == "taken":
-            taken = self._capture_times([self._loaded.path_map.to_local(file.location) for file in new])
+            from infer_app.predict.images.decode.capture_time import read_capture_times
+
+            paths = [self._loaded.path_map.to_local(file.location) for file in new]
+            taken = ask_times(partial(self._ask, read_capture_times), paths)
         zone = find_zone(self._loaded.run.time_zone)
         stated = [
             [seconds for seconds in (camera.timestamp(zone) if camera else None, file.modified) if seconds is not None]
@@ -56,17 +59,6 @@ class Dating:
         times = [self._time_of(file, one, now.timestamp(), usual) for file, one in zip(new, stated, strict=True)]
         queued_at = now.replace(tzinfo=None)
         return [DatedImage(file, at, queued_at, camera) for file, at, camera in zip(new, times, taken, strict=True)]
-
-    def _capture_times(self, paths: Sequence[str]) -> list[CaptureTime]:
-        from infer_app.predict.images.decode.capture_time import read_capture_times
-
-        times = list[CaptureTime]()
-        while left := paths[len(times) :]:
-            try:
-                times.extend(self._ask(read_capture_times, left))
-            except ModelError:  # a file that crashes the library has none
-                times.append(NO_TIME)
-        return times
 
     def _is_behind(self, now: datetime) -> bool:
         """Return whether this machine's clock is behind that of a former run, or no image is known to compare with."""
@@ -95,3 +87,16 @@ class Dating:
 
 def _as_utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+
+
+def ask_times(
+    ask: Callable[[Sequence[str]], Iterable[CaptureTime | None]], locations: Sequence[str]
+) -> list[CaptureTime | None]:
+    """Return what `ask` yields for each file; one that crashes its process states no time."""
+    times = list[CaptureTime | None]()
+    while left := locations[len(times) :]:
+        try:
+            times.extend(ask(left))
+        except ModelError:
+            times.append(NO_TIME)
+    return times

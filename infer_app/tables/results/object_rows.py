@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, select, true
 from infer_app.base.domain import CropOutput, DetectedObject, Output, Prediction
 from infer_app.tables.engine.bulk import NotWritten, in_batches
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.pictures import next_numbers
+from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
 
 

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from time import time
 from typing import Any, TypeAlias
 
-from sqlalchemy import BigInteger, Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from infer_app.base.domain import Broken, CaptureTime, FileFacts, ImageRef, Prediction
 from infer_app.base.locations import picture_key, stored_location
+from infer_app.tables.cameras.events import dissolve_events
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.schema import OURS, WITHOUT_CAMERA, database_id, pictures
+from infer_app.tables.results.counters import next_numbers
+from infer_app.tables.results.schema import OURS, WITHOUT_CAMERA, pictures
 from infer_app.tables.results.sources import RunSource
 
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
@@ -39,33 +40,6 @@ _SET_TAKEN = (
     .where(pictures.c.id == bindparam("number"))
     .values({name: bindparam(f"new_{name}", type_=pictures.c[name].type) for name in (*_TAKEN, "event")})
 )
-
-
-def next_numbers(connection: Connection, counter: str, count: int) -> range:
-    """Return numbers by one of _COUNTERS, never given before; others wait for the transaction's end."""
-    connection.execute(_GIVE[counter], {"count": count})
-    last: int = connection.execute(_LAST[counter]).scalar_one()
-    return range(last - count + 1, last + 1)
-
-
-_COUNTERS = ("last_picture", "last_object", "last_event")
-_GIVE = {
-    name: update(database_id).values({name: database_id.c[name] + bindparam("count", type_=BigInteger)})
-    for name in _COUNTERS
-}
-_LAST = {name: select(database_id.c[name]) for name in _COUNTERS}
-
-
-def last_numbers(connection: Connection) -> tuple[int, ...]:
-    """Return the last numbers that were given, by _COUNTERS."""
-    return tuple(connection.execute(select(*(database_id.c[name] for name in _COUNTERS))).one())
-
-
-def raise_numbers(connection: Connection, numbers: Sequence[int]) -> None:
-    """Give only numbers above these, by _COUNTERS, which were given before a backup was restored."""
-    for name, number in zip(_COUNTERS, numbers, strict=False):
-        column = database_id.c[name]
-        connection.execute(update(database_id).where(column < number).values({name: number}))
 
 
 class PictureRows:

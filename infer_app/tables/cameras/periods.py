@@ -14,11 +14,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from sqlalchemy import Connection, delete, insert, select
 
 from infer_app.base.errors import UsageError
+from infer_app.tables.cameras.events import dissolve_cameras, lock_events
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
-from infer_app.tables.results.events import dissolve_cameras, lock_events
-from infer_app.tables.results.schema import OURS, cameras
+from infer_app.tables.results.schema import OURS, cameras, sources
 from infer_app.tables.results.sources import own_numbers, record_source
 
 _A_DATE = len("2026-11-20")
@@ -123,6 +123,20 @@ def _numbers(connection: Connection, source: Source) -> list[int]:
     return [OURS] if source.identity.is_ours else own_numbers(connection, source.identity)
 
 
+def sources_of_events(connection: Connection, source: Source) -> Mapping[int, int]:
+    """Return the sources whose pictures are placed, each with that which their events belong to.
+
+    Cameras of two tables are not the same, whatever they are called. What other tables list too is left to the project
+    that keeps events of them, if there is one.
+    """
+    if source.identity.is_ours:
+        return {OURS: OURS}
+    own = own_numbers(connection, source.identity)
+    kept = set(connection.scalars(select(sources.c.id).where(sources.c.event_gap.is_not(None))))
+    others = [one for one in source.numbers_of_pictures(connection) if one not in own and one not in kept]
+    return dict.fromkeys(own, min(own)) | {one: one for one in others}
+
+
 def _set(connection: Connection, source: Source, periods: Sequence[CameraPeriod]) -> set[str]:
     lock_events(connection)
     numbers = _numbers(connection, source)
@@ -135,7 +149,7 @@ def _set(connection: Connection, source: Source, periods: Sequence[CameraPeriod]
     if rows:
         connection.execute(insert(cameras), [row | {"source_id": max(numbers)} for row in rows])
     if changed:
-        dissolve_cameras(connection, source.numbers_of_pictures(connection), changed)
+        dissolve_cameras(connection, list(sources_of_events(connection, source)), changed)
     return changed
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from infer_app.tables.engine.bulk import in_batches
+from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.schema import WITHOUT_EVENT, database_id, events, pictures
 
 _EPOCH = datetime(1970, 1, 1)
@@ -158,7 +159,8 @@ class _Writer:
     def write(self) -> None:
         if self._new:
             rows = []
-            for number, ((source_id, camera), group) in zip(self._numbers(len(self._new)), self._new, strict=True):
+            numbers = next_numbers(self._connection, "last_event", len(self._new))
+            for number, ((source_id, camera), group) in zip(numbers, self._new, strict=True):
                 rows.append({"id": number, "source_id": source_id, "camera": camera} | _bounds(group))
                 self._move(group, number)
             self._connection.execute(insert(events), rows)
@@ -167,11 +169,6 @@ class _Writer:
             self._connection.execute(_SET_BOUNDS, self._changed)
         if self._moved:
             self._connection.execute(_MOVE, self._moved)
-
-    def _numbers(self, count: int) -> range:
-        last: int = self._connection.scalar(select(database_id.c.last_event)) or 0
-        self._connection.execute(update(database_id).values(last_event=last + count))
-        return range(last + 1, last + 1 + count)
 
     def _move(self, group: Sequence[Interval], event: int) -> None:
         self._moved += [{"number": one.first_picture, "to": event} for one in group if one.event is None]

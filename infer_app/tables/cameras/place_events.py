@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from functools import partial
 
 from sqlalchemy import Connection, select, update
 
-from infer_app.tables.cameras import CameraClocks, read_cameras
+from infer_app.tables.cameras.events import Placed, dissolve_cameras, lock_events, place_pictures
+from infer_app.tables.cameras.periods import CameraClocks, read_cameras, sources_of_events
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
-from infer_app.tables.results.events import Placed, dissolve_cameras, lock_events, place_pictures
-from infer_app.tables.results.schema import OURS, sources
+from infer_app.tables.results.schema import sources
 from infer_app.tables.results.sources import own_numbers, record_source
 
 log = logging.getLogger(__name__)
@@ -37,21 +36,7 @@ def place_all(database: Database, source: Source, gap_s: float, at_once: int = A
 def _place(connection: Connection, source: Source, gap_s: float, at_once: int) -> Placed:
     lock_events(connection)
     clocks = CameraClocks(read_cameras(connection, source))
-    return place_pictures(connection, _sources_of_events(connection, source), gap_s, clocks, at_once)
-
-
-def _sources_of_events(connection: Connection, source: Source) -> Mapping[int, int]:
-    """Return the sources whose pictures are placed, each with that which their events belong to.
-
-    Cameras of two tables are not the same, whatever they are called. What other tables list too is left to the project
-    that keeps events of them, if there is one.
-    """
-    if source.identity.is_ours:
-        return {OURS: OURS}
-    own = own_numbers(connection, source.identity)
-    kept = set(connection.scalars(select(sources.c.id).where(sources.c.event_gap.is_not(None))))
-    others = [one for one in source.numbers_of_pictures(connection) if one not in own and one not in kept]
-    return dict.fromkeys(own, min(own)) | {one: one for one in others}
+    return place_pictures(connection, sources_of_events(connection, source), gap_s, clocks, at_once)
 
 
 def _keep_gap(connection: Connection, source: Source, number: int, gap_s: float) -> None:
@@ -62,6 +47,6 @@ def _keep_gap(connection: Connection, source: Source, number: int, gap_s: float)
     gaps = set(connection.scalars(known))
     if gaps - {gap_s}:
         log.warning("[events] gap is %g s now, and was %g s: all events are made anew", gap_s, max(gaps - {gap_s}))
-        dissolve_cameras(connection, list(_sources_of_events(connection, source)))
+        dissolve_cameras(connection, list(sources_of_events(connection, source)))
     if gaps != {gap_s}:
         connection.execute(update(sources).where(sources.c.id.in_([*own, number])).values(event_gap=gap_s))
