@@ -14,8 +14,8 @@ from infer_app.ask.run_figures import RunFigures, day_summary_line, run_figures,
 from infer_app.base.day import Day
 from infer_app.base.run_report import DayCounts, DayState, RunReport
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.arrivals import find_gap
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.arrivals import find_gap
 from infer_app.tables.queries.day_state import DayFacts, DayStates, judge_day
 from infer_app.tables.queries.thresholds import read_thresholds
 

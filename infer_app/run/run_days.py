@@ -36,8 +36,8 @@ from infer_app.run.run_result import FailedModel, ModelResult, RunSummary
 from infer_app.run.stop import Stop
 from infer_app.tables.cameras.silent_cameras import find_silent_cameras
 from infer_app.tables.choose_models import group_by_pixels
+from infer_app.tables.listing.arrivals import find_gap
 from infer_app.tables.listing.watched_images import count_changed
-from infer_app.tables.queries.arrivals import find_gap
 from infer_app.tables.queries.day_state import DayStates, describe_few, judge_day
 from infer_app.tables.queries.late_days import find_late_days, settle_late_images
 

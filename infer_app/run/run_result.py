@@ -14,7 +14,7 @@ from infer_app.base.telemetry.tally import Tally
 from infer_app.predict.executors import Executor
 from infer_app.run.flow.flow import ModelRun
 from infer_app.run.group_run import GroupRun
-from infer_app.tables.queries.arrivals import ArrivalGap
+from infer_app.tables.listing.arrivals import ArrivalGap
 from infer_app.tables.queries.day_objects import count_day_objects
 from infer_app.tables.queries.pending_images import PendingDays
 

@@ -31,13 +31,13 @@ from sqlalchemy import (
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import as_location, picture_key, stored_location
-from infer_app.tables.cameras.events import dissolve_events
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.forget_results import delete_results
 from infer_app.tables.listing.cross_database_source import as_relation
 from infer_app.tables.listing.source import PAGE_SIZE, Source
 from infer_app.tables.results.conditions import is_up_to_date, join_results
+from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections, runs
 from infer_app.tables.results.sources import number_of, read_sources

@@ -15,8 +15,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Table, and_, func,
 from infer_app.base.printing import counted
 from infer_app.tables.engine.column_types import AsText, UtcNow
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.conditions import count_each
-from infer_app.tables.results.laws import (
+from infer_app.tables.queries.laws import (
     HAS_UNKNOWN_REASON,
     ROUNDING,
     Law,
@@ -29,6 +28,7 @@ from infer_app.tables.results.laws import (
     picture_laws,
     result_laws,
 )
+from infer_app.tables.results.conditions import count_each
 from infer_app.tables.results.model_versions import kind_of
 from infer_app.tables.results.runs import LEASE_S, is_alive
 from infer_app.tables.results.schema import (

@@ -22,7 +22,7 @@ from infer_app.base.domain import (
 )
 from infer_app.base.errors import SchemaOutdated
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables import place_events
+from infer_app.tables.cameras import place_events
 from infer_app.tables.cameras.day_events import read_camera_rows, read_events
 from infer_app.tables.cameras.periods import CameraPeriod, set_cameras
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera

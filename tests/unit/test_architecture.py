@@ -36,6 +36,7 @@ ORDER = [
     "tables.results.migrations.versions",
     "tables.listing",
     "tables.queries",
+    "tables.cameras",
     "tables",
     "predict.images.read",
     "predict.images.transform",
@@ -123,6 +124,7 @@ TESTED_BY = {
     "tables.engine.postgres_connection": "databases/test_frozen.py",
     "tables.queries.scope": "databases/conformance/test_versions.py",
     "tables.results.conditions": "databases/test_plans.py",
+    "tables.results.counters": "databases/test_known_database.py",
     "tables.results.object_rows": "databases/test_second_networks.py",
 }
 

@@ -17,9 +17,9 @@ from infer_app.base.run_report import DayObjects, DayState
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import describe_missing, describe_replaced
 from infer_app.cli.terminal.output import show_table, shown
+from infer_app.tables.listing.arrivals import find_gap
 from infer_app.tables.listing.watched_images import ChangedCounts, count_changed
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
-from infer_app.tables.queries.arrivals import find_gap
 from infer_app.tables.queries.day_objects import count_day_objects
 from infer_app.tables.queries.day_state import DayFacts, DayStates, judge_day
 

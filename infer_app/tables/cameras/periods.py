@@ -14,10 +14,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from sqlalchemy import Connection, delete, insert, select
 
 from infer_app.base.errors import UsageError
-from infer_app.tables.cameras.events import dissolve_cameras, lock_events
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
+from infer_app.tables.results.events import dissolve_cameras, lock_events
 from infer_app.tables.results.schema import OURS, cameras, sources
 from infer_app.tables.results.sources import own_numbers, record_source
 

@@ -25,12 +25,12 @@ from infer_app.base.locations import (
 )
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.sections import NAME_CODES
-from infer_app.tables.cameras.events import dissolve_events
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.time_column import read_clock
+from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.pictures import taken_columns
 from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures
 

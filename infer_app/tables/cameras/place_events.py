@@ -7,10 +7,10 @@ from functools import partial
 
 from sqlalchemy import Connection, select, update
 
-from infer_app.tables.cameras.events import Placed, dissolve_cameras, lock_events, place_pictures
 from infer_app.tables.cameras.periods import CameraClocks, read_cameras, sources_of_events
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
+from infer_app.tables.results.events import Placed, dissolve_cameras, lock_events, place_pictures
 from infer_app.tables.results.schema import sources
 from infer_app.tables.results.sources import own_numbers, record_source
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from sqlalchemy import select
 
 from infer_app.base.day import find_zone
-from infer_app.tables.queries.arrivals import WINDOW, judge_gap
+from infer_app.tables.listing.arrivals import WINDOW, judge_gap
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.counters import last_numbers
 from infer_app.tables.results.schema import cameras, pictures

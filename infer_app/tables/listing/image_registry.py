@@ -14,10 +14,10 @@ from sqlalchemy.exc import StatementError
 
 from infer_app.base.domain import CaptureTime, FileFacts, ImageFile
 from infer_app.base.locations import NO_MAPPING, PathMapping, picture_key
-from infer_app.tables.cameras.events import dissolve_events
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import is_new_for_any
 from infer_app.tables.results.counters import next_numbers
+from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.pictures import taken_columns
 from infer_app.tables.results.schema import OURS, pictures, predictions, rejections
 

@@ -9,13 +9,13 @@ from infer_app.base.day import Day
 from infer_app.base.domain import ReasonFact, reasons_with
 from infer_app.base.printing import counted
 from infer_app.tables.listing.source import Source
-from infer_app.tables.results.conditions import count_rows, has_prediction, has_rejection, join_results, picture_of
-from infer_app.tables.results.laws import (
+from infer_app.tables.queries.laws import (
     HAS_UNKNOWN_REASON,
     faults_of_run,
     num_crops_of_prediction,
     num_objects_of_prediction,
 )
+from infer_app.tables.results.conditions import count_rows, has_prediction, has_rejection, join_results, picture_of
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections, runs
 
 Check = tuple[str, str, FromClause, ColumnElement[bool]]  # a noun, a fault, and of which rows it is one if it holds

@@ -10,10 +10,10 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from infer_app.base.domain import Broken, CaptureTime, FileFacts, ImageRef, Prediction
 from infer_app.base.locations import picture_key, stored_location
-from infer_app.tables.cameras.events import dissolve_events
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import next_numbers
+from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.schema import OURS, WITHOUT_CAMERA, pictures
 from infer_app.tables.results.sources import RunSource
 

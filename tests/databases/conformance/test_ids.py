@@ -14,6 +14,7 @@ from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.arrivals import ArrivalGap, find_gap
 from infer_app.tables.listing.image_registry import (
     ROWS_PER_INSERT,
     DatedImage,
@@ -27,7 +28,6 @@ from infer_app.tables.listing.left_out import MAX_SHARED
 from infer_app.tables.listing.source import Source, find_by_id, find_similar
 from infer_app.tables.listing.watched_images import has_images_in
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.arrivals import ArrivalGap, find_gap
 from infer_app.tables.results.schema import pictures, predictions, rejections
 from infer_app.tables.results.sources import record_source
 from tests.conftest import DAY, MODEL

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_app.tables.cameras.events import Interval, Moment, group_by_gap
+from infer_app.tables.results.events import Interval, Moment, group_by_gap
 
 FIRST = datetime(2026, 11, 20)
 GAP = 60
