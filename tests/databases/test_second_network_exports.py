@@ -21,6 +21,7 @@ from infer_app.tables.label_groups import replace_label_groups
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.model_versions import switch_version
 from tests.conftest import DAY
+from tests.support.exports import made_for
 from tests.support.megadetector_rules import problems
 from tests.support.second_networks import DETECTOR, SECOND, StoredModel
 
@@ -57,7 +58,7 @@ def export_of(project, wanted="species", min_score=None):
 
 
 def write(name, path, project, **options):
-    write_export(name, path, export := export_of(project, **options))
+    write_export(name, path, export := made_for(name, export_of(project, **options)))
     return export.counts
 
 
@@ -82,6 +83,9 @@ def answers(name, path):
             (row["detected_label"], first, row["label"], second)
             for row, (first, second) in zip(rows, scores, strict=True)
         ]
+    if name == "camtrap-dp":
+        rows = read_table("csv", path / "observations.csv")
+        return [(row["observationTags"], float(row["classificationProbability"])) for row in rows if row["bboxX"]]
     if name == "yolo":
         names = (path / "classes.txt").read_text().split()
         numbers = [int(line.split()[0]) for line in (path / "labels" / "1.txt").read_text().splitlines()]
@@ -116,6 +120,7 @@ def test_each_box_carries_both_answers(filled, tmp_path, name):
     counts = write(name, tmp_path / "out", filled)
     meta = [{"text": ["animal 0.90"]}, {"text": ["animal 0.50"]}]
     with_all_objects = {
+        "camtrap-dp": [("label:lion", 0.75), ("label:dog", 0.5), ("", 0.125)],  # an animal
         "yolo": [(1, "lion"), (3, "dog"), (0, "animal")],
         "label-studio": [(meta[0], "lion", 0.75), (meta[1], "dog", 0.5), (None, "animal", 0.125)],
         "megadetector": [*BOTH, ("animal", 0.125, None, None)],

@@ -211,3 +211,53 @@ def test_a_table_of_cameras_that_can_not_be_read_changes_nothing(cards, table, e
     cards.infer("cameras", "set", str(cards.folder / "cameras.csv"), exit_code=2)
     assert error in cards.errors
     assert cards.rows("SELECT * FROM infer_cameras") == []
+
+
+def test_camtrap_dp_holds_what_has_a_time_and_coordinates_and_counts_the_rest(cards):
+    midnight = datetime(2026, 10, 2)
+    for number, seconds in enumerate((-90, -30, 20)):  # of one event
+        take(cards.photos / "north" / f"{number}.jpg", midnight + timedelta(seconds=seconds), "red")
+    take(cards.photos / "north/green.jpg", midnight - timedelta(hours=5), "green", camera_offset="+05:30")
+    take(cards.photos / "north/undated.jpg", None)
+    take(cards.photos / "south/0.jpg", midnight - timedelta(hours=3))
+    broken = take(cards.photos / "north/broken.jpg", midnight - timedelta(hours=4))
+    broken.write_bytes(broken.read_bytes()[:-200])
+    os.utime(broken, (midnight.timestamp(), midnight.timestamp()))
+    cards.infer("run")
+    table = cards.folder / "cameras.csv"
+    table.write_text("camera,from,to,shift,latitude,longitude\nnorth,2026-09-01,,PT1H,47.5,8.25\nsouth,,,,,\n")
+    cards.infer("cameras", "set", table)
+    days = "--date", "2026-09-30", "--until", "2026-10-02"
+    to = cards.folder / "package"
+    cards.infer("export", *days, "--format", "camtrap-dp", "--to", to, exit_code=2)  # absolute paths
+    assert not to.exists()
+    options = (*days, "--format", "camtrap-dp", "--to", to, "--relative-to", cards.photos)
+    counts = cards.infer_json("export", *options)
+    tables = {path.stem: list(csv.DictReader(path.read_text().splitlines())) for path in to.glob("*.csv")}
+    assert counts["left_out"] == {"time": 1, "coordinates": 1}
+    assert (counts["images"], counts["rejected"], len(tables["media"])) == (4, 1, 5)
+    (deployment,) = tables["deployments"]
+    assert deployment["deploymentID"] == "north@20260901T000000"
+    assert (deployment["deploymentStart"], deployment["deploymentEnd"]) == (
+        "2026-09-01T01:00:00+00:00", "2026-10-02T01:00:20+00:00"
+    )  # fmt: skip
+    media = {one["mediaID"]: one for one in tables["media"]}
+    assert media.keys() == {one["mediaID"] for one in tables["observations"] if one["mediaID"]}
+    times = {one["filePath"]: one["timestamp"] for one in media.values()}
+    assert times["north/green.jpg"] == "2026-10-01T20:00:00+05:30"
+    assert times["north/0.jpg"] == "2026-10-02T00:58:30+00:00"
+    columns = "observationType", "observationTags", "eventStart", "eventEnd"
+    of_events = [one for one in tables["observations"] if one["observationLevel"] == "event"]
+    assert [tuple(one[name] for name in columns) for one in of_events] == [
+        ("animal", "label:green", "2026-10-01T20:00:00+05:30", "2026-10-01T20:00:00+05:30"),
+        ("unclassified", "", "2026-10-01T21:00:00+00:00", "2026-10-01T21:00:00+00:00"),
+        ("animal", "label:red", "2026-10-02T00:58:30+00:00", "2026-10-02T01:00:20+00:00"),
+    ]
+    assert [one["observationType"] for one in tables["observations"]].count("unclassified") == 2
+    rows = list(csv.DictReader(io.StringIO(written(cards, *days, "--format", "csv"))))
+    assert {(row["camera"], row["taken_at"]) for row in rows} >= {("south", "2026-10-01T21:00:00"), ("north", "")}
+
+
+def written(project, *options):
+    project.infer("export", *options, "--to", project.folder / "day.csv")
+    return (project.folder / "day.csv").read_text()

@@ -1,6 +1,7 @@
 """Exports made by hand, without a database."""
 
 import json
+from dataclasses import replace
 from datetime import date, datetime
 from zlib import crc32
 
@@ -11,11 +12,15 @@ from infer_app.ask.export.exported_model import ModelVersions
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.ask.figures.detections import PredictedImage, StoredOutput
 from infer_app.ask.figures.figures import RejectedImage
+from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.size import Size
+from infer_app.tables.cameras.captures import Capture
+from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod
 
 DATE = date(2026, 11, 20)
 CREATED_AT = datetime(2026, 11, 21, 3, 0, 0, 500)
+TAKEN_AT = datetime(2026, 11, 20, 6, 30)
 ID = "0123456789abcdef"
 CAT = DetectedObject("cat", 0, 0.75, 0.25, 0.5, 0.125, 0.25)
 DOG = DetectedObject("dog", 2, 0.5, 0.0, 0.0, 1.0, 1.0)
@@ -72,3 +77,24 @@ def written(write, path, *images, **options):
     """The JSON that `write` has written."""
     write(path, export_of(*images, **options))
     return json.loads(path.read_text("ascii"))
+
+
+class KnownCaptures:
+    """One camera with coordinates has taken all pictures."""
+
+    days = (Day.of(DATE, "UTC"),)
+    periods = (CameraPeriod(camera="north", latitude=47.5, longitude=8.25),)
+    clocks = CameraClocks(periods)
+    ends = {"north": (TAKEN_AT, TAKEN_AT)}  # noqa: RUF012
+
+    def read(self, numbers):
+        return dict.fromkeys(numbers, Capture("north", TAKEN_AT, None, None, TAKEN_AT))
+
+    def read_events(self):
+        return ()
+
+
+def made_for(name, export):
+    """The export with what a format needs besides predictions."""
+    needs_cameras = name == "camtrap-dp"
+    return replace(export, captures=KnownCaptures(), paths=ImagePaths("/")) if needs_cameras else export

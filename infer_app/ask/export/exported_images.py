@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import islice
 from typing import Any
 
 from infer_app.artifact.specs import WITH_LABELS
@@ -17,8 +19,10 @@ from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
 from infer_app.base.size import Size
+from infer_app.tables.cameras.captures import Capture, Captures
 from infer_app.tables.label_groups import Groups, read_label_groups
 from infer_app.tables.project_database import ProjectDatabase
+from infer_app.tables.queries.listed_images import IMAGES_AT_ONCE
 from infer_app.tables.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
 
 DatedImages = Iterable[tuple[date, PredictedImage]]
@@ -34,6 +38,7 @@ class ExportedImage:
     objects: tuple[DetectedObject, ...]
     crops: tuple[ShownCrop | None, ...]  # of a second network, for each of the objects
     thresholds: Mapping[str, float] | None  # of labels; None of objects
+    capture: Capture | None = None  # if cameras are recorded
 
     @property
     def labels(self) -> tuple[dict[str, Any], ...]:
@@ -59,6 +64,7 @@ class ExportCounts:
     num_objects: int = 0
     num_rejected: int = 0
     num_detected: int = 0  # of the rejected images, those that are written with the objects of the detector
+    left_out: Counter[str] = field(default_factory=Counter)  # images that a format can't hold, by what they lack
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,7 @@ class Export:
     counts: ExportCounts = field(default_factory=ExportCounts)  # of what was read last
     detector: Export | None = None  # of a second network
     groups: Groups = field(default_factory=dict)  # of its labels
+    captures: Captures | None = None  # None: cameras are not recorded
 
     @classmethod
     def of_days(
@@ -82,6 +89,7 @@ class Export:
         model: ModelVersions,
         paths: ImagePaths,
         min_score: float | None = None,
+        captures: Captures | None = None,
     ) -> Export:
         """Return all predictions of the days; of a second network `min_score` is that of its detector's objects.
 
@@ -96,6 +104,7 @@ class Export:
             lambda: (one for day in days for one in read_rejected_images(project, day, *model.all_ids)),
             detector=detector,
             groups=read_label_groups(project.database, model.name) if detector else {},
+            captures=captures,
         )
 
     @property
@@ -112,11 +121,17 @@ class Export:
         thresholds = self.thresholds if self.model.part is Part.OUTPUT else None
         counts = self.counts
         counts.num_images = counts.num_objects = 0
-        for day, image in self.read_predictions():
+        for day, image, capture in self._with_captures(self.read_predictions()):
             objects, crops = self.show(image, all_objects=all_objects)
             counts.num_images += 1
             counts.num_objects += len(objects)
-            yield ExportedImage(image, self.paths.of(image.location), day, objects, crops, thresholds)
+            yield ExportedImage(image, self.paths.of(image.location), day, objects, crops, thresholds, capture)
+
+    def _with_captures(self, images: DatedImages) -> Iterator[tuple[date, PredictedImage, Capture | None]]:
+        left = iter(images)
+        while some := list(islice(left, IMAGES_AT_ONCE)):
+            captures = self.captures.read(image.number for _, image in some) if self.captures else None
+            yield from ((day, image, captures[image.number] if captures else None) for day, image in some)
 
     def show(
         self, image: PredictedImage, *, all_objects: bool = False

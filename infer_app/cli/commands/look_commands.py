@@ -86,9 +86,11 @@ class ExportOptions(WithJson):
     until: Until = None
     model: str | None = option("NAME[@ID]", THE_ONLY_MODEL, "--model", "-m")
     format: str = option(
-        "coco|coco-results|megadetector|label-studio|yolo|csv|jsonl|parquet", "What to write.", default=REQUIRED
+        "coco|coco-results|megadetector|camtrap-dp|label-studio|yolo|csv|jsonl|parquet",
+        "What to write.",
+        default=REQUIRED,
     )
-    to: Path = option("PATH", "The file, for yolo a new folder.", default=REQUIRED)
+    to: Path = option("PATH", "The file, for yolo and camtrap-dp a new folder.", default=REQUIRED)
     min_score: float | None = option(
         "SCORE",
         "Leave out what has a lower score, of a second network objects of its detector.  [default: the thresholds]",

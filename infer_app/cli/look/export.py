@@ -19,6 +19,7 @@ from infer_app.base.locations import shown
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
+from infer_app.tables.cameras.captures import Captures
 from infer_app.tables.project_database import open_project_database, read_limits
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,8 @@ def export_days(options: ExportOptions) -> None:
     with open_project_database(loaded, read_only=True) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model)
-        export = Export.of_days(project, days, model, _paths(loaded, options.relative_to), options.min_score)
+        paths, captures = _paths(loaded, options.relative_to), Captures(project, days) if loaded.wants_facts else None
+        export = Export.of_days(project, days, model, paths, options.min_score, captures)
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
         num_pending = sum(project.count_pending(day, *model.all_ids) for day in days)
         write_export(options.format, options.to, export)
@@ -40,7 +42,8 @@ def export_days(options: ExportOptions) -> None:
             log.warning("%s has no predictions for these days; `infer status` lists days that have some", model.name)
     num_rejected = export.counts.num_rejected
     if options.as_json:
-        print(json.dumps(_numbers(options, export) | {"rejected": num_rejected, "pending": num_pending}))
+        counts = {"rejected": num_rejected, "pending": num_pending, "left_out": export.counts.left_out}
+        print(json.dumps(_numbers(options, export) | counts))
     else:
         print(_written(options, export) + _left_out(options.format, export, num_pending))
 
@@ -128,9 +131,11 @@ def _left_out(name: str, export: Export, num_pending: int) -> str:
     """Return what is to be said of the images that have no prediction."""
     what, num_rejected = FORMATS[name], export.counts.num_rejected
     are = {number: "is" if number == 1 else "are" for number in (num_rejected, num_pending)}
-    of_rejected = "in it as failures" if what.has_rejected else f"not in a {what.title} file"
+    of_rejected = f"in it as {what.rejected_as}" if what.rejected_as else f"not in a {what.title} file"
     if num_detected := export.counts.num_detected:
         of_rejected = f"in it as failures or, {num_detected} of them, with the objects of {export.of_boxes.model.name}"
     rejected = f"; {counted(num_rejected, 'rejected image')} {are[num_rejected]} {of_rejected}" if num_rejected else ""
     pending = f"; {counted(num_pending, 'image')} {are[num_pending]} pending" if num_pending else ""
-    return rejected + pending
+    lacking = ", ".join(f"{number:,} without {lacks}" for lacks, number in sorted(export.counts.left_out.items()))
+    left_out = f"; {counted(export.counts.left_out.total(), 'image')} left out: {lacking}" if lacking else ""
+    return rejected + left_out + pending

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from infer_app.ask.export.exported_images import Export, ExportCounts
 from infer_app.ask.export.exported_model import CLASSIFICATION, DETECTION, ModelVersions
-from infer_app.ask.export.formats import coco, label_studio, megadetector, parquet, tables, yolo
+from infer_app.ask.export.formats import camtrap_dp, coco, label_studio, megadetector, parquet, tables, yolo
 from infer_app.base.domain import OutputKind
 from infer_app.base.errors import UsageError
 
@@ -21,7 +21,7 @@ class Format:
     kinds: frozenset[str]  # of output that it can hold
     write: Callable[[Path, Export], None]
     of_objects: frozenset[str] = frozenset({CLASSIFICATION})  # of a second network's output that it can hold
-    has_rejected: bool = False  # and counts them
+    rejected_as: str = ""  # what rejected images are in it, which it counts then; empty: they are not
     is_folder: bool = False
 
     def holds(self, model: ModelVersions) -> bool:
@@ -32,7 +32,14 @@ _OBJECTS = frozenset({DETECTION})
 FORMATS = {
     "coco": Format("COCO", _OBJECTS, coco.write_dataset),
     "coco-results": Format("COCO results", _OBJECTS, coco.write_results),
-    "megadetector": Format("MegaDetector", _OBJECTS, megadetector.write_megadetector, has_rejected=True),
+    "megadetector": Format("MegaDetector", _OBJECTS, megadetector.write_megadetector, rejected_as="failures"),
+    "camtrap-dp": Format(
+        "Camtrap DP",
+        _OBJECTS | {CLASSIFICATION},
+        camtrap_dp.write_camtrap_dp,
+        rejected_as="unclassified",
+        is_folder=True,
+    ),
     "label-studio": Format("Label Studio", _OBJECTS | {CLASSIFICATION}, label_studio.write_tasks),
     "yolo": Format("YOLO", _OBJECTS, yolo.write_yolo, is_folder=True),
     "csv": Format("CSV", ALL_KINDS, tables.write_csv, ALL_KINDS),
@@ -61,13 +68,15 @@ def write_export(name: str, path: Path, export: Export) -> ExportCounts:
     """
     chosen = find_format(name, export.model)
     if not path.name:
-        raise UsageError(f"--to {path} has no name of its own", "name a file, or for yolo a new folder")
+        raise UsageError(f"--to {path} has no name of its own", "name a file, or for yolo and camtrap-dp a new folder")
     try:
         if not chosen.is_folder and path.is_dir():
             raise UsageError(f"--to {path} is a folder", f"name a file: {chosen.title} is one file")
-        if not chosen.has_rejected:
+        if not chosen.rejected_as:
             export.counts.num_rejected = sum(1 for _ in export.read_rejected())
         chosen.write(path, export)
+    except BlockingIOError:
+        raise UsageError(f"another export writes {path}", "wait for it, or name another folder by --to") from None
     except FileExistsError:
         raise UsageError(f"--to {path} exists and is not empty", "name a new folder, or remove this one") from None
     except OSError as error:

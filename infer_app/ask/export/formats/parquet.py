@@ -1,6 +1,7 @@
 """Parquet: the tables of `tables.py` with types, vectors as lists of a fixed size of float32."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -58,13 +59,15 @@ def _type(pa: ModuleType, name: str, dim: int | None) -> Arrow:
     name = name.removeprefix("detected_")
     if name in ("image_width", "image_height", "object", "class_index"):
         return pa.int32()
-    if name == "object_id":
+    if name in ("object_id", "event"):
         return pa.int64()
     if name in ("score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax"):
         return pa.float64()
     if name == "vector":
         return pa.list_(pa.float32()) if dim is None else pa.list_(pa.float32(), dim)
-    return {"date": pa.date32(), "created_at": pa.timestamp("us", "UTC")}.get(name, pa.string())
+    return {"date": pa.date32(), "created_at": pa.timestamp("us", "UTC"), "taken_at": pa.timestamp("us")}.get(
+        name, pa.string()
+    )
 
 
 def _groups(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
@@ -77,6 +80,8 @@ def _array(pa: ModuleType, column: Column, type_: Arrow, dim: int | None) -> Arr
         return _vectors(pa, column, type_, dim)
     if pa.types.is_string(type_):
         return pa.array([_text(value) for value in column], type_)
+    if type_ == pa.timestamp("us"):
+        return pa.array([time and datetime.fromisoformat(time) for time in column], type_)
     return pa.array(column, type_)
 
 

@@ -19,6 +19,7 @@ from infer_app.base.atomic_file import new_content
 from infer_app.base.printing import csv_line, csv_lines
 
 IMAGE = ("image_id", "location", "date", "model", "model_id", "variant", "image_width", "image_height")
+CAPTURE = ("camera", "taken_at", "event")  # if cameras are recorded; the time is by the camera's clock, put right
 OBJECT = ("object", "label", "class_index", "score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax")
 OUTPUT = ("label", "score", "output", "vector", "sha256", "created_at")
 OF_DETECTOR = tuple(f"detected_{name}" if name in OUTPUT or name == "class_index" else name for name in OBJECT)
@@ -30,8 +31,12 @@ Row = tuple[Any, ...]
 
 def columns_of(export: Export) -> tuple[str, ...]:
     if export.detector:
-        return IMAGE + OF_DETECTOR + OF_CROP
-    return IMAGE + (OBJECT if export.model.has_objects else OUTPUT)
+        return _image_columns(export) + OF_DETECTOR + OF_CROP
+    return _image_columns(export) + (OBJECT if export.model.has_objects else OUTPUT)
+
+
+def _image_columns(export: Export) -> tuple[str, ...]:
+    return IMAGE + CAPTURE if export.captures else IMAGE
 
 
 def write_csv(path: Path, export: Export) -> None:
@@ -60,7 +65,9 @@ def _image_values(image: ExportedImage, export: Export) -> Row:
     prediction = image.prediction
     size = prediction.picture or (None, None)
     model = (export.model.name, prediction.model_id, prediction.variant)
-    return (prediction.image_id, image.path, image.date, *model, *size)
+    capture = image.capture
+    of_camera = (capture.camera, capture.taken_at and capture.taken_at.isoformat(), capture.event) if capture else ()
+    return (prediction.image_id, image.path, image.date, *model, *size, *of_camera)
 
 
 def _object_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:

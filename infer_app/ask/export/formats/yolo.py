@@ -22,11 +22,8 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\u
 
 def write_yolo(path: Path, export: Export) -> None:
     """Write the folder. Raises UsageError if two images would have one file, or the folder holds something."""
-    try:
-        with new_folder(path) as folder:
-            _write_labels(folder, export)
-    except BlockingIOError:
-        raise UsageError(f"another export writes {path}", "wait for it, or name another folder by --to") from None
+    with new_folder(path) as folder:
+        _write_labels(folder, export)
 
 
 def _write_labels(folder: Path, export: Export) -> None:

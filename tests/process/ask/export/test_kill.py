@@ -6,14 +6,14 @@ import sys
 import pytest
 
 from infer_app.ask.export.formats.export_formats import FORMATS, write_export
-from tests.support.exports import CAT, detected, export_of
+from tests.support.exports import CAT, detected, export_of, made_for
 
 IMAGES = 20_000  # more than the buffers of a file hold
 PROGRAM = f"""
 import sys, time
 from pathlib import Path
 from infer_app.ask.export.formats.export_formats import write_export
-from tests.support.exports import CAT, DATE, detected, export_of
+from tests.support.exports import CAT, DATE, detected, export_of, made_for
 
 def read():
     for number in range({IMAGES}):
@@ -22,7 +22,7 @@ def read():
     time.sleep(600)
 
 export = export_of()
-export = type(export)(export.model, {{}}, export.paths, read, tuple)
+export = made_for(sys.argv[1], type(export)(export.model, {{}}, export.paths, read, tuple))
 write_export(sys.argv[1], Path(sys.argv[2]), export)
 """
 
@@ -42,6 +42,6 @@ def test_a_killed_export_leaves_no_half_file(tmp_path, name):
         assert [path.name for path in tmp_path.iterdir()] == [".out.new"]
     else:
         assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out", "earlier")]
-    write_export(name, target, export_of(detected("1", CAT)))
+    write_export(name, target, made_for(name, export_of(detected("1", CAT))))
     beside = {"label-studio": ["out-config.xml"]}.get(name, [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", *beside]

@@ -82,6 +82,7 @@ def test_a_script_gets_the_numbers(project, capsys):
         "objects": 2,
         "rejected": 1,
         "pending": 1,
+        "left_out": {},
     }
     assert len((project / "out").read_text().splitlines()) == 5  # two images without an object have a row each
 

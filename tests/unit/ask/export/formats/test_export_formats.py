@@ -7,7 +7,7 @@ import pytest
 from infer_app.ask.export.formats.export_formats import FORMATS, find_format, write_export
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.base.errors import UsageError
-from tests.support.exports import CAT, DATE, DOG, LOW, classified, detected, export_of, rejected, with_output
+from tests.support.exports import CAT, DATE, DOG, LOW, classified, detected, export_of, made_for, rejected, with_output
 
 IMAGES = [detected(str(number), CAT, DOG, LOW) for number in range(1, 4)]
 
@@ -33,7 +33,8 @@ def content(folder):
 def test_the_same_rows_give_the_same_bytes(tmp_path, name, images, kind):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        counts = write_export(name, tmp_path / folder / "out", export_of(*images, kind=kind, rejections=[rejected()]))
+        export = made_for(name, export_of(*images, kind=kind, rejections=[rejected()]))
+        counts = write_export(name, tmp_path / folder / "out", export)
         num_objects = sum(len(image.objects) for image in images)
         assert (counts.num_images, counts.num_objects, counts.num_rejected) == (len(images), num_objects, 1)
     first = content(tmp_path / "a")
@@ -53,7 +54,7 @@ def test_a_failed_export_leaves_what_was_there(tmp_path, name):
         raise ConnectionError("the server is gone")
 
     export = export_of()
-    export = type(export)(export.model, {}, ImagePaths(), fail, tuple)
+    export = made_for(name, type(export)(export.model, {}, ImagePaths(), fail, tuple))
     with pytest.raises((ConnectionError, UsageError), match="the server is gone"):
         write_export(name, tmp_path / "out", export)
     assert content(tmp_path) == ({} if is_folder else {"out": b"earlier"})
@@ -63,9 +64,9 @@ def test_a_failed_export_leaves_what_was_there(tmp_path, name):
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_can_not_be_written_is_named_and_leaves_nothing(tmp_path, name, no_space):
     with pytest.raises(UsageError, match="can't be written: No such file"):
-        write_export(name, tmp_path / "missing" / "out", export_of(*IMAGES))
+        write_export(name, tmp_path / "missing" / "out", made_for(name, export_of(*IMAGES)))
     with pytest.raises(UsageError, match="out can't be written: File too large"), no_space():
-        write_export(name, tmp_path / "out", export_of(*IMAGES))
+        write_export(name, tmp_path / "out", made_for(name, export_of(*IMAGES)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -81,11 +82,12 @@ def test_an_image_that_is_predicted_meanwhile_is_in_the_file(tmp_path, name):
             images.append((DATE, detected("9", CAT)))
         return found
 
-    export = replace(export_of(), read_predictions=lambda: read(images), read_rejected=lambda: read(failed))
+    export = replace(
+        made_for(name, export_of()), read_predictions=lambda: read(images), read_rejected=lambda: read(failed)
+    )
     counts = write_export(name, tmp_path / "out", export)
-    is_among_failures = FORMATS[name].has_rejected
-    assert (counts.num_images, counts.num_rejected) == (2, 0 if is_among_failures else 1)
-    if is_among_failures:
+    assert (counts.num_images, counts.num_rejected) == (2, 0 if FORMATS[name].rejected_as else 1)
+    if name == "megadetector":
         assert [Path(one["file"]).stem for one in json.loads((tmp_path / "out").read_text())["images"]] == ["1", "9"]
 
 
@@ -102,7 +104,7 @@ def test_a_folder_is_no_file_and_is_kept(tmp_path):
     ("kind", "formats"),
     [
         ("detection", [*FORMATS]),
-        ("classification", ["label-studio", "csv", "jsonl", "parquet"]),
+        ("classification", ["camtrap-dp", "label-studio", "csv", "jsonl", "parquet"]),
         ("embedding", ["csv", "jsonl", "parquet"]),
         ("regression", ["csv", "jsonl", "parquet"]),
         ("raw", ["csv", "jsonl", "parquet"]),

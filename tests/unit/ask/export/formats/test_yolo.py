@@ -4,6 +4,7 @@ import os
 import pytest
 import yaml
 
+from infer_app.ask.export.formats.export_formats import write_export
 from infer_app.ask.export.formats.yolo import label_file, write_yolo
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.base.errors import UsageError
@@ -80,6 +81,6 @@ def test_two_exports_into_one_folder_do_not_mix(tmp_path):
     other = os.open(tmp_path / ".set.new", os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     with pytest.raises(UsageError, match="another export writes"):
-        write_yolo(tmp_path / "set", export_of(detected("1", CAT)))
+        write_export("yolo", tmp_path / "set", export_of(detected("1", CAT)))
     os.close(other)
     assert (tmp_path / ".set.new").exists()
