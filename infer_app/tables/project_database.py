@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from sqlalchemy import Connection, select
+
 from infer_app.artifact.model_names import plain_name
 from infer_app.base.day import Day
-from infer_app.base.errors import DatabaseUnavailable
+from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.tables.engine.column_types import AsText
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.known_database import check_known, is_missing, known_id, remembered
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
@@ -24,6 +27,7 @@ from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import all_in_use, read_versions
 from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import pictures
 from infer_app.tables.results.sources import read_forgotten_before
 
 P = ParamSpec("P")
@@ -59,10 +63,23 @@ class ProjectDatabase(ListedImages):
 
 
 @contextmanager
-def open_project_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[ProjectDatabase]:
-    """Open the database and the source; raises what `open_results_database` and `open_source` raise."""
-    with open_results_database(loaded, read_only) as database, open_source(loaded, database) as source:
+def open_project_database(
+    loaded: LoadedSettings, read_only: bool = False, camera: str | None = None
+) -> Iterator[ProjectDatabase]:
+    """Open the database and the source; raises what `open_results_database` and `open_source` raise.
+
+    With a camera the source lists only its images. Raises UsageError if none is of this camera.
+    """
+    with open_results_database(loaded, read_only) as database, open_source(loaded, database, camera) as source:
+        if camera is not None:
+            database.ask(partial(_check_camera, source=source, camera=camera))
         yield ProjectDatabase(database, source)
+
+
+def _check_camera(connection: Connection, source: Source, camera: str) -> None:
+    its = pictures.c.source_id.in_(source.numbers_of_pictures(connection)), AsText(pictures.c.camera) == camera
+    if connection.execute(select(pictures.c.id).where(*its).limit(1)).first() is None:
+        raise UsageError(f"no image is of a camera {camera!r}", "`infer cameras list` names those with images")
 
 
 def find_database_to_make(loaded: LoadedSettings) -> Path | None:
@@ -123,22 +140,22 @@ def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
 
 
 @contextmanager
-def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
+def open_source(loaded: LoadedSettings, results: Database, camera: str | None = None) -> Iterator[Source]:
     """Open the source that lists the images, in the database of results or in another, which is only read.
 
     Raises DatabaseUnavailable, or UsageError for a source that doesn't exist.
     """
     settings = loaded.source
     with ExitStack() as stack:
-        source = Source(results, settings)
+        source = Source(results, settings, camera=camera)
         if loaded.source_url != loaded.database_url:
             listing = stack.enter_context(Database(loaded.source_url, read_only=True))
             if listing.file is not None and not listing.file.exists():
                 raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
-            source = CrossDatabaseSource(listing, settings, results)
+            source = CrossDatabaseSource(listing, settings, results, camera=camera)
         check_source(source)
         if source.has_bytes_for_text:
-            source = CrossDatabaseSource(source.database, settings, results)
+            source = CrossDatabaseSource(source.database, settings, results, camera=camera)
         source.base = None if loaded.base is None else str(loaded.base)
         source.forgotten_before = read_forgotten_before(results, source.identity)
         source.model_names = _model_names(loaded)

@@ -23,13 +23,14 @@ from infer_app.base.domain import (
 from infer_app.base.errors import SchemaOutdated
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.cameras import place_events
-from infer_app.tables.cameras.day_events import read_camera_rows, read_events
-from infer_app.tables.cameras.periods import CameraPeriod, set_cameras
+from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_events
+from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.cameras.silent_cameras import find_silent_cameras
 from infer_app.tables.engine.column_types import FAMILY
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
+from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.watched_images import mark_missing
@@ -370,3 +371,44 @@ def test_a_camera_is_silent_from_its_second_night_without_images_while_others_br
     images = ListedImages(cards.database, cards.source)
     assert find_silent_cameras(images, "UTC", now) == {"mute": datetime(2026, 11, 18).date()}
     assert find_silent_cameras(images, "UTC", now + timedelta(days=3)) == {}  # nothing came at all
+
+
+def test_a_clock_that_jumps_back_by_a_year_against_the_order_of_arrival_is_named(cards, execute):
+    year = 365 * 86_400
+    for camera, seconds in {"reset": (0, 60, -2 * year), "late": (0, -20 * 86_400, 60)}.items():
+        cards.add(*((camera, second) for second in seconds)).note()
+    for day, (number,) in enumerate(sorted(cards.rows(pictures.c.id))):
+        execute(f"UPDATE infer_pictures SET first_seen = {1_700_000_000 + day * 86_400} WHERE id = {number}")
+    images = ListedImages(cards.database, cards.source)
+    assert find_jumps(images, CameraClocks(())) == {"reset": START - timedelta(seconds=2 * year)}
+    right = [CameraPeriod(camera="reset", until=START - timedelta(days=365), shift=timedelta(days=730))]
+    assert find_jumps(images, CameraClocks(right)) == {}
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["one database", "another database"])
+@pytest.mark.parametrize("names", ["cam", "folder:1"])
+def test_a_source_may_be_read_of_one_camera_alone(cards, execute, is_elsewhere, names):
+    """By a column also what no run has read yet; of a folder's camera what runs have read."""
+    execute("CREATE TABLE photos (id INTEGER PRIMARY KEY, location VARCHAR(99), added_at VARCHAR(30), cam VARCHAR(9))")
+    for number, camera in enumerate(("north", "south", "north", "north"), 1):
+        at = START + timedelta(minutes=number)
+        execute(f"INSERT INTO photos VALUES ({number}, '/photos/{camera}/{number}.jpg', '{at}', '{camera}')")
+    settings = SourceSettings(table="photos", camera=names, time_zone="UTC")
+
+    def of_camera(camera=None):
+        if is_elsewhere:
+            return CrossDatabaseSource(cards.database, settings, cards.database, camera=camera)
+        return Source(cards.database, settings, camera=camera)
+
+    of_all = of_camera()
+    number = record_source(cards.database, of_all.identity, None)
+    facts = FileFacts(7, 1.0, "ab", None, NO_TIME)
+    for image_id, camera in (("1", "north"), ("2", "south"), ("3", "north")):
+        ref = ImageRef(image_id, f"/photos/{camera}/{image_id}.jpg")
+        commit(cards.database, [Prediction(ref, Output("fox", 0.9), facts)], source_id=number)
+    fill_facts(cards.database, of_all, replace(RULES, camera_folder=1 if names == "folder:1" else None), None)
+    counted = {}
+    for camera in ("north", "south", None):
+        counts = ListedImages(cards.database, of_camera(camera)).count_day(DAY, MODEL.model_id)
+        counted[camera] = counts.predicted, counts.pending
+    assert counted == {"north": (2, 1 if names == "cam" else 0), "south": (1, 0), None: (3, 1)}

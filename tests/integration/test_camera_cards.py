@@ -261,3 +261,37 @@ def test_camtrap_dp_holds_what_has_a_time_and_coordinates_and_counts_the_rest(ca
 def written(project, *options):
     project.infer("export", *options, "--to", project.folder / "day.csv")
     return (project.folder / "day.csv").read_text()
+
+
+def test_what_is_counted_per_day_is_counted_per_camera(cards):
+    """Of north three photos of two events are predicted, and one is pending; of south one is predicted."""
+    for name, seconds in (("north/0", 0), ("north/1", 30), ("south/0", 0)):
+        take(cards.photos / f"{name}.jpg", START + timedelta(seconds=seconds))
+    cards.infer("run")
+    for number in (2, 3):
+        take(cards.photos / f"north/{number}.jpg", START + timedelta(hours=1))
+    cards.infer("run", "--limit", "1")
+    counts = {}
+    for camera in ("north", "south"):
+        days = cards.infer_json("status", "--days", "90", "--camera", camera)["days"]
+        counts[camera] = [(one["eligible"], one["predicted"], one["pending"]) for one in days if one["eligible"]]
+    assert counts == {"north": [(4, 3, 1)], "south": [(1, 1, 0)]}
+    day = "--date", "2026-10-01"
+    for state, camera, number in (("pending", "north", 1), ("pending", "south", 0), ("predicted", "south", 1)):
+        listed = cards.infer_json("list", "--state", state, *day, "--camera", camera)["images"]
+        assert [Path(one["location"]).parent.name for one in listed] == [camera] * number
+    cards.infer("status", "--camera", "nowhere", exit_code=2)
+    (north,) = (one for one in cards.infer_json("cameras", "list")["cameras"] if one["camera"] == "north")
+    assert (north["num_images"], north["num_unread"]) == (4, 1)
+    to = cards.folder / "north.jsonl"
+    export = cards.infer_json("export", *day, "--camera", "north", "--format", "jsonl", "--to", to)
+    assert (export["images"], export["pending"]) == (3, 1)
+    rows = [json.loads(line) for line in to.read_text().splitlines()]
+    assert {row["camera"] for row in rows} == {"north"}
+    assert [row["taken_at"] for row in rows[:2]] == ["2026-10-01T05:00:00", "2026-10-01T05:00:30"]
+    first, second, third = (row["event"] for row in rows)
+    assert first == second != third
+    sampled = cards.folder / "tasks.json"
+    sample = ("sample", *day, "--format", "label-studio", "--to", sampled, "--one-per-event")
+    assert cards.infer_json(*sample, "--camera", "north")["images"] == 2
+    assert cards.infer_json(*sample, "--by", "random")["images"] == 3

@@ -121,13 +121,14 @@ class Export:
         thresholds = self.thresholds if self.model.part is Part.OUTPUT else None
         counts = self.counts
         counts.num_images = counts.num_objects = 0
-        for day, image, capture in self._with_captures(self.read_predictions()):
+        for day, image, capture in self.with_captures(self.read_predictions()):
             objects, crops = self.show(image, all_objects=all_objects)
             counts.num_images += 1
             counts.num_objects += len(objects)
             yield ExportedImage(image, self.paths.of(image.location), day, objects, crops, thresholds, capture)
 
-    def _with_captures(self, images: DatedImages) -> Iterator[tuple[date, PredictedImage, Capture | None]]:
+    def with_captures(self, images: DatedImages) -> Iterator[tuple[date, PredictedImage, Capture | None]]:
+        """Yield the images with what is known of their capture, if cameras are recorded."""
         left = iter(images)
         while some := list(islice(left, IMAGES_AT_ONCE)):
             captures = self.captures.read(image.number for _, image in some) if self.captures else None

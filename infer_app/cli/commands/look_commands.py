@@ -6,6 +6,7 @@ from typing import Annotated
 from infer_app.cli.terminal.command import (
     MODEL_HELP,
     REQUIRED,
+    Camera,
     Csv,
     Date,
     Model,
@@ -16,6 +17,7 @@ from infer_app.cli.terminal.command import (
     any_date,
     argument,
     command,
+    flag,
     option,
 )
 from infer_app.cli.terminal.groups import INSPECT, app, labels_app, threshold_app
@@ -31,6 +33,7 @@ class StatusOptions(WithJson):
     """Show the last days, their counts and their state."""
 
     days: int = option("N", "Number of days, up to today.", default=14, min=1)
+    camera: Camera = None
 
 
 @command(app, "report", "look.report:report_days", as_record=True, rich_help_panel=INSPECT)
@@ -58,6 +61,7 @@ class ListOptions(WithJson):
     state: str = option("predicted|rejected|pending|changed|missing", "What is listed.", default="pending")
     date: Annotated[str | None, any_date("all, for predicted and rejected those of the last run")] = None
     model: Model = None
+    camera: Camera = None
     as_csv: Csv = False
 
 
@@ -71,7 +75,7 @@ class EventsOptions(WithJson):
 
     date: Date = "yesterday"
     until: Until = None
-    camera: str | None = option("NAME", "Only those of this camera.")
+    camera: Camera = None
     as_csv: Csv = False
 
 
@@ -85,6 +89,7 @@ class ExportOptions(WithJson):
     date: Date = "yesterday"
     until: Until = None
     model: str | None = option("NAME[@ID]", THE_ONLY_MODEL, "--model", "-m")
+    camera: Camera = None
     format: str = option(
         "coco|coco-results|megadetector|camtrap-dp|label-studio|yolo|csv|jsonl|parquet",
         "What to write.",
@@ -107,12 +112,14 @@ class SampleOptions(WithJson):
     date: Date = "yesterday"
     until: Until = None
     model: str | None = option("NAME[@ID]", THE_ONLY_MODEL, "--model", "-m")
+    camera: Camera = None
     by: str = option(
         "uncertain|random|label",
         "What is chosen; uncertain: where the model decides least; label: as many of each label as possible.",
         default="uncertain",
     )
     count: int = option("N", "Number of images.", default=100, min=1)
+    one_per_event: bool = flag("--one-per-event", "Choose at most one image of each event.")
     format: str = option("coco|label-studio", "What to write.", default=REQUIRED)
     to: Path = option("FILE", "The file.", default=REQUIRED)
     copy_to: Path | None = option("FOLDER", "Copy the photos there and name the copies.  [default: name the photos]")

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from infer_app.ask.export.exported_images import Export
+from infer_app.ask.export.exported_images import DatedImages, Export
 from infer_app.ask.export.exported_model import ModelVersions
 from infer_app.ask.export.formats.export_formats import FORMATS, find_format, write_export
 from infer_app.ask.export.formats.label_studio import config_path
 from infer_app.ask.export.image_paths import ImagePaths
-from infer_app.ask.export.sampling.choose_images import Chosen, choose_images
+from infer_app.ask.export.sampling.choose_images import Chosen, choose_images, keep_one_per_event
 from infer_app.ask.export.sampling.copy_photos import copy_photos
 from infer_app.ask.figures.detections import PredictedImage
 from infer_app.base.errors import UsageError
@@ -19,6 +19,7 @@ from infer_app.base.locations import shown
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
+from infer_app.cli.look.show_events import check_events
 from infer_app.tables.cameras.captures import Captures
 from infer_app.tables.project_database import open_project_database, read_limits
 
@@ -30,7 +31,7 @@ def export_days(options: ExportOptions) -> None:
     """Write the predictions of the days; print how many there are, and how many images are not in the file."""
     loaded = load_settings(options.config)
     days = loaded.days(options.date, options.until or options.date)
-    with open_project_database(loaded, read_only=True) as project:
+    with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model)
         paths, captures = _paths(loaded, options.relative_to), Captures(project, days) if loaded.wants_facts else None
@@ -53,6 +54,8 @@ def export_sample(options: SampleOptions) -> None:
     if options.format not in SAMPLE_FORMATS:
         raise UsageError(f"a sample can't be {options.format!r}", f"choose one of: {', '.join(SAMPLE_FORMATS)}")
     loaded = load_settings(options.config)
+    if options.one_per_event:
+        check_events(loaded)
     paths = _paths(loaded, options.relative_to or options.copy_to)
     if options.copy_to is not None:
         _check_copies(loaded, options.copy_to, options.relative_to, paths)
@@ -73,13 +76,15 @@ def export_sample(options: SampleOptions) -> None:
 def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -> tuple[Export, dict[str, str]]:
     """Choose the images, and copy those that are to be; return also why others are not copied, by location."""
     days = loaded.days(options.date, options.until or options.date)
-    with open_project_database(loaded, read_only=True) as project:
+    with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model)
-        export = Export.of_days(project, days, model, paths)
+        export = Export.of_days(project, days, model, paths, captures=Captures(project, days))
 
         def choose(is_wanted: Callable[[PredictedImage], bool]) -> Chosen:
-            found = (dated for dated in export.read_predictions() if is_wanted(dated[1]))
+            found: DatedImages = (dated for dated in export.read_predictions() if is_wanted(dated[1]))
+            if options.one_per_event:
+                found = keep_one_per_event(found, options.by, export, options.seed)
             return choose_images(found, options.by, options.count, export, options.seed)
 
         if options.copy_to is None:

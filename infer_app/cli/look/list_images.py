@@ -32,7 +32,7 @@ def list_images(options: ListOptions) -> None:
     if state not in OF_LAST_RUN + OF_ALL_DAYS:
         raise UsageError(f"no such state: {state!r}", f"choose one of: {', '.join(OF_LAST_RUN + OF_ALL_DAYS)}")
     loaded = load_settings(options.config, {"run": {"models": [model] if model else None}})
-    with open_project_database(loaded, read_only=True) as project:
+    with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         days = [loaded.day(options.date)] if options.date else []
         if not days and state in OF_LAST_RUN:
             last = [loaded.day(str(one)) for one in project.versions.days_of_last_run(model)]

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from infer_app.base.errors import UsageError
 from infer_app.base.printing import counted, printable
-from infer_app.base.settings.load import load_settings
+from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.look_commands import EventsOptions
 from infer_app.cli.terminal.output import print_csv, print_json_list, show_table
 from infer_app.tables.cameras.day_events import Event, read_events
@@ -19,13 +19,12 @@ SHOWN_ROWS = 50
 def show_events(options: EventsOptions) -> None:
     """Print the events that begin on the days."""
     loaded = load_settings(options.config)
-    if loaded.events.gap is None:
-        raise UsageError("there are no events", 'say in infer.toml when one ends: [events] gap = "60s"')
+    check_events(loaded)
     found, continued = list[Event](), 0
-    with open_project_database(loaded, read_only=True) as project:
+    with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         days = loaded.days(options.date, options.until or options.date)
         for number, day in enumerate(days):
-            of_day, others = project.ask(read_events, project, day, options.camera)
+            of_day, others = project.ask(read_events, project, day)
             found += of_day
             continued = continued if number else others
     if options.as_json:
@@ -35,6 +34,12 @@ def show_events(options: EventsOptions) -> None:
         print_csv(_rows(found), OF_EVENT + OF_LABEL)
     else:
         _print_table(found, continued)
+
+
+def check_events(loaded: LoadedSettings) -> None:
+    """Raise UsageError if the settings ask for no events."""
+    if loaded.events.gap is None:
+        raise UsageError("there are no events", 'say in infer.toml when one ends: [events] gap = "60s"')
 
 
 def _shown(event: Event) -> dict[str, object]:

@@ -59,10 +59,10 @@ class DayRow:
         return variant_facts(begun["variant"]) if begun else dict.fromkeys(variant_facts(""))
 
 
-def show_status(days: int, as_json: bool, config: Path | None) -> None:
+def show_status(days: int, camera: str | None, as_json: bool, config: Path | None) -> None:
     """Show the last days of each model, by the version that did the day: images, results and the last run."""
     loaded = load_settings(config)
-    with open_project_database(loaded, read_only=True) as project:
+    with open_project_database(loaded, read_only=True, camera=camera) as project:
         next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
         rows, changed, attention = read_last_days(project, loaded.day("today"), days, loaded.run.max_rejected, next_run)
     if as_json:

@@ -11,7 +11,7 @@ from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.terminal.output import show_table
 from infer_app.run.note_facts import fill_all_facts, place_again
 from infer_app.run.stop import Stop
-from infer_app.tables.cameras.day_events import read_camera_rows
+from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows
 from infer_app.tables.cameras.periods import CameraClocks, read_cameras, read_table, set_cameras
 from infer_app.tables.project_database import open_project_database
 
@@ -24,20 +24,23 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
     with open_project_database(loaded, read_only=True) as project:
         rows = project.ask(read_camera_rows, project)
         periods = project.database.ask(lambda connection: read_cameras(connection, project.source))
-    clocks, retired = CameraClocks(periods), {one.camera for one in periods if one.retired}
+        clocks, retired = CameraClocks(periods), {one.camera for one in periods if one.retired}
+        jumps = project.ask(find_jumps, project, clocks)
     told = []
     for row in rows:
         ends = [clocks.put_right(row.camera, time) for time in (row.first, row.last) if time]
-        right = {"first": min(ends, default=None), "last": max(ends, default=None), "clock": _wrong(ends)}
-        told.append(asdict(row) | right | {"retired": row.camera in retired})
+        right = {"first": min(ends, default=None), "last": max(ends, default=None)}
+        wrong = {"clock": _wrong(ends, jumps.get(row.camera)), "retired": row.camera in retired}
+        told.append(asdict(row) | right | wrong)
     if as_json:
         print(json.dumps({"cameras": told}, default=datetime.isoformat))
         return
-    headings = "camera", "images", "first", "last", "days with images", "without a time", ""
+    headings = "camera", "images", "not read", "first", "last", "days with images", "without a time", ""
     cells = [
         (
             one["camera"] or "(none)",
             f"{one['num_images']:,}",
+            f"{one['num_unread']:,}",
             *(f"{one[name]:%Y-%m-%d %H:%M}" if one[name] else "" for name in ("first", "last")),
             one["num_days"],
             one["num_without_time"],
@@ -85,10 +88,12 @@ def _load(config: Path | None) -> LoadedSettings:
     return loaded
 
 
-def _wrong(ends: list[datetime]) -> str:
-    """Return what is wrong with a clock whose first and last pictures are of these times."""
+def _wrong(ends: list[datetime], jump: datetime | None) -> str:
+    """Return what is wrong with a clock whose first and last pictures are of these times, and which has jumped back."""
     if any(end.year < FIRST_YEAR for end in ends):
         return f"its clock was before {FIRST_YEAR}"
     if any(end > datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1) for end in ends):
         return "its clock was in the future"
+    if jump:
+        return f"its clock has jumped back to {jump:%Y-%m-%d %H:%M}"
     return ""

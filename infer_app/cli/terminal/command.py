@@ -118,6 +118,7 @@ CONFIG_HELP = "The settings file.  [default: ./infer.toml]"
 Config = Annotated[Path | None, _option("PATH", CONFIG_HELP, "--config", "-c", envvar="INFER_CONFIG")]
 Date = Annotated[str, _option("DATE", DAY, "--date", "-d")]
 Until = Annotated[str | None, _option("DATE", "Last day of a range that begins with --date.")]
+Camera = Annotated[str | None, _option("NAME", "Only images of this camera.")]
 Json = Annotated[bool, _option(None, "Print one JSON object on standard output and nothing else.", "--json")]
 Csv = Annotated[bool, _option(None, "Print CSV.", "--csv")]
 Model = Annotated[str | None, _model(f"{MODEL_HELP}  [default: [run] model, else all]")]

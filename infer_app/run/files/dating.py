@@ -13,8 +13,10 @@ from infer_app.base.printing import one_line
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.run.files.changed_files import AskStorage
 from infer_app.run.files.registration import Registration
+from infer_app.tables.cameras.picture_facts import FactRules
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import DatedImage, first_usual_time
+from infer_app.tables.listing.source import Source
 from infer_app.tables.results.runs import last_start
 
 FIRST_DIGITAL = datetime(1995, 1, 1, tzinfo=UTC).timestamp()  # no camera wrote a file before
@@ -30,6 +32,7 @@ class Dating:
         self._database = database
         self._ask = ask
         self._found = found
+        self._rules = FactRules.of(loaded, Source(database, loaded.source))
 
     def date_all(self, new: Sequence[ImageFile]) -> Sequence[DatedImage]:
         """Return new images with their own times: of their cameras, if [images] day says so, or of their files.
@@ -58,7 +61,13 @@ class Dating:
         usual = self._first_usual(stated) if new else 0.0
         times = [self._time_of(file, one, now.timestamp(), usual) for file, one in zip(new, stated, strict=True)]
         queued_at = now.replace(tzinfo=None)
-        return [DatedImage(file, at, queued_at, camera) for file, at, camera in zip(new, times, taken, strict=True)]
+        return [
+            DatedImage(file, at, queued_at, taken_at, self._camera(file))
+            for file, at, taken_at in zip(new, times, taken, strict=True)
+        ]
+
+    def _camera(self, file: ImageFile) -> str | None:
+        return self._rules.camera(None, file.location) if self._rules.camera_folder else None
 
     def _is_behind(self, now: datetime) -> bool:
         """Return whether this machine's clock is behind that of a former run, or no image is known to compare with."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, String, and_, case, column, func, select, table
+from sqlalchemy import BigInteger, Connection, Integer, String, and_, case, cast, column, func, select, table
 
 from infer_app.base.day import Day
 from infer_app.base.domain import TimeOrigin
+from infer_app.tables.cameras.periods import CameraClocks
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import KeyedJoin, picture_of
 from infer_app.tables.results.schema import events, pictures
 
+A_YEAR = timedelta(days=365)
 _shown = table(
     "infer_shown_results", column("model", String), column("picture", BigInteger), column("label"), column("score")
 )
@@ -52,21 +54,21 @@ class CameraRow:
 
     camera: str
     num_images: int
+    num_unread: int  # of the program's own list, those that no run has read yet
     first: datetime | None
     last: datetime | None
     num_days: int  # with images
     num_without_time: int  # of their own
 
 
-def read_events(images: ListedImages, day: Day, camera: str | None = None) -> tuple[list[Event], int]:
+def read_events(images: ListedImages, day: Day) -> tuple[list[Event], int]:
     """Return the events whose first picture is of the day, and how many others of its pictures continue."""
     with images.parts(day) as parts:
         of_day = dict[int, int]()
         for connection, part in parts:
             joined = KeyedJoin(part, pictures, pictures.c.id == picture_of(part))
             wanted = select(pictures.c.id, pictures.c.event).select_from(joined).where(pictures.c.event > 0)
-            named = wanted if camera is None else wanted.where(pictures.c.camera == camera)
-            of_day |= {row.id: row.event for row in connection.execute(named)}
+            of_day |= {row.id: row.event for row in connection.execute(wanted)}
     with images.database.read() as connection:
         rows = list(_in_parts(connection, select(events), events.c.id, {*of_day.values()}))
         own = [row for row in rows if row.first_picture in of_day]
@@ -114,6 +116,7 @@ def read_camera_rows(images: ListedImages) -> list[CameraRow]:
     counted = select(
         pictures.c.camera,
         func.count(),
+        func.count(case((pictures.c.event.is_(None), 1))),
         func.min(taken_at),
         func.max(taken_at),
         func.count(func.date(taken_at).distinct()),
@@ -124,3 +127,23 @@ def read_camera_rows(images: ListedImages) -> list[CameraRow]:
         its = and_(pictures.c.source_id.in_(numbers), pictures.c.camera.is_not(None))
         by_name = counted.where(its).group_by(pictures.c.camera).order_by(pictures.c.camera == "", pictures.c.camera)
         return [CameraRow(*tuple(row)) for row in connection.execute(by_name)]
+
+
+def find_jumps(images: ListedImages, clocks: CameraClocks) -> dict[str, datetime]:
+    """Return the cameras whose clocks have jumped back by a year or more, each with the first such time.
+
+    Those are times that are so much earlier than what has come on an earlier day: a clock that was reset, as when its
+    battery was empty, begins in a year of its own.
+    """
+    arrival, taken_at = cast(func.floor(pictures.c.first_seen / 86_400), Integer), pictures.c.taken_at
+    by_arrival = select(pictures.c.camera, func.min(taken_at), func.max(taken_at)).group_by(pictures.c.camera, arrival)
+    latest, jumps = dict[str, datetime](), dict[str, datetime]()
+    with images.database.read() as connection:
+        its = pictures.c.source_id.in_(images.source.numbers_of_pictures(connection))
+        dated = by_arrival.where(its, pictures.c.camera.is_not(None), taken_at.is_not(None))
+        for camera, *ends in connection.execute(dated.order_by(pictures.c.camera, arrival)):
+            first, last = sorted(clocks.put_right(camera, time) for time in ends)
+            if camera in latest and first < latest[camera] - A_YEAR:
+                jumps.setdefault(camera, first)
+            latest[camera] = max(last, latest.get(camera, last))
+    return jumps

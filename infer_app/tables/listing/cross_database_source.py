@@ -39,9 +39,14 @@ class CrossDatabaseSource(Source):
     """A source whose images are listed in `database`, which is only read; `results` holds our tables."""
 
     def __init__(
-        self, database: Database, settings: SourceSettings, results: Database, page_size: int = PAGE_SIZE
+        self,
+        database: Database,
+        settings: SourceSettings,
+        results: Database,
+        page_size: int = PAGE_SIZE,
+        camera: str | None = None,
     ) -> None:
-        super().__init__(database, settings, page_size)
+        super().__init__(database, settings, page_size, camera)
         self.results = results
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
@@ -107,7 +112,8 @@ def as_relation(connection: Connection, page: Sequence[Any], source: Source) -> 
         as_text.label("infer_image_id"),
     )
     joined = KeyedJoin(given, pictures, is_it, True)
-    return select(*listed, pictures.c.id.label("infer_picture")).select_from(joined).subquery()
+    picture = pictures.c.id.label("infer_picture")
+    return select(*listed, picture).select_from(joined).where(*source.conditions).subquery()
 
 
 def _sendable_id(image_id: str | None, max_chars: int | None) -> str | None:

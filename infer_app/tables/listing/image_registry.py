@@ -33,6 +33,7 @@ class DatedImage(NamedTuple):
     added_at: datetime
     queued_at: datetime | None = None  # when it was registered, if runs are to take it however old its day is
     taken: CaptureTime | None = None  # if that was read
+    camera: str | None = None  # if its location tells it
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
         shared
         | image.file._asdict()
         | {"id": number, "image_id": str(number), "key": picture_key("", image.file.location)}
-        | {"added_at": image.added_at, "queued_at": image.queued_at}
+        | {"added_at": image.added_at, "queued_at": image.queued_at, "camera": image.camera}
         | taken_columns(image.taken)
         for number, image in zip(numbers, missing, strict=False)
     ]

@@ -54,7 +54,10 @@ T = TypeVar("T")
 class Source:
     """Lists the images of a day in keyset pages over (time, id). Memory and cost per page don't grow with the table."""
 
-    def __init__(self, database: Database, settings: SourceSettings, page_size: int = PAGE_SIZE) -> None:
+    def __init__(
+        self, database: Database, settings: SourceSettings, page_size: int = PAGE_SIZE, camera: str | None = None
+    ) -> None:
+        """Open a source, with a camera that of its images alone: by the source's column, else by what is stored."""
         self.database = database
         self.results = database  # that holds our tables
         self.settings = settings
@@ -63,6 +66,11 @@ class Source:
         self._has_key = self.is_ours and settings.id == pictures.c.id.name  # a primary key of integers
         self.zone = "UTC" if self.is_ours else settings.time_zone
         self.relation: FromClause = relation_of(settings)
+        if camera is not None and settings.camera_column is not None:
+            its = AsText(self.relation.c[settings.camera_column]) == camera
+            self.relation = select(self.relation).where(its).subquery("source")
+        is_read = camera is not None and settings.camera_column is None
+        self.conditions = (AsText(pictures.c.camera) == camera,) if is_read else ()  # on the pictures of the images
         # With the table's name: the tables of results, which are asked for each row, have columns of such names too.
         named = self.relation.c
         self.id: ColumnElement[Any] = named[settings.id]
@@ -264,10 +272,13 @@ class Source:
     def _with_pictures(self, connection: Connection) -> tuple[Query, Picture]:
         """Return what `listed` does with the numbers of the images' pictures, and their column."""
         if self.identity.is_ours:
-            return self.listed().add_columns(self.id.label("infer_picture")), self.id
+            listed = self.listed().add_columns(self.id.label("infer_picture"))
+            read = select(pictures.c.id).where(*self.conditions)
+            return (listed.where(self.id.in_(read)) if self.conditions else listed), self.id
         is_it = self.is_picture(self.numbers_of_pictures(connection), PictureKey(self.id_text, self.location))
         joined = KeyedJoin(self.relation, pictures, is_it, True)
-        return self.listed().select_from(joined).add_columns(pictures.c.id.label("infer_picture")), pictures.c.id
+        listed = self.listed().select_from(joined).where(*self.conditions)
+        return listed.add_columns(pictures.c.id.label("infer_picture")), pictures.c.id
 
     def nearest_date(self, day: Day) -> date | None:
         """Return the date, in the day's zone, of the image nearest to the day, or None without images."""
