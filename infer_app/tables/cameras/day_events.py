@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, String, and_, case, cast, column, func, select, table
+from sqlalchemy import BigInteger, Connection, Integer, String, and_, case, cast, column, exists, func, select, table
 
 from infer_app.base.day import Day
 from infer_app.base.domain import TimeOrigin
@@ -16,7 +16,7 @@ from infer_app.tables.cameras.periods import CameraClocks
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import KeyedJoin, picture_of
-from infer_app.tables.results.schema import events, pictures
+from infer_app.tables.results.schema import events, pictures, predictions, rejections
 
 A_YEAR = timedelta(days=365)
 _shown = table(
@@ -54,7 +54,7 @@ class CameraRow:
 
     camera: str
     num_images: int
-    num_unread: int  # of the program's own list, those that no run has read yet
+    num_unread: int  # of the program's own list, those without any result
     first: datetime | None
     last: datetime | None
     num_days: int  # with images
@@ -112,11 +112,12 @@ def _in_parts(connection: Connection, wanted: Any, key: Any, keys: Collection[in
 def read_camera_rows(images: ListedImages) -> list[CameraRow]:
     """Return the cameras whose pictures runs have read, by name; their pictures without a camera are the last."""
     its_own = (TimeOrigin.COLUMN, TimeOrigin.EXIF, TimeOrigin.DIGITIZED, TimeOrigin.NAME)
+    without_result = (~exists().where(results.c.picture == pictures.c.id) for results in (predictions, rejections))
     taken_at, has_none = pictures.c.taken_at, pictures.c.taken_from.not_in([one.value for one in its_own])
     counted = select(
         pictures.c.camera,
         func.count(),
-        func.count(case((pictures.c.event.is_(None), 1))),
+        func.count(case((and_(*without_result), 1))),
         func.min(taken_at),
         func.max(taken_at),
         func.count(func.date(taken_at).distinct()),
