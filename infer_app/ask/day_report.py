@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime
@@ -18,7 +18,7 @@ from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts
 from infer_app.base.printing import named, told_once
 from infer_app.base.telemetry.summary_line import LEVELS
-from infer_app.tables.cameras.day_events import read_events
+from infer_app.tables.cameras.day_events import count_by_camera, read_events
 from infer_app.tables.listing.watched_images import ChangedCounts, ChangedImage, count_changed, read_changed
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.day_state import DayStates
@@ -53,25 +53,39 @@ class EventsOfLabel:
 
 
 @dataclass(frozen=True, slots=True)
+class CameraOfDay:
+    """What a camera has brought on a day."""
+
+    camera: str
+    images: int
+    rejected: int  # by any of the models
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
 class DayEvents:
-    """The events of a day, which are those whose first picture is of it."""
+    """The events of a day, which are those whose first picture is of it, and its cameras."""
 
     num_events: int
     num_continued: int  # others, whose pictures of the day continue what began before
     labels: tuple[EventsOfLabel, ...]  # by model, the most frequent first
+    cameras: tuple[CameraOfDay, ...]  # by name
 
     @classmethod
-    def read(cls, project: ProjectDatabase, day: Day) -> DayEvents | None:
-        """Return those that are stored, or None without any."""
+    def read(cls, project: ProjectDatabase, day: Day, model_ids: Sequence[str]) -> DayEvents | None:
+        """Return those that are stored, or None if there are neither events nor cameras."""
+        counts = count_by_camera(project, day, model_ids)
         found, num_continued = read_events(project, day)
-        if not found and not num_continued:
+        if not found and not num_continued and not any(counts):
             return None
+        events = Counter(one.camera for one in found)
+        cameras = [CameraOfDay(camera, *both, events[camera]) for camera, both in sorted(counts.items())]
         by_label = defaultdict[tuple[str, str], list[int]](list)
         for one in (one for event in found for one in event.labels):
             by_label[one.model, one.label].append(one.count)
         labels = [EventsOfLabel(*key, len(counts), max(counts)) for key, counts in by_label.items()]
         labels.sort(key=lambda one: (one.model, -one.events, one.label))
-        return cls(len(found), num_continued, tuple(labels))
+        return cls(len(found), num_continued, tuple(labels), tuple(cameras))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +167,7 @@ def gather(project: ProjectDatabase, states: DayStates, day: Day, versions: Sequ
         steps=tuple(step.of(of) for step, of in told_once(steps_of).items()),
         changed=changed,
         some_changed=tuple(islice(read_changed(project.database, project.source, ids, day), NUM_CHANGED)),
-        events=DayEvents.read(project, day),
+        events=DayEvents.read(project, day, ids),
     )
 
 

@@ -291,6 +291,9 @@ def test_what_is_counted_per_day_is_counted_per_camera(cards):
     assert [row["taken_at"] for row in rows[:2]] == ["2026-10-01T05:00:00", "2026-10-01T05:00:30"]
     first, second, third = (row["event"] for row in rows)
     assert first == second != third
+    cards.infer("report", *day)
+    page = json.loads((cards.folder / "reports/2026-10-01.json").read_text())["events"]
+    assert [tuple(one.values()) for one in page["cameras"]] == [("north", 4, 0, 2), ("south", 1, 0, 1)]
     sampled = cards.folder / "tasks.json"
     sample = ("sample", *day, "--format", "label-studio", "--to", sampled, "--one-per-event")
     assert cards.infer_json(*sample, "--camera", "north")["images"] == 2

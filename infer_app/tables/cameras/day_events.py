@@ -8,14 +8,30 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, String, and_, case, cast, column, exists, func, select, table
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    String,
+    Subquery,
+    and_,
+    case,
+    cast,
+    column,
+    exists,
+    func,
+    or_,
+    select,
+    table,
+)
 
 from infer_app.base.day import Day
 from infer_app.base.domain import TimeOrigin
 from infer_app.tables.cameras.periods import CameraClocks
 from infer_app.tables.engine.bulk import in_batches
+from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import KeyedJoin, picture_of
+from infer_app.tables.results.conditions import KeyedJoin, has_prediction, has_rejection, picture_of
 from infer_app.tables.results.schema import events, pictures, predictions, rejections
 
 A_YEAR = timedelta(days=365)
@@ -107,6 +123,26 @@ def _read_labels(
 def _in_parts(connection: Connection, wanted: Any, key: Any, keys: Collection[int]) -> Iterator[Any]:
     for some in in_batches(keys):
         yield from connection.execute(wanted.where(key.in_(some)))
+
+
+def count_by_camera(images: ListedImages, day: Day, model_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return by camera how many images of a day there are, and how many one of the models has rejected."""
+
+    def rows_of(listed: Subquery) -> Query:
+        joined = KeyedJoin(listed, pictures, pictures.c.id == picture_of(listed))
+        is_rejected = or_(
+            *(
+                and_(has_rejection(pictures.c.id, model_id), ~has_prediction(pictures.c.id, model_id))
+                for model_id in model_ids
+            )
+        )
+        counted = select(pictures.c.camera, func.count(), func.count(case((is_rejected, 1)))).select_from(joined)
+        return counted.where(pictures.c.camera.is_not(None)).group_by(pictures.c.camera)
+
+    found = defaultdict[str, tuple[int, int]](lambda: (0, 0))
+    for camera, num_images, num_rejected in images.select(day, rows_of):
+        found[camera] = found[camera][0] + num_images, found[camera][1] + num_rejected
+    return found
 
 
 def read_camera_rows(images: ListedImages) -> list[CameraRow]:
