@@ -298,3 +298,12 @@ def test_what_is_counted_per_day_is_counted_per_camera(cards):
     sample = ("sample", *day, "--format", "label-studio", "--to", sampled, "--one-per-event")
     assert cards.infer_json(*sample, "--camera", "north")["images"] == 2
     assert cards.infer_json(*sample, "--by", "random")["images"] == 3
+
+
+def test_a_photo_is_of_the_day_in_its_name_where_its_file_states_none(cards):
+    cards.set("source", camera="folder:1", taken_in_name="%Y%m%d_%H%M%S")
+    os.utime(take(cards.photos / "north/20261001_050000.jpg", None), (START.timestamp() + 9 * 86_400,) * 2)
+    cards.infer("run")
+    stored = "SELECT camera, taken_at, taken_from, added_at, event FROM infer_pictures"
+    at = f"{START:%Y-%m-%d %H:%M:%S}.000000"
+    assert cards.rows(stored) == [("north", at, "name", at, 1)]

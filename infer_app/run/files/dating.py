@@ -45,7 +45,9 @@ class Dating:
             from infer_app.predict.images.decode.capture_time import read_capture_times
 
             paths = [self._loaded.path_map.to_local(file.location) for file in new]
-            taken = ask_times(partial(self._ask, read_capture_times), paths)
+            in_files = ask_times(partial(self._ask, read_capture_times), paths)
+            pairs = zip(new, in_files, strict=True)
+            taken = [self._rules.time_of(in_file or NO_TIME, file.location) for file, in_file in pairs]
         zone = find_zone(self._loaded.run.time_zone)
         stated = [
             [seconds for seconds in (camera.timestamp(zone) if camera else None, file.modified) if seconds is not None]
@@ -67,7 +69,7 @@ class Dating:
         ]
 
     def _camera(self, file: ImageFile) -> str | None:
-        return self._rules.camera(None, file.location) if self._rules.camera_folder else None
+        return self._rules.camera(None, file.location) if self._loaded.wants_facts else None
 
     def _is_behind(self, now: datetime) -> bool:
         """Return whether this machine's clock is behind that of a former run, or no image is known to compare with."""

@@ -76,8 +76,11 @@ class FactRules:
         folders = self._below(location).parts[:-1]
         return _storable(folders[self.camera_folder - 1]) if len(folders) >= self.camera_folder else ""
 
-    def in_name(self, location: str) -> CaptureTime:
-        """Return the time in a file's name, or NO_TIME."""
+    def time_of(self, in_file: CaptureTime, location: str) -> CaptureTime:
+        """Return when a picture was taken by its file, or by the file's name."""
+        return in_file if in_file.origin in (TimeOrigin.EXIF, TimeOrigin.DIGITIZED) else self._in_name(location)
+
+    def _in_name(self, location: str) -> CaptureTime:
         for found in self.name.finditer(self._below(location).name) if self.name else ():
             with suppress(ValueError):
                 return CaptureTime(datetime.strptime(found[1], self.name_pattern), None, TimeOrigin.NAME)
@@ -192,11 +195,9 @@ def _taken(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureTi
     in_file = looked or (None if stored.taken_from == TimeOrigin.COLUMN else stored.taken)
     if column.at is not None or in_file is None:
         return None if column.at is None else column
-    if in_file.origin in (TimeOrigin.EXIF, TimeOrigin.DIGITIZED):
-        return in_file
-    in_name = rules.in_name(listed.location)
-    if in_name.at is not None or not rules.has_own_times:
-        return in_name
+    of_file = rules.time_of(in_file, listed.location)
+    if of_file.at is not None or not rules.has_own_times:
+        return of_file
     return read_clock(listed.time, rules.zone, TimeOrigin.SOURCE)
 
 

@@ -19,7 +19,7 @@ from infer_app.tables.results.conditions import is_new_for_any
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.pictures import taken_columns
-from infer_app.tables.results.schema import OURS, pictures, predictions, rejections
+from infer_app.tables.results.schema import OURS, WITHOUT_EVENT, pictures, predictions, rejections
 
 ROWS_PER_INSERT = 500
 
@@ -171,6 +171,7 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
         | {"id": number, "image_id": str(number), "key": picture_key("", image.file.location)}
         | {"added_at": image.added_at, "queued_at": image.queued_at, "camera": image.camera}
         | taken_columns(image.taken)
+        | {"event": None if image.camera is None or image.taken is None else WITHOUT_EVENT}
         for number, image in zip(numbers, missing, strict=False)
     ]
     if rows:

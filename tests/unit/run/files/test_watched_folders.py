@@ -10,7 +10,7 @@ from sqlalchemy import select
 from infer_app.base.domain import FileFacts, ImageFile
 from infer_app.base.errors import StorageUnavailable
 from infer_app.base.locations import NO_MAPPING
-from infer_app.base.settings.sections import ImagesSettings, RunSettings
+from infer_app.base.settings.sections import ImagesSettings, RunSettings, SourceSettings
 from infer_app.predict.images.decode.capture_time import CaptureTime
 from infer_app.predict.images.read.folder_scan import ScannedFiles
 from infer_app.run.files.changed_files import FILES_AT_ONCE
@@ -50,13 +50,15 @@ class Folders(WatchedFolders):
 
 def settings(day):
     sections = {"images": ImagesSettings(day=day), "run": RunSettings(lookback=3)}
-    return SimpleNamespace(watched=["photos"], path_map=NO_MAPPING, **sections)
+    folders = {"watched": ["photos"], "all_watched": [], "roots": [], "base": None, "path_map": NO_MAPPING}
+    return SimpleNamespace(**folders, **sections, source=SourceSettings(), wants_facts=False)
 
 
 def date(database, file_time, taken=None, day="taken"):
     """The image that a new file is registered as, and what the run says of it."""
     found = Registration()
-    dating = Dating(settings(day), database, lambda *_: [taken and CaptureTime(taken.replace(tzinfo=None))], found)
+    in_file = taken and CaptureTime(taken.replace(tzinfo=None))
+    dating = Dating(settings(day), database, lambda *_: [in_file], found)
     (dated,) = dating.date_all([ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())])
     return dated, list(found.describe())
 
