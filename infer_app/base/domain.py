@@ -132,6 +132,11 @@ class CaptureTime(NamedTuple):
     offset: timedelta | None = None  # of that clock from UTC, if it is stated too
     origin: TimeOrigin = TimeOrigin.EXIF
 
+    @property
+    def is_of_file(self) -> bool:
+        """Return whether the file itself states it."""
+        return self.origin in (TimeOrigin.EXIF, TimeOrigin.DIGITIZED)
+
     def timestamp(self, zone: ZoneInfo) -> float | None:
         """Return seconds since the epoch; a time without an offset is one of `zone`."""
         if self.at is None or self.offset is None:

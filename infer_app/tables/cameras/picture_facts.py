@@ -78,7 +78,7 @@ class FactRules:
 
     def time_of(self, in_file: CaptureTime, location: str) -> CaptureTime:
         """Return when a picture was taken by its file, or by the file's name."""
-        return in_file if in_file.origin in (TimeOrigin.EXIF, TimeOrigin.DIGITIZED) else self._in_name(location)
+        return in_file if in_file.is_of_file else self._in_name(location)
 
     def _in_name(self, location: str) -> CaptureTime:
         for found in self.name.finditer(self._below(location).name) if self.name else ():

@@ -14,13 +14,13 @@ from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.schema import OURS, WITHOUT_CAMERA, pictures
+from infer_app.tables.results.schema import OURS, WITHOUT_CAMERA, WITHOUT_EVENT, pictures
 from infer_app.tables.results.sources import RunSource
 
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
 _TAKEN = ("taken_at", "taken_offset", "taken_from")
-_COLUMNS = ("id", "source_id", "key", "image_id", "location", *_FACTS, *_TAKEN, "event")
-_EVENT = _COLUMNS.index("event")
+_COLUMNS = ("id", "source_id", "key", "image_id", "location", *_FACTS, *_TAKEN, "event", "camera")
+_EVENT, _CAMERA = _COLUMNS.index("event"), _COLUMNS.index("camera")
 _OTHERS = dict.fromkeys(column.name for column in pictures.columns if column.name not in _COLUMNS)
 _Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
 # Built once: building them takes longer than reading or writing the rows.
@@ -75,11 +75,10 @@ class PictureRows:
             _new_facts(row, files[key].file) for key, row in known.items() if _differs(row, files[key].file)
         ]:
             connection.execute(_SET_FACTS, changed)
-        if dated := {row[0]: files[key].file.taken for key, row in known.items() if _is_dated(row, files[key].file)}:
-            with_event = [row[0] for row in known.values() if row[0] in dated and row[_EVENT] is not None]
-            if with_event:
+        if dated := [(row, files[key].file) for key, row in known.items() if _is_dated(row, files[key].file)]:
+            if with_event := [row[0] for row, _ in dated if row[_EVENT] is not None]:
                 dissolve_events(connection, with_event)
-            connection.execute(_SET_TAKEN, [_new_taken(*one) for one in dated.items()])
+            connection.execute(_SET_TAKEN, [_new_taken(row, file.taken) for row, file in dated])
         return {files[key].ref: row[0] for key, row in (known | rows).items()}
 
     @property
@@ -106,7 +105,7 @@ class PictureRows:
         location, file = stored_location(result.ref.location), result.file
         key = picture_key("", location) if self._is_ours else key
         own = number, self._sources[0], key, result.ref.image_id, location, file.size, file.modified, None
-        return *own, *taken_columns(file.taken).values(), WITHOUT_CAMERA if file.taken else None
+        return *own, *taken_columns(file.taken).values(), WITHOUT_CAMERA if file.taken else None, None
 
 
 def _differs(row: _Row, file: FileFacts) -> bool:
@@ -126,9 +125,12 @@ def _is_dated(row: _Row, file: FileFacts) -> bool:
     return (is_asked and not has_time) or ((is_asked or has_time) and _differs(row, file))
 
 
-def _new_taken(number: int, taken: CaptureTime | None) -> dict[str, object]:
-    new = taken_columns(taken) | {"event": WITHOUT_CAMERA if taken else None}
-    return {"number": number} | {f"new_{name}": value for name, value in new.items()}
+def _new_taken(row: _Row, taken: CaptureTime | None) -> dict[str, object]:
+    """Return what to store of a time; it waits for its event alone if nothing can be known better afterwards."""
+    is_final = row[_CAMERA] is not None and taken is not None and taken.is_of_file
+    event = WITHOUT_EVENT if is_final else WITHOUT_CAMERA if taken else None
+    new = taken_columns(taken) | {"event": event}
+    return {"number": row[0]} | {f"new_{name}": value for name, value in new.items()}
 
 
 def taken_columns(taken: CaptureTime | None) -> dict[str, object]:
