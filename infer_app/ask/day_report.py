@@ -141,8 +141,10 @@ def summarize(day: date, judged: Mapping[str, JudgedDay]) -> DaySummary:
     )
 
 
-def gather(project: ProjectDatabase, states: DayStates, day: Day, versions: Sequence[Version]) -> DayReport:
-    """Read the data of a day's report from the database."""
+def gather(
+    project: ProjectDatabase, states: DayStates, day: Day, versions: Sequence[Version], *, wants_facts: bool = False
+) -> DayReport:
+    """Read the data of a day's report from the database; `wants_facts`: the project records cameras."""
     made_at = datetime.now(UTC).isoformat()  # a run that ends while this reads may not be in it
     ids = [model_id for _, model_id in versions]
     changed = count_changed(project.database, project.source, ids, day)
@@ -167,7 +169,7 @@ def gather(project: ProjectDatabase, states: DayStates, day: Day, versions: Sequ
         steps=tuple(step.of(of) for step, of in told_once(steps_of).items()),
         changed=changed,
         some_changed=tuple(islice(read_changed(project.database, project.source, ids, day), NUM_CHANGED)),
-        events=DayEvents.read(project, day, ids),
+        events=DayEvents.read(project, day, ids) if wants_facts else None,
     )
 
 

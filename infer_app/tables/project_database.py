@@ -13,7 +13,6 @@ from infer_app.base.day import Day
 from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.tables.engine.column_types import AsText
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.known_database import check_known, is_missing, known_id, remembered
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
@@ -71,14 +70,14 @@ def open_project_database(
     With a camera the source lists only its images. Raises UsageError if none is of this camera.
     """
     with open_results_database(loaded, read_only) as database, open_source(loaded, database, camera) as source:
-        if camera is not None:
+        if source.conditions:
             database.ask(partial(_check_camera, source=source, camera=camera))
         yield ProjectDatabase(database, source)
 
 
-def _check_camera(connection: Connection, source: Source, camera: str) -> None:
-    its = pictures.c.source_id.in_(source.numbers_of_pictures(connection)), AsText(pictures.c.camera) == camera
-    if connection.execute(select(pictures.c.id).where(*its).limit(1)).first() is None:
+def _check_camera(connection: Connection, source: Source, camera: str | None) -> None:
+    its = pictures.c.source_id.in_(source.numbers_of_pictures(connection))
+    if connection.execute(select(pictures.c.id).where(its, *source.conditions).limit(1)).first() is None:
         raise UsageError(f"no image is of a camera {camera!r}", "`infer cameras list` names those with images")
 
 

@@ -20,7 +20,7 @@ from infer_app.base.domain import (
     Output,
     Prediction,
 )
-from infer_app.base.errors import SchemaOutdated
+from infer_app.base.errors import SchemaOutdated, UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.cameras import place_events
 from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_events
@@ -32,7 +32,7 @@ from infer_app.tables.engine.column_types import FAMILY
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.image_registry import DatedImage, register
-from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source import Source, storable_camera
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.migrate import check_schema, upgrade
@@ -412,3 +412,42 @@ def test_a_source_may_be_read_of_one_camera_alone(cards, execute, is_elsewhere, 
         counts = ListedImages(cards.database, of_camera(camera)).count_day(DAY, MODEL.model_id)
         counted[camera] = counts.predicted, counts.pending
     assert counted == {"north": (2, 1 if names == "cam" else 0), "south": (1, 0), None: (3, 1)}
+
+
+def test_a_camera_is_found_by_the_name_that_is_stored_whatever_the_column_holds(cards, execute):
+    """A number, a padded text, a text that is too long to be stored whole, and nothing."""
+    long = "x" * 600
+    execute("CREATE TABLE photos (id INTEGER PRIMARY KEY, added_at VARCHAR(30), a DOUBLE PRECISION, b CHAR(8), c TEXT)")
+    execute(f"INSERT INTO photos VALUES (1, '{START}', 1.0, 'north', '{long}'), (2, '{START}', NULL, NULL, NULL)")
+    shared = {"table": "photos", "id": "id", "location": "id", "time": "added_at", "time_zone": "UTC"}
+    for column in ("a", "b", "c"):
+        settings = SourceSettings(**shared, camera=column)
+        rows = [row for page in Source(cards.database, settings).list_facts(DAY, 10) for row in page]
+        names = sorted(storable_camera(row[4]) for row in rows)
+        assert (names[0], len(names)) == ("", 2)
+        sources = [Source(cards.database, settings, camera=name) for name in names]
+        assert [ListedImages(cards.database, source).count(DAY) for source in sources] == [1, 1]
+        with pytest.raises(UsageError, match="no image is of a camera"):
+            Source(cards.database, settings, camera="\udcff")
+
+
+def test_a_photo_that_could_not_be_read_when_it_was_registered_gets_its_time_from_the_run_that_reads_it(cards):
+    file = ImageFile("/photos/a/1.jpg", 7, 1.0)
+    for _ in register(cards.database, [file], lambda new: [DatedImage(one, START, camera="a") for one in new]):
+        pass
+    cards.taken[file.location] = CaptureTime(START)
+    cards.read(cards.taken)
+    cards.note()
+    assert cards.rows(pictures.c.camera, *TIME) == [("a", START, "exif", 1)]
+
+
+def test_a_clock_of_the_first_or_the_last_year_is_told_without_an_error(cards, execute):
+    cards.add(("a", -int((START - datetime(1, 1, 2)).total_seconds()))).note()
+    cards.add(("a", 0)).note()
+    execute(f"UPDATE infer_pictures SET first_seen = first_seen + 86400 WHERE id = {max(cards.rows(pictures.c.id))[0]}")
+    images = ListedImages(cards.database, cards.source)
+    assert find_jumps(images, CameraClocks(())) == {}
+    period = CameraPeriod.model_validate({"camera": "a", "to": "9999-12-31", "shift": "365d"})
+    assert period.put_right(period.until) == period.until
+    with pytest.raises(ValueError, match="Input should be a valid datetime"):
+        CameraPeriod.model_validate({"camera": "a", "to": "9999-12-31T24:00"})

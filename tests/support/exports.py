@@ -12,7 +12,6 @@ from infer_app.ask.export.exported_model import ModelVersions
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.ask.figures.detections import PredictedImage, StoredOutput
 from infer_app.ask.figures.figures import RejectedImage
-from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.size import Size
 from infer_app.tables.cameras.captures import Capture
@@ -82,16 +81,16 @@ def written(write, path, *images, **options):
 class KnownCaptures:
     """One camera with coordinates has taken all pictures."""
 
-    days = (Day.of(DATE, "UTC"),)
+    zone = "UTC"
     periods = (CameraPeriod(camera="north", latitude=47.5, longitude=8.25),)
     clocks = CameraClocks(periods)
     ends = {"north": (TAKEN_AT, TAKEN_AT)}  # noqa: RUF012
 
-    def read(self, numbers):
-        return dict.fromkeys(numbers, Capture("north", TAKEN_AT, None, None, TAKEN_AT))
+    def __init__(self, events=()):
+        self.events = dict(events)  # by the number of the picture
 
-    def read_events(self):
-        return ()
+    def read(self, numbers):
+        return {one: Capture("north", TAKEN_AT, None, self.events.get(one), TAKEN_AT) for one in numbers}
 
 
 def made_for(name, export):

@@ -126,7 +126,7 @@ def _write(
     if data == file:
         raise UsageError(f"--out {file} is the name of the JSON file", "give the page a name that ends in .html")
     versions = choose_models(project, day, tried)
-    report = gather(project, states, day, versions)
+    report = gather(project, states, day, versions, wants_facts=loaded.wants_facts)
     limits = ThumbnailLimits(read_limits(loaded), loaded.images.max_pixels)
     if any(isinstance(image, ImageObjects) for model in report.models for image in model.predicted):
         limits = replace(limits, size=SIZE_WITH_BOXES, max_bytes=2 * MAX_BYTES)

@@ -34,7 +34,10 @@ def export_days(options: ExportOptions) -> None:
     with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model)
-        paths, captures = _paths(loaded, options.relative_to), Captures(project, days) if loaded.wants_facts else None
+        paths, captures = (
+            _paths(loaded, options.relative_to),
+            Captures(project, days[0].zone) if loaded.wants_facts else None,
+        )
         export = Export.of_days(project, days, model, paths, options.min_score, captures)
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
         num_pending = sum(project.count_pending(day, *model.all_ids) for day in days)
@@ -79,19 +82,23 @@ def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -
     with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model)
-        export = Export.of_days(project, days, model, paths, captures=Captures(project, days))
+        export = Export.of_days(
+            project, days, model, paths, captures=Captures(project, days[0].zone) if options.one_per_event else None
+        )
 
         def choose(is_wanted: Callable[[PredictedImage], bool]) -> Chosen:
-            found: DatedImages = (dated for dated in export.read_predictions() if is_wanted(dated[1]))
-            if options.one_per_event:
-                found = keep_one_per_event(found, options.by, export, options.seed)
+            def read() -> DatedImages:
+                return (dated for dated in export.read_predictions() if is_wanted(dated[1]))
+
+            one_per_event = options.one_per_event
+            found = keep_one_per_event(read, options.by, export, options.seed) if one_per_event else read()
             return choose_images(found, options.by, options.count, export, options.seed)
 
         if options.copy_to is None:
             chosen, not_copied = choose(lambda _: True), dict[str, str]()
         else:
             chosen, not_copied = copy_photos(choose, options.copy_to, read_limits(loaded))
-    return replace(export, read_predictions=lambda: chosen, read_rejected=tuple), not_copied
+    return replace(export, read_predictions=lambda: chosen, read_rejected=tuple, captures=None), not_copied
 
 
 def _check_copies(loaded: LoadedSettings, folder: Path, named_in: Path | None, paths: ImagePaths) -> None:

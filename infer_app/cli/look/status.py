@@ -138,7 +138,7 @@ def read_last_days(
             row = DayRow(day, model, model_id, model_id in in_use, facts, objects, is_forgotten, again)
             if row.facts.counts.eligible or row.facts.last_run:
                 rows.append(row)
-    gap = find_gap(project.source, today.before(1))
+    gap = None if project.source.camera else find_gap(project.source, today.before(1))  # that is of all cameras
     changed = count_changed(project.database, project.source, sorted(in_use))
     attention = [str(gap)] if gap else []
     attention += [describe_replaced(changed.replaced)] if changed.replaced else []

@@ -12,7 +12,7 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.run.note_facts import fill_all_facts, place_again
 from infer_app.run.stop import Stop
 from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows
-from infer_app.tables.cameras.periods import CameraClocks, read_cameras, read_table, set_cameras
+from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_cameras, read_table, set_cameras
 from infer_app.tables.project_database import open_project_database
 
 FIRST_YEAR = 2000  # a picture of an earlier year was taken by a clock that was never set
@@ -24,30 +24,24 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
     with open_project_database(loaded, read_only=True) as project:
         rows = project.ask(read_camera_rows, project)
         periods = project.database.ask(lambda connection: read_cameras(connection, project.source))
-        clocks, retired = CameraClocks(periods), {one.camera for one in periods if one.retired}
+        clocks = CameraClocks(periods)
         jumps = project.ask(find_jumps, project, clocks)
-    told = []
+    told, cells = [], []
     for row in rows:
+        its = [one for one in periods if one.camera == row.camera]
         ends = [clocks.put_right(row.camera, time) for time in (row.first, row.last) if time]
-        right = {"first": min(ends, default=None), "last": max(ends, default=None)}
-        wrong = {"clock": _wrong(ends, jumps.get(row.camera)), "retired": row.camera in retired}
-        told.append(asdict(row) | right | wrong)
+        first, last = min(ends, default=None), max(ends, default=None)
+        wrong = _wrong(ends, jumps.get(row.camera))
+        known = {"first": first, "last": last, "clock": wrong, "retired": any(one.retired for one in its)}
+        told.append(asdict(row) | known | {"set": [one.model_dump(mode="json", by_alias=True) for one in its]})
+        shown = (row.camera or "(none)", f"{row.num_images:,}", f"{row.num_unread:,}")
+        spans = (f"{time:%Y-%m-%d %H:%M}" if time else "" for time in (first, last))
+        remarks = "; ".join(filter(None, (wrong, *map(_describe, its))))
+        cells.append((*shown, *spans, row.num_days, row.num_without_time, remarks))
     if as_json:
         print(json.dumps({"cameras": told}, default=datetime.isoformat))
         return
-    headings = "camera", "images", "not read", "first", "last", "days with images", "without a time", ""
-    cells = [
-        (
-            one["camera"] or "(none)",
-            f"{one['num_images']:,}",
-            f"{one['num_unread']:,}",
-            *(f"{one[name]:%Y-%m-%d %H:%M}" if one[name] else "" for name in ("first", "last")),
-            one["num_days"],
-            one["num_without_time"],
-            "; ".join(filter(None, (one["clock"], "retired" if one["retired"] else ""))),
-        )
-        for one in told
-    ]
+    headings = "camera", "images", "no result", "first", "last", "days with images", "without a time", "remarks"
     show_table(headings, cells)
     total, without = sum(row.num_images for row in rows), sum(row.num_without_time for row in rows)
     print(f"{without:,} of {counted(total, 'image')} have no time of their own" if without else counted(total, "image"))
@@ -58,12 +52,15 @@ def set_table(table: Path, config: Path | None) -> None:
     loaded, periods = _load(config), read_table(table)
     with open_project_database(loaded) as project:
         known = {row.camera for row in project.ask(read_camera_rows, project)}
+        before = project.database.ask(lambda connection: read_cameras(connection, project.source))
         changed = set_cameras(project.database, project.source, periods)
         if changed:
             place_again(loaded, project)
     print(f"{counted(len(periods), 'line')} of {counted(len({one.camera for one in periods}), 'camera')} set")
+    if gone := sorted({one.camera for one in before} - {one.camera for one in periods}):
+        print(f"nothing is set any more of {', '.join(gone)}, of which the file has no line")
     if changed:
-        print(f"events made anew of {', '.join(sorted(changed))}, whose clocks are put right otherwise")
+        print(f"events made anew of {', '.join(sorted(changed))}, whose shifts have changed")
     if unknown := sorted({one.camera for one in periods} - known):
         print(f"no image yet of {', '.join(unknown)}")
 
@@ -88,6 +85,15 @@ def _load(config: Path | None) -> LoadedSettings:
     return loaded
 
 
+def _describe(period: CameraPeriod) -> str:
+    """Return what was set of a camera's time in a few words."""
+    hours = period.shift.total_seconds() / 3600
+    place = None if None in (period.latitude, period.longitude) else f"at {period.latitude}, {period.longitude}"
+    known = f"clock put right by {hours:+g} h" if hours else "", place, "retired" if period.retired else ""
+    until = f" until {period.until:%Y-%m-%d %H:%M}" if period.until else ""
+    return " ".join(filter(None, known)) + until if any(known) else ""
+
+
 def _wrong(ends: list[datetime], jump: datetime | None) -> str:
     """Return what is wrong with a clock whose first and last pictures are of these times, and which has jumped back."""
     if any(end.year < FIRST_YEAR for end in ends):
@@ -95,5 +101,5 @@ def _wrong(ends: list[datetime], jump: datetime | None) -> str:
     if any(end > datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1) for end in ends):
         return "its clock was in the future"
     if jump:
-        return f"its clock has jumped back to {jump:%Y-%m-%d %H:%M}"
+        return f"images of {jump:%Y-%m-%d} came after later ones: was its clock reset?"
     return ""

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 
 from infer_app.base.day import find_zone
-from infer_app.base.domain import NO_TIME, CaptureTime, ImageFile
-from infer_app.base.errors import ModelError
+from infer_app.base.domain import CaptureTime, ImageFile
+from infer_app.base.errors import ModelError, NoAnswer
 from infer_app.base.printing import one_line
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.run.files.changed_files import AskStorage
@@ -47,7 +47,7 @@ class Dating:
             paths = [self._loaded.path_map.to_local(file.location) for file in new]
             in_files = ask_times(partial(self._ask, read_capture_times), paths)
             pairs = zip(new, in_files, strict=True)
-            taken = [self._rules.time_of(in_file or NO_TIME, file.location) for file, in_file in pairs]
+            taken = [in_file and self._rules.time_of(in_file, file.location) for file, in_file in pairs]
         zone = find_zone(self._loaded.run.time_zone)
         stated = [
             [seconds for seconds in (camera.timestamp(zone) if camera else None, file.modified) if seconds is not None]
@@ -103,11 +103,13 @@ def _as_utc(seconds: float) -> datetime:
 def ask_times(
     ask: Callable[[Sequence[str]], Iterable[CaptureTime | None]], locations: Sequence[str]
 ) -> list[CaptureTime | None]:
-    """Return what `ask` yields for each file; one that crashes its process states no time."""
+    """Return what `ask` yields for each file, None of one that crashes its process. Raises NoAnswer."""
     times = list[CaptureTime | None]()
     while left := locations[len(times) :]:
         try:
             times.extend(ask(left))
+        except NoAnswer:
+            raise
         except ModelError:
-            times.append(NO_TIME)
-    return times
+            times.append(None)
+    return times[: len(locations)]

@@ -1,7 +1,7 @@
 """Which cameras took pictures, and when, as exports say it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from infer_app.base.day import Day
-from infer_app.tables.cameras.day_events import Event, read_camera_rows, read_events
+from infer_app.tables.cameras.day_events import read_camera_rows
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_cameras
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.queries.listed_images import ListedImages
@@ -29,16 +28,18 @@ class Capture(NamedTuple):
 
 @dataclass(frozen=True)
 class Captures:
-    """Finds the captures and events of the pictures of some days, and what is known of their cameras."""
+    """Finds the captures of pictures that a source lists, and what is known of their cameras."""
 
     images: ListedImages
-    days: Sequence[Day]
+    zone: str  # in which days begin: that of clocks that state none
 
     @cached_property
     def periods(self) -> list[CameraPeriod]:
         """Return what was set of the cameras."""
         with self.images.database.read() as connection:
-            return read_cameras(connection, self.images.source)
+            known = read_cameras(connection, self.images.source)
+        only = self.images.source.camera
+        return [one for one in known if only in (None, one.camera)]
 
     @cached_property
     def clocks(self) -> CameraClocks:
@@ -52,11 +53,6 @@ class Captures:
             if times := [self.clocks.put_right(one.camera, at) for at in (one.first, one.last) if at]:
                 found[one.camera] = min(times), max(times)
         return found
-
-    def read_events(self) -> Iterator[Event]:
-        """Yield the events of the days."""
-        for day in self.days:
-            yield from read_events(self.images, day)[0]
 
     def read(self, numbers: Iterable[int]) -> dict[int, Capture]:
         """Return the captures of pictures by their numbers; of one that was forgotten meanwhile nothing is known."""

@@ -19,6 +19,7 @@ from sqlalchemy import (
     cast,
     column,
     exists,
+    false,
     func,
     or_,
     select,
@@ -27,7 +28,7 @@ from sqlalchemy import (
 
 from infer_app.base.day import Day
 from infer_app.base.domain import TimeOrigin
-from infer_app.tables.cameras.periods import CameraClocks
+from infer_app.tables.cameras.periods import CameraClocks, numbers_of_cameras
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
@@ -131,10 +132,11 @@ def count_by_camera(images: ListedImages, day: Day, model_ids: Sequence[str]) ->
     def rows_of(listed: Subquery) -> Query:
         joined = KeyedJoin(listed, pictures, pictures.c.id == picture_of(listed))
         is_rejected = or_(
+            false(),
             *(
                 and_(has_rejection(pictures.c.id, model_id), ~has_prediction(pictures.c.id, model_id))
                 for model_id in model_ids
-            )
+            ),
         )
         counted = select(pictures.c.camera, func.count(), func.count(case((is_rejected, 1)))).select_from(joined)
         return counted.where(pictures.c.camera.is_not(None)).group_by(pictures.c.camera)
@@ -160,27 +162,27 @@ def read_camera_rows(images: ListedImages) -> list[CameraRow]:
         func.count(case((has_none, 1))),
     )
     with images.database.read() as connection:
-        numbers = images.source.numbers_of_pictures(connection)
+        numbers = numbers_of_cameras(connection, images.source)
         its = and_(pictures.c.source_id.in_(numbers), pictures.c.camera.is_not(None))
         by_name = counted.where(its).group_by(pictures.c.camera).order_by(pictures.c.camera == "", pictures.c.camera)
         return [CameraRow(*tuple(row)) for row in connection.execute(by_name)]
 
 
 def find_jumps(images: ListedImages, clocks: CameraClocks) -> dict[str, datetime]:
-    """Return the cameras whose clocks have jumped back by a year or more, each with the first such time.
+    """Return the cameras whose clocks may have jumped back, each with the first such time.
 
-    Those are times that are so much earlier than what has come on an earlier day: a clock that was reset, as when its
-    battery was empty, begins in a year of its own.
+    It is a year or more before what has come on an earlier day: a clock is reset when its battery is empty. Pictures
+    of an older card look the same.
     """
     arrival, taken_at = cast(func.floor(pictures.c.first_seen / 86_400), Integer), pictures.c.taken_at
     by_arrival = select(pictures.c.camera, func.min(taken_at), func.max(taken_at)).group_by(pictures.c.camera, arrival)
     latest, jumps = dict[str, datetime](), dict[str, datetime]()
     with images.database.read() as connection:
-        its = pictures.c.source_id.in_(images.source.numbers_of_pictures(connection))
+        its = pictures.c.source_id.in_(numbers_of_cameras(connection, images.source))
         dated = by_arrival.where(its, pictures.c.camera.is_not(None), taken_at.is_not(None))
         for camera, *ends in connection.execute(dated.order_by(pictures.c.camera, arrival)):
             first, last = sorted(clocks.put_right(camera, time) for time in ends)
-            if camera in latest and first < latest[camera] - A_YEAR:
+            if camera in latest and latest[camera] - first > A_YEAR:
                 jumps.setdefault(camera, first)
             latest[camera] = max(last, latest.get(camera, last))
     return jumps

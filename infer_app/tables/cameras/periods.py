@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -33,10 +34,26 @@ def _check_naive(time: datetime) -> datetime:
 def _end_of_day(value: object) -> object:
     """Return the midnight after a date that ends so, as _period writes it."""
     if isinstance(value, str) and value.endswith("T24:00"):
-        return datetime.fromisoformat(value.removesuffix("T24:00")) + timedelta(days=1)
+        midnight = datetime.fromisoformat(value.removesuffix("T24:00"))
+        return midnight + timedelta(days=1) if midnight.year < MAXYEAR else value
     return value
 
 
+def _as_span(value: object) -> object:
+    """Return the seconds of a text such as 1h, -30min, 2d or -01:00:00; other values as they are."""
+    if not isinstance(value, str) or value.lstrip("+-").startswith("P"):  # ISO 8601
+        return value
+    if found := _SPAN.fullmatch(value):
+        return float(f"{found[1]}{found[2]}") * _UNITS[found[3]]
+    if found := _CLOCK.fullmatch(value):
+        hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+        return (-1 if found[1] == "-" else 1) * (3600 * hours + 60 * minutes + seconds)
+    raise ValueError(f"{value!r} is no time span such as 1h, -30min, 365d or -01:00:00")
+
+
+_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+_SPAN = re.compile(r"([+-]?)(\d+(?:\.\d+)?) ?(s|min|h|d)")
+_CLOCK = re.compile(r"([+-]?)(\d+):(\d\d)(?::(\d\d))?")
 ClockTime = Annotated[datetime, AfterValidator(_check_naive)]
 MAX_SHIFT = timedelta(days=36_525)
 
@@ -50,7 +67,8 @@ class CameraPeriod(BaseModel):
     since: ClockTime | None = Field(None, alias="from")  # by the camera's clock as it was; None: its first picture
     # The first time that is no longer covered; None: for ever.
     until: Annotated[ClockTime | None, BeforeValidator(_end_of_day)] = Field(None, alias="to")
-    shift: timedelta = Field(timedelta(0), ge=-MAX_SHIFT, le=MAX_SHIFT)  # what puts its clock right
+    # What puts its clock right: more than 0 for one that is slow.
+    shift: Annotated[timedelta, BeforeValidator(_as_span)] = Field(timedelta(0), ge=-MAX_SHIFT, le=MAX_SHIFT)
     latitude: float | None = Field(None, ge=-90, le=90)  # degrees north
     longitude: float | None = Field(None, ge=-180, le=180)  # degrees east
     retired: bool = False  # it brings no more pictures
@@ -60,6 +78,13 @@ class CameraPeriod(BaseModel):
         if self.since and self.until and self.since >= self.until:
             raise ValueError("`to` is not after `from`")
         return self
+
+    def put_right(self, at: datetime) -> datetime:
+        """Return what the camera's clock should have shown when it showed this."""
+        try:
+            return at + self.shift
+        except OverflowError:  # of a year that no clock shows
+            return at
 
     def covers(self, at: datetime) -> bool:
         return (self.since is None or self.since <= at) and (self.until is None or at < self.until)
@@ -86,11 +111,8 @@ class CameraClocks:
 
     def put_right(self, camera: str, at: datetime) -> datetime:
         """Return what the camera's clock should have shown when it showed this."""
-        shift = next((one.shift for one in self._wrong.get(camera, ()) if one.covers(at)), timedelta(0))
-        try:
-            return at + shift
-        except OverflowError:  # of a year that no clock shows
-            return at
+        period = next((one for one in self._wrong.get(camera, ()) if one.covers(at)), None)
+        return period.put_right(at) if period else at
 
     def differing(self, other: CameraClocks) -> set[str]:
         """Return the cameras whose clocks are put right otherwise by the other ones."""
@@ -103,7 +125,7 @@ class CameraClocks:
 
 def read_cameras(connection: Connection, source: Source) -> list[CameraPeriod]:
     """Return what was set of the cameras of a source, also before its query was edited, in the table's order."""
-    its = cameras.c.source_id.in_(_numbers(connection, source))
+    its = cameras.c.source_id.in_(numbers_of_cameras(connection, source))
     rows = connection.execute(select(cameras).where(its).order_by(cameras.c.source_id.desc(), cameras.c.place)).all()
     names = CameraPeriod.model_fields
     return [
@@ -119,7 +141,8 @@ def set_cameras(database: Database, source: Source, periods: Sequence[CameraPeri
     return database.transact(partial(_set, source=source, periods=periods))
 
 
-def _numbers(connection: Connection, source: Source) -> list[int]:
+def numbers_of_cameras(connection: Connection, source: Source) -> list[int]:
+    """Return the sources, by their numbers, whose cameras are those of this one, as another table's are not."""
     return [OURS] if source.identity.is_ours else own_numbers(connection, source.identity)
 
 
@@ -139,7 +162,7 @@ def sources_of_events(connection: Connection, source: Source) -> Mapping[int, in
 
 def _set(connection: Connection, source: Source, periods: Sequence[CameraPeriod]) -> set[str]:
     lock_events(connection)
-    numbers = _numbers(connection, source)
+    numbers = numbers_of_cameras(connection, source)
     changed = CameraClocks(read_cameras(connection, source)).differing(CameraClocks(periods))
     connection.execute(delete(cameras).where(cameras.c.source_id.in_(numbers)))
     rows = [

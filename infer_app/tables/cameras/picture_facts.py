@@ -18,7 +18,6 @@ from infer_app.base.day import Day
 from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
 from infer_app.base.locations import (
     as_location,
-    escape_unstorable,
     is_local,
     is_relative,
     path_of_uri,
@@ -26,9 +25,8 @@ from infer_app.base.locations import (
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.sections import NAME_CODES
 from infer_app.tables.engine.bulk import in_batches
-from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source import Source, storable_camera
 from infer_app.tables.listing.time_column import read_clock
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.pictures import taken_columns
@@ -72,9 +70,9 @@ class FactRules:
     def camera(self, named: object, location: str) -> str:
         """Return the camera of an image: what the column names, or a folder of its location; empty for none."""
         if self.camera_folder is None:
-            return "" if named is None else _storable(str(named))
+            return storable_camera(named)
         folders = self._below(location).parts[:-1]
-        return _storable(folders[self.camera_folder - 1]) if len(folders) >= self.camera_folder else ""
+        return storable_camera(folders[self.camera_folder - 1]) if len(folders) >= self.camera_folder else ""
 
     def time_of(self, in_file: CaptureTime, location: str) -> CaptureTime:
         """Return when a picture was taken by its file, or by the file's name."""
@@ -228,10 +226,6 @@ _SET = (
         | {"event": WITHOUT_EVENT}
     )
 )
-
-
-def _storable(camera: str) -> str:
-    return escape_unstorable(camera)[:MAX_ID]
 
 
 def _as_expression(pattern: str) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from sqlalchemy import select
 
 from infer_app.base.day import find_zone
+from infer_app.tables.cameras.periods import numbers_of_cameras
 from infer_app.tables.listing.arrivals import WINDOW, judge_gap
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.counters import last_numbers
@@ -21,7 +22,7 @@ def find_silent_cameras(images: ListedImages, zone: str, now: datetime | None = 
     """
     today = (now or datetime.now(UTC)).astimezone(find_zone(zone)).date()
     with images.database.read() as connection:
-        numbers = images.source.numbers_of_pictures(connection)
+        numbers = numbers_of_cameras(connection, images.source)
         is_recent = pictures.c.id > last_numbers(connection)[0] - RECENT
         its = is_recent, pictures.c.source_id.in_(numbers), pictures.c.camera != ""
         seen = connection.execute(select(pictures.c.camera, pictures.c.first_seen).where(*its).distinct()).all()

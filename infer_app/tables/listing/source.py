@@ -33,7 +33,7 @@ from sqlalchemy.sql.expression import FromClause
 from infer_app.base.day import MAX_YEAR, MIN_YEAR, Day, find_zone
 from infer_app.base.domain import ROW, ImageRef, NewImage
 from infer_app.base.errors import UsageError
-from infer_app.base.locations import as_location, picture_key, stored_location
+from infer_app.base.locations import as_location, escape_unstorable, picture_key, stored_location
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import MAX_ID, AsText, AsUtcText, PictureKey, Query, is_utf8
@@ -57,7 +57,7 @@ class Source:
     def __init__(
         self, database: Database, settings: SourceSettings, page_size: int = PAGE_SIZE, camera: str | None = None
     ) -> None:
-        """Open a source, with a camera that of its images alone: by the source's column, else by what is stored."""
+        """Open a source, or its images of a camera alone. Raises UsageError if the column names no such camera."""
         self.database = database
         self.results = database  # that holds our tables
         self.settings = settings
@@ -66,11 +66,10 @@ class Source:
         self._has_key = self.is_ours and settings.id == pictures.c.id.name  # a primary key of integers
         self.zone = "UTC" if self.is_ours else settings.time_zone
         self.relation: FromClause = relation_of(settings)
-        if camera is not None and settings.camera_column is not None:
-            its = AsText(self.relation.c[settings.camera_column]) == camera
-            self.relation = select(self.relation).where(its).subquery("source")
-        is_read = camera is not None and settings.camera_column is None
-        self.conditions = (AsText(pictures.c.camera) == camera,) if is_read else ()  # on the pictures of the images
+        self.camera = camera
+        self.conditions: tuple[ColumnElement[bool], ...] = ()  # on the pictures of the images
+        if camera is not None:
+            self.relation = self._of_camera(camera).subquery("source")
         # With the table's name: the tables of results, which are asked for each row, have columns of such names too.
         named = self.relation.c
         self.id: ColumnElement[Any] = named[settings.id]
@@ -272,13 +271,26 @@ class Source:
     def _with_pictures(self, connection: Connection) -> tuple[Query, Picture]:
         """Return what `listed` does with the numbers of the images' pictures, and their column."""
         if self.identity.is_ours:
-            listed = self.listed().add_columns(self.id.label("infer_picture"))
-            read = select(pictures.c.id).where(*self.conditions)
-            return (listed.where(self.id.in_(read)) if self.conditions else listed), self.id
+            return self.listed().add_columns(self.id.label("infer_picture")), self.id
         is_it = self.is_picture(self.numbers_of_pictures(connection), PictureKey(self.id_text, self.location))
         joined = KeyedJoin(self.relation, pictures, is_it, True)
         listed = self.listed().select_from(joined).where(*self.conditions)
         return listed.add_columns(pictures.c.id.label("infer_picture")), pictures.c.id
+
+    def _of_camera(self, camera: str) -> Query:
+        """Select the rows that are of a camera as far as a column or the program's own list tells it."""
+        column, rows = self.settings.camera_column, select(self.relation)
+        if column is None:
+            self.conditions = (AsText(pictures.c.camera) == storable_camera(camera),)
+            read = select(pictures.c.id).where(*self.conditions)
+            return rows.where(self.relation.c[self.settings.id].in_(read)) if self.is_ours else rows
+        named = self.relation.c[column]
+        values = self.database.ask(lambda connection: connection.execute(select(named, AsText(named)).distinct()).all())
+        its = [as_text for value, as_text in values if storable_camera(value) == storable_camera(camera)]
+        if not its:
+            raise UsageError(f"no image is of a camera {camera!r}", "`infer cameras list` names those with images")
+        is_named = AsText(named).in_([one for one in its if one is not None])
+        return rows.where(or_(is_named, named.is_(None)) if None in its else is_named)
 
     def nearest_date(self, day: Day) -> date | None:
         """Return the date, in the day's zone, of the image nearest to the day, or None without images."""
@@ -363,6 +375,11 @@ def new_image(row: Row[Any]) -> NewImage:
     _, location, _, id_text, picture, *is_new = tuple(row)
     model_indices = tuple(index for index, new in enumerate(is_new) if new) if is_new else (0,)
     return NewImage(ImageRef(storable_id(id_text), as_location(location)), model_indices, picture=picture)
+
+
+def storable_camera(named: object) -> str:
+    """Return the name of a camera as it is stored; empty for none."""
+    return "" if named is None else escape_unstorable(str(named))[:MAX_ID]
 
 
 def storable_id(text: str) -> str:

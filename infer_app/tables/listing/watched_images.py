@@ -225,7 +225,9 @@ def count_changed(
         return UNCHANGED
     states = (_is_replaced(model_ids), pictures.c.missing_since.is_not(None))
     with database.read() as connection:
-        return ChangedCounts(*count_each(connection, pictures, [and_(*_listed(day), state) for state in states]))
+        return ChangedCounts(
+            *count_each(connection, pictures, [and_(*_listed(source, day), state) for state in states])
+        )
 
 
 def read_changed(
@@ -236,7 +238,7 @@ def read_changed(
         return
     columns = (pictures.c.id, pictures.c.location, pictures.c.added_at, pictures.c.missing_since)
     changed = or_(pictures.c.missing_since.is_not(None), _is_replaced(model_ids))
-    wanted = select(*columns).where(*_listed(day), changed).order_by(pictures.c.added_at, pictures.c.id)
+    wanted = select(*columns).where(*_listed(source, day), changed).order_by(pictures.c.added_at, pictures.c.id)
     page = wanted
     while True:  # a transaction for each page: its reader may take its time, and an open read can block commits
         with database.read() as connection:
@@ -265,7 +267,8 @@ def _is_replaced(model_ids: Sequence[str]) -> ColumnElement[bool]:
     return and_(pictures.c.missing_since.is_(None), pictures.c.sha256.is_not(None), of_others.is_not(None))
 
 
-def _listed(day: Day | None) -> list[ColumnElement[bool]]:
+def _listed(source: Source, day: Day | None) -> list[ColumnElement[bool]]:
     if day is None:
-        return [pictures.c.source_id == OURS]
-    return [pictures.c.added_at >= day.start.replace(tzinfo=None), pictures.c.added_at < day.end.replace(tzinfo=None)]
+        return [pictures.c.source_id == OURS, *source.conditions]
+    start, end = (time.replace(tzinfo=None) for time in (day.start, day.end))
+    return [pictures.c.added_at >= start, pictures.c.added_at < end, *source.conditions]

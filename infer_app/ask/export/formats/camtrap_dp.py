@@ -9,12 +9,14 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import count
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from infer_app import __version__
 from infer_app.artifact.model_names import short_name
@@ -23,7 +25,6 @@ from infer_app.base.atomic_file import new_folder
 from infer_app.base.day import find_zone
 from infer_app.base.errors import UsageError
 from infer_app.tables.cameras.captures import Capture, Captures
-from infer_app.tables.cameras.day_events import Event
 from infer_app.tables.cameras.periods import CameraPeriod
 
 VERSION = "1.0.2"
@@ -51,7 +52,8 @@ _TYPES = {
 _SCIENTIFIC_NAME = re.compile(r"[A-Z][a-z]+( [a-z-]+){1,2}")
 _NO_PATH = re.compile(r"[./~]|.*(\.\.|[\r\n])", re.DOTALL)
 _LEAST_EDGE = 1e-15  # of a box
-_MEDIA_TYPES = {"jpg": "jpeg", "tif": "tiff", "": "jpeg"}  # that are not called by the suffix
+_MEDIA_TYPES = {".png": "png", ".webp": "webp", ".avif": "avif", ".heic": "heic", ".heif": "heic", ".bmp": "bmp"}
+_MEDIA_TYPES |= {".gif": "gif", ".tif": "tiff", ".tiff": "tiff"}  # jpeg of all else
 
 
 def write_camtrap_dp(path: Path, export: Export) -> None:
@@ -62,39 +64,58 @@ def write_camtrap_dp(path: Path, export: Export) -> None:
         _Package(folder, export, export.captures, stack).write()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Deployment:
-    """A camera at one place; its times are by its clock, put right."""
+    """A camera at one place; its pictures may lie outside of the times that were stated."""
 
+    id: str
     period: CameraPeriod
     start: datetime
     end: datetime
 
-    @property
-    def id(self) -> str:
-        since = self.period.since
-        return f"{self.period.camera}@{since:%Y%m%dT%H%M%S}" if since else self.period.camera
+    def take(self, at: datetime) -> None:
+        self.start, self.end = min(self.start, at), max(self.end, at)
 
 
 @dataclass(slots=True)
-class _KnownEvent:
-    """What the rows of an event need from its pictures."""
+class _Event:
+    """What the media of an event say."""
 
     deployment: str
-    offset: int | None  # of the camera's clock
-    classified_at: str
+    start: datetime
+    end: datetime
+    classified_at: str = ""  # the last of its media; empty: all were rejected
+    shown: dict[tuple[str, str], tuple[int, float | None]] = field(default_factory=dict)  # by label and who told it
+
+    def take(self, at: datetime, classified_at: str, shown: Sequence[_Shown]) -> None:
+        self.start, self.end = min(self.start, at), max(self.end, at)
+        self.classified_at = max(self.classified_at, classified_at)
+        counts = Counter((one.label, one.by) for one in shown)
+        for one in shown:
+            most, best = self.shown.get((one.label, one.by), (0, None))
+            score = one.score if best is None or (one.score or 0.0) > best else best
+            self.shown[one.label, one.by] = max(most, counts[one.label, one.by]), score
+
+
+class _Shown(NamedTuple):
+    """What is shown of an image, or of an object in it."""
+
+    label: str
+    score: float | None
+    by: str  # the network that tells it
+    box: tuple[float, ...] = ()  # x, y, width, height as shares of the picture
 
 
 class _Package:
-    """Writes the rows of pictures one by one; of each event a little is kept."""
+    """Writes the rows of pictures one by one. In memory are the rejected images, and of each event what is shown."""
 
     def __init__(self, folder: Path, export: Export, captures: Captures, stack: ExitStack) -> None:
         self._folder = folder
         self._export = export
         self._captures = captures
-        self._zone = find_zone(captures.days[0].zone)
-        self._deployments = list(_deployments(captures))
-        self._events: dict[int, _KnownEvent] = {}
+        self._zone = find_zone(captures.zone)
+        self._deployments = list(self._find_deployments())
+        self._events: dict[int, _Event] = {}
         self._species = set[str]()
         self._classified_at = ""  # by the last prediction
         self._tables = {}
@@ -107,65 +128,91 @@ class _Package:
     def write(self) -> None:
         if not self._deployments:
             raise UsageError("no camera has both coordinates and images", "state coordinates: `infer cameras set FILE`")
-        self._tables["deployments"].writerows(map(self._deployment, self._deployments))
         self._write_media()
-        for event in self._captures.read_events():
-            if event.id in self._events:
-                self._tables["observations"].writerows(self._event(event, self._events[event.id]))
+        for number, event in sorted(self._events.items()):
+            self._tables["observations"].writerows(self._event(number, event))
+        self._tables["deployments"].writerows(map(self._deployment, self._deployments))
         text = json.dumps(self._description(), indent=2, ensure_ascii=False)
         (self._folder / "datapackage.json").write_text(f"{text}\n", "utf-8")
 
     def _write_media(self) -> None:
         counts = self._export.counts
         rejected = {one.number: one for one in self._export.read_rejected()}
-        left_out = 0
+        num_images = num_objects = 0
         for image in self._export.read_images(all_objects=True):
-            rejected.pop(image.prediction.number, None)  # a run has predicted it meanwhile
+            prediction, capture = image.prediction, image.capture
             if image.path.startswith("/"):
                 raise UsageError("Camtrap DP names files by relative paths", "name the folder of all by --relative-to")
-            assert image.capture is not None
-            classified_at = _text_of(image.prediction.created_at)
+            assert capture is not None
+            rejected.pop(prediction.number, None)  # a run has predicted it meanwhile
+            classified_at = _text_of(prediction.created_at)
             self._classified_at = max(self._classified_at, classified_at)
-            if medium := self._medium(image.prediction.number, image.path, image.capture, classified_at):
-                rows = self._observations(image, medium, image.capture.event, classified_at)
-                self._tables["observations"].writerows(rows)
-            else:
-                left_out += 1
-        counts.num_images -= left_out
+            shown = list(self._shown(image))
+            if medium := self._medium(prediction.number, image.path, capture, classified_at, shown):
+                num_images += 1
+                num_objects += len(image.objects)
+                blank = _Shown("blank", None, short_name(self._export.model.name, prediction.model_id))
+                for place, one in enumerate(shown or [blank]):
+                    row = self._observation(medium, capture, place) | self._classified(one, classified_at)
+                    self._tables["observations"].writerow(row | _box(one.box))
+        counts.num_images, counts.num_objects = num_images, num_objects
         captures = self._captures.read(rejected)
-        for number, one in rejected.items():
-            path = self._export.paths.find_or_shown(one.location)
-            if medium := self._medium(number, path, captures[number], "", mediaComments=f"{one.reason}: {one.detail}"):
+        for number, failure in rejected.items():
+            path, capture = self._export.paths.find_or_shown(failure.location), captures[number]
+            if medium := self._medium(number, path, capture, comments=f"{failure.reason}: {failure.detail}"):
                 counts.num_rejected += 1
-                row = self._observation(medium, captures[number].event, observationType="unclassified")
+                row = self._observation(medium, capture, 0) | {"observationType": "unclassified"}
                 self._tables["observations"].writerow(row)
 
     def _medium(
-        self, number: int, path: str, capture: Capture, classified_at: str, **more: str
+        self,
+        number: int,
+        path: str,
+        capture: Capture,
+        classified_at: str = "",
+        shown: Sequence[_Shown] = (),
+        comments: str = "",
     ) -> dict[str, object] | None:
         """Write the row of a picture and return it; None of one that the format can't hold, which is counted."""
         deployment = self._find_deployment(capture)
-        if capture.taken_at is None or deployment is None or _NO_PATH.match(path):
+        if capture.taken_at is None or deployment is None or not path or _NO_PATH.match(path):
             lacks = (
                 "time" if capture.taken_at is None else "coordinates" if deployment is None else "path of this format"
             )
             self._export.counts.left_out[lacks] += 1
             return None
+        at = self._aware(capture.taken_at, capture.offset)
+        deployment.take(at)
         if capture.event is not None:
-            known = self._events.setdefault(capture.event, _KnownEvent(deployment.id, capture.offset, classified_at))
-            known.classified_at = max(known.classified_at, classified_at)
-        suffix = PurePosixPath(path).suffix.lower().removeprefix(".")
+            event = self._events.setdefault(capture.event, _Event(deployment.id, at, at))
+            event.take(at, classified_at, shown)
+        name = PurePosixPath(path.partition("?")[0]).name
         row = {
             "mediaID": number,
             "deploymentID": deployment.id,
-            "timestamp": self._time(capture.taken_at, capture.offset),
+            "timestamp": at.isoformat(timespec="seconds"),
             "filePath": path,
             "filePublic": "false",
-            "fileName": PurePosixPath(path).name,
-            "fileMediatype": f"image/{_MEDIA_TYPES.get(suffix, suffix)}",
+            "fileName": name,
+            "fileMediatype": f"image/{_MEDIA_TYPES.get(PurePosixPath(name).suffix.lower(), 'jpeg')}",
+            "mediaComments": comments,
         }
-        self._tables["media"].writerow(row | more)
+        self._tables["media"].writerow(row)
         return row
+
+    def _find_deployments(self) -> Iterator[_Deployment]:
+        """Yield the cameras at their places; a line without a beginning or end has those of the camera's pictures."""
+        ids = set[str]()
+        for one in self._captures.periods:
+            first, last = self._captures.ends.get(one.camera, (None, None))
+            start = one.put_right(one.since) if one.since else first
+            end = one.put_right(one.until) if one.until else last
+            if None in (one.latitude, one.longitude) or not start or not end or start > end:
+                continue
+            name = f"{one.camera}@{one.since:%Y%m%dT%H%M%S}" if one.since else one.camera
+            number = next(number for number in count(1) if (name if number == 1 else f"{name}-{number}") not in ids)
+            ids.add(name := name if number == 1 else f"{name}-{number}")
+            yield _Deployment(name, one, self._aware(start, None), self._aware(end, None))
 
     def _find_deployment(self, capture: Capture) -> _Deployment | None:
         at = capture.on_camera
@@ -174,65 +221,62 @@ class _Package:
         )
         return next(found, None)
 
-    def _observations(
-        self, image: ExportedImage, medium: dict[str, object], event: int | None, classified_at: str
-    ) -> Iterator[dict[str, object]]:
-        by = short_name(self._export.model.name, image.prediction.model_id)
-        shown = list(_shown(image, self._export)) or [("blank", "", {})]
-        for place, (label, score, more) in enumerate(shown):
-            more |= self._classified(label, by, classified_at, score)
-            yield self._observation(medium, event, place, **more)
+    def _shown(self, image: ExportedImage) -> Iterator[_Shown]:
+        model, detector = self._export.model, self._export.detector
+        by = short_name(model.name, image.prediction.model_id)
+        if not model.has_objects:
+            for one in chosen_labels(image.prediction, image.labels):
+                yield _Shown(one["label"], one["score"], by)
+        for (label, _, score, *box), crop in zip(image.objects, image.crops, strict=True):
+            if crop and crop.label is not None:
+                yield _Shown(crop.label, crop.score, by, tuple(box))
+            else:
+                yield _Shown(label, score, detector.model.shown_name if detector else by, tuple(box))
 
-    def _observation(
-        self, medium: dict[str, object], event: int | None, place: int = 0, **more: object
-    ) -> dict[str, object]:
+    def _observation(self, medium: dict[str, object], capture: Capture, place: int) -> dict[str, object]:
         return {
             "observationID": f"{medium['mediaID']}-{place}",
             "deploymentID": medium["deploymentID"],
             "mediaID": medium["mediaID"],
-            "eventID": "" if event is None else event,
+            "eventID": capture.event,
             "eventStart": medium["timestamp"],
             "eventEnd": medium["timestamp"],
             "observationLevel": "media",
-        } | more
+        }
 
-    def _event(self, event: Event, known: _KnownEvent) -> Iterator[dict[str, object]]:
-        """Yield the rows of what is shown of an event, by a second network or, where it shows nothing, its detector."""
-        model, has_objects = self._export.model, self._export.model.has_objects
-        names = (model.name, *([model.detector.name] if model.detector else ()))
-        by_name = ([one for one in event.labels if one.model == name] for name in names)
-        shown = next(filter(None, by_name), [])
-        rows = [(one.label, one.model, one.score, one.count if has_objects else "") for one in shown]
-        assert event.started_at is not None  # a picture of it is a medium
-        assert event.ended_at is not None
-        of_event = {
-            "deploymentID": known.deployment,
-            "eventID": event.id,
-            "eventStart": self._time(event.started_at, known.offset),
-            "eventEnd": self._time(event.ended_at, known.offset),
+    def _event(self, number: int, event: _Event) -> Iterator[dict[str, object]]:
+        row = {
+            "deploymentID": event.deployment,
+            "eventID": number,
+            "eventStart": event.start.isoformat(timespec="seconds"),
+            "eventEnd": event.end.isoformat(timespec="seconds"),
             "observationLevel": "event",
         }
-        if not known.classified_at:  # all its pictures were rejected
-            yield of_event | {"observationID": f"event-{event.id}-0", "observationType": "unclassified"}
+        if not event.classified_at:
+            yield row | {"observationID": f"event-{number}-0", "observationType": "unclassified"}
             return
-        for place, (label, by, score, count) in enumerate(rows or [("blank", model.name, "", "")]):
-            own = {"observationID": f"event-{event.id}-{place}", "count": count}
-            yield of_event | own | self._classified(label, by, known.classified_at, score)
+        found = [(_Shown(label, score, by), most) for (label, by), (most, score) in sorted(event.shown.items())]
+        for place, (one, most) in enumerate(found or [(_Shown("blank", None, self._export.model.shown_name), 0)]):
+            own = {
+                "observationID": f"event-{number}-{place}",
+                "count": most if self._export.model.has_objects else None,
+            }
+            yield row | own | self._classified(one, event.classified_at)
 
-    def _classified(self, label: str, by: str, at: str, score: object) -> dict[str, object]:
-        kind = _TYPES.get(label.lower(), "animal")
+    def _classified(self, shown: _Shown, at: str) -> dict[str, object]:
+        label = shown.label
         is_name = _SCIENTIFIC_NAME.fullmatch(label) is not None
         if is_name:
             self._species.add(label)
         is_told = is_name or label.lower() in _TYPES
         return {
-            "observationType": kind,
-            "scientificName": label if is_name else "",
+            "observationType": _TYPES.get(label.lower(), "animal"),
+            "scientificName": label if is_name else None,
             "classificationMethod": "machine",
-            "classifiedBy": by,
+            "classifiedBy": shown.by,
             "classificationTimestamp": at,
-            "classificationProbability": score,
-            "observationTags": "" if is_told else f"label:{label}".replace("|", "/"),
+            "classificationProbability": None if shown.score is None else min(shown.score, 1.0),  # sums are rounded
+            "observationTags": None if is_told else f"label:{label}".replace("|", "/"),
         }
 
     def _deployment(self, one: _Deployment) -> dict[str, object]:
@@ -240,15 +284,13 @@ class _Package:
             "deploymentID": one.id,
             "latitude": one.period.latitude,
             "longitude": one.period.longitude,
-            "deploymentStart": self._time(one.start, None),
-            "deploymentEnd": self._time(one.end, None),
+            "deploymentStart": one.start.isoformat(timespec="seconds"),
+            "deploymentEnd": one.end.isoformat(timespec="seconds"),
             "cameraID": one.period.camera,
-            "timestampIssues": str(bool(one.period.shift)).lower(),
         }
 
-    def _time(self, at: datetime, offset: int | None) -> str:
-        zone = self._zone if offset is None else timezone(timedelta(seconds=offset))
-        return at.replace(tzinfo=zone).isoformat(timespec="seconds")
+    def _aware(self, at: datetime, offset: int | None) -> datetime:
+        return at.replace(tzinfo=self._zone if offset is None else timezone(timedelta(seconds=offset)))
 
     def _description(self) -> dict[str, Any]:
         """Return the description of the package; what only people know is to be filled in."""
@@ -283,24 +325,10 @@ def _text_of(time: datetime) -> str:
     return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _deployments(captures: Captures) -> Iterator[_Deployment]:
-    """Yield the cameras at their places; where a line has no beginning or end, these are of the camera's pictures."""
-    for one in captures.periods:
-        first, last = captures.ends.get(one.camera, (None, None))
-        start = captures.clocks.put_right(one.camera, one.since) if one.since else first
-        end = one.until + one.shift if one.until else last
-        if None not in (one.latitude, one.longitude) and start and end and start <= end:
-            yield _Deployment(one, start, end)
-
-
-def _shown(image: ExportedImage, export: Export) -> Iterator[tuple[str, object, dict[str, object]]]:
-    """Yield what is shown of an image: label, score and, of an object, its box as shares of the picture."""
-    if not export.model.has_objects:
-        for one in chosen_labels(image.prediction, image.labels):
-            yield one["label"], one["score"], {}
-    for (label, _, score, *box), crop in zip(image.objects, image.crops, strict=True):
-        x, y, *sides = box
-        edges: dict[str, object] = {"bboxX": x, "bboxY": y}
-        edges |= zip(("bboxWidth", "bboxHeight"), (max(side, _LEAST_EDGE) for side in sides), strict=True)
-        found = (crop.label, crop.score) if crop and crop.label is not None else (label, score)
-        yield *found, edges | {"count": 1}
+def _box(box: tuple[float, ...]) -> dict[str, object]:
+    """Return the columns of an object's box, which has an area in this format."""
+    if not box:
+        return {}
+    x, y, width, height = box
+    width, height = max(width, _LEAST_EDGE), max(height, _LEAST_EDGE)
+    return {"count": 1, "bboxX": x, "bboxY": y, "bboxWidth": width, "bboxHeight": height}

@@ -172,7 +172,7 @@ def _object_json(export: Export) -> Iterator[str]:
     encoded = cache(json.dumps)
     no_object = json.dumps(dict.fromkeys(OBJECT))[1:]
     for image in export.read_images():
-        values = dict(zip(IMAGE, _image_values(image, export), strict=True))
+        values = dict(zip(_image_columns(export), _image_values(image, export), strict=True))
         shared = json.dumps(values | {"date": str(image.date)})[:-1]
         if not image.objects:
             yield f"{shared}, {no_object}\n"

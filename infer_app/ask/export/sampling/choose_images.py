@@ -38,18 +38,20 @@ def choose_images(images: DatedImages, by: str, num_images: int, export: Export,
     return [dated for _, _, dated in sorted(chosen, key=lambda one: one[1])]
 
 
-def keep_one_per_event(images: DatedImages, by: str, export: Export, seed: int) -> DatedImages:
-    """Yield the images in their order without all but one of each event: the most uncertain one, or one by chance.
+def keep_one_per_event(read: Callable[[], DatedImages], by: str, export: Export, seed: int) -> DatedImages:
+    """Yield the images in their order, of each event one: the most uncertain, or one by chance.
 
-    One image of each event is in memory.
+    They are read twice; the number of an image of each event is in memory.
     """
-    kept = dict[object, tuple[float, int, tuple[date, PredictedImage]]]()
-    for index, (day, image, capture) in enumerate(export.with_captures(images)):
-        event = (capture and capture.event) or f"image {image.number}"
-        rank = _uncertainty(image, export) if by == UNCERTAIN else _hash(image, seed)
-        if event not in kept or rank < kept[event][0]:
-            kept[event] = rank, index, (day, image)
-    yield from (dated for _, _, dated in sorted(kept.values(), key=lambda one: one[1]))
+    best = dict[int, tuple[float, int]]()
+    for _, image, capture in export.with_captures(read()):
+        if capture and capture.event is not None:
+            rank = _uncertainty(image, export) if by == UNCERTAIN else _hash(image, seed)
+            best[capture.event] = min((rank, image.number), best.get(capture.event, (inf, 0)))
+    kept = {number for _, number in best.values()}
+    for day, image, capture in export.with_captures(read()):
+        if image.number in kept or capture is None or capture.event is None:
+            yield day, image
 
 
 def _uncertainty(image: PredictedImage, export: Export) -> float:

@@ -44,10 +44,10 @@ def capture_time(data: bytes | mmap.mmap) -> CaptureTime:
         return NO_TIME
 
 
-def read_capture_times(paths: Sequence[str]) -> Iterator[CaptureTime]:
-    """Yield the time of each photo, NO_TIME of a file that can't be read."""
+def read_capture_times(paths: Sequence[str]) -> Iterator[CaptureTime | None]:
+    """Yield the time of each photo, None of a file that can't be read."""
     for path in paths:
-        taken = NO_TIME
+        taken = None
         with (
             contextlib.suppress(OSError, ValueError),  # an empty file can't be mapped
             Path(path).open("rb") as file,
@@ -69,7 +69,7 @@ def look_into_files(locations: Sequence[str], limits: ReadLimits) -> Iterator[Ca
 def count_dated(folder: str) -> tuple[int, int]:
     """Return how many of the first photos of a folder were opened, and how many of them state when they were taken."""
     paths = [file.location for file in islice(FolderScan(folder), FIRST)]
-    return len(paths), sum(taken.at is not None for taken in read_capture_times(paths))
+    return len(paths), sum(taken is not None and taken.at is not None for taken in read_capture_times(paths))
 
 
 def _stated(tags: Mapping[int, object]) -> CaptureTime:

@@ -20,7 +20,7 @@ def test_a_day_without_images_is_not_called_done_and_what_is_older_is_told_once(
     commit(database, predicted("1"))
     for number, at in enumerate(dates):
         add_run(run_id=f"r{number}", day=at.date(), model="cats", started_at=at, selected=0, predicted=0, rejected=0)
-    show_status(7, False, None)
+    show_status(7, None, False, None)
     rows = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     told = [(cells[2].strip().strip("○✓! "), cells[-1].strip()) for cells in rows]
     assert told == [("no images", "2 of earlier days pending"), ("no images", ""), ("done", "")]

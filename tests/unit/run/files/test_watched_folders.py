@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import select
 
 from infer_app.base.domain import FileFacts, ImageFile
-from infer_app.base.errors import StorageUnavailable
+from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable
 from infer_app.base.locations import NO_MAPPING
 from infer_app.base.settings.sections import ImagesSettings, RunSettings, SourceSettings
 from infer_app.predict.images.decode.capture_time import CaptureTime
 from infer_app.predict.images.read.folder_scan import ScannedFiles
 from infer_app.run.files.changed_files import FILES_AT_ONCE
-from infer_app.run.files.dating import Dating
+from infer_app.run.files.dating import Dating, ask_times
 from infer_app.run.files.registration import Registration
 from infer_app.run.files.watched_folders import WatchedFolders
 from infer_app.tables.listing.image_registry import register as register_files
@@ -119,3 +119,24 @@ def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering
     with database.read() as connection:
         missing = connection.scalars(select(pictures.c.location).where(pictures.c.missing_since.is_not(None))).all()
     assert (folders.found.num_missing, missing) == (1, ["/photos/0.jpg"])
+
+
+def test_a_file_that_can_not_be_read_when_it_is_registered_states_no_time_yet(database):
+    """A run reads it later: nothing is stored that would keep it from that."""
+    dated, _ = date(database, NOW - HOUR, taken=None)
+    assert dated.taken is None
+
+
+def test_files_of_a_storage_that_does_not_answer_are_not_taken_for_files_without_a_time():
+    def ask(left):
+        if left == ["hangs"]:
+            raise NoAnswer("no answer within 30 s", "")
+        if left[0] == "crashes":
+            raise ModelError("its process crashed", "")
+        yield CaptureTime(datetime(2026, 11, 20))
+        raise ModelError("its process crashed", "")
+
+    times = ask_times(ask, ["good", "crashes", "good"])
+    assert [time and time.at.year for time in times] == [2026, None, 2026]
+    with pytest.raises(NoAnswer):
+        ask_times(ask, ["good", "hangs"])

@@ -1,13 +1,27 @@
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from infer_app.ask.export.formats.export_formats import FORMATS, find_format, write_export
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.base.errors import UsageError
-from tests.support.exports import CAT, DATE, DOG, LOW, classified, detected, export_of, made_for, rejected, with_output
+from tests.support.exports import (
+    CAT,
+    DATE,
+    DOG,
+    LOW,
+    KnownCaptures,
+    classified,
+    detected,
+    export_of,
+    made_for,
+    rejected,
+    with_output,
+)
 
 IMAGES = [detected(str(number), CAT, DOG, LOW) for number in range(1, 4)]
 
@@ -121,3 +135,51 @@ def test_a_format_that_cannot_hold_an_output_names_those_that_can(kind, formats)
         assert refused.value.hint == f"formats that can: {', '.join(formats)}"
     with pytest.raises(UsageError, match="unknown format 'xml'"):
         find_format("xml", model)
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("image", "kind"),
+    [(detected("1", CAT, DOG), "detection"), (detected("1"), "detection"), (classified("1", a=0.5), "classification")],
+    ids=["objects", "none", "labels"],
+)
+def test_tables_name_the_camera_of_each_row(tmp_path, name, image, kind):
+    write_export(name, tmp_path / "out", replace(export_of(image, kind=kind), captures=KnownCaptures()))
+    if name == "parquet":
+        rows = pq.read_table(tmp_path / "out").to_pylist()
+    else:
+        text = (tmp_path / "out").read_text()
+        rows = list(csv.DictReader(text.splitlines())) if name == "csv" else [*map(json.loads, text.splitlines())]
+    assert {(row["camera"], str(row["taken_at"]).replace(" ", "T")) for row in rows} == {
+        ("north", "2026-11-20T06:30:00")
+    }
+    assert len(rows) == max(len(image.objects), 1)
+
+
+def test_an_event_has_the_most_of_each_label_in_one_picture_with_its_best_score(tmp_path):
+    """By hand: two animals and a person, then one animal alone."""
+    person, two = (
+        CAT._replace(label="person", score=0.9),
+        [CAT._replace(label="animal", score=score) for score in (0.5, 0.8)],
+    )
+    images = [detected("1", *two, person), detected("2", two[0])]
+    captures = KnownCaptures(events={image.number: 7 for image in images})
+    write_export("camtrap-dp", tmp_path / "out", replace(made_for("camtrap-dp", export_of(*images)), captures=captures))
+    rows = list(csv.DictReader((tmp_path / "out/observations.csv").read_text().splitlines()))
+    of_event = [one for one in rows if one["observationLevel"] == "event"]
+    assert [(one["observationType"], one["count"], one["classificationProbability"]) for one in of_event] == [
+        ("animal", "2", "0.8"), ("human", "1", "0.9")
+    ]  # fmt: skip
+    assert len(rows) == 4 + 2
+
+
+def test_camtrap_dp_takes_no_path_without_a_name_and_no_probability_above_one(tmp_path):
+    images = [detected("1", CAT._replace(score=1.0000001), location="https://h/a.PNG?sig=x")]
+    failed = [rejected("9", location=" ")]
+    export = made_for("camtrap-dp", export_of(*images, rejections=[replace(failed[0], location="")]))
+    counts = write_export("camtrap-dp", tmp_path / "out", export)
+    (medium,) = csv.DictReader((tmp_path / "out/media.csv").read_text().splitlines())
+    assert (medium["fileName"], medium["fileMediatype"]) == ("a.PNG", "image/png")
+    assert counts.left_out == {"path of this format": 1}
+    first = next(csv.DictReader((tmp_path / "out/observations.csv").read_text().splitlines()))
+    assert float(first["classificationProbability"]) == 1.0
