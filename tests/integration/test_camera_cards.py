@@ -117,10 +117,11 @@ def test_visits_per_camera_and_week_in_one_statement(cards):
             take(cards.photos / camera / f"{number}.jpg", START + timedelta(seconds=second))
     cards.infer("run")
     statement = (
-        "SELECT camera, strftime('%W', started_at) AS week, count(*) FROM infer_shown_events"
-        " WHERE label = 'red' GROUP BY camera, week ORDER BY camera, week"
+        "SELECT camera, date(started_at, 'weekday 0', '-6 days') AS monday, count(*) FROM infer_shown_events"
+        " WHERE label = 'red' GROUP BY camera, monday ORDER BY camera, monday"
     )
-    assert cards.rows(statement) == [("cam1", "39", 2), ("cam1", "40", 1), ("cam2", "39", 1)]
+    weeks = [("cam1", "2026-09-28", 2), ("cam1", "2026-10-05", 1), ("cam2", "2026-09-28", 1)]
+    assert cards.rows(statement) == weeks
     rows = list(csv.DictReader(io.StringIO(cards.infer("events", "--date", "2026-10-01", "--csv"))))
     assert [(row["camera"], row["num_images"], row["label"], row["images"]) for row in rows] == [
         ("cam1", "2", "red", "2"),
