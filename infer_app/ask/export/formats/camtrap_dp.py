@@ -259,7 +259,7 @@ class _Package:
         for place, (one, most) in enumerate(found or [(_Shown("blank", None, self._export.model.shown_name), 0)]):
             own = {
                 "observationID": f"event-{number}-{place}",
-                "count": most if self._export.model.has_objects else None,
+                "count": (most or None) if self._export.model.has_objects else None,
             }
             yield row | own | self._classified(one, event.classified_at)
 

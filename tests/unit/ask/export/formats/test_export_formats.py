@@ -157,20 +157,20 @@ def test_tables_name_the_camera_of_each_row(tmp_path, name, image, kind):
 
 
 def test_an_event_has_the_most_of_each_label_in_one_picture_with_its_best_score(tmp_path):
-    """By hand: two animals and a person, then one animal alone."""
+    """By hand: two animals and a person, then one animal alone; another event is blank."""
     person, two = (
         CAT._replace(label="person", score=0.9),
         [CAT._replace(label="animal", score=score) for score in (0.5, 0.8)],
     )
-    images = [detected("1", *two, person), detected("2", two[0])]
-    captures = KnownCaptures(events={image.number: 7 for image in images})
+    images = [detected("1", *two, person), detected("2", two[0]), detected("3")]
+    captures = KnownCaptures(events=zip([image.number for image in images], (7, 7, 8), strict=True))
     write_export("camtrap-dp", tmp_path / "out", replace(made_for("camtrap-dp", export_of(*images)), captures=captures))
     rows = list(csv.DictReader((tmp_path / "out/observations.csv").read_text().splitlines()))
     of_event = [one for one in rows if one["observationLevel"] == "event"]
     assert [(one["observationType"], one["count"], one["classificationProbability"]) for one in of_event] == [
-        ("animal", "2", "0.8"), ("human", "1", "0.9")
+        ("animal", "2", "0.8"), ("human", "1", "0.9"), ("blank", "", "")
     ]  # fmt: skip
-    assert len(rows) == 4 + 2
+    assert len(rows) == 5 + 3
 
 
 def test_camtrap_dp_takes_no_path_without_a_name_and_no_probability_above_one(tmp_path):
