@@ -56,12 +56,12 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "scores of objects": lambda: [objects.score_range(DAY), objects.count_scores(DAY, [0, 0.75, 0.85, 1])],
         "busiest": lambda: [results.busiest(DAY, 8), results.empty(DAY, 8)],
         "extreme objects": lambda: [objects.results.extremes(DAY, 8, highest) for highest in (True, False)],
-        "detections": lambda: list(read_predicted_images(tables, week, detector)),
+        "detections": lambda: list(map(_undated, read_predicted_images(tables, week, detector))),
         "outputs": lambda: [
             (one.image_id, one.label, one.output.details)
             for one in read_predicted_images(tables, week, model_id, other, part=Part.OUTPUT)
         ],
-        "together": lambda: list(read_together(tables, week, [model_id, other])),
+        "together": lambda: [list(map(_undated, both)) for both in read_together(tables, week, [model_id, other])],
         "rejected images": lambda: list(read_rejected_images(tables, week, model_id)),
         "has predicted": lambda: [Figures(tables, one).has_predicted(week) for one in (model_id, "none")],
         "shown": lambda: count_shown(*both, week, "animals"),
@@ -75,3 +75,8 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "nearest": lambda: source.nearest_date(DAY.before(-3)),
         "without time": lambda: source.count_without_time(),
     }
+
+
+def _undated(image):
+    """Two databases hold when they were written."""
+    return replace(image, created_at=None)

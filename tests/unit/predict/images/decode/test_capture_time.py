@@ -63,7 +63,8 @@ def test_photos_without_a_time_and_damaged_ones_have_none_and_the_next_ones_have
         photo(tmp_path / "odd offset.jpg", "2026:07:01 12:00:00", "   :  "),
     ]
     (tmp_path / "text.jpg").write_text("no picture")
-    assert seconds([*paths[:4], str(tmp_path / "text.jpg"), paths[4]]) == [None] * 5 + [NOON]
+    read = list(read_capture_times([*paths[:4], str(tmp_path / "text.jpg"), paths[4]]))
+    assert read == [*[NO_TIME] * 3, None, NO_TIME, CaptureTime(datetime(2026, 7, 1, 12))]
 
 
 def test_metadata_of_any_length_may_come_before_and_after_the_time(tmp_path):
