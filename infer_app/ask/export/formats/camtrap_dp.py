@@ -256,7 +256,9 @@ class _Package:
             yield row | {"observationID": f"event-{number}-0", "observationType": "unclassified"}
             return
         found = [(_Shown(label, score, by), most) for (label, by), (most, score) in sorted(event.shown.items())]
-        for place, (one, most) in enumerate(found or [(_Shown("blank", None, self._export.model.shown_name), 0)]):
+        seen = [(one, most) for one, most in found if _TYPES.get(one.label.lower()) != "blank"]
+        blank = _Shown("blank", None, self._export.model.shown_name)
+        for place, (one, most) in enumerate(seen or found[:1] or [(blank, 0)]):
             own = {
                 "observationID": f"event-{number}-{place}",
                 "count": (most or None) if self._export.model.has_objects else None,

@@ -173,6 +173,16 @@ def test_an_event_has_the_most_of_each_label_in_one_picture_with_its_best_score(
     assert len(rows) == 5 + 3
 
 
+def test_an_event_is_blank_only_if_all_its_pictures_are(tmp_path):
+    images = [classified("1", blank=0.9), classified("2", fox=0.8), classified("3", blank=0.7)]
+    captures = KnownCaptures(events=zip([image.number for image in images], (7, 7, 8), strict=True))
+    export = made_for("camtrap-dp", export_of(*images, kind="classification"))
+    write_export("camtrap-dp", tmp_path / "out", replace(export, captures=captures))
+    rows = list(csv.DictReader((tmp_path / "out/observations.csv").read_text().splitlines()))
+    found = [(one["eventID"], one["observationType"]) for one in rows if one["observationLevel"] == "event"]
+    assert found == [("7", "animal"), ("8", "blank")]
+
+
 def test_camtrap_dp_takes_no_path_without_a_name_and_no_probability_above_one(tmp_path):
     images = [detected("1", CAT._replace(score=1.0000001), location="https://h/a.PNG?sig=x")]
     failed = [rejected("9", location=" ")]
