@@ -210,7 +210,7 @@ def test_the_files_that_a_page_names_exist(page):
 
 
 def test_the_reference_is_up_to_date():
-    """`python docs/make_reference.py` writes it, in a process that has imported nothing else: that decides the order."""
+    """`python docs/make_reference.py` writes it. What was imported before would decide the order of commands."""
     program = "import json, runpy, sys; print(json.dumps(runpy.run_path(sys.argv[1])['make']()))"
     command = [sys.executable, "-c", program, DOCS / "make_reference.py"]
     made = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
