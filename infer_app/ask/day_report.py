@@ -54,7 +54,7 @@ class EventsOfLabel:
 
 @dataclass(frozen=True, slots=True)
 class CameraOfDay:
-    """What a camera has brought on a day."""
+    """Counts what a camera has brought on a day."""
 
     camera: str
     images: int

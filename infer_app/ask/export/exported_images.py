@@ -129,10 +129,13 @@ class Export:
 
     def with_captures(self, images: DatedImages) -> Iterator[tuple[date, PredictedImage, Capture | None]]:
         """Yield the images with what is known of their capture, if cameras are recorded."""
+        if self.captures is None:
+            yield from ((day, image, None) for day, image in images)
+            return
         left = iter(images)
         while some := list(islice(left, IMAGES_AT_ONCE)):
-            captures = self.captures.read(image.number for _, image in some) if self.captures else None
-            yield from ((day, image, captures[image.number] if captures else None) for day, image in some)
+            captures = self.captures.read(image.number for _, image in some)
+            yield from ((day, image, captures[image.number]) for day, image in some)
 
     def show(
         self, image: PredictedImage, *, all_objects: bool = False

@@ -34,10 +34,8 @@ def export_days(options: ExportOptions) -> None:
     with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model)
-        paths, captures = (
-            _paths(loaded, options.relative_to),
-            Captures(project, days[0].zone) if loaded.wants_facts else None,
-        )
+        captures = Captures(project, days[0].zone) if loaded.wants_facts else None
+        paths = _paths(loaded, options.relative_to)
         export = Export.of_days(project, days, model, paths, options.min_score, captures)
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
         num_pending = sum(project.count_pending(day, *model.all_ids) for day in days)
@@ -82,9 +80,8 @@ def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -
     with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model)
-        export = Export.of_days(
-            project, days, model, paths, captures=Captures(project, days[0].zone) if options.one_per_event else None
-        )
+        captures = Captures(project, days[0].zone) if options.one_per_event else None
+        export = Export.of_days(project, days, model, paths, captures=captures)
 
         def choose(is_wanted: Callable[[PredictedImage], bool]) -> Chosen:
             def read() -> DatedImages:

@@ -17,7 +17,7 @@ from infer_app.tables.results.schema import WITHOUT_EVENT, pictures
 
 
 class Capture(NamedTuple):
-    """What is known of the taking of a picture."""
+    """Tells what is known of the taking of a picture."""
 
     camera: str  # empty: none is known
     taken_at: datetime | None  # by the camera's clock, put right

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
-from itertools import count
+from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -79,7 +79,7 @@ class _Deployment:
 
 @dataclass(slots=True)
 class _Event:
-    """What the media of an event say."""
+    """Sums up what the media of an event say."""
 
     deployment: str
     start: datetime
@@ -98,7 +98,7 @@ class _Event:
 
 
 class _Shown(NamedTuple):
-    """What is shown of an image, or of an object in it."""
+    """Tells what is shown of an image, or of an object in it."""
 
     label: str
     score: float | None
@@ -210,8 +210,8 @@ class _Package:
             if None in (one.latitude, one.longitude) or not start or not end or start > end:
                 continue
             name = f"{one.camera}@{one.since:%Y%m%dT%H%M%S}" if one.since else one.camera
-            number = next(number for number in count(1) if (name if number == 1 else f"{name}-{number}") not in ids)
-            ids.add(name := name if number == 1 else f"{name}-{number}")
+            names = chain([name], (f"{name}-{number}" for number in count(2)))
+            ids.add(name := next(unused for unused in names if unused not in ids))
             yield _Deployment(name, one, self._aware(start, None), self._aware(end, None))
 
     def _find_deployment(self, capture: Capture) -> _Deployment | None:
