@@ -47,7 +47,8 @@ def keep_one_per_event(read: Callable[[], DatedImages], by: str, export: Export,
     for _, image, capture in export.with_captures(read()):
         if capture and capture.event is not None:
             rank = _uncertainty(image, export) if by == UNCERTAIN else _hash(image, seed)
-            best[capture.event] = min((rank, image.number), best.get(capture.event, (inf, 0)))
+            own = rank, image.number
+            best[capture.event] = min(own, best.get(capture.event, own))
     kept = {number for _, number in best.values()}
     for day, image, capture in export.with_captures(read()):
         if image.number in kept or capture is None or capture.event is None:

@@ -1,11 +1,12 @@
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from infer_app.ask.export.sampling.choose_images import choose_images
+from infer_app.ask.export.sampling.choose_images import choose_images, keep_one_per_event
 from infer_app.base.errors import UsageError
-from tests.support.exports import CAT, DATE, DOG, classified, detected, export_of, tagged, with_output
+from tests.support.exports import CAT, DATE, DOG, KnownCaptures, classified, detected, export_of, tagged, with_output
 
 
 def choose(images, by, count=2, thresholds=None, seed=0, kind="detection"):
@@ -85,3 +86,13 @@ def test_outputs_without_labels_are_chosen_at_random_only():
         choose([image], "uncertain", kind="embedding")
     with pytest.raises(UsageError, match="--by rare is unknown"):
         choose([image], "rare")
+
+
+@pytest.mark.parametrize("by", ["uncertain", "random"])
+def test_one_image_of_each_event_is_left_of_those_without_an_object_too(by):
+    images = [scored("1", 0.9), scored("2", 0.5), detected("3"), detected("4"), scored("5", 0.9)]
+    events = zip([image.number for image in images[:4]], (7, 7, 8, 8), strict=True)
+    export = replace(export_of(*images), captures=KnownCaptures(events))
+    kept = [image.image_id for _, image in keep_one_per_event(export.read_predictions, by, export, 0)]
+    assert (len(kept), kept[-1]) == (3, "5")
+    assert by == "random" or kept[0] == "2"
