@@ -11,13 +11,8 @@ import pytest
 from infer_app.ask.page.reports import write_reports
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.settings.load import load_settings
-from infer_app.cli.commands.look_commands import ExplainOptions, ListOptions
-from infer_app.cli.look.compare import compare
-from infer_app.cli.look.explain import show_image
-from infer_app.cli.look.list_images import list_images
-from infer_app.cli.look.status import show_status
-from infer_app.cli.look.verify import verify
-from infer_app.cli.model.version_commands import list_models, use
+from infer_app.cli import load_app
+from infer_app.cli.model.version_commands import use
 from infer_app.tables.choose_models import choose_artifacts
 from tests.databases.conftest import ServerProject
 
@@ -39,9 +34,10 @@ class Life:
         self.project, self.capsys = project, capsys
         self.config = project.folder / "infer.toml"
 
-    def told(self, command, *arguments):
+    def told(self, *arguments: str):
+        """Return what a command prints with --json, in this process: each takes seconds to start."""
         self.capsys.readouterr()
-        command(*arguments)
+        load_app()([*arguments, "--json", "--config", str(self.config)], standalone_mode=False)
         return json.loads(self.capsys.readouterr().out)
 
     def run(self, *more, exit_code=0):
@@ -52,13 +48,13 @@ class Life:
         view = self.project.rows(
             "SELECT image_id, model_id FROM infer_current_predictions WHERE model = 'colors' ORDER BY 1"
         )
-        known = self.told(list_models, True, self.config)["models"]
+        known = self.told("model", "list")["models"]
         assert [one["model_id"] for one in known if one["in_use"] and one["name"] == name] == [in_use]
         recorded = self.project.rows("SELECT id FROM infer_models WHERE in_use_since IS NOT NULL AND name = 'colors'")
         assert recorded == [(in_use,)]
         (chosen,) = choose_artifacts(load_settings(self.config, {"run": {"model": name}}))
         assert chosen.manifest.model_id == in_use
-        status = {one["date"]: one for one in self.told(show_status, 10, True, self.config)["days"]}
+        status = {one["date"]: one for one in self.told("status", "--days", "10")["days"]}
         shown = []
         for day, version in days.items():
             assert (status[day]["model_id"], status[day]["state"]) == (version, "done")
@@ -67,9 +63,9 @@ class Life:
             (page,) = write_reports(loaded, [loaded.day(day)])
             report = next(one for one in page.report.models if one.model == name)
             assert (report.model_id, report.counts.predicted) == (version, status[day]["predicted"])
-            verified = self.told(verify, day, name, None, None, True, self.config)
+            verified = self.told("verify", "--date", day, "--model", name)
             assert [(one["model_id"], one["pending"]) for one in verified["models"]] == [(version, 0)]
-            everything = self.told(verify, day, None, None, None, True, self.config)
+            everything = self.told("verify", "--date", day)
             assert everything["balanced"] is True
             assert everything["models"][0]["model_id"] == version
             rejected = self.listed("rejected", day, name)
@@ -77,16 +73,15 @@ class Life:
             assert len(rejected) == status[day]["rejected"]
             shown += self.predictions(day)
         assert sorted(shown) == view
-        asked = ExplainOptions(image="1", model=name, as_json=True, config=self.config)
-        first = self.told(show_image, asked)["models"][0]
+        first = self.told("explain", "--image", "1", "--model", name)["models"][0]
         assert first["model_id"] == in_use or first["state"] == "pending"
         index = (self.project.folder / "reports" / "index.html").read_text()
         for day in days:
             assert f"{day}: " in index
 
     def listed(self, state, day, model):
-        options = ListOptions(state=state, date=day, model=model, as_json=True, config=self.config)
-        return self.told(list_images, options)["images"]
+        named = ("--model", model) if model else ()
+        return self.told("list", "--state", state, "--date", day, *named)["images"]
 
     def predictions(self, day, model=None):
         """Return (image, version) of each prediction that is listed, which is one for an image."""
@@ -129,10 +124,10 @@ def test_a_second_version_is_built_tried_used_rolled_back_and_removed(life):
     life.check(first, {EARLIER: first, YESTERDAY: first})
     assert {model_id for _, model_id in life.predictions(YESTERDAY, f"colors@{second[:6]}")} == {second}
     pair = (f"colors@{first[:8]}", second)
-    compared = life.told(compare, YESTERDAY, pair, 10, True, life.config)
+    compared = life.told("compare", "--date", YESTERDAY, "--models", *pair)
     assert (compared["a"]["model_id"], compared["b"]["model_id"], compared["both"]) == (first, second, 2)
 
-    used = life.told(use, "colors", True, life.config)
+    used = life.told("model", "use", "colors")
     assert used == {"model": "colors", "model_id": second, "before": first}
     shown = {row[1] for row in project.rows("SELECT image_id, model_id FROM infer_current_predictions")}
     assert shown == {first, second}  # the two that were tried are those of the version in use
@@ -163,7 +158,7 @@ def test_a_second_version_is_built_tried_used_rolled_back_and_removed(life):
     assert removed == f"removed colors@{second[:8]}; its 3 predictions stay in the database\n"
     life.check(first, {EARLIER: first, YESTERDAY: first})
     assert len(life.predictions(YESTERDAY, f"colors@{second[:8]}")) == 3
-    gone = life.told(list_models, True, life.config)["removed"]
+    gone = life.told("model", "list")["removed"]
     assert [(one["model_id"], one["predictions"]) for one in gone] == [(second, 3)]
 
     with pytest.raises(ModelError, match="no model"):
