@@ -23,12 +23,13 @@ from infer_app.base.domain import (
 from infer_app.base.errors import SchemaOutdated, UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.cameras import place_events
-from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_events
+from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_ends, read_events
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.cameras.silent_cameras import find_silent_cameras
 from infer_app.tables.engine.column_types import FAMILY
+from infer_app.tables.engine.connect import Database
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.image_registry import DatedImage, register
@@ -192,6 +193,25 @@ def test_a_photo_that_a_walk_finds_replaced_has_no_time_until_it_is_read(cards):
     assert cards.partition() == cards.expected()
 
 
+@pytest.mark.parametrize("seen_by", ["walk", "run"])
+def test_a_file_with_another_time_and_the_same_bytes_keeps_its_event(cards, seen_by):
+    """As copies and restored backups have; a run without cameras doesn't look when a photo was taken."""
+    cards.add(("a", 0), ("a", 40)).note()
+    before, (location, _) = sorted(cards.rows(*TIME)), sorted(cards.taken)
+    touched = FileFacts(7, 2.0, "ab")
+    if seen_by == "walk":
+        files = [ImageFile(location, 7, 2.0)]
+        for _ in register(cards.database, files, lambda new: [], lambda files: [touched] * len(files)):
+            pass
+    else:
+        ids = dict(cards.rows(pictures.c.location, pictures.c.image_id))
+        commit(
+            cards.database, [Prediction(ImageRef(ids[location], location), Output("fox", 0.9), touched)], run_id="run 2"
+        )
+    assert sorted(cards.rows(*TIME)) == before
+    assert (2.0, "ab") in cards.rows(pictures.c.modified, pictures.c.sha256)
+
+
 def test_what_is_forgotten_of_an_event_is_no_longer_of_it(cards):
     cards.add(("a", 0), ("a", 50), ("a", 100)).note()
     first, middle, last = (row[0] for row in sorted(cards.rows(pictures.c.id, pictures.c.taken_at), key=itemgetter(1)))
@@ -221,23 +241,119 @@ def test_a_table_of_cameras_that_is_set_while_pictures_are_placed_counts(cards, 
     assert starts == [START + shift, START + timedelta(seconds=1000) + shift]
 
 
-def test_cameras_of_two_tables_that_are_called_alike_are_not_one(cards, execute):
-    projects = []
-    for name in ("north", "south"):
+class TableCards(Cards):
+    """A project over a table or query of its own, whose column names the cameras; `photos` has been made."""
+
+    rules = replace(RULES, camera_folder=None)
+
+    def __init__(self, database, **listed):
+        super().__init__(database, SourceSettings(**listed, time_zone="UTC", camera="camera"))
+        self.number = record_source(database, self.source.identity)
+
+    def read(self, *seconds, of):
+        """Predict photos of `of`, one that was taken at each of the seconds, which are their ids."""
+        for second in seconds:
+            taken = CaptureTime(START + timedelta(seconds=second))
+            ref = ImageRef(str(second), f"/{of}/{second}.jpg")
+            self.taken[ref.location] = taken
+            read = Prediction(ref, Output("fox", 0.9), FileFacts(7, 1.0, "ab", None, taken))
+            commit(self.database, [read], source_id=self.number)
+        return self
+
+    def note(self, gap=GAP):
+        return super().note(gap, self.rules)
+
+    def fill(self):
+        fill_facts(self.database, self.source, self.rules, None)
+
+    @property
+    def events(self):
+        """The first seconds of the events that are of the day, and how many continue."""
+        found, continued = read_events(ListedImages(self.database, self.source), DAY)
+        return sorted((event.started_at - START).total_seconds() for event in found), continued
+
+    @property
+    def cameras(self):
+        return {one.camera: one.num_images for one in read_camera_rows(ListedImages(self.database, self.source))}
+
+
+@pytest.fixture
+def make_photos(execute):
+    """make_photos("north", 0, 30): a table with photos of cam1, whose ids are the seconds at which they were taken."""
+
+    def make(name, *seconds):
         execute(f"CREATE TABLE {name} (id integer, location varchar(99), added_at varchar(29), camera varchar(9))")
-        execute(f"INSERT INTO {name} VALUES (1, '/{name}/1.jpg', '2026-11-20 12:00:00', 'cam1')")
-        settings = SourceSettings(table=name, time_zone="UTC", camera="camera")
-        projects.append(Cards(cards.database, settings))
-        number = record_source(cards.database, projects[-1].source.identity)
-        taken = CaptureTime(START + timedelta(seconds=30 * len(projects)))
-        read = Prediction(ImageRef("1", f"/{name}/1.jpg"), Output("fox", 0.9), FileFacts(7, 1.0, "ab", None, taken))
-        commit(cards.database, [read], source_id=number)
-    by_column = replace(RULES, camera_folder=None)
-    projects[1].note(gap=10.0, rules=by_column)
-    before = cards.rows(events.c.id)
-    projects[0].note(rules=by_column)
-    assert sorted(camera for (camera,) in cards.rows(events.c.camera)) == ["cam1", "cam1"]
-    assert set(before) <= set(cards.rows(events.c.id))
+        for one in seconds:
+            at = START + timedelta(seconds=one)
+            execute(f"INSERT INTO {name} VALUES ({one}, '/{name}/{one}.jpg', '{at}', 'cam1')")
+
+    return make
+
+
+@pytest.mark.parametrize("as_query", [False, True], ids=["tables", "queries"])
+def test_cameras_of_two_lists_that_are_called_alike_are_not_one(database, make_photos, as_query):
+    """Neither in events nor in what is set, whichever project runs first, has events, or was killed."""
+    make_photos("north", 0)
+    make_photos("south", 30)
+    listed = [{"query": f"SELECT * FROM {name}"} if as_query else {"table": name} for name in ("north", "south")]
+    north, south = (TableCards(database, **one) for one in listed)
+    north.read(0, of="north")
+    south.read(30, of="south")
+    assert len(database.ask(partial(without_camera, source=north.source))) == 1
+    south.note(gap=3600.0)
+    assert len(database.ask(partial(without_camera, source=north.source))) == 1
+    north.fill()
+    south.note(gap=3600.0)
+    set_cameras(database, north.source, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
+    set_cameras(database, south.source, [])
+    north.note()
+    assert (north.events, north.cameras) == (([5], 0), {"cam1": 1})
+    assert (south.events, south.cameras) == (([30], 0), {"cam1": 1})
+
+
+@pytest.mark.parametrize("kept", ["table", "query"])
+def test_a_list_that_is_named_otherwise_has_the_same_cameras_and_events(database, make_photos, execute, kept):
+    """Bursts of which some photos were read under the former name, and what was set of the camera."""
+    make_photos("photos", 0, 20, 40, 500)
+    execute("CREATE VIEW shots AS SELECT * FROM photos")
+    before = TableCards(database, table="photos").read(0, 40, of="photos")
+    before.note()
+    set_cameras(database, before.source, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
+    now = TableCards(database, **{"table": {"table": "shots"}, "query": {"query": "SELECT * FROM photos"}}[kept])
+    now.read(20, 500, of="photos").note()
+    assert (now.events, now.cameras) == (([5, 505], 0), {"cam1": 4})
+    assert before.events == now.events
+    set_cameras(database, now.source, [])
+    before.note()
+    assert before.events == ([0, 500], 0)
+
+
+def test_the_time_of_a_column_counts_for_a_replaced_file_too_whatever_its_run_was_killed_after(database, make_photos):
+    make_photos("photos", 0)
+    cards = TableCards(database, table="photos", taken="added_at").read(0, of="photos")
+    cards.note()
+    before = cards.rows(*TIME)
+    assert before[0][:2] == (START, "column")
+    replaced = FileFacts(8, 2.0, "cd", None, CaptureTime(START - timedelta(days=365)))
+    commit(database, [Prediction(ImageRef("0", "/photos/0.jpg"), Output("fox", 0.9), replaced)], source_id=cards.number)
+    assert len(database.ask(partial(without_camera, source=cards.source))) == 1
+    cards.note()
+    assert [row[:2] for row in cards.rows(*TIME)] == [row[:2] for row in before]
+
+
+def test_an_event_is_of_the_day_of_its_first_picture_that_is_listed(database, make_photos, execute):
+    """Its first picture was of the day before, is gone from the table, or was forgotten."""
+    midnight = 12 * 3600
+    seconds = (-1, -midnight - 5, -midnight + 5, 100, 500)
+    make_photos("photos", *seconds)
+    cards = TableCards(database, table="photos").read(*seconds, of="photos")
+    cards.note()
+    assert cards.events == ([-1, 100, 500], 1)
+    execute("DELETE FROM photos WHERE id = -1")
+    cards.note(gap=200.0)
+    assert cards.events == ([-1, 500], 1)
+    cards.source.forgotten_before = datetime(2026, 11, 20, tzinfo=UTC)
+    assert cards.events == ([-midnight - 5, -1, 500], 0)
 
 
 def test_a_camera_that_no_database_can_hold_is_escaped_and_keeps_no_picture_waiting(cards):
@@ -309,7 +425,7 @@ def test_a_database_of_layout_2_gets_what_layout_3_adds(cards, execute, is_begun
     drop_index = f"DROP INDEX ix_infer_pictures_event{on_table}"
     execute(*(f"DROP VIEW {view}" for view in reversed(VIEWS)), drop_index)
     added = [*(f"infer_pictures {name}" for name in ("taken_offset", "taken_from", "event"))]
-    added += ["infer_database_id last_event", "infer_sources event_gap"]
+    added += ["infer_database_id last_event", "infer_sources event_gap", "infer_sources cameras_of"]
     for column in added[is_begun:]:
         execute("ALTER TABLE {} DROP COLUMN {}".format(*column.split()))
     execute("DROP TABLE infer_cameras", *([] if is_begun else ["DROP TABLE infer_events"]))
@@ -360,8 +476,9 @@ def shown(event):
 def test_a_camera_is_silent_from_its_second_night_without_images_while_others_bring_some(cards, execute):
     """`rare` brings images now and then, and `old` is retired."""
     nights = {"busy": range(10), "mute": range(2, 10), "one": range(1, 10), "rare": (4, 9), "old": range(3, 10)}
+    nights |= {"long gone": range(40, 50)}
     now = datetime(2026, 11, 20, 3, tzinfo=UTC)
-    for camera, ago in nights.items():
+    for camera, ago in sorted(nights.items(), key=lambda one: one[0] != "long gone"):  # numbers grow with time
         cards.add(*((camera, 1000 * number) for number in ago)).note()
         numbers = [number for number, name in sorted(cards.rows(pictures.c.id, pictures.c.camera)) if name == camera]
         for number, night in zip(numbers, ago, strict=True):
@@ -369,8 +486,7 @@ def test_a_camera_is_silent_from_its_second_night_without_images_while_others_br
             execute(f"UPDATE infer_pictures SET first_seen = {seen} WHERE id = {number}")
     set_cameras(cards.database, cards.source, [CameraPeriod(camera="old", retired=True)])
     images = ListedImages(cards.database, cards.source)
-    assert find_silent_cameras(images, "UTC", now) == {"mute": datetime(2026, 11, 18).date()}
-    assert find_silent_cameras(images, "UTC", now + timedelta(days=3)) == {}  # nothing came at all
+    assert find_silent_cameras(images, "UTC") == {"mute": datetime(2026, 11, 18).date()}
 
 
 def test_a_clock_that_jumps_back_by_a_year_against_the_order_of_arrival_is_named(cards, execute):
@@ -383,6 +499,18 @@ def test_a_clock_that_jumps_back_by_a_year_against_the_order_of_arrival_is_named
     assert find_jumps(images, CameraClocks(())) == {"reset": START - timedelta(seconds=2 * year)}
     right = [CameraPeriod(camera="reset", until=START - timedelta(days=365), shift=timedelta(days=730))]
     assert find_jumps(images, CameraClocks(right)) == {}
+
+
+def test_the_first_and_last_picture_are_found_by_the_clock_put_right(cards):
+    """The clock was reset by a year after 30 s, and stands a minute later again."""
+    year = 365 * 86_400
+    cards.add(("a", 0), ("a", 30), ("a", 60 - year), ("b", 5)).note()
+    reset = CameraPeriod(camera="a", until=START - timedelta(days=1), shift=timedelta(seconds=year))
+    images = ListedImages(cards.database, cards.source)
+    set_cameras(cards.database, cards.source, [CameraPeriod(camera="b", latitude=1, longitude=1), reset])
+    found = {(camera, period == reset): ends for (camera, period), ends in read_ends(images).items()}
+    at = [START + timedelta(seconds=second) for second in (0, 5, 30, 60)]
+    assert found == {("a", False): (at[0], at[2]), ("a", True): (at[3], at[3]), ("b", False): (at[1], at[1])}
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True], ids=["one database", "another database"])
@@ -414,6 +542,20 @@ def test_a_source_may_be_read_of_one_camera_alone(cards, execute, is_elsewhere, 
     assert counted == {"north": (2, 1 if names == "cam" else 0), "south": (1, 0), None: (3, 1)}
 
 
+def test_a_list_that_another_database_keeps_may_be_read_of_one_camera_alone(cards, new_url):
+    cards.add(("north", 0), ("south", 100))
+    with Database(new_url("sqlite")) as results:
+        upgrade(results)
+        of_all = CrossDatabaseSource(cards.database, cards.source.settings, results)
+        number = record_source(results, of_all.identity)
+        for image_id, location in cards.rows(pictures.c.image_id, pictures.c.location):
+            read = Prediction(ImageRef(image_id, location), Output("fox", 0.9), FileFacts(7, 1.0, "ab", None, NO_TIME))
+            commit(results, [read], source_id=number)
+        fill_facts(results, of_all, RULES, None)
+        north = CrossDatabaseSource(cards.database, cards.source.settings, results, camera="north")
+        assert ListedImages(results, north).count_day(DAY, MODEL.model_id).predicted == 1
+
+
 def test_a_camera_is_found_by_the_name_that_is_stored_whatever_the_column_holds(cards, execute):
     """A number, a padded text, a text that is too long to be stored whole, and nothing."""
     long = "x" * 600
@@ -425,6 +567,7 @@ def test_a_camera_is_found_by_the_name_that_is_stored_whatever_the_column_holds(
         rows = [row for page in Source(cards.database, settings).list_facts(DAY, 10) for row in page]
         names = sorted(storable_camera(row[4]) for row in rows)
         assert (names[0], len(names)) == ("", 2)
+        assert names[1] == names[1].strip()
         sources = [Source(cards.database, settings, camera=name) for name in names]
         assert [ListedImages(cards.database, source).count(DAY) for source in sources] == [1, 1]
         with pytest.raises(UsageError, match="no image is of a camera"):

@@ -84,7 +84,7 @@ class KnownCaptures:
     zone = "UTC"
     periods = (CameraPeriod(camera="north", latitude=47.5, longitude=8.25),)
     clocks = CameraClocks(periods)
-    ends = {"north": (TAKEN_AT, TAKEN_AT)}  # noqa: RUF012
+    ends = {("north", periods[0]): (TAKEN_AT, TAKEN_AT)}  # noqa: RUF012
 
     def __init__(self, events=()):
         self.events = dict(events)  # by the number of the picture

@@ -11,7 +11,7 @@ from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.terminal.output import show_table
 from infer_app.run.note_facts import fill_all_facts, place_again
 from infer_app.run.stop import Stop
-from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows
+from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_ends
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_cameras, read_table, set_cameras
 from infer_app.tables.project_database import open_project_database
 
@@ -26,18 +26,19 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
         periods = project.database.ask(lambda connection: read_cameras(connection, project.source))
         clocks = CameraClocks(periods)
         jumps = project.ask(find_jumps, project, clocks)
+        spans = project.ask(read_ends, project)
     told, cells = [], []
     for row in rows:
         its = [one for one in periods if one.camera == row.camera]
-        ends = [clocks.put_right(row.camera, time) for time in (row.first, row.last) if time]
+        ends = [time for (camera, _), times in spans.items() for time in times if camera == row.camera]
         first, last = min(ends, default=None), max(ends, default=None)
         wrong = _wrong(ends, jumps.get(row.camera))
         known = {"first": first, "last": last, "clock": wrong, "retired": any(one.retired for one in its)}
         told.append(asdict(row) | known | {"set": [one.model_dump(mode="json", by_alias=True) for one in its]})
         shown = (row.camera or "(none)", f"{row.num_images:,}", f"{row.num_unread:,}")
-        spans = (f"{time:%Y-%m-%d %H:%M}" if time else "" for time in (first, last))
+        shown_ends = (f"{time:%Y-%m-%d %H:%M}" if time else "" for time in (first, last))
         remarks = "; ".join(filter(None, (wrong, *map(_describe, its))))
-        cells.append((*shown, *spans, row.num_days, row.num_without_time, remarks))
+        cells.append((*shown, *shown_ends, row.num_days, row.num_without_time, remarks))
     if as_json:
         print(json.dumps({"cameras": told}, default=datetime.isoformat))
         return

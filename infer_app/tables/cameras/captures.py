@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from infer_app.tables.cameras.day_events import read_camera_rows
+from infer_app.tables.cameras.day_events import read_ends
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_cameras
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.queries.listed_images import ListedImages
@@ -45,14 +45,10 @@ class Captures:
     def clocks(self) -> CameraClocks:
         return CameraClocks(self.periods)
 
-    @cached_property
-    def ends(self) -> dict[str, tuple[datetime, datetime]]:
-        """Return by camera when its first and its last picture were taken, of all days, by its clock put right."""
-        found = dict[str, tuple[datetime, datetime]]()
-        for one in read_camera_rows(self.images):
-            if times := [self.clocks.put_right(one.camera, at) for at in (one.first, one.last) if at]:
-                found[one.camera] = min(times), max(times)
-        return found
+    @property
+    def ends(self) -> dict[tuple[str, CameraPeriod | None], tuple[datetime, datetime]]:
+        """Return what `read_ends` does, of all days."""
+        return read_ends(self.images)
 
     def read(self, numbers: Iterable[int]) -> dict[int, Capture]:
         """Return the captures of pictures by their numbers; of one that was forgotten meanwhile nothing is known."""

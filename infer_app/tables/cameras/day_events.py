@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import (
@@ -28,12 +29,13 @@ from sqlalchemy import (
 
 from infer_app.base.day import Day
 from infer_app.base.domain import TimeOrigin
-from infer_app.tables.cameras.periods import CameraClocks, numbers_of_cameras
+from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, numbers_of_cameras, read_cameras
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import Query
+from infer_app.tables.listing.source import find_listed
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import KeyedJoin, has_prediction, has_rejection, picture_of
-from infer_app.tables.results.schema import events, pictures, predictions, rejections
+from infer_app.tables.results.schema import cameras, events, pictures, predictions, rejections
 
 A_YEAR = timedelta(days=365)
 _shown = table(
@@ -67,19 +69,20 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class CameraRow:
-    """A camera, and what there is of it; times are by its own clock."""
+    """A camera, and what there is of it."""
 
     camera: str
     num_images: int
     num_unread: int  # of the program's own list, those without any result
-    first: datetime | None
-    last: datetime | None
-    num_days: int  # with images
+    num_days: int  # with images, by its own clock
     num_without_time: int  # of their own
 
 
 def read_events(images: ListedImages, day: Day) -> tuple[list[Event], int]:
-    """Return the events whose first picture is of the day, and how many others of its pictures continue."""
+    """Return the events whose first picture is of the day, and how many others of its pictures continue.
+
+    A picture that is no longer listed counts for no event, as it is of no day.
+    """
     with images.parts(day) as parts:
         of_day = dict[int, int]()
         for connection, part in parts:
@@ -88,11 +91,28 @@ def read_events(images: ListedImages, day: Day) -> tuple[list[Event], int]:
             of_day |= {row.id: row.event for row in connection.execute(wanted)}
     with images.database.read() as connection:
         rows = list(_in_parts(connection, select(events), events.c.id, {*of_day.values()}))
-        own = [row for row in rows if row.first_picture in of_day]
+        others = [row.id for row in rows if row.first_picture not in of_day]
+        before = _members_before(connection, others, of_day)
+    listed = find_listed(images.source, [number for numbers in before.values() for number in numbers], day)
+    continued = {event for event, numbers in before.items() if any(listed.get(number) for number in numbers)}
+    own = [row for row in rows if row.id not in continued]
+    with images.database.read() as connection:
         labels = dict(_read_labels(connection, [row.id for row in own]))
     own.sort(key=lambda row: (row.camera, row.started_at or datetime.min, row.id))
     found = [Event(row.id, row.camera, row.started_at, row.ended_at, *labels[row.id]) for row in own]
-    return found, len(rows) - len(own)
+    return found, len(continued)
+
+
+def _members_before(connection: Connection, event_ids: Sequence[int], of_day: Collection[int]) -> dict[int, list[int]]:
+    """Return the pictures of events that were taken before the first one of the day."""
+    members = select(*(pictures.c[name] for name in ("id", "event", "taken_at", "taken_offset")))
+    in_order = defaultdict[int, list[tuple[datetime, int]]](list)
+    for number, event, at, offset in _in_parts(connection, members, pictures.c.event, event_ids):
+        in_order[event].append(((at or datetime.min) - timedelta(seconds=offset or 0), number))
+    return {
+        event: list(takewhile(lambda number: number not in of_day, (number for _, number in sorted(found))))
+        for event, found in in_order.items()
+    }
 
 
 def _read_labels(
@@ -150,14 +170,14 @@ def count_by_camera(images: ListedImages, day: Day, model_ids: Sequence[str]) ->
 def read_camera_rows(images: ListedImages) -> list[CameraRow]:
     """Return the cameras whose pictures runs have read, by name; their pictures without a camera are the last."""
     its_own = (TimeOrigin.COLUMN, TimeOrigin.EXIF, TimeOrigin.DIGITIZED, TimeOrigin.NAME)
-    without_result = (~exists().where(results.c.picture == pictures.c.id) for results in (predictions, rejections))
+    without_result = [~exists().where(results.c.picture == pictures.c.id) for results in (predictions, rejections)]
+    if images.source.forgotten_before:
+        without_result.append(pictures.c.added_at >= images.source.forgotten_before.replace(tzinfo=None))
     taken_at, has_none = pictures.c.taken_at, pictures.c.taken_from.not_in([one.value for one in its_own])
     counted = select(
         pictures.c.camera,
         func.count(),
         func.count(case((and_(*without_result), 1))),
-        func.min(taken_at),
-        func.max(taken_at),
         func.count(func.date(taken_at).distinct()),
         func.count(case((has_none, 1))),
     )
@@ -166,6 +186,33 @@ def read_camera_rows(images: ListedImages) -> list[CameraRow]:
         its = and_(pictures.c.source_id.in_(numbers), pictures.c.camera.is_not(None))
         by_name = counted.where(its).group_by(pictures.c.camera).order_by(pictures.c.camera == "", pictures.c.camera)
         return [CameraRow(*tuple(row)) for row in connection.execute(by_name)]
+
+
+def read_ends(images: ListedImages) -> dict[tuple[str, CameraPeriod | None], tuple[datetime, datetime]]:
+    """Return when the first and the last picture was taken, by the clock put right.
+
+    The keys are a camera and what was set of it, None for its pictures of which nothing was set.
+    """
+    with images.database.read() as connection:
+        numbers = numbers_of_cameras(connection, images.source)
+        periods = read_cameras(connection, images.source)
+        newest = select(func.max(cameras.c.source_id)).where(cameras.c.source_id.in_(numbers)).scalar_subquery()
+        covers = and_(
+            cameras.c.source_id == newest,
+            cameras.c.camera == pictures.c.camera,
+            or_(cameras.c.since.is_(None), cameras.c.since <= pictures.c.taken_at),
+            or_(cameras.c.until.is_(None), cameras.c.until > pictures.c.taken_at),
+        )
+        ends = select(
+            pictures.c.camera, cameras.c.place, func.min(pictures.c.taken_at), func.max(pictures.c.taken_at)
+        ).select_from(pictures.outerjoin(cameras, covers))
+        its = pictures.c.source_id.in_(numbers), pictures.c.camera.is_not(None), pictures.c.taken_at.is_not(None)
+        rows = connection.execute(ends.where(*its).group_by(pictures.c.camera, cameras.c.place)).all()
+    found = dict[tuple[str, CameraPeriod | None], tuple[datetime, datetime]]()
+    for camera, place, first, last in rows:
+        period = None if place is None else periods[place]
+        found[camera, period] = (period.put_right(first), period.put_right(last)) if period else (first, last)
+    return found
 
 
 def find_jumps(images: ListedImages, clocks: CameraClocks) -> dict[str, datetime]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import MAXYEAR, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
 from infer_app.base.errors import UsageError
 from infer_app.tables.engine.column_types import MAX_ID
@@ -20,7 +20,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.events import dissolve_cameras, lock_events
 from infer_app.tables.results.schema import OURS, cameras, sources
-from infer_app.tables.results.sources import own_numbers, record_source
+from infer_app.tables.results.sources import number_of, read_sources, record_source
 
 _A_DATE = len("2026-11-20")
 
@@ -124,7 +124,7 @@ class CameraClocks:
 
 
 def read_cameras(connection: Connection, source: Source) -> list[CameraPeriod]:
-    """Return what was set of the cameras of a source, also before its query was edited, in the table's order."""
+    """Return what was set last of the cameras of a source, in the table's order."""
     its = cameras.c.source_id.in_(numbers_of_cameras(connection, source))
     rows = connection.execute(select(cameras).where(its).order_by(cameras.c.source_id.desc(), cameras.c.place)).all()
     names = CameraPeriod.model_fields
@@ -142,22 +142,32 @@ def set_cameras(database: Database, source: Source, periods: Sequence[CameraPeri
 
 
 def numbers_of_cameras(connection: Connection, source: Source) -> list[int]:
-    """Return the sources, by their numbers, whose cameras are those of this one, as another table's are not."""
-    return [OURS] if source.identity.is_ours else own_numbers(connection, source.identity)
+    """Return the sources, by their numbers, whose cameras are those of this one; events belong to the first.
 
-
-def sources_of_events(connection: Connection, source: Source) -> Mapping[int, int]:
-    """Return the sources whose pictures are placed, each with that which their events belong to.
-
-    Cameras of two tables are not the same, whatever they are called. What other tables list too is left to the project
-    that keeps events of them, if there is one.
+    They list the same pictures, as a query before and after an edit. Cameras of two tables without a picture in common
+    are not the same, whatever they are called.
     """
     if source.identity.is_ours:
-        return {OURS: OURS}
-    own = own_numbers(connection, source.identity)
-    kept = set(connection.scalars(select(sources.c.id).where(sources.c.event_gap.is_not(None))))
-    others = [one for one in source.numbers_of_pictures(connection) if one not in own and one not in kept]
-    return dict.fromkeys(own, min(own)) | {one: one for one in others}
+        return [OURS]
+    number = number_of(source.identity, read_sources(connection))
+    groups = _read_groups(connection)
+    return sorted(one for one, first in groups.items() if number in groups and first == groups[number])
+
+
+def share_cameras(connection: Connection, numbers: Collection[int]) -> None:
+    """Let sources that list the same pictures have the same cameras and events from now on."""
+    lock_events(connection)
+    groups = _read_groups(connection)
+    firsts = sorted({groups[one] for one in numbers})
+    if len(firsts) > 1:
+        joined = [one for one, first in groups.items() if first in firsts]
+        connection.execute(update(sources).where(sources.c.id.in_(joined)).values(cameras_of=firsts[0]))
+        dissolve_cameras(connection, firsts[1:])
+
+
+def _read_groups(connection: Connection) -> dict[int, int]:
+    """Return the sources, each with the first of those that it shares cameras with."""
+    return {row.id: row.cameras_of or row.id for row in connection.execute(select(sources.c.id, sources.c.cameras_of))}
 
 
 def _set(connection: Connection, source: Source, periods: Sequence[CameraPeriod]) -> set[str]:
@@ -172,7 +182,7 @@ def _set(connection: Connection, source: Source, periods: Sequence[CameraPeriod]
     if rows:
         connection.execute(insert(cameras), [row | {"source_id": max(numbers)} for row in rows])
     if changed:
-        dissolve_cameras(connection, list(sources_of_events(connection, source)), changed)
+        dissolve_cameras(connection, numbers[:1], changed)
     return changed
 
 

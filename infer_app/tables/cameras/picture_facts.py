@@ -24,13 +24,15 @@ from infer_app.base.locations import (
 )
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.sections import NAME_CODES
+from infer_app.tables.cameras.periods import share_cameras
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source, storable_camera
 from infer_app.tables.listing.time_column import read_clock
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.pictures import taken_columns
-from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures
+from infer_app.tables.results.schema import OURS, WITHOUT_CAMERA, WITHOUT_EVENT, pictures
+from infer_app.tables.results.sources import number_of, read_sources, record_source
 
 PAGE = 1000  # pictures whose facts are written in one transaction
 
@@ -42,7 +44,7 @@ class FactRules:
     """How the settings tell cameras and capture times."""
 
     camera_folder: int | None  # of a location, from 1 on; None: a column names the camera, or nothing does
-    folders: tuple[str, ...]  # recorded, with a slash at the end: below the longest that holds a location it is counted
+    folders: tuple[str, ...]  # with a slash at the end: below the first that holds a location folders are counted
     name: re.Pattern[str] | None  # of the part of a file's name that tells the time
     name_pattern: str
     zone: str | None  # of numbers in columns
@@ -52,11 +54,15 @@ class FactRules:
     @classmethod
     def of(cls, loaded: LoadedSettings, source: Source) -> FactRules:
         recorded = loaded.path_map.recorded
-        local = [f"{folder}/" for folder in (*loaded.all_watched, *loaded.roots)]
-        base = [] if loaded.base is None else [f"{loaded.base}/"]
+        watched, others = [f"{one}/" for one in loaded.all_watched], [f"{one}/" for one in loaded.roots]
+        if loaded.base is not None:
+            others.append(f"{loaded.base}/")
+        folders = [
+            *sorted({*watched, *map(recorded, watched)}, key=len),
+            *sorted({*others, *map(recorded, others)}, key=len, reverse=True),
+        ]
         pattern = loaded.source.taken_in_name or ""
         name = re.compile(_as_expression(pattern)) if pattern else None
-        folders = sorted({*base, *local, *map(recorded, local)}, key=len, reverse=True)
         return cls(
             loaded.source.camera_folder,
             tuple(folders),
@@ -108,6 +114,7 @@ class _Stored(NamedTuple):
 
     id: int
     key: int
+    source_id: int
     camera: str | None
     taken_at: datetime | None
     taken_offset: int | None
@@ -136,10 +143,15 @@ def fill_facts(
     yet are left; of one that can't be read nothing is stored, and it is counted as "". `check` may end it.
     """
     counts = Counter[str]()
+    is_ours = source.identity.is_ours
+    sharing = {OURS if is_ours else record_source(database, source.identity, source.base)}
     for page in source.list_facts(day, PAGE):
         check()
         listed = {source.key_of(row[3], row[1]): _Listed(as_location(row[1]), row[2], row[4], row[5]) for row in page}
         stored = database.ask(partial(_read, source=source, keys=list(listed)))
+        if others := {one.source_id for one in stored} - sharing:
+            sharing |= others
+            database.transact(partial(share_cameras, numbers=sharing))
         unknown = [one for one in stored if look and _needs_look(rules, listed[one.key], one)]
         locations = [listed[one.key].location for one in unknown]
         looked = dict(zip((one.id for one in unknown), look(locations) if look and locations else (), strict=True))
@@ -152,9 +164,9 @@ def fill_facts(
 
 
 def without_camera(connection: Connection, source: Source) -> list[int]:
-    """Return some pictures that were read by a run that did not live to store their cameras."""
-    its = pictures.c.source_id.in_(source.numbers_of_pictures(connection))
-    waiting = select(pictures.c.id).where(pictures.c.event == WITHOUT_CAMERA, its)
+    """Return some pictures that were read by a run of this source that did not live to store their cameras."""
+    number = OURS if source.identity.is_ours else number_of(source.identity, read_sources(connection))
+    waiting = select(pictures.c.id).where(pictures.c.event == WITHOUT_CAMERA, pictures.c.source_id == number)
     return list(connection.scalars(waiting.limit(100 * PAGE)))
 
 

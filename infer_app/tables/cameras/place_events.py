@@ -7,12 +7,12 @@ from functools import partial
 
 from sqlalchemy import Connection, select, update
 
-from infer_app.tables.cameras.periods import CameraClocks, read_cameras, sources_of_events
+from infer_app.tables.cameras.periods import CameraClocks, numbers_of_cameras, read_cameras
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.events import Placed, dissolve_cameras, lock_events, place_pictures
 from infer_app.tables.results.schema import sources
-from infer_app.tables.results.sources import own_numbers, record_source
+from infer_app.tables.results.sources import record_source
 
 log = logging.getLogger(__name__)
 AT_ONCE = 5000  # pictures that one transaction places
@@ -36,17 +36,17 @@ def place_all(database: Database, source: Source, gap_s: float, at_once: int = A
 def _place(connection: Connection, source: Source, gap_s: float, at_once: int) -> Placed:
     lock_events(connection)
     clocks = CameraClocks(read_cameras(connection, source))
-    return place_pictures(connection, sources_of_events(connection, source), gap_s, clocks, at_once)
+    return place_pictures(connection, numbers_of_cameras(connection, source), gap_s, clocks, at_once)
 
 
 def _keep_gap(connection: Connection, source: Source, number: int, gap_s: float) -> None:
     """Let all events be made anew if the gap is another one than that they were made by."""
     lock_events(connection)
-    own = own_numbers(connection, source.identity)
-    known = select(sources.c.event_gap).where(sources.c.id.in_(own), sources.c.event_gap.is_not(None))
-    gaps = set(connection.scalars(known))
+    numbers = numbers_of_cameras(connection, source)
+    its = sources.c.id.in_([*numbers, number])
+    gaps = set(connection.scalars(select(sources.c.event_gap).where(its, sources.c.event_gap.is_not(None))))
     if gaps - {gap_s}:
         log.warning("[events] gap is %g s now, and was %g s: all events are made anew", gap_s, max(gaps - {gap_s}))
-        dissolve_cameras(connection, list(sources_of_events(connection, source)))
+        dissolve_cameras(connection, numbers[:1])
     if gaps != {gap_s}:
-        connection.execute(update(sources).where(sources.c.id.in_([*own, number])).values(event_gap=gap_s))
+        connection.execute(update(sources).where(its).values(event_gap=gap_s))

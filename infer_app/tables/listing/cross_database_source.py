@@ -46,8 +46,7 @@ class CrossDatabaseSource(Source):
         page_size: int = PAGE_SIZE,
         camera: str | None = None,
     ) -> None:
-        super().__init__(database, settings, page_size, camera)
-        self.results = results
+        super().__init__(database, settings, page_size, camera, results)
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
         left_out = self.find_left_out(day)

@@ -14,11 +14,12 @@ from sqlalchemy.exc import StatementError
 
 from infer_app.base.domain import CaptureTime, FileFacts, ImageFile
 from infer_app.base.locations import NO_MAPPING, PathMapping, picture_key
+from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import is_new_for_any
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.pictures import taken_columns
+from infer_app.tables.results.pictures import find_replaced, taken_columns
 from infer_app.tables.results.schema import OURS, WITHOUT_EVENT, pictures, predictions, rejections
 
 ROWS_PER_INSERT = 500
@@ -184,8 +185,12 @@ def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: 
         {"row_id": key, "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256 or ""}
         for key, now in changed.items()
     ]:
-        dissolve_events(connection, changed)
+        replaced = find_replaced(connection, {key: now.sha256 for key, now in changed.items()})
         connection.execute(_SET_FACTS, rows)
+        dissolve_events(connection, replaced)
+        for some in in_batches(replaced):  # nothing is known of them until they are read
+            unknown = taken_columns(None) | {"event": None}
+            connection.execute(update(pictures).where(pictures.c.id.in_(some)).values(unknown))
         connection.execute(_DELETE_OUTDATED, rows)
     ids = [*changed, *returned]
     connection.execute(update(pictures).where(pictures.c.id.in_(ids)).values(missing_since=None))
@@ -198,7 +203,6 @@ _SET_FACTS = (
     update(pictures)
     .where(pictures.c.id == bindparam("row_id"))
     .values(size=bindparam("new_size"), modified=bindparam("new_time"), sha256=_new_sha256)
-    .values(taken_columns(None) | {"event": None})  # until it is read
 )
 _DELETE_OUTDATED = delete(rejections).where(
     rejections.c.picture == bindparam("row_id"),

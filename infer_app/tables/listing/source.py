@@ -55,15 +55,20 @@ class Source:
     """Lists the images of a day in keyset pages over (time, id). Memory and cost per page don't grow with the table."""
 
     def __init__(
-        self, database: Database, settings: SourceSettings, page_size: int = PAGE_SIZE, camera: str | None = None
+        self,
+        database: Database,
+        settings: SourceSettings,
+        page_size: int = PAGE_SIZE,
+        camera: str | None = None,
+        results: Database | None = None,
     ) -> None:
         """Open a source, or its images of a camera alone. Raises UsageError if the column names no such camera."""
         self.database = database
-        self.results = database  # that holds our tables
+        self.results = results or database  # that holds our tables
         self.settings = settings
         self.page_size = page_size
         self.is_ours = settings.query is None and settings.table == OUR_IMAGES
-        self._has_key = self.is_ours and settings.id == pictures.c.id.name  # a primary key of integers
+        self.has_key = self.is_ours and settings.id == pictures.c.id.name  # a primary key of integers
         self.zone = "UTC" if self.is_ours else settings.time_zone
         self.relation: FromClause = relation_of(settings)
         self.camera = camera
@@ -130,7 +135,7 @@ class Source:
 
     def find_left_out(self, day: Day) -> LeftOut:
         """Return the day's rows that can have no result, read once. Raises UnusableIds as `read_left_out` does."""
-        if self._has_key:
+        if self.has_key:
             return LeftOut()
 
         def read(connection: Connection) -> LeftOut:
@@ -199,11 +204,11 @@ class Source:
         """Yield the pages of `_read_pages` with the rows that share the last one's id, then rows without an id."""
         for page in self._read_pages(self.with_id(), bounds, size):
             yield page
-            if len(page) == size and not self._has_key:
+            if len(page) == size and not self.has_key:
                 last_id, _, last_time = page[-1][:3]
                 num_read = sum(row[0] == last_id and row[2] == last_time for row in page)
                 yield from self._read_alike(and_(self.time == last_time, self.id == last_id), size, num_read)
-        if not self._has_key:
+        if not self.has_key:
             yield from self._read_alike(and_(self.id.is_(None), self._within(*bounds)), size)
 
     def _read_alike(self, alike: ColumnElement[bool], size: int, num_read: int = 0) -> Iterator[Sequence[Any]]:
@@ -283,7 +288,7 @@ class Source:
         if column is None:
             self.conditions = (AsText(pictures.c.camera) == storable_camera(camera),)
             read = select(pictures.c.id).where(*self.conditions)
-            return rows.where(self.relation.c[self.settings.id].in_(read)) if self.is_ours else rows
+            return rows.where(self.relation.c[self.settings.id].in_(read)) if self.identity.is_ours else rows
         named = self.relation.c[column]
         values = self.database.ask(lambda connection: connection.execute(select(named, AsText(named)).distinct()).all())
         its = [as_text for value, as_text in values if storable_camera(value) == storable_camera(camera)]
@@ -323,11 +328,11 @@ class Source:
         start, _ = self._bounds(connection, day)
         times = self._times(connection, day).where(self.time < start).order_by(self.time.desc())
         first = connection.scalar(times.offset(num_images - 1).limit(1))
-        return self._first_kept(connection, day) if first is None else first, start
+        return self.first_kept(connection, day) if first is None else first, start
 
     def _times(self, connection: Connection, day: Day) -> Query:
         """Return a SELECT of the times of all images that were not forgotten."""
-        return select(self.time).select_from(self.relation).where(self.time >= self._first_kept(connection, day))
+        return select(self.time).select_from(self.relation).where(self.time >= self.first_kept(connection, day))
 
     def _within(self, start: object, end: object) -> ColumnElement[bool]:
         return and_(self.time >= start, self.time < end, self._is_written_for((start, end)))
@@ -341,9 +346,9 @@ class Source:
         start, end = self._whole_bounds(connection, day)
         if self.forgotten_before is None or day.start >= self.forgotten_before:
             return start, end
-        return (end if day.end <= self.forgotten_before else self._first_kept(connection, day)), end
+        return (end if day.end <= self.forgotten_before else self.first_kept(connection, day)), end
 
-    def _first_kept(self, connection: Connection, day: Day) -> object:
+    def first_kept(self, connection: Connection, day: Day) -> object:
         """Return the least time, as the column has it, of images that belong to a day."""
         if self.forgotten_before is None:
             return self._whole_bounds(connection, FIRST_DAY)[0]
@@ -378,8 +383,8 @@ def new_image(row: Row[Any]) -> NewImage:
 
 
 def storable_camera(named: object) -> str:
-    """Return the name of a camera as it is stored; empty for none."""
-    return "" if named is None else escape_unstorable(str(named))[:MAX_ID]
+    """Return the name of a camera as it is stored, without blanks around it; empty for none."""
+    return "" if named is None else escape_unstorable(str(named))[:MAX_ID].strip()
 
 
 def storable_id(text: str) -> str:
@@ -388,6 +393,7 @@ def storable_id(text: str) -> str:
     return text
 
 
+MAX_DIGITS = 19  # of a number that every database holds
 MAX_MATCHES = 5  # shown to an operator
 
 
@@ -402,29 +408,35 @@ def find_by_id(source: Source, image_id: str, day: Day | None = None) -> list[tu
     return [(as_location(row[1]), read_time(row[2], source.zone)) for row in rows]
 
 
-def find_locations(source: Source, image_ids: Collection[str]) -> dict[str, list[str]]:
-    """Return the locations of the images with these ids; the whole source is read, once."""
+def find_locations(source: Source, image_ids: Collection[str], of_days: Day | None = None) -> dict[str, list[str]]:
+    """Return the locations of the images with these ids; the whole source is read, once.
+
+    With a day, which tells the zone of days, only those that belong to one: no day that was forgotten.
+    """
     found, listed, wanted = defaultdict[str, list[str]](list), source.listed(), set(image_ids)
     if len(wanted) <= source.page_size:
-        listed = listed.where(source.id_text.in_(wanted))
-    with (
-        source.database.read() as connection,
-        connection.execution_options(yield_per=source.page_size).execute(listed) as rows,
-    ):
-        for row in rows:
+        numbers = (int(one) for one in wanted if one.isdecimal() and len(one) < MAX_DIGITS)
+        listed = listed.where(source.id.in_(numbers) if source.has_key else source.id_text.in_(wanted))
+    with source.database.read() as connection:
+        if of_days is not None:
+            listed = listed.where(source.time >= source.first_kept(connection, of_days))
+        for row in connection.execution_options(yield_per=source.page_size).execute(listed):
             if row[3] in wanted:
                 found[row[3]].append(as_location(row[1]))
     return found
 
 
-def find_listed(source: Source, numbers: Collection[int]) -> dict[int, str | None]:
-    """Return the listed locations of pictures, None of one whose id is listed at another location."""
+def find_listed(source: Source, numbers: Collection[int], of_days: Day | None = None) -> dict[int, str | None]:
+    """Return the listed locations of pictures, None of one whose id is listed at another location.
+
+    `of_days`: as of `find_locations`.
+    """
     rows = list[Row[Any]]()
     with source.results.read() as connection:
         for some in in_batches(numbers):
             its = select(pictures.c.id, pictures.c.image_id, pictures.c.location).where(pictures.c.id.in_(some))
             rows += connection.execute(its)
-    listed, found = find_locations(source, [row.image_id for row in rows]), dict[int, str | None]()
+    listed, found = find_locations(source, [row.image_id for row in rows], of_days), dict[int, str | None]()
     for row in rows:
         if places := listed.get(row.image_id):
             is_it = (one for one in places if source.identity.is_ours or stored_location(one) == row.location)

@@ -73,19 +73,19 @@ def group_by_gap(intervals: Iterable[Interval], gap_us: int) -> Iterator[list[In
 
 
 def place_pictures(
-    connection: Connection, source_ids: Mapping[int, int], gap_s: float, clock: Clock, at_once: int
+    connection: Connection, source_ids: Sequence[int], gap_s: float, clock: Clock, at_once: int
 ) -> Placed:
     """Give an event to `at_once` of the pictures that wait for one; repeat it until there are fewer.
 
-    `source_ids`: those whose pictures are placed, each with that which their events belong to. The caller has called
-    `lock_events` before it read the clock.
+    `source_ids`: those whose pictures are placed; the events belong to the first. The caller has called `lock_events`
+    before it read the clock.
     """
-    waiting = connection.execute(_WAITING, {"sources": list(source_ids), "count": at_once}).all()
+    waiting = connection.execute(_WAITING, {"sources": source_ids, "count": at_once}).all()
     of_cameras: dict[tuple[int, str], list[Interval]] = {}
     placed = Placed(len(waiting))
     writer = _Writer(connection, placed)
-    for number, source_id, camera, taken_at, offset in waiting:
-        key = source_ids[source_id], camera
+    for number, camera, taken_at, offset in waiting:
+        key = source_ids[0], camera
         if taken_at is None:
             writer.add(key, [Interval(_NEVER, _NEVER, number)])
             continue
@@ -191,7 +191,7 @@ def _microseconds(at: datetime) -> int:
 
 
 _WAITING = (
-    select(*(pictures.c[name] for name in ("id", "source_id", "camera", "taken_at", "taken_offset")))
+    select(*(pictures.c[name] for name in ("id", "camera", "taken_at", "taken_offset")))
     .where(pictures.c.event == WITHOUT_EVENT, pictures.c.source_id.in_(bindparam("sources", expanding=True)))
     .limit(bindparam("count"))
 )

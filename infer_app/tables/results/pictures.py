@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import time
 from typing import Any, TypeAlias
 
@@ -14,7 +14,14 @@ from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.schema import OURS, WITHOUT_CAMERA, WITHOUT_EVENT, pictures
+from infer_app.tables.results.schema import (
+    OURS,
+    WITHOUT_CAMERA,
+    WITHOUT_EVENT,
+    pictures,
+    predictions,
+    rejections,
+)
 from infer_app.tables.results.sources import RunSource
 
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
@@ -71,14 +78,15 @@ class PictureRows:
             columns = zip(*rows.values(), strict=True)
             shared = _OTHERS | {"first_seen": time()}
             self._rows.write(connection, dict(zip(_COLUMNS, columns, strict=True)), shared)
-        if changed := [
-            _new_facts(row, files[key].file) for key, row in known.items() if _differs(row, files[key].file)
-        ]:
-            connection.execute(_SET_FACTS, changed)
-        if dated := [(row, files[key].file) for key, row in known.items() if _is_dated(row, files[key].file)]:
+        changed = {row[0]: files[key].file for key, row in known.items() if _differs(row, files[key].file)}
+        replaced = find_replaced(connection, {number: file.sha256 for number, file in changed.items()})
+        if changed:
+            connection.execute(_SET_FACTS, [_new_facts(number, file) for number, file in changed.items()])
+        asked = ((row, files[key].file) for key, row in known.items())
+        if dated := [(row, file) for row, file in asked if _is_dated(row, file, row[0] in replaced)]:
             if with_event := [row[0] for row, _ in dated if row[_EVENT] is not None]:
                 dissolve_events(connection, with_event)
-            connection.execute(_SET_TAKEN, [_new_taken(row, file.taken) for row, file in dated])
+            connection.execute(_SET_TAKEN, [self._new_taken(row, file.taken) for row, file in dated])
         return {files[key].ref: row[0] for key, row in (known | rows).items()}
 
     @property
@@ -100,6 +108,13 @@ class PictureRows:
                     found[row[place]] = tuple(row)
         return found
 
+    def _new_taken(self, row: _Row, taken: CaptureTime | None) -> dict[str, object]:
+        """Return what to store of a time; it waits for its event alone if nothing can be known better afterwards."""
+        is_final = self._is_ours and row[_CAMERA] is not None and taken is not None and taken.is_of_file
+        event = WITHOUT_EVENT if is_final else WITHOUT_CAMERA if taken else None
+        new = taken_columns(taken) | {"event": event}
+        return {"number": row[0]} | {f"new_{name}": value for name, value in new.items()}
+
     def _new_row(self, number: int, key: int, result: Prediction | Broken) -> _Row:
         """Return the row of a picture that is new: its checksum is stored once its file has changed."""
         location, file = stored_location(result.ref.location), result.file
@@ -115,22 +130,34 @@ def _differs(row: _Row, file: FileFacts) -> bool:
     return not is_same and None not in (file.size, file.sha256)
 
 
-def _new_facts(row: _Row, file: FileFacts) -> dict[str, object]:
-    return {"number": row[0]} | {f"new_{name}": getattr(file, name) for name in _FACTS}
+def _new_facts(number: int, file: FileFacts) -> dict[str, object]:
+    return {"number": number} | {f"new_{name}": getattr(file, name) for name in _FACTS}
 
 
-def _is_dated(row: _Row, file: FileFacts) -> bool:
+def _is_dated(row: _Row, file: FileFacts, is_replaced: bool) -> bool:
     """Return whether what a file says of its time is news: the picture has none yet, or that of another file."""
     is_asked, has_time = file.taken is not None, row[_EVENT] is not None
-    return (is_asked and not has_time) or ((is_asked or has_time) and _differs(row, file))
+    return (is_asked and not has_time) or (is_replaced and (is_asked or has_time))
 
 
-def _new_taken(row: _Row, taken: CaptureTime | None) -> dict[str, object]:
-    """Return what to store of a time; it waits for its event alone if nothing can be known better afterwards."""
-    is_final = row[_CAMERA] is not None and taken is not None and taken.is_of_file
-    event = WITHOUT_EVENT if is_final else WITHOUT_CAMERA if taken else None
-    new = taken_columns(taken) | {"event": event}
-    return {"number": row[0]} | {f"new_{name}": value for name, value in new.items()}
+def find_replaced(connection: Connection, files: Mapping[int, str | None]) -> set[int]:
+    """Return the pictures, by number, whose files have other bytes than those that were seen or read last.
+
+    `files`: checksums of files whose size or time has changed, None of one that wasn't read. A copy of a file has
+    another time, and the same bytes.
+    """
+    seen, read = dict[int, str](), set[tuple[int, str]]()
+    for some in in_batches(files):
+        rows = connection.execute(select(pictures.c.id, pictures.c.sha256).where(pictures.c.id.in_(some)))
+        seen |= {number: sha256 for number, sha256 in rows if sha256}
+        for table in (predictions, rejections):
+            of_them = select(table.c.picture, table.c.sha256).where(table.c.picture.in_(some))
+            read |= {(number, sha256) for number, sha256 in connection.execute(of_them) if sha256}
+    return {
+        number
+        for number, sha256 in files.items()
+        if sha256 is None or (seen[number] != sha256 if number in seen else (number, sha256) not in read)
+    }
 
 
 def taken_columns(taken: CaptureTime | None) -> dict[str, object]:

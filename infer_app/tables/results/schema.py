@@ -55,7 +55,7 @@ pictures = Table(
     # was tried for some days.
     Column("queued_at", Microseconds),
     Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
-    Column("camera", Text),  # empty: none is known; NULL: it was never asked
+    Column("camera", Exact(MAX_ID)),  # empty: none is known; NULL: it was never asked
     Column("taken_at", Microseconds),  # by the camera's own clock
     Column("taken_offset", Integer),  # of that clock from UTC, in seconds, if it is stated
     Column("taken_from", String(16)),  # a TimeOrigin; NULL: the file was not read
@@ -75,9 +75,9 @@ events = Table(
     "infer_events",
     metadata,
     Column("id", Number, primary_key=True, autoincrement=False),  # its number, which is never given twice
-    Column("source_id", Integer, nullable=False),  # as that of its pictures
+    Column("source_id", Integer, nullable=False),  # whose cameras are those of its pictures' sources
     Column("camera", Exact(MAX_ID), nullable=False),
-    Column("first_picture", BigInteger, nullable=False),  # whose day is that of the event
+    Column("first_picture", BigInteger, nullable=False),
     Column("started_at", Microseconds),  # by the clock of the camera, put right; NULL: a picture without a time
     Column("ended_at", Microseconds),
     # The same, in microseconds since 1970: of UTC, where the pictures state the offset of the clock.
@@ -112,6 +112,7 @@ sources = Table(
     Column("first_used_at", Microseconds, nullable=False),
     Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
     Column("event_gap", Double),  # seconds, by which the events of its pictures were made
+    Column("cameras_of", Integer),  # the first of the sources that list the same pictures; NULL: itself
 )
 
 # One row: a name of this database, by which a project recognises it (see `known_database`), and the last numbers given.

@@ -139,11 +139,15 @@ class _Package:
         counts = self._export.counts
         rejected = {one.number: one for one in self._export.read_rejected()}
         num_images = num_objects = 0
+        written = set[int]()
         for image in self._export.read_images(all_objects=True):
             prediction, capture = image.prediction, image.capture
             if image.path.startswith("/"):
                 raise UsageError("Camtrap DP names files by relative paths", "name the folder of all by --relative-to")
             assert capture is not None
+            if prediction.number in written:  # a table may list it on two days
+                continue
+            written.add(prediction.number)
             rejected.pop(prediction.number, None)  # a run has predicted it meanwhile
             classified_at = _text_of(prediction.created_at)
             self._classified_at = max(self._classified_at, classified_at)
@@ -201,10 +205,10 @@ class _Package:
         return row
 
     def _find_deployments(self) -> Iterator[_Deployment]:
-        """Yield the cameras at their places; a line without a beginning or end has those of the camera's pictures."""
-        ids = set[str]()
+        """Yield the cameras at their places; a line without a beginning or end has that of its pictures."""
+        ids, ends = set[str](), self._captures.ends
         for one in self._captures.periods:
-            first, last = self._captures.ends.get(one.camera, (None, None))
+            first, last = ends.get((one.camera, one), (None, None))
             start = one.put_right(one.since) if one.since else first
             end = one.put_right(one.until) if one.until else last
             if None in (one.latitude, one.longitude) or not start or not end or start > end:

@@ -11,6 +11,7 @@ from infer_app.artifact.specs import WITH_LABELS
 from infer_app.ask.export.exported_images import DatedImages, Export, chosen_labels, shown_labels
 from infer_app.ask.figures.detections import Part, PredictedCrop, PredictedImage
 from infer_app.base.errors import UsageError
+from infer_app.base.locations import stored_location
 from infer_app.tables.queries.thresholds import find_threshold
 
 UNCERTAIN, RANDOM, LABEL = WAYS = ("uncertain", "random", "label")
@@ -116,5 +117,5 @@ def _choose_evenly(
 
 def _hash(image: PredictedImage, seed: int) -> int:
     """Return a number that is random for each image and seed, and the same in every run."""
-    named = f"{seed} {image.image_id}".encode("utf-8", "surrogatepass")
+    named = f"{seed} {image.image_id} {stored_location(image.location)}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "big")

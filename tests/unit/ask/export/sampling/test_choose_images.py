@@ -45,6 +45,8 @@ def test_a_random_choice_is_the_same_in_any_order_and_changes_with_the_seed():
     assert set(choose(images[::-1], "random", 10)) == set(first)
     assert set(choose(images[50:], "random", 10)) >= set(first) & {str(number) for number in range(50, 100)}
     assert choose(images, "random", 10, seed=1) != first
+    days = [replace(image, location=f"/{day}/{image.image_id}.jpg") for day in range(5) for image in images]
+    assert len(set(choose(days, "random", 20))) > 10  # whose ids begin again
 
 
 def test_labels_are_spread_evenly():
