@@ -137,7 +137,7 @@ def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path
     def check(tag, day=DAY, wanted="animals"):
         """Each file agrees with the rows, and numbers what others have numbered as they have."""
         export = export_of(project, wanted, days=[day])
-        for name in ("coco", "coco-results", "yolo"):
+        for name in ("coco", "yolo"):
             write_export(name, tmp_path / f"{tag}-{name}", export)
         dataset = json.loads((tmp_path / f"{tag}-coco").read_text())
         for known, pairs in (
@@ -147,9 +147,8 @@ def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path
             assert {key: known.setdefault(key, number) for key, number in pairs} == dict(pairs)
             assert len(set(known.values())) == len(known)
         listed = [(one.path, one.objects[0].label) for one in export.read_images()]
-        results = json.loads((tmp_path / f"{tag}-coco-results").read_text())
         numbered = [(images[path], classes[label]) for path, label in listed]
-        assert [(one["image_id"], one["category_id"]) for one in results] == numbered
+        assert [(one["image_id"], one["category_id"]) for one in dataset["annotations"]] == numbered
         names = (tmp_path / f"{tag}-yolo" / "classes.txt").read_text().splitlines()
         assert [classes[name] for name in names] == list(range(1, len(names) + 1))
         for path, label in listed:

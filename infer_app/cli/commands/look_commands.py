@@ -91,7 +91,7 @@ class ExportOptions(WithJson):
     model: str | None = option("NAME[@ID]", THE_ONLY_MODEL, "--model", "-m")
     camera: Camera = None
     format: str = option(
-        "coco|coco-results|megadetector|camtrap-dp|label-studio|yolo|csv|jsonl|parquet",
+        "coco|megadetector|camtrap-dp|label-studio|yolo|csv|jsonl|parquet",
         "What to write.",
         default=REQUIRED,
     )

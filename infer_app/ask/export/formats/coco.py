@@ -1,6 +1,6 @@
-"""COCO: a dataset of images, categories and annotations, or the list of results that goes with such a dataset.
+"""COCO: a dataset of images, categories and annotations, https://cocodataset.org/#format-data.
 
-https://cocodataset.org/#format-data and #format-results. Boxes are x, y, width, height in pixels.
+Boxes are x, y, width, height in pixels. Each annotation has a score, as a list of results has.
 Of a second network each annotation has `attributes` with its label and score.
 """
 
@@ -27,19 +27,9 @@ _HASHED = 1 << 52  # numbers of all other ids are from here to 2**53, up to whic
 
 
 def write_dataset(path: Path, export: Export) -> None:
-    """Write a dataset, the score of each annotation with it. Raises UsageError if two images have one number."""
+    """Write a dataset. Raises UsageError if two images have one number."""
     with new_content(path) as file, TemporaryFile(dir=path.parent) as annotations:
         _write_dataset(file, annotations, export)
-
-
-def write_results(path: Path, export: Export) -> None:
-    """Write the results with the ids of images and categories that each dataset with these images has.
-
-    Raises UsageError if two images have one number.
-    """
-    with new_content(path) as file:
-        file.writelines(_list(_result_lines(export)))
-        file.write(b"\n")
 
 
 def image_number(image_id: str) -> int:
@@ -112,18 +102,6 @@ def _attributes(crop: ShownCrop, model: str) -> str:
     if crop.label is None:
         return ""
     return f', "attributes": {json.dumps({model: crop.label, f"{model}_score": crop.score})}'
-
-
-def _result_lines(export: Export) -> Iterator[str]:
-    categories, model = Categories(export.of_boxes.model.labels_by_version), export.model.name
-    for number, image in _numbered(export.read_images()):
-        image_width, image_height = image.picture
-        for (label, index, score, x, y, width, height), crop in zip(image.objects, image.crops, strict=True):
-            yield (
-                f'{{"image_id": {number}, "category_id": {categories[index, label] + 1}, '
-                f'"bbox": [{x * image_width}, {y * image_height}, {width * image_width}, {height * image_height}], '
-                f'"score": {score}{_attributes(crop, model) if crop else ""}}}'
-            )
 
 
 def _list(lines: Iterator[str]) -> Iterator[bytes]:

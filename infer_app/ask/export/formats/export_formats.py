@@ -31,7 +31,6 @@ class Format:
 _OBJECTS = frozenset({DETECTION})
 FORMATS = {
     "coco": Format("COCO", _OBJECTS, coco.write_dataset),
-    "coco-results": Format("COCO results", _OBJECTS, coco.write_results),
     "megadetector": Format("MegaDetector", _OBJECTS, megadetector.write_megadetector, rejected_as="failures"),
     "camtrap-dp": Format(
         "Camtrap DP",

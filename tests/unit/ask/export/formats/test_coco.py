@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from pycocotools.coco import COCO
 
-from infer_app.ask.export.formats.coco import image_number, write_dataset, write_results
+from infer_app.ask.export.formats.coco import image_number, write_dataset
 from infer_app.base.errors import UsageError
 from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, detected, export_of, written
 
@@ -36,19 +36,18 @@ def test_the_number_of_an_image_is_its_id_or_a_hash_that_is_the_same_in_every_ex
     assert [(one["id"], one.get("source_id")) for one in dataset["images"]] == [(7, None), (number, other)]
     assert 2**52 <= number < 2**53
     assert [one["image_id"] for one in dataset["annotations"]] == [7, number]
-    results = written(write_results, tmp_path / "results.json", detected("new", CAT), named, detected("b", CAT), seven)
-    assert [one["image_id"] for one in results][1::2] == [number, 7]
+    more = written(write_dataset, tmp_path / "more.json", detected("new", CAT), named, detected("b", CAT), seven)
+    assert [one["image_id"] for one in more["annotations"]][1::2] == [number, 7]
 
 
 def test_the_hash_of_an_id_is_that_of_every_release():
     assert image_number("IMG_0001") == 8_769_831_484_440_514
 
 
-@pytest.mark.parametrize("write", [write_dataset, write_results])
 @pytest.mark.parametrize("ids", ["121", "aba"], ids=["of a table whose ids start at 1 each day", "of one hash"])
-def test_two_images_of_one_number_are_refused(tmp_path, write, ids):
+def test_two_images_of_one_number_are_refused(tmp_path, ids):
     with pytest.raises(UsageError, match="the ids of two images give one number"):
-        write(tmp_path / "coco.json", export_of(*(detected(one, CAT) for one in ids)))
+        write_dataset(tmp_path / "coco.json", export_of(*(detected(one, CAT) for one in ids)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -57,10 +56,9 @@ def test_pycocotools_counts_the_same(tmp_path):
     objects = [CAT._replace(x=x, y=y, score=score) for x, y, score in generator.random((300, 3)).tolist()]
     images = [detected(str(number), *objects[number * 10 : number * 10 + 10]) for number in range(30)]
     write_dataset(tmp_path / "coco.json", export_of(*images))
-    write_results(tmp_path / "results.json", export_of(*images))
     with contextlib.redirect_stdout(io.StringIO()):
         dataset = COCO(tmp_path / "coco.json")
-        results = dataset.loadRes(str(tmp_path / "results.json"))
+        results = dataset.loadRes(dataset.dataset["annotations"])
     assert len(dataset.anns) == len(results.anns) == 300
     for image in images:
         loaded = results.loadAnns(results.getAnnIds(imgIds=[int(image.image_id)]))
