@@ -24,7 +24,7 @@ from infer_app.base.errors import SchemaOutdated, UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.cameras import place_events
 from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_ends, read_events
-from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
+from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, join_cameras, set_cameras
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.cameras.silent_cameras import find_silent_cameras
@@ -299,8 +299,8 @@ def test_cameras_of_two_lists_that_are_called_alike_are_not_one(database, make_p
     north, south = (TableCards(database, **one) for one in listed)
     north.read(0, of="north")
     south.read(30, of="south")
-    assert len(database.ask(partial(without_camera, source=north.source))) == 1
     south.note(gap=3600.0)
+    join_cameras(database, north.source)
     assert len(database.ask(partial(without_camera, source=north.source))) == 1
     north.fill()
     south.note(gap=3600.0)
@@ -341,6 +341,25 @@ def test_the_time_of_a_column_counts_for_a_replaced_file_too_whatever_its_run_wa
     assert [row[:2] for row in cards.rows(*TIME)] == [row[:2] for row in before]
 
 
+def test_an_edited_query_keeps_its_cameras_though_its_new_photos_are_of_no_former_day(database, make_photos):
+    """Before its first run too; a list of both sides later takes neither's cameras."""
+    make_photos("photos", -86_400, 0)
+    before = TableCards(database, query="SELECT * FROM photos").read(-86_400, of="photos")
+    before.note()
+    set_cameras(database, before.source, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
+    now = TableCards(database, query="SELECT * FROM photos WHERE 1 = 1").read(0, of="photos")
+    assert now.cameras == {"cam1": 1}
+    fill_facts(database, now.source, now.rules, DAY)
+    place_all(database, now.source, GAP)
+    assert (now.events, now.cameras) == (([5], 0), {"cam1": 2})
+    make_photos("others", 7)
+    other = TableCards(database, table="others").read(7, of="others")
+    other.note()
+    every = TableCards(database, query="SELECT * FROM photos UNION ALL SELECT * FROM others")
+    every.note()
+    assert (every.cameras, other.cameras, now.cameras) == ({}, {"cam1": 1}, {"cam1": 2})
+
+
 def test_an_event_is_of_the_day_of_its_first_picture_that_is_listed(database, make_photos, execute):
     """Its first picture was of the day before, is gone from the table, or was forgotten."""
     midnight = 12 * 3600
@@ -354,6 +373,11 @@ def test_an_event_is_of_the_day_of_its_first_picture_that_is_listed(database, ma
     assert cards.events == ([-1, 500], 1)
     cards.source.forgotten_before = datetime(2026, 11, 20, tzinfo=UTC)
     assert cards.events == ([-midnight - 5, -1, 500], 0)
+    cards.source.forgotten_before = None
+    back = CameraPeriod(camera="cam1", since=START - timedelta(hours=12), shift=timedelta(seconds=8))
+    set_cameras(database, cards.source, [back])  # the order is that of the clock put right
+    cards.note(gap=200.0)
+    assert cards.events == ([7, 508], 1)
 
 
 def test_a_camera_that_no_database_can_hold_is_escaped_and_keeps_no_picture_waiting(cards):

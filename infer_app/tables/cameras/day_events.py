@@ -31,7 +31,7 @@ from infer_app.base.day import Day
 from infer_app.base.domain import TimeOrigin
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, numbers_of_cameras, read_cameras
 from infer_app.tables.engine.bulk import in_batches
-from infer_app.tables.engine.column_types import Query
+from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.listing.source import find_listed
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import KeyedJoin, has_prediction, has_rejection, picture_of
@@ -81,20 +81,21 @@ class CameraRow:
 def read_events(images: ListedImages, day: Day) -> tuple[list[Event], int]:
     """Return the events whose first picture is of the day, and how many others of its pictures continue.
 
-    A picture that is no longer listed counts for no event, as it is of no day.
+    A picture that is no longer listed is of no day.
     """
-    with images.parts(day) as parts:
-        of_day = dict[int, int]()
-        for connection, part in parts:
-            joined = KeyedJoin(part, pictures, pictures.c.id == picture_of(part))
-            wanted = select(pictures.c.id, pictures.c.event).select_from(joined).where(pictures.c.event > 0)
-            of_day |= {row.id: row.event for row in connection.execute(wanted)}
+    of_day = _read_day(images, day)
     with images.database.read() as connection:
         rows = list(_in_parts(connection, select(events), events.c.id, {*of_day.values()}))
-        others = [row.id for row in rows if row.first_picture not in of_day]
-        before = _members_before(connection, others, of_day)
-    listed = find_listed(images.source, [number for numbers in before.values() for number in numbers], day)
-    continued = {event for event, numbers in before.items() if any(listed.get(number) for number in numbers)}
+    begun = {row.first_picture: row.id for row in rows if row.first_picture not in of_day}
+    continued = set[int]()
+    if begun:
+        day_before = _read_day(images, day.before(1))
+        left = [number for number in begun if number not in day_before]
+        listed = find_listed(images.source, left, day)
+        continued = {event for number, event in begun.items() if number in day_before or listed.get(number)}
+        before = _members_before(images, {*begun.values()} - continued, of_day)  # of those whose first is gone
+        listed = find_listed(images.source, [number for numbers in before.values() for number in numbers], day)
+        continued |= {event for event, numbers in before.items() if any(listed.get(number) for number in numbers)}
     own = [row for row in rows if row.id not in continued]
     with images.database.read() as connection:
         labels = dict(_read_labels(connection, [row.id for row in own]))
@@ -103,12 +104,25 @@ def read_events(images: ListedImages, day: Day) -> tuple[list[Event], int]:
     return found, len(continued)
 
 
-def _members_before(connection: Connection, event_ids: Sequence[int], of_day: Collection[int]) -> dict[int, list[int]]:
+def _read_day(images: ListedImages, day: Day) -> dict[int, int]:
+    """Return the pictures of a day that have an event, with its number."""
+
+    def rows_of(listed: Subquery) -> Query:
+        joined = KeyedJoin(listed, pictures, pictures.c.id == picture_of(listed))
+        return select(pictures.c.id, pictures.c.event).select_from(joined).where(pictures.c.event > 0)
+
+    return dict(images.select(day, rows_of))
+
+
+def _members_before(images: ListedImages, event_ids: Collection[int], of_day: Collection[int]) -> dict[int, list[int]]:
     """Return the pictures of events that were taken before the first one of the day."""
-    members = select(*(pictures.c[name] for name in ("id", "event", "taken_at", "taken_offset")))
+    members = select(*(pictures.c[name] for name in ("id", "event", "camera", "taken_at", "taken_offset")))
     in_order = defaultdict[int, list[tuple[datetime, int]]](list)
-    for number, event, at, offset in _in_parts(connection, members, pictures.c.event, event_ids):
-        in_order[event].append(((at or datetime.min) - timedelta(seconds=offset or 0), number))
+    with images.database.read() as connection:
+        clocks = CameraClocks(read_cameras(connection, images.source))
+        for number, event, camera, at, offset in _in_parts(connection, members, pictures.c.event, event_ids):
+            right = clocks.put_right(camera, at) - timedelta(seconds=offset or 0) if at else datetime.min
+            in_order[event].append((right, number))
     return {
         event: list(takewhile(lambda number: number not in of_day, (number for _, number in sorted(found))))
         for event, found in in_order.items()
@@ -196,10 +210,9 @@ def read_ends(images: ListedImages) -> dict[tuple[str, CameraPeriod | None], tup
     with images.database.read() as connection:
         numbers = numbers_of_cameras(connection, images.source)
         periods = read_cameras(connection, images.source)
-        newest = select(func.max(cameras.c.source_id)).where(cameras.c.source_id.in_(numbers)).scalar_subquery()
         covers = and_(
-            cameras.c.source_id == newest,
-            cameras.c.camera == pictures.c.camera,
+            cameras.c.source_id == numbers[0],
+            AsText(cameras.c.camera) == AsText(pictures.c.camera),
             or_(cameras.c.since.is_(None), cameras.c.since <= pictures.c.taken_at),
             or_(cameras.c.until.is_(None), cameras.c.until > pictures.c.taken_at),
         )

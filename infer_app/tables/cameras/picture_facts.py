@@ -24,15 +24,14 @@ from infer_app.base.locations import (
 )
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.sections import NAME_CODES
-from infer_app.tables.cameras.periods import share_cameras
+from infer_app.tables.cameras.periods import join_cameras, numbers_of_cameras
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source, storable_camera
 from infer_app.tables.listing.time_column import read_clock
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.pictures import taken_columns
-from infer_app.tables.results.schema import OURS, WITHOUT_CAMERA, WITHOUT_EVENT, pictures
-from infer_app.tables.results.sources import number_of, read_sources, record_source
+from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures
 
 PAGE = 1000  # pictures whose facts are written in one transaction
 
@@ -114,7 +113,6 @@ class _Stored(NamedTuple):
 
     id: int
     key: int
-    source_id: int
     camera: str | None
     taken_at: datetime | None
     taken_offset: int | None
@@ -143,15 +141,11 @@ def fill_facts(
     yet are left; of one that can't be read nothing is stored, and it is counted as "". `check` may end it.
     """
     counts = Counter[str]()
-    is_ours = source.identity.is_ours
-    sharing = {OURS if is_ours else record_source(database, source.identity, source.base)}
+    join_cameras(database, source)
     for page in source.list_facts(day, PAGE):
         check()
         listed = {source.key_of(row[3], row[1]): _Listed(as_location(row[1]), row[2], row[4], row[5]) for row in page}
         stored = database.ask(partial(_read, source=source, keys=list(listed)))
-        if others := {one.source_id for one in stored} - sharing:
-            sharing |= others
-            database.transact(partial(share_cameras, numbers=sharing))
         unknown = [one for one in stored if look and _needs_look(rules, listed[one.key], one)]
         locations = [listed[one.key].location for one in unknown]
         looked = dict(zip((one.id for one in unknown), look(locations) if look and locations else (), strict=True))
@@ -164,10 +158,11 @@ def fill_facts(
 
 
 def without_camera(connection: Connection, source: Source) -> list[int]:
-    """Return some pictures that were read by a run of this source that did not live to store their cameras."""
-    number = OURS if source.identity.is_ours else number_of(source.identity, read_sources(connection))
-    waiting = select(pictures.c.id).where(pictures.c.event == WITHOUT_CAMERA, pictures.c.source_id == number)
-    return list(connection.scalars(waiting.limit(100 * PAGE)))
+    """Return some pictures that were read by a run that did not live to store their cameras."""
+    its = pictures.c.source_id.in_(numbers_of_cameras(connection, source))
+    return list(
+        connection.scalars(select(pictures.c.id).where(pictures.c.event == WITHOUT_CAMERA, its).limit(100 * PAGE))
+    )
 
 
 def give_up(connection: Connection, numbers: Sequence[int]) -> None:

@@ -47,6 +47,6 @@ def _keep_gap(connection: Connection, source: Source, number: int, gap_s: float)
     gaps = set(connection.scalars(select(sources.c.event_gap).where(its, sources.c.event_gap.is_not(None))))
     if gaps - {gap_s}:
         log.warning("[events] gap is %g s now, and was %g s: all events are made anew", gap_s, max(gaps - {gap_s}))
-        dissolve_cameras(connection, numbers[:1])
+        dissolve_cameras(connection, numbers[0])
     if gaps != {gap_s}:
         connection.execute(update(sources).where(its).values(event_gap=gap_s))

@@ -3,14 +3,13 @@
 from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from infer_app.base.day import find_zone
-from infer_app.tables.cameras.periods import numbers_of_cameras
+from infer_app.tables.cameras.periods import numbers_of_cameras, read_cameras
 from infer_app.tables.listing.arrivals import WINDOW, judge_gap
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.counters import last_numbers
-from infer_app.tables.results.schema import cameras, pictures
+from infer_app.tables.results.schema import pictures
 
 RECENT_S = 2 * WINDOW * 86_400  # before the last images: cameras are looked for among those that came since
 
@@ -26,10 +25,9 @@ def find_silent_cameras(images: ListedImages, zone: str) -> dict[str, date]:
         latest = connection.scalar(select(pictures.c.first_seen).where(*its).order_by(pictures.c.id.desc()).limit(1))
         if latest is None:
             return {}
-        recent = pictures.c.id >= _first_since(connection, latest - RECENT_S)
+        recent = pictures.c.first_seen >= latest - RECENT_S
         seen = connection.execute(select(pictures.c.camera, pictures.c.first_seen).where(*its, recent).distinct()).all()
-        retired = select(cameras.c.camera).where(cameras.c.source_id.in_(numbers), cameras.c.retired == 1)
-        left_out = set(connection.scalars(retired))
+        left_out = {one.camera for one in read_cameras(connection, images.source) if one.retired}
     days = defaultdict[str, set[date]](set)
     for camera, first_seen in seen:
         days[camera].add(datetime.fromtimestamp(first_seen, UTC).astimezone(find_zone(zone)).date())
@@ -41,15 +39,3 @@ def find_silent_cameras(images: ListedImages, zone: str) -> dict[str, date]:
         for camera, one in sorted(last.items())
         if camera not in left_out and judge_gap(one, newest, active[camera])
     }
-
-
-def _first_since(connection: Connection, time: float) -> int:
-    """Return the least number whose picture was first seen at a time, or later, by bisection: numbers grow with it."""
-    low, high = 0, last_numbers(connection)[0]
-    while low < high:
-        middle = (low + high) // 2
-        at = connection.scalar(
-            select(pictures.c.first_seen).where(pictures.c.id >= middle).order_by(pictures.c.id).limit(1)
-        )
-        low, high = (middle + 1, high) if at is not None and at < time else (low, middle)
-    return low

@@ -18,7 +18,7 @@ from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import is_new_for_any
 from infer_app.tables.results.counters import next_numbers
-from infer_app.tables.results.events import dissolve_events
+from infer_app.tables.results.events import dissolve_events, lock_events
 from infer_app.tables.results.pictures import find_replaced, taken_columns
 from infer_app.tables.results.schema import OURS, WITHOUT_EVENT, pictures, predictions, rejections
 
@@ -185,6 +185,7 @@ def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: 
         {"row_id": key, "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256 or ""}
         for key, now in changed.items()
     ]:
+        lock_events(connection)  # as whoever places events does first
         replaced = find_replaced(connection, {key: now.sha256 for key, now in changed.items()})
         connection.execute(_SET_FACTS, rows)
         dissolve_events(connection, replaced)

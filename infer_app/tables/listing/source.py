@@ -414,6 +414,8 @@ def find_locations(source: Source, image_ids: Collection[str], of_days: Day | No
     With a day, which tells the zone of days, only those that belong to one: no day that was forgotten.
     """
     found, listed, wanted = defaultdict[str, list[str]](list), source.listed(), set(image_ids)
+    if not wanted:
+        return found
     if len(wanted) <= source.page_size:
         numbers = (int(one) for one in wanted if one.isdecimal() and len(one) < MAX_DIGITS)
         listed = listed.where(source.id.in_(numbers) if source.has_key else source.id_text.in_(wanted))

@@ -117,11 +117,12 @@ def dissolve_events(connection: Connection, numbers: Collection[int]) -> None:
         connection.execute(_DELETE, {"ids": part})
 
 
-def dissolve_cameras(connection: Connection, source_ids: Sequence[int], cameras: Collection[str] | None = None) -> None:
+def dissolve_cameras(connection: Connection, source_id: int, cameras: Collection[str] | None = None) -> None:
     """Let all pictures of these cameras, by default of all, that have an event wait for one again."""
     lock_events(connection)
-    its = events.c.source_id.in_(source_ids)
-    wanted = its if cameras is None else its & events.c.camera.in_(cameras)
+    wanted = events.c.source_id == source_id
+    if cameras is not None:
+        wanted &= events.c.camera.in_(cameras)
     of_them = pictures.c.event.in_(select(events.c.id).where(wanted))
     connection.execute(update(pictures).where(of_them).values(event=WITHOUT_EVENT))
     connection.execute(delete(events).where(wanted))

@@ -55,7 +55,7 @@ pictures = Table(
     # was tried for some days.
     Column("queued_at", Microseconds),
     Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
-    Column("camera", Exact(MAX_ID)),  # empty: none is known; NULL: it was never asked
+    Column("camera", Text),  # empty: none is known; NULL: it was never asked
     Column("taken_at", Microseconds),  # by the camera's own clock
     Column("taken_offset", Integer),  # of that clock from UTC, in seconds, if it is stated
     Column("taken_from", String(16)),  # a TimeOrigin; NULL: the file was not read
@@ -112,7 +112,7 @@ sources = Table(
     Column("first_used_at", Microseconds, nullable=False),
     Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
     Column("event_gap", Double),  # seconds, by which the events of its pictures were made
-    Column("cameras_of", Integer),  # the first of the sources that list the same pictures; NULL: itself
+    Column("cameras_of", Integer),  # the source whose cameras and events are those of its pictures; NULL: not known yet
 )
 
 # One row: a name of this database, by which a project recognises it (see `known_database`), and the last numbers given.
