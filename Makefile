@@ -23,18 +23,20 @@ test: $(VENV)/.test system
 test-unit: $(VENV)/.test system
 	$(PYTEST) tests/unit
 
-# Everything but `make faults`: half an hour. `make test-rest` is what `make test` leaves out.
+# Everything but `make faults`: an hour.
 test-all: $(VENV)/.test system
 	$(PYTEST)
-
-test-rest: $(VENV)/.test system
-	$(PYTEST) -m "not ($(QUICK))"
 
 # Tests of databases on PostgreSQL and MariaDB as Debian installs them: a language's order of text, autovacuum, `jit`.
 SERVERS = audit exports forget forgettable_results known_database odd_times plans recorded_sources \
 	same_picture second_network_exports second_networks views watched_images
 test-servers: $(VENV)/.test system
 	TEST_SERVERS=installed $(PYTEST) -k "postgres or mariadb" tests/databases/conformance $(SERVERS:%=tests/databases/test_%.py)
+
+# What `make test` and `make test-servers` leave out.
+ON_SERVERS = $(foreach name,$(SERVERS),or test_$(name).py)
+test-rest: $(VENV)/.test system
+	$(PYTEST) -m "not ($(QUICK))" -k "not ((postgres or mariadb) and ($(wordlist 2,99,$(ON_SERVERS))))"
 
 # An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
 faults: $(VENV)/.test system
