@@ -90,8 +90,8 @@ class RunSummary:
 
     @property
     def exit_code(self) -> int:
-        codes = [one.exit_code for one in (*self.results, *self.outcomes)]  # also of models that were not started
-        return most_severe(codes + [failure.error.exit_code for failure in self.failures])
+        codes = [one.exit_code for one in self.results] + [failure.error.exit_code for failure in self.failures]
+        return most_severe(codes + [one.exit_code for one in self.outcomes])  # also of models that were not started
 
     def to_json(self) -> dict[str, object]:
         """Return what `infer run --json` prints: the first model's figures, and all models if there are several."""
