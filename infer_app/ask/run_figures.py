@@ -1,7 +1,7 @@
 """A run as the report shows it: its row of infer_runs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import date, datetime
 from typing import Any
 
@@ -68,7 +68,7 @@ def day_summary_line(
         return f"{line} · running since {last.started_at:%H:%M} UTC"
     if state.state == "failed":
         return f"{line} · the last run failed{'' if last.exit_code is None else f' with exit code {last.exit_code}'}"
-    return summary_line(replace(report, exit_code=state.exit_code or 0))  # the day may have been put right since
+    return summary_line(report)
 
 
 def _measured(row: dict[str, Any]) -> dict[str, Any]:

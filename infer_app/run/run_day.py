@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain, islice
 
 from infer_app.base.day import Day
-from infer_app.base.domain import ImageRef, NewImage, Reason
-from infer_app.base.errors import EXIT_BUG, DayHeld, InferError, StorageUnavailable, UsageError, as_known, most_severe
+from infer_app.base.domain import ImageRef, NewImage
+from infer_app.base.errors import EXIT_BUG, DayHeld, InferError, StorageUnavailable, UsageError, as_known
 from infer_app.base.locations import as_location
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.run_report import RunReport
@@ -33,9 +33,7 @@ from infer_app.run.run_result import make_report
 from infer_app.run.stop import Stop
 from infer_app.tables.listing.left_out import NEEDED
 from infer_app.tables.project_database import ProjectDatabase, read_limits
-from infer_app.tables.results.conditions import has_rejection, picture_of
 from infer_app.tables.results.runs import RunModel, new_run_id
-from infer_app.tables.results.schema import rejections
 from infer_app.tables.results.sources import RunSource, record_source
 
 log = logging.getLogger(__name__)
@@ -109,9 +107,7 @@ def with_left_out(reports: list[RunReport], left_out: str) -> list[RunReport]:
     """Return the reports with the rows that were left out, which are wrong settings unless something worse happened."""
     if not left_out:
         return reports
-    return [
-        replace(one, left_out=left_out, exit_code=most_severe([one.exit_code, UsageError.exit_code])) for one in reports
-    ]
+    return [replace(one, left_out=left_out, exit_code=one.exit_code or UsageError.exit_code) for one in reports]
 
 
 def _start_runs(
@@ -121,17 +117,14 @@ def _start_runs(
     project, model_runs = group.project, list[ModelRun]()
     for number, (model, run_id) in enumerate(zip(plan.models, run_ids, strict=True)):
         project.ask(project.run_store.start_run, run_id, model, executor.name, executor.device)
-        budget = FailureBudget(group.loaded.run, partial(_count_alike, project, day, model.model_id))
+        budget = FailureBudget(group.loaded.run, partial(_count_predicted, project, day, model.model_id))
         model_runs.append(ModelRun(number, model, run_id, project.database, source, budget))
         _log_progress(project, day, model_runs[-1], executor.num_workers)
     return model_runs
 
 
-def _count_alike(project: ProjectDatabase, day: Day, model_id: str, reason: Reason) -> tuple[int, int]:
-    """Count the images of a day that the model has predicted, and those that were rejected for a reason."""
-    is_alike = rejections.c.reason == reason
-    alike = project.ask(project.count, day, lambda images: [has_rejection(picture_of(images), model_id, is_alike)])
-    return project.ask(project.count_asked, day, model_id)[0], alike
+def _count_predicted(project: ProjectDatabase, day: Day, model_id: str) -> int:
+    return project.ask(project.count_asked, day, model_id)[0]
 
 
 def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_workers: int) -> None:

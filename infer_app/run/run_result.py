@@ -90,8 +90,8 @@ class RunSummary:
 
     @property
     def exit_code(self) -> int:
-        codes = [one.exit_code for one in self.results] + [failure.error.exit_code for failure in self.failures]
-        return most_severe(codes + [one.exit_code for one in self.outcomes])  # also of models that were not started
+        codes = [result.exit_code for result in self.results]
+        return most_severe(codes + [failure.error.exit_code for failure in self.failures])
 
     def to_json(self) -> dict[str, object]:
         """Return what `infer run --json` prints: the first model's figures, and all models if there are several."""
@@ -141,7 +141,7 @@ def make_report(
         steady_images_per_second=steady,
         limit_images_per_second=limit,
         stages=tally.cpu_ms(),
-        exit_code=most_severe([group.stop.exit_code, EXIT_TOO_MANY_REJECTED if too_many else 0]),
+        exit_code=group.stop.exit_code or (EXIT_TOO_MANY_REJECTED if too_many else 0),
         walls=tally.wall_ms(),
         waits=tally.wait_ms(),
         limits=rates,

@@ -79,18 +79,6 @@ def test_each_image_is_exported_once_by_the_preferred_version(two_versions):
     assert numbers_of(export_of(two_versions, f"animals@{OLD}")) == [("1", OLD, 2), ("2", OLD, 2)]
 
 
-def test_what_the_version_in_use_has_rejected_is_exported_of_no_other_on_its_day_alone_either(
-    database, register, tables
-):
-    register("/p/1.jpg")
-    record(database, "animals", OLD, 1, mark="used_until")
-    record(database, "animals", NEW, 2)
-    commit(database, predicted("1", objects=(CAT,)), model_id=OLD)
-    commit(database, (), broken("1"), model_id=NEW)
-    export = export_of(tables)
-    assert (numbers_of(export), len(list(export.read_rejected()))) == ([], 1)
-
-
 def test_thresholds_decide_unless_a_score_is_given(two_versions, database):
     change_thresholds(database, "animals", {ALL_LABELS: 0.9, "cat": 0.3})
     assert numbers_of(export_of(two_versions)) == [("1", NEW, 0), ("2", OLD, 1), ("5", NEW, 0)]

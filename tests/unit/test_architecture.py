@@ -122,6 +122,7 @@ TESTED_BY = {
     **{f"predict.workers.{one}": "process/predict/workers/test_fork_server.py" for one in ("parent_death", "preload")},
     **{f"tables.engine.{one}": "databases" for one in ("backend", "bulk", "mysql_connection", "postgresql")},
     "tables.engine.postgres_connection": "databases/test_frozen.py",
+    "tables.queries.scope": "databases/conformance/test_versions.py",
     "tables.results.conditions": "databases/test_plans.py",
     "tables.results.counters": "databases/test_known_database.py",
     "tables.results.object_rows": "databases/test_second_networks.py",

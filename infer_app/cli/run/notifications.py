@@ -17,7 +17,7 @@ from infer_app import __version__
 from infer_app.artifact.model_names import plain_name
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.day import Day
-from infer_app.base.errors import EXIT_BUG, SIGNALLED, DayHeld, Interrupted, TimeIsOver, as_known
+from infer_app.base.errors import EXIT_BUG, SIGNALLED, DayHeld, Interrupted, as_known
 from infer_app.base.printing import counted, shown_rate
 from infer_app.base.run_report import ModelOutcome
 from infer_app.base.settings.load import LoadedSettings
@@ -100,12 +100,7 @@ def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
     except BaseException as error:
         if session.exit_code is None:
             session.fail(error)
-            if (
-                notify
-                and session.day
-                and session.exit_code
-                and not isinstance(error, (DayHeld, Interrupted, TimeIsOver))
-            ):
+            if notify and session.day and session.exit_code and not isinstance(error, (DayHeld, Interrupted)):
                 record_failure(loaded, session.day, session.models, session.exit_code, str(session.result["error"]))
         raise
     finally:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from infer_app.base.domain import NOT_READ, TRANSIENT_REASONS, Broken, ChunkResult, Reason, ReasonFact
+from infer_app.base.domain import TRANSIENT_REASONS, Broken, ChunkResult, ReasonFact
 from infer_app.base.locations import stored_location
 from infer_app.base.settings.sections import RunSettings, rejection_budget
 
@@ -13,10 +13,6 @@ FEW_FAILURES = 10  # so many may be the images' fault, whatever share that is, i
 FEW_ALIKE = 3  # so many files that are refused alike are their own fault, even if nothing else is there
 MOST = 0.5  # of a day's images
 _ANY_NUMBER = 10**9
-
-# Returns of the images that the model was given that day, by any run, how many it has predicted, and how many were
-# rejected for a reason.
-CountDay = Callable[[Reason], tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -44,15 +40,16 @@ class FailureBudget:
     them is rejected, the run ends with exit code 3, and the images stay pending.
     """
 
-    def __init__(self, settings: RunSettings, count_day: CountDay = lambda reason: (0, 0)) -> None:
-        """Take the settings of the run, and what counts the results of its day."""
+    def __init__(self, settings: RunSettings, count_predicted: Callable[[], int] = int) -> None:
+        """Take the settings of the run.
+
+        `count_predicted` returns how many images that the model was given that day have a prediction, of any run.
+        """
         self.stopped: str | None = None  # why no more images should be taken
         self._max_rejected = settings.max_rejected
-        self._count_day = count_day
+        self._count_predicted = count_predicted
         self._share = rejection_budget(settings.max_rejected, _ANY_NUMBER) / _ANY_NUMBER
         self._num_images = 0
-        self._num_read = 0  # of them, whose files could be read
-        self._num_given = 0  # to the model, of them
         self._num_counted = 0  # rejections that are not retried automatically
         self._of_model = _Probation()
         self._of_files = _Probation()
@@ -62,11 +59,7 @@ class FailureBudget:
         of_model = [broken for broken in result.broken if broken.may_be_models_fault]
         rejected = (broken for broken in result.broken if not broken.may_be_models_fault)
         final = [broken for broken in rejected if broken.reason not in TRANSIENT_REASONS]
-        num_read = result.num_asked - sum(broken.reason in NOT_READ for broken in result.broken)
-        num_given = result.num_asked - sum(not broken.may_be_models_fault for broken in result.broken)
         self._num_images += result.num_asked
-        self._num_read += num_read
-        self._num_given += num_given
         self._num_counted += len(of_model) + len(final)
         if self._num_images >= PROBATION_IMAGES and self._num_counted > self._allowed(self._num_images):
             yield from self._settle_files()
@@ -78,8 +71,8 @@ class FailureBudget:
             return
         of_files = [broken for broken in final if ReasonFact.IN_CONTENT in broken.reason.facts]
         yield _without(result, [*of_model, *of_files])
-        self._of_model.add(of_model, num_given)
-        self._of_files.add(of_files, num_read)
+        self._of_model.add(of_model, result.num_asked)
+        self._of_files.add(of_files, result.num_asked)
         if self._of_model.is_over:
             yield from self._settle_model()
         if self._of_files.is_over:
@@ -101,9 +94,9 @@ class FailureBudget:
     def _settle_files(self) -> Iterator[ChunkResult]:
         held, self._of_files = self._of_files.failures, _Probation()
         counts = Counter(broken.reason for broken in held)
-        one_fault = {reason for reason, count in counts.items() if self._is_decoders_fault(reason, count)}
+        one_fault = {reason for reason, count in counts.items() if self._is_decoders_fault(count)}
         for reason in sorted(one_fault):
-            what = f"{counts[reason]:,} of {self._num_read:,} images are {reason}, which may be one fault"
+            what = f"{counts[reason]:,} of {self._num_images:,} images are {reason}, which may be one fault"
             hint = "; if these files are broken, reject them by --max-rejected 100%"
             self._stop(what, [broken for broken in held if broken.reason is reason], hint)
         yield ChunkResult(0, (), tuple(broken for broken in held if broken.reason not in one_fault))
@@ -112,15 +105,13 @@ class FailureBudget:
         """Return whether so many failures are a fault of the model: more than the day or its last part may have."""
         if self._share >= 1:
             return False
-        few = FEW_FAILURES if 2 * num_failed < self._num_given else 1
-        return num_failed > max(few, num_since // 2) or num_failed > self._allowed(self._num_given)
+        few = FEW_FAILURES if 2 * num_failed < self._num_images else 1
+        return num_failed > max(few, num_since // 2) or num_failed > self._allowed(self._num_images)
 
-    def _is_decoders_fault(self, reason: Reason, num_alike: int) -> bool:
+    def _is_decoders_fault(self, num_alike: int) -> bool:
         """Return whether most images of the run are refused alike, and most of its day, of which it may be the rest."""
-        if num_alike <= max(FEW_ALIKE, max(MOST, self._share) * self._num_read):
-            return False
-        predicted, rejected_alike = self._count_day(reason)
-        return rejected_alike + num_alike > predicted
+        most = num_alike > max(FEW_ALIKE, max(MOST, self._share) * self._num_images)
+        return most and num_alike > self._count_predicted()
 
     def _allowed(self, num_images: int) -> int:
         return max(FEW_FAILURES, rejection_budget(self._max_rejected, num_images))

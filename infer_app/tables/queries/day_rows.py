@@ -11,7 +11,7 @@ from sqlalchemy import Subquery, Table, select
 
 from infer_app.artifact.model_names import Version
 from infer_app.base.day import Day
-from infer_app.base.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, FileFacts, Reason
+from infer_app.base.domain import TRANSIENT_REASONS, FileFacts, Reason
 from infer_app.base.locations import as_location, mask_checksum
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import Query
@@ -104,10 +104,9 @@ class DayRows:
         return self._read_joined(day, rejections, model_id)
 
     def final_rejections(self, day: Day, model_id: str) -> Generator[StoredRejection]:
-        """Yield the day's rejections that no run tries again unless the file changes, with the facts of the file."""
+        """Yield the day's rejections that are final because of the image's content, with the facts of the file."""
         for row in self.read_rejections(day, model_id):
-            is_tried_out = row["attempts"] >= MAX_ATTEMPTS and row["reason"] != Reason.NOT_FOUND
-            if is_tried_out or row["reason"] not in TRANSIENT_REASONS:
+            if row["reason"] not in TRANSIENT_REASONS:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])
                 yield StoredRejection(row["picture"], as_location(row["location"]), row["reason"], facts)
 

@@ -35,7 +35,6 @@ class DayFacts:
     problems: Sequence[str] = ()  # found by an audit of the rows, which only the report makes
     gap: str = ""  # since when no images have come, of a day without images; only the report asks
     labels_moved: bool = False  # by more than chance; only the report asks
-    of_camera: bool = False  # of one alone: the counts are, and the runs are of all
 
     @property
     def last_run(self) -> dict[str, Any] | None:
@@ -114,7 +113,6 @@ class DayStates:
             is_running=bool(runs) and runs[0]["id"] in self._living,
             older=self.find_older_pending(day, model_id),
             images_before=self.count_images_before(day) if day.end <= datetime.now(UTC) else (),
-            of_camera=self._images.source.camera is not None,
         )
 
     def count_images_before(self, day: Day) -> list[int]:
@@ -159,8 +157,7 @@ def _too_many_rejected(facts: DayFacts) -> str:
     """
     did_something = (run for run in facts.runs if run["selected"] or run["exit_code"] or run["state"] != "done")
     decisive = next(did_something, None)
-    ended = decisive is not None and decisive["exit_code"] == EXIT_TOO_MANY_REJECTED
-    if decisive is not None and ended and (decisive["error"] or not facts.of_camera):
+    if decisive is not None and decisive["exit_code"] == EXIT_TOO_MANY_REJECTED:
         return "rejected or failed" if decisive["error"] else "rejected"
     predicted, rejected = facts.asked or (facts.counts.predicted, facts.counts.rejected)
     is_over = rejected > rejection_budget(facts.max_rejected, predicted + rejected)

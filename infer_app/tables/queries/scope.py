@@ -84,19 +84,16 @@ class Versions:
         It may have been started several times; `wanted` is as for `models_of`.
         """
         ended = func.coalesce(runs.c.ended_at, runs.c.heartbeat_at)
-        facts = runs.c.day, runs.c.model_id, runs.c.state, runs.c.started_at, ended
-        some = select(*facts).where(_did_something(), runs.c.started_at <= UtcNow())
+        some = select(runs.c.day, runs.c.started_at, ended).where(_did_something(), runs.c.started_at <= UtcNow())
         if wanted is not None:
             some = some.where(runs.c.model_id.in_([model_id for _, model_id in self.models_of(wanted)]))
-        found, began, seen = dict[date, datetime](), None, set[tuple[date, str]]()
+        found, began = dict[date, datetime](), None
         with self._images.database.read() as connection:
             newest = some.where(own_runs(connection, self._images)).order_by(runs.c.started_at.desc())
-            for day, model_id, state, started_at, ended_at in connection.execute(newest.limit(MAX_RUNS)):
-                is_other = state == "done" and (day, model_id) in seen  # such as that of the hour before
-                if is_other or (began is not None and ended_at < began - BETWEEN_RUNS):
+            for day, started_at, ended_at in connection.execute(newest.limit(MAX_RUNS)):
+                if began is not None and ended_at < began - BETWEEN_RUNS:
                     break
                 began = started_at
-                seen.add((day, model_id))
                 found[day] = max(ended_at, found.get(day, ended_at))
         return dict(sorted(found.items()))
 

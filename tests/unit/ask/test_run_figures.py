@@ -55,10 +55,3 @@ def test_the_verdict_says_how_the_last_run_ended(row, changed, pending, end):
     state = judge_day(DayFacts(counts, [row], "5%", is_running=row["state"] == "running"))
     told = day_summary_line(DAY.date, counts, run_report(row, counts), run_figures(row), state)
     assert told == f"20 Nov: {99 + pending} = 99 predicted + 0 rejected + {pending} pending · {end}"
-
-
-def test_a_day_that_was_put_right_is_no_longer_said_to_have_too_many_rejected(row):
-    counts = DayCounts(99, 99, 0, 0)
-    state = judge_day(DayFacts(counts, [row], "5%"))
-    told = day_summary_line(DAY.date, counts, run_report(row | {"exit_code": 3}, counts), run_figures(row), state)
-    assert "too many" not in told

@@ -25,10 +25,9 @@ CUT_OFF = chunk(Reason.TRUNCATED, "read")
 ONE_FAILURE = replace(FINE, broken=chunk(Reason.MODEL_ERROR, num_images=1).broken)
 
 
-def admit(results, max_rejected="5%", predicted_before=0, rejected_before=0):
+def admit(results, max_rejected="5%", predicted_before=0):
     """The budget, and how many predictions and rejections were written, those of the day's end included."""
-    before = predicted_before, rejected_before
-    budget, written = FailureBudget(RunSettings(max_rejected=max_rejected), lambda reason: before), []
+    budget, written = FailureBudget(RunSettings(max_rejected=max_rejected), lambda: predicted_before), []
     for result in results:
         written += budget.admit(result)
     written += budget.settle()
@@ -68,12 +67,6 @@ def test_a_fault_of_the_model_rejects_none(day, max_rejected):
     assert "ValueError: no" in budget.stopped
 
 
-@pytest.mark.parametrize("others", [Reason.NOT_FOUND, Reason.TOO_MANY_PIXELS])
-def test_images_that_never_reached_the_model_say_nothing_of_it(others):
-    budget, *_, rejected = admit([FAULT, chunk(others, "read", CHUNK + 1)])
-    assert (rejected, "images failed in the model" in budget.stopped) == (CHUNK + 1, True)
-
-
 def test_no_image_is_asked_for_once_a_fault_is_sure():
     budget = FailureBudget(RunSettings())
     num_chunks = 0
@@ -107,19 +100,6 @@ def test_only_the_broken_files_wait_for_what_becomes_of_the_others():
     budget = FailureBudget(RunSettings())
     assert list(budget.admit(replace(FINE, broken=CUT_OFF.broken[:3]))) == [FINE]
     assert [broken for result in budget.settle() for broken in result.broken] == [*CUT_OFF.broken[:3]]
-
-
-@pytest.mark.parametrize(
-    ("day", "before"),
-    [
-        pytest.param([chunk(Reason.CORRUPT, "decode", 18), chunk(Reason.NOT_FOUND, "read", 22)], {}, id="missing"),
-        pytest.param([CUT_OFF] * 2, {"predicted_before": 50, "rejected_before": 40}, id="with earlier runs"),
-    ],
-)
-def test_files_refused_alike_are_one_fault_whatever_was_not_read_and_in_however_many_runs(day, before):
-    budget, *_, rejected = admit(day, **before)
-    assert rejected == sum(len(one.broken) for one in day if one.broken[0].reason is Reason.NOT_FOUND)
-    assert "which may be one fault" in budget.stopped
 
 
 @pytest.mark.parametrize("reason", [Reason.CORRUPT, Reason.UNSUPPORTED_FORMAT, Reason.EMPTY, Reason.DECODER_CRASH])

@@ -74,18 +74,6 @@ def test_a_rejection_with_a_reason_of_another_program_does_not_end_a_run(databas
     assert [one.picture for one in tables.rows.final_rejections(DAY, ID)][-1:] == [2]
 
 
-@pytest.mark.parametrize(
-    ("reason", "attempts"), [(Reason.READ_ERROR, 3), (Reason.READ_ERROR, 2), (Reason.NOT_FOUND, 9)]
-)
-def test_a_passing_failure_whose_attempts_are_used_up_is_final_until_its_file_changes(
-    database, tables, register, write, reason, attempts
-):
-    register("/1.jpg")
-    write("1", reason=reason)
-    spoil(database, update(rejections).values(attempts=attempts))
-    assert len(list(tables.rows.final_rejections(DAY, ID))) == (attempts == 3)
-
-
 def test_predictions_are_read_in_order_of_time_with_their_locations(tables, register, write):
     register("/late.jpg", at=datetime(2026, 11, 20, 20))
     register("/early.jpg", at=datetime(2026, 11, 20, 2))

@@ -43,8 +43,6 @@ def with_run(**changed):
             with_run(selected=0, exit_code=3, error="8 of 9 failed in the model"),
             "pending, attention, 3, too many rejected or failed: exit code 3, 40 pending",
         ),
-        (replace(DONE, runs=[RUN | {"exit_code": 3}]), "done, attention, 3, too many rejected: exit code 3"),
-        (replace(DONE, runs=[RUN | {"exit_code": 3}], of_camera=True), "done, good, 3"),
         (replace(DONE, older=PendingDays(DAY.date, DAY.date, 141)), "done, attention, 0, 141 of earlier days pending"),
         (replace(DONE, problems=["both"]), "done, failed, 0, the counts do not add up"),
         (replace(DONE, counts=DayCounts(100, 99, 0, 0)), "done, failed, 0, the counts do not add up"),
