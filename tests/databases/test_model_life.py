@@ -14,7 +14,7 @@ from infer_app.base.settings.load import load_settings
 from infer_app.cli import load_app
 from infer_app.cli.model.version_commands import use
 from infer_app.tables.choose_models import choose_artifacts
-from tests.databases.conftest import ServerProject, only
+from tests.databases.conftest import ServerProject
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -104,7 +104,6 @@ def life(project, built_models, capsys):
     return Life(project, capsys)
 
 
-@only("sqlite", "mariadb")
 def test_a_second_version_is_built_tried_used_rolled_back_and_removed(life):
     project = life.project
     assert life.run("--date", EARLIER)["predicted"] == 3

@@ -185,7 +185,7 @@ def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: 
         {"row_id": key, "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256 or ""}
         for key, now in changed.items()
     ]:
-        lock_events(connection)  # as whoever places events does first
+        lock_events(connection)  # before rows of pictures, as `place_all` does: else each may wait for the other
         replaced = find_replaced(connection, {key: now.sha256 for key, now in changed.items()})
         connection.execute(_SET_FACTS, rows)
         dissolve_events(connection, replaced)
