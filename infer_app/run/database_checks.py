@@ -53,7 +53,7 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
         yield from _check_file(to_make)
         return
     with open_results_database(loaded, read_only=True) as database:
-        known, fix = describe_known(loaded)
+        known, fix = describe_known(loaded, database)
         yield Finding("database", f"{database.shown_url}, schema up to date{known}", fix)
         with database.read() as connection:
             problem = database.backend.find_damage(connection)

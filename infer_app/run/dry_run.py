@@ -21,7 +21,6 @@ from infer_app.run.run_day import find_left_out, predict, with_left_out
 from infer_app.run.run_result import make_report
 from infer_app.tables.dry_run_database import open_dry_run_database
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.sources import RunSource, record_source
 
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # for each worker, at least; the first is slow
@@ -65,9 +64,8 @@ def dry_run(
     with open_dry_run_database(project.database) as database:
         if database.file is not None:  # each commit updates the run's row, which costs a page
             RunStore(database).open_run(days[-1], plan.models[0], DRY_RUN_ID)
-        source = RunSource(record_source(database, project.source.identity, project.source.base), project.source.base)
         model_runs = [
-            ModelRun(number, model, DRY_RUN_ID, database, source, FailureBudget(group.loaded.run))
+            ModelRun(number, model, DRY_RUN_ID, database, FailureBudget(group.loaded.run), project.source.registered)
             for number, model in enumerate(plan.models)
         ]
         tally = predict(group, plan, days, take_until(pages(), few, time.monotonic() + DRY_RUN_S), model_runs)

@@ -57,4 +57,4 @@ def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop)
 def place_again(loaded: LoadedSettings, project: ProjectDatabase) -> None:
     """Give an event to every picture that waits for one, if there are to be events."""
     if loaded.events.gap is not None:
-        place_all(project.database, project.source, loaded.events.gap)
+        place_all(project.database, loaded.events.gap)

@@ -34,7 +34,6 @@ from infer_app.run.stop import Stop
 from infer_app.tables.listing.left_out import NEEDED
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.results.runs import RunModel, new_run_id
-from infer_app.tables.results.sources import RunSource, record_source
 
 log = logging.getLogger(__name__)
 WAIT_S = 2.0  # between two attempts to take a day that another run holds
@@ -48,7 +47,7 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
     committed before stays. Raises UnusableIds before anything is written.
     """
     project, loaded, first = group.project, group.loaded, group.plan
-    with hold_day(project, first.models, day, group.stop, waits=loaded.run.wait) as (source, run_ids):
+    with hold_day(project, first.models, day, group.stop, waits=loaded.run.wait) as run_ids:
         left_out = find_left_out(project, day)
         for model_id in first.model_ids:
             project.ask(reset_changed_rejections, project, loaded.path_map, day, model_id)
@@ -56,7 +55,7 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
             first = first.without_detector()
         plan = plan_day(replace(first, max_images=limit), loaded, project, day, group.executors.end_workers)
         executor = group.executors.open(plan)
-        model_runs = _start_runs(group, plan, executor, day, source, run_ids)
+        model_runs = _start_runs(group, plan, executor, day, run_ids)
         pages = project.source.select_pages(day, *plan.model_ids)
         tally = predict(group, plan, [day], pages, model_runs)
         reports = [make_report(group, day, executor, one, tally) for one in model_runs]
@@ -110,15 +109,13 @@ def with_left_out(reports: list[RunReport], left_out: str) -> list[RunReport]:
     return [replace(one, left_out=left_out, exit_code=one.exit_code or UsageError.exit_code) for one in reports]
 
 
-def _start_runs(
-    group: GroupRun, plan: RunPlan, executor: Executor, day: Day, source: RunSource, run_ids: Sequence[str]
-) -> list[ModelRun]:
+def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, run_ids: Sequence[str]) -> list[ModelRun]:
     """Record how the runs that hold the day predict it."""
     project, model_runs = group.project, list[ModelRun]()
     for number, (model, run_id) in enumerate(zip(plan.models, run_ids, strict=True)):
         project.ask(project.run_store.start_run, run_id, model, executor.name, executor.device)
         budget = FailureBudget(group.loaded.run, partial(_count_predicted, project, day, model.model_id))
-        model_runs.append(ModelRun(number, model, run_id, project.database, source, budget))
+        model_runs.append(ModelRun(number, model, run_id, project.database, budget, project.source.registered))
         _log_progress(project, day, model_runs[-1], executor.num_workers)
     return model_runs
 
@@ -145,25 +142,24 @@ def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_w
 @contextmanager
 def hold_day(
     project: ProjectDatabase, models: Sequence[RunModel], day: Day, stop: Stop, *, waits: bool
-) -> Iterator[tuple[RunSource, list[str]]]:
-    """Take the lease of a day for every model, and renew the leases until the end; yield the runs' source and ids.
+) -> Iterator[list[str]]:
+    """Take the lease of a day for every model, and renew the leases until the end; yield the runs' ids.
 
     Each run has a row in infer_runs, whose state is failed if the run fails. `waits`: for a run that holds the day now.
     Raises DayHeld.
     """
     run_ids: dict[str, str] = {}
-    database, run_store = project.database, project.run_store
+    run_store = project.run_store
     try:
         with ExitStack() as leases:
-            source_id = record_source(database, project.source.identity, project.source.base)
             # In the order of their ids: two runs that wait can't each hold what the other one waits for.
             for model in sorted(models, key=lambda model: model.model_id):
-                run_id = _open_run(project, day, model, source_id, stop if waits else None)
+                run_id = _open_run(project, day, model, stop if waits else None)
                 run_ids[model.model_id] = run_id
                 leases.enter_context(run_store.lease_renewal([run_id]))  # taking the next lease may wait
             in_order = [run_ids[model.model_id] for model in models]
             leases.enter_context(bound(date=str(day), run_id=", ".join(in_order)))
-            yield RunSource(source_id, project.source.base), in_order
+            yield in_order
     except BaseException as error:
         known = as_known(error)
         text = known.message if known else f"{type(error).__name__}: {error}"
@@ -172,12 +168,12 @@ def hold_day(
         raise
 
 
-def _open_run(project: ProjectDatabase, day: Day, model: RunModel, source_id: int, stop: Stop | None) -> str:
+def _open_run(project: ProjectDatabase, day: Day, model: RunModel, stop: Stop | None) -> str:
     """Open a run that holds the day and return its id; with a `stop`, wait for the run that holds it now."""
     is_logged, run_id = False, new_run_id()
     while True:
         try:
-            return project.ask(project.run_store.open_run, day, model, run_id, source_id)
+            return project.ask(project.run_store.open_run, day, model, run_id)
         except DayHeld as held:
             if stop is None:
                 raise

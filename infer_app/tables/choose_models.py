@@ -14,7 +14,8 @@ from infer_app.artifact.models_folder import find_artifact, not_there, scan_arti
 from infer_app.artifact.second_network import check_against_detector
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.tables.project_database import open_project_database, read_in_use
+from infer_app.tables.project_database import open_results_database, read_in_use
+from infer_app.tables.results.runs import RunStore
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ def choose_artifacts(
 
 
 def find_lost(loaded: LoadedSettings, in_use: Mapping[str, str]) -> dict[str, str]:
-    """Return the versions in use, by name, that have run on this source and whose folders are not there.
+    """Return the versions in use, by name, that have run and whose folders are not there.
 
     Raises ModelError if there are some and the folder has no model at all.
     """
@@ -85,9 +86,9 @@ def find_lost(loaded: LoadedSettings, in_use: Mapping[str, str]) -> dict[str, st
     lost = {name: model_id for name, model_id in in_use.items() if not folder.joinpath(name, model_id).is_dir()}
     if not lost:
         return {}
-    with open_project_database(loaded, read_only=True) as project:
-        own = project.versions.names_that_ran()
-    lost = {name: model_id for name, model_id in lost.items() if name in own}
+    with open_results_database(loaded, read_only=True) as database:
+        ran = RunStore(database).names_that_ran()
+    lost = {name: model_id for name, model_id in lost.items() if name in ran}
     if lost and not any(scan_artifacts(folder)):
         listed = ", ".join(short_name(*version) for version in sorted(lost.items()))
         raise ModelError(

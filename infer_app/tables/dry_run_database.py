@@ -17,12 +17,12 @@ from infer_app.base.errors import DatabaseUnavailable, UsageError, os_errors_as
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.engine.reconnect import BUSY_TIMEOUT_S
 from infer_app.tables.results.schema import (
-    database_id,
     metadata,
     object_predictions,
     objects,
     pictures,
     predictions,
+    project_table,
     rejections,
     runs,
 )
@@ -41,7 +41,7 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
     if database.file is None:
         with RolledBack(database.url) as rolled_back:
             if not find_unwritable(
-                rolled_back, (database_id, pictures, predictions, objects, object_predictions, rejections, runs)
+                rolled_back, (project_table, pictures, predictions, objects, object_predictions, rejections, runs)
             ):
                 yield rolled_back
                 return
@@ -49,7 +49,7 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
     with temporary_folder() as folder, Database(f"sqlite:///{Path(folder) / 'dry_run.db'}") as temporary:
         _copy_tables(database if database.file is not None else None, temporary)
         with temporary.write() as connection:
-            connection.execute(insert(database_id).values(id="", last_picture=0, last_object=0))
+            connection.execute(insert(project_table).values(id="", last_picture=0, last_object=0, last_event=0))
         yield temporary
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Table,
     case,
@@ -39,8 +38,7 @@ from infer_app.tables.listing.source import PAGE_SIZE, Source
 from infer_app.tables.results.conditions import is_up_to_date, join_results
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.runs import refuse_during_runs
-from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections, runs
-from infer_app.tables.results.sources import number_of, read_sources
+from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections
 
 _TABLES = (predictions, rejections)
 AT_ONCE = 500  # images whose results one transaction deletes
@@ -61,7 +59,7 @@ class Forgettable(NamedTuple):
 
     results: Sequence[StoredResult]
     pictures: Sequence[int] = ()
-    is_registered: bool = False  # what is deleted of these pictures is deleted for every source
+    is_registered: bool = False  # the pictures are registered here, and go with the results
 
 
 @dataclass
@@ -91,14 +89,11 @@ class ForgettableCounts:
         return found
 
 
-def of_versions(
-    database: Database, source: Source, model_ids: Iterable[str], at_once: int = AT_ONCE
-) -> Iterator[Forgettable]:
-    """Yield the source's results of versions, and before those of a detector what is made of its objects."""
-    is_own = _is_own(database, source)
+def of_versions(database: Database, model_ids: Iterable[str], at_once: int = AT_ONCE) -> Iterator[Forgettable]:
+    """Yield the results of versions, and before those of a detector what is made of its objects."""
     for model_id in sorted(model_ids):
-        yield from _every_result(database, "detector_id", model_id, is_own, at_once=at_once)
-        yield from _every_result(database, "model_id", model_id, is_own, at_once=at_once)
+        yield from _every_result(database, "detector_id", model_id, at_once)
+        yield from _every_result(database, "model_id", model_id, at_once)
 
 
 def of_missing(
@@ -107,22 +102,21 @@ def of_missing(
     """Yield the images whose file is gone, with their results.
 
     Of our own table they are those that walks have not found, and that `are_gone` says are gone, by their locations. Of
-    the user's they are those that it does not list: results of other sources are left alone.
+    the user's they are those that it does not list.
     """
-    is_known = source.is_ours and source.database is database
-    return _missing_files(source, are_gone) if is_known else _not_listed(database, source)
+    return _missing_files(source, are_gone) if source.registered else _not_listed(database, source)
 
 
 def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
-    is_own, listed = _is_own(database, source), _listed_keys(source)
+    listed = _listed_keys(source)
     with database.read() as connection:
         versions = connection.execute(select(models.c.id, models.c.manifest)).all()
     # Second networks first: their results are deleted with those of their detector.
     for _, model_id in sorted({(not manifest.get("crop"), one) for one, manifest in versions}):
-        for results, *_ in _every_result(database, "model_id", model_id, is_own):
+        for results, *_ in _every_result(database, "model_id", model_id):
             with database.read() as connection:
-                numbers = {one.picture for one in results}
-                keys = connection.execute(select(pictures.c.id, pictures.c.key).where(pictures.c.id.in_(numbers))).all()
+                its = pictures.c.id.in_({one.picture for one in results}), source.own_pictures
+                keys = connection.execute(select(pictures.c.id, pictures.c.key).where(*its)).all()
             gone = {
                 row.id
                 for row, known in zip(keys, _is_among([row.key for row in keys], listed), strict=True)
@@ -150,11 +144,11 @@ def _missing_files(source: Source, are_gone: Callable[[Sequence[str]], Sequence[
 
 
 def of_days_before(database: Database, source: Source, day: Day, at_once: int = AT_ONCE) -> Iterator[Forgettable]:
-    """Yield the results of the images that the source lists before a day, whichever source they were made for."""
+    """Yield the results of the images that the source lists before a day."""
     for page in source.list_pages_before(day, at_once):
         with database.read() as connection:
             backend_of(connection).plan_for_pages(connection)
-            listed = as_relation(connection, page, source)
+            listed = as_relation(page, source)
             both = ((table, join_results(listed, table)) for table in _TABLES)
             results = [one for table, joined in both for one in _read(connection, _keys(table).select_from(joined))]
         yield Forgettable(results)
@@ -178,8 +172,8 @@ def forget(database: Database, parts: Iterable[Forgettable], told: ForgettableCo
     return ForgettableCounts.of(delete_each())
 
 
-def forget_versions(connection: Connection, model_ids: Sequence[str], *, is_shared: bool) -> None:
-    """Record that versions were never in use, so that they count on no day; not of those that other sources share.
+def forget_versions(connection: Connection, model_ids: Sequence[str]) -> None:
+    """Record that versions were never in use, so that they count on no day.
 
     Raises DayHeld while a run is active, and UsageError for a version that was put in use meanwhile.
     """
@@ -187,8 +181,7 @@ def forget_versions(connection: Connection, model_ids: Sequence[str], *, is_shar
     its = models.c.id.in_(model_ids)
     if name := connection.scalar(select(models.c.name).where(its, models.c.in_use_since.is_not(None)).limit(1)):
         raise UsageError(f"a version of {name} was put in use meanwhile", "nothing was deleted")
-    if not is_shared:
-        connection.execute(update(models).where(its).values(used_until=null()))
+    connection.execute(update(models).where(its).values(used_until=null()))
 
 
 def read_rows(database: Database, part: Forgettable) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -212,33 +205,20 @@ def read_rows(database: Database, part: Forgettable) -> Iterator[tuple[str, dict
                 yield name, dict(row._mapping)
 
 
-def count_results(database: Database, source: Source) -> int:
-    """Count the predictions and rejections of a source."""
-    num_results, is_own = 0, _is_own(database, source)
+def count_results(database: Database) -> int:
     with database.read() as connection:
-        for table in _TABLES:
-            rows = select(func.count()).outerjoin_from(table, runs, runs.c.id == table.c.run_id)
-            num_results += connection.scalar(rows.where(is_own)) or 0
-    return num_results
+        return sum(connection.scalar(select(func.count()).select_from(table)) or 0 for table in _TABLES)
 
 
-def have_others_run(database: Database, source: Source, model_ids: Sequence[str]) -> bool:
-    """Return whether one of the versions has run over another source, whose results are not forgotten."""
-    of_others = select(runs.c.id).where(runs.c.model_id.in_(model_ids), ~_is_own(database, source)).limit(1)
-    with database.read() as connection:
-        return connection.scalar(of_others) is not None
-
-
-def count_only_these(database: Database, source: Source, model_ids: Iterable[str], in_use: Sequence[str]) -> int:
-    """Count the source's images that these versions have results of, and no version in use."""
-    num_images, is_own = 0, _is_own(database, source)
-    for results, *_ in (part for one in model_ids for part in _every_result(database, "model_id", one, is_own)):
+def count_only_these(database: Database, model_ids: Iterable[str], in_use: Sequence[str]) -> int:
+    """Count the images that these versions have results of, and no version in use."""
+    num_images = 0
+    for results, *_ in (part for one in model_ids for part in _every_result(database, "model_id", one)):
         ids = {one.picture for one in results}
         with database.read() as connection:
             for table in _TABLES:
-                others = table.c.picture.in_(ids), table.c.model_id.in_(in_use), is_up_to_date(table), is_own
-                found = select(table.c.picture).outerjoin_from(table, runs, runs.c.id == table.c.run_id)
-                ids = ids.difference(connection.scalars(found.where(*others)))
+                others = table.c.picture.in_(ids), table.c.model_id.in_(in_use), is_up_to_date(table)
+                ids = ids.difference(connection.scalars(select(table.c.picture).where(*others)))
         num_images += len(ids)
     return num_images
 
@@ -269,13 +249,10 @@ def _without_returned(connection: Connection, part: Forgettable) -> Forgettable:
     return part._replace(results=results, pictures=[number for number in part.pictures if number not in back])
 
 
-def _every_result(
-    database: Database, column: str, model_id: str, *conditions: ColumnElement[bool], at_once: int = AT_ONCE
-) -> Iterator[Forgettable]:
-    """Yield pages of the results that name a version in a column; the conditions are on runs, which are joined."""
+def _every_result(database: Database, column: str, model_id: str, at_once: int = AT_ONCE) -> Iterator[Forgettable]:
+    """Yield pages of the results that name a version in a column."""
     for table in _TABLES:
-        its_run, key = runs.c.id == table.c.run_id, (table.c.picture, table.c.model_id)
-        wanted = _keys(table).outerjoin_from(table, runs, its_run).where(table.c[column] == model_id, *conditions)
+        key, wanted = (table.c.picture, table.c.model_id), _keys(table).where(table.c[column] == model_id)
         last = StoredResult(0, "", None)
         while True:
             is_later = key[0] >= last.picture, or_(key[0] > last.picture, key[1] > last.model_id)
@@ -287,16 +264,6 @@ def _every_result(
                 break
             last = results[-1]
             yield Forgettable(results)
-
-
-def _is_own(database: Database, source: Source) -> ColumnElement[bool]:
-    """Return the condition that a run is one over the source; one that is not known is, if there is no other source.
-
-    A query that was edited is another source: it can't be told from the query of another project.
-    """
-    known = database.ask(read_sources)
-    is_alone = set(known.values()) <= {source.identity}
-    return true() if is_alone else runs.c.source_id == (number_of(source.identity, known) or 0)
 
 
 def _keys(table: Table) -> Query:

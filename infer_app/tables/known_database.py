@@ -1,24 +1,28 @@
-"""Which database is the project's: `infer.database-id`, a file beside infer.toml, has the id that it was given.
+"""Which database is the project's, and whether a database belongs to this project.
 
-So a database that is gone, empty or another's is told from that of a new project, and no day is done again for it. A
-second line names the last run, by which a database is told that was restored from a backup, a third one the last
-numbers of a picture and an object: no number is given again after a restore.
+A database has an id, which its project has in `infer.database-id`, a file beside infer.toml, or in its settings. So one
+that is gone, empty or of another project is told from that of a new project: no day is done again for it, and no
+project writes into the database of another one. A second line of the file names the last run, by which a database is
+told that was restored from a backup, a third one the last numbers of a picture, an object and an event: no number is
+given again after a restore.
 """
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 from infer_app.base.atomic_file import replace_file
-from infer_app.base.errors import DatabaseUnavailable, os_errors_as
+from infer_app.base.errors import DatabaseUnavailable, UsageError, os_errors_as
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import last_numbers, raise_numbers
-from infer_app.tables.results.migrate import read_id
+from infer_app.tables.results.migrate import check_schema, read_id
+from infer_app.tables.results.project import read_place, record_place
 
 log = logging.getLogger(__name__)
 NOTHING = "-"
@@ -40,50 +44,97 @@ class _KnownDatabase(NamedTuple):
 
 def known_id(loaded: LoadedSettings) -> str | None:
     """Return the id of the project's database, None before there is one."""
-    known = _read(loaded)
+    known = _read(id_file(loaded))
     return known and known.id
 
 
 def last_run_of(loaded: LoadedSettings) -> str | None:
     """Return the id of the project's last run, None if it is not known."""
-    known = _read(loaded)
+    known = _read(id_file(loaded))
     return known.run if known and known.run != NOTHING else None
 
 
 def remember_run(loaded: LoadedSettings, run_id: str) -> None:
     """Write the id of the last run; a folder that may not be written to stays without it."""
-    if known := _read(loaded):
-        _write(loaded, known._replace(run=run_id))
+    if known := _read(id_file(loaded)):
+        _write_if_possible(loaded, known._replace(run=run_id))
 
 
-def _read(loaded: LoadedSettings) -> _KnownDatabase | None:
-    file = id_file(loaded)
+def _read(file: Path) -> _KnownDatabase | None:
     reading = os_errors_as(DatabaseUnavailable, f"can't read {file}", "it names the project's database")
     with reading, suppress(FileNotFoundError):
         return _KnownDatabase(*(file.read_text(errors="replace").split() or [""])[:5])
     return None
 
 
-def check_known(loaded: LoadedSettings, database: Database) -> None:
-    """Raise DatabaseUnavailable if the project has another database than this one, or this one is gone or empty."""
-    known = known_id(loaded)
-    if known is None:
-        return
-    name = id_file(loaded).name
-    way_out = f"delete {name} if this change is meant"
+def check_known(loaded: LoadedSettings, database: Database, *, read_only: bool) -> None:
+    """Check that the database is there, and that it is this project's.
+
+    Raises DatabaseUnavailable if the project's database is gone or empty. Raises UsageError for one that belongs to
+    another project, which may only be read.
+    """
+    known, name = known_id(loaded), id_file(loaded).name
+    way_out = f"delete {name} if this change is meant: all is predicted anew"
     if is_missing(database):
-        hint = f"restore it from a backup, or mount its disk; {way_out}: all is predicted anew"
-        raise DatabaseUnavailable(f"{database.shown_url}, this project's database, does not exist", hint)
+        if known is not None:
+            hint = f"restore it from a backup, or mount its disk; {way_out}"
+            raise DatabaseUnavailable(f"{database.shown_url}, this project's database, does not exist", hint)
+        return
     has_tables, found = read_id(database)
-    if not has_tables:
+    if known is not None and not has_tables:
         problem = f"{database.shown_url} has no infer_ tables, this project's database has some"
-        hint = f"restore a backup, or correct [database] url; {way_out}: all is predicted anew"
-        raise DatabaseUnavailable(problem, hint)
-    if found not in (None, known):
-        raise DatabaseUnavailable(
-            f"{database.shown_url} is not this project's database, whose id {name} has",
-            f"correct [database] url; {way_out}",
-        )
+        raise DatabaseUnavailable(problem, f"restore a backup, or correct [database] url; {way_out}")
+    if found is None or _is_own(loaded, database, found):
+        return
+    if not read_only:
+        raise UsageError(_describe_owner(database), _way_out(database))
+    _warn_once(f"{_describe_owner(database)}; it is only read")
+
+
+def _is_own(loaded: LoadedSettings, database: Database, found: str) -> bool:
+    """Return whether the database that has an id is this project's.
+
+    So it is also where the settings have no id, but other settings of their folder do, or the folder holds the file.
+    """
+    own = loaded.database.project or known_id(loaded)
+    if own is not None:
+        return own == found
+    if database.file is not None and database.file.resolve().parent == loaded.folder.resolve():
+        return True
+    others = (_read(file) for file in loaded.folder.glob("*.database-id"))
+    return any(one is not None and one.id == found for one in others)
+
+
+def _describe_owner(database: Database) -> str:
+    folder, host = database.ask(read_place)
+    owner = f"the project in {folder} on {host}" if folder else "another project"
+    return f"{database.shown_url} belongs to {owner}"
+
+
+def _way_out(database: Database) -> str:
+    needed = database.backend.of_its_own
+    return f"a second project needs {needed}; if this is the same project, run `infer db join` once"
+
+
+@cache
+def _warn_once(text: str) -> None:
+    log.warning(text)
+
+
+def join(loaded: LoadedSettings, database: Database) -> str:
+    """Let the settings be of the project that the database belongs to, and return its id.
+
+    Raises what `check_schema` raises, and UsageError if it can't be written down.
+    """
+    check_schema(database)
+    found, file = str(read_id(database)[1]), id_file(loaded)
+    named, in_settings = loaded.database.project, f'project = "{found}" below [database] in {loaded.path}'
+    if named not in (None, found):
+        raise UsageError(f"[database] project is {named!r}, and the database has {found!r}", f"write {in_settings}")
+    if named is None and known_id(loaded) != found:
+        with os_errors_as(UsageError, f"can't write {file}", f"write {in_settings}"):
+            _write(loaded, _KnownDatabase(found))
+    return found
 
 
 @contextmanager
@@ -93,9 +144,10 @@ def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
     A database that was restored gives none again that it gave before. A folder that may not be written to stays without
     the file.
     """
-    known = _read(loaded)
-    if known is None:
-        _write(loaded, known := _KnownDatabase(str(read_id(database)[1])))
+    known, found = _read(id_file(loaded)), str(read_id(database)[1])
+    if known is None or known.id != found:
+        _write_if_possible(loaded, known := _KnownDatabase(found))
+    record_place(database, str(loaded.folder.absolute()), socket.gethostname())
     given, numbers = database.ask(last_numbers), [int(number) for number in known[2:] if number.isdecimal()]
     if numbers and any(before > last for before, last in zip(numbers, given, strict=False)):
         database.transact(partial(raise_numbers, numbers=numbers))
@@ -105,26 +157,34 @@ def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
         with suppress(DatabaseUnavailable):
             with database.read() as connection:  # without waiting: the command has ended
                 latest = tuple(map(str, last_numbers(connection)))
-            if (known := _read(loaded)) and known[2:] != latest:
-                _write(loaded, _KnownDatabase(*known[:2], *latest))
+            if (known := _read(id_file(loaded))) and known[2:] != latest:
+                _write_if_possible(loaded, _KnownDatabase(*known[:2], *latest))
+
+
+def _write_if_possible(loaded: LoadedSettings, known: _KnownDatabase) -> None:
+    try:
+        _write(loaded, known)
+    except OSError as error:
+        log.debug("%s can't be written: %s", id_file(loaded), error.strerror)
 
 
 def _write(loaded: LoadedSettings, known: _KnownDatabase) -> None:
-    file = id_file(loaded)
-    try:
-        replace_file(file, "".join(f"{line}\n" for line in (known.id, known.run, " ".join(known[2:]))).encode())
-    except OSError as error:
-        log.debug("%s can't be written: %s", file, error.strerror)
+    lines = known.id, known.run, " ".join(known[2:])
+    replace_file(id_file(loaded), "".join(f"{line}\n" for line in lines).encode())
 
 
-def describe_known(loaded: LoadedSettings) -> tuple[str, str]:
-    """Return whether the project knows the database it has, for `infer doctor`, and what to do if it can't."""
-    file = id_file(loaded)
+def describe_known(loaded: LoadedSettings, database: Database) -> tuple[str, str]:
+    """Return for `infer doctor` whether the database is this project's, and what to do about it."""
+    file, found = id_file(loaded), read_id(database)[1]
+    if found is None or not _is_own(loaded, database, found):
+        return f"; {_describe_owner(database)}", _way_out(database)
+    if loaded.database.project:
+        return ", the one that [database] project names", ""
     if file.exists():
         return f", the one that {file.name} names", ""
     if os.access(file.parent, os.W_OK):
         return f"; the next run writes {file.name}", ""
-    return f"; {file} can't be written", "make its folder writable: without it a change of the database is not noticed"
+    return f"; {file} can't be written", f'make its folder writable, or set [database] project = "{found}"'
 
 
 def is_missing(database: Database) -> bool:

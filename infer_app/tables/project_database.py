@@ -1,14 +1,13 @@
 """Opening of the database and the source that the settings name."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from sqlalchemy import Connection, select
 
-from infer_app.artifact.model_names import plain_name
 from infer_app.base.day import Day
 from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.read_limits import ReadLimits
@@ -25,9 +24,9 @@ from infer_app.tables.queries.pending_images import PendingImages
 from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import all_in_use, read_versions
+from infer_app.tables.results.project import read_forgotten_before
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures
-from infer_app.tables.results.sources import read_forgotten_before
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,15 +75,15 @@ def open_project_database(
 
 
 def _check_camera(connection: Connection, source: Source, camera: str | None) -> None:
-    its = pictures.c.source_id.in_(source.numbers_of_pictures(connection))
-    if connection.execute(select(pictures.c.id).where(its, *source.conditions).limit(1)).first() is None:
+    its = select(pictures.c.id).where(source.own_pictures, *source.conditions)
+    if connection.execute(its.limit(1)).first() is None:
         raise UsageError(f"no image is of a camera {camera!r}", "`infer cameras list` names those with images")
 
 
 def find_database_to_make(loaded: LoadedSettings) -> Path | None:
     """Return the SQLite file that the first run makes, or None if it is there or no run makes it."""
     with Database(loaded.database_url, read_only=True) as database:
-        check_known(loaded, database)
+        check_known(loaded, database, read_only=True)
         return database.file if loaded.lists_own_images and _is_new_file(database) else None
 
 
@@ -92,12 +91,13 @@ def find_database_to_make(loaded: LoadedSettings) -> Path | None:
 def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Database]:
     """Open the database that holds our tables. Only a SQLite file that lists its own images is created when missing.
 
-    Raises DatabaseUnavailable or SchemaOutdated.
+    Raises DatabaseUnavailable, SchemaOutdated, or UsageError for the database of another project, unless it is only
+    read.
     """
     with Database(loaded.database_url, read_only) as database:
-        check_known(loaded, database)
+        check_known(loaded, database, read_only=read_only)
         if loaded.lists_own_images and not read_only and _is_new_file(database):
-            upgrade(database)
+            upgrade(database, loaded.database.project)
         elif is_missing(database):
             raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
         check_schema(database)
@@ -110,8 +110,8 @@ def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str 
 
     Raises DatabaseUnavailable or SchemaOutdated.
     """
-    check_known(loaded, database)
-    before = upgrade(database, known_id(loaded))
+    check_known(loaded, database, read_only=False)
+    before = upgrade(database, loaded.database.project or known_id(loaded))
     with remembered(loaded, database):
         return before
 
@@ -130,7 +130,7 @@ def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
     Raises DatabaseUnavailable or SchemaOutdated.
     """
     with Database(loaded.database_url, read_only=True) as database:
-        check_known(loaded, database)
+        check_known(loaded, database, read_only=True)
         if is_missing(database) or (loaded.lists_own_images and _is_new_file(database)):
             return {}
         check_schema(database)
@@ -155,19 +155,8 @@ def open_source(loaded: LoadedSettings, results: Database, camera: str | None = 
         check_source(source)
         if source.has_bytes_for_text:
             source = CrossDatabaseSource(source.database, settings, results, camera=camera)
-        source.base = None if loaded.base is None else str(loaded.base)
-        source.forgotten_before = read_forgotten_before(results, source.identity)
-        source.model_names = _model_names(loaded)
+        source.forgotten_before = read_forgotten_before(results)
         yield source
-
-
-def _model_names(loaded: LoadedSettings) -> frozenset[str]:
-    """Return the names of this project's models: those of the settings, else of its folder."""
-    with suppress(OSError):
-        there = {path.name for path in loaded.models_folder.iterdir()}
-        named = {plain_name(name) for name in loaded.model_names}
-        return frozenset(named if named and named <= there else there)
-    return frozenset()
 
 
 def read_limits(loaded: LoadedSettings) -> ReadLimits:

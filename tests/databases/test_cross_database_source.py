@@ -19,7 +19,6 @@ from infer_app.tables.queries.thresholds import change_thresholds
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures, predictions, rejections, runs
-from infer_app.tables.results.sources import record_source
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.support.questions import questions
 from tests.support.results import ODD_TEXTS, broken, commit, predicted, relations
@@ -96,9 +95,8 @@ EARLIER = [(str(n), f"/{n}.jpg", NOON - timedelta(days=1 + n % 5)) for n in rang
 
 def write_a_night(database, source):
     """Results of every kind that a report, a comparison and an audit look for, right and wrong ones."""
-    number = record_source(database, source.identity)
-    run_id = RunStore(database).open_run(DAY, MODEL, source_id=number)
-    write = partial(commit, database, source_id=number)
+    run_id = RunStore(database).open_run(DAY, MODEL)
+    write = partial(commit, database, registered=False)
     ids = [row[0] for row in A_NIGHT]
     for number, label in enumerate(("cat", "dog", "cat", "owl")):
         write(predicted(*ids[5 * number : 5 * number + 5], label=label), run_id=run_id)
@@ -171,7 +169,7 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     refs = list(source.select_new(DAY, ID))
     assert {ref.image_id for ref in refs} == set(ids)
     good = [Prediction(ref, Output()) for ref in refs[::2]]
-    commit(results, good, source_id=record_source(results, source.identity))
+    commit(results, good, registered=False)
     assert list(source.select_new(DAY, ID)) == refs[1::2]
     found = ProjectDatabase(results, source).rows.read_predictions(DAY, ID)
     assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]

@@ -146,21 +146,6 @@ def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_
     assert stored(loaded, predictions) == (7,)
 
 
-@pytest.mark.parametrize("listing", ["a table"], indirect=True)
-def test_results_of_another_query_are_no_part_of_what_is_forgotten(loaded, capsys, execute):
-    """It can't be told from a former state of this one; both have ids of one column."""
-    query = TABLE.replace('table = "shots"', 'query = "SELECT * FROM shots"')
-    loaded.path.write_text(loaded.path.read_text().replace(TABLE, query))
-    execute("UPDATE infer_sources SET relation = 'SELECT * FROM scans'", "DELETE FROM shots")
-    run(loaded, DAY, OTHER)
-    with open_project_database(loaded) as project:
-        switch_version(project.database, MODEL.name, OTHER, {})
-    for chosen in ({"missing": True}, {"model": ID}):
-        forget(loaded, **chosen, even_most=True)
-        assert answer(capsys) == NOTHING
-    assert stored(loaded, predictions, objects, rejections) == (6, 6, 3)
-
-
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)
 def test_a_former_version_is_forgotten_and_counts_on_no_day(loaded, capsys):
     for refused in (MODEL.name, ID):

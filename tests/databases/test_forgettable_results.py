@@ -19,7 +19,7 @@ from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.project_database import open_project_database
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
-from infer_app.tables.results.sources import forget_before
+from infer_app.tables.results.project import forget_before
 from tests.conftest import DAY, MODEL
 from tests.support.forgetting import NONE, NOTHING, WHOLE, answer, counts, ids_of, stored
 from tests.support.forgetting import OTHER as SECOND_VERSION
@@ -41,8 +41,8 @@ def two_networks(database, detector, species):
 
 
 def test_one_of_two_networks_is_forgotten_and_the_other_is_left_whole(database, tables, two_networks):
-    found = ForgettableCounts.of(of_versions(database, tables.source, [S]))
-    deleted = forget(database, of_versions(database, tables.source, [S], at_once=1), found)
+    found = ForgettableCounts.of(of_versions(database, [S]))
+    deleted = forget(database, of_versions(database, [S], at_once=1), found)
     assert deleted == ForgettableCounts(predictions=2, rejections=1, of_second_networks=3)
     other = OTHER.model_id
     assert made(database) == [[("1", other), ("2", other)], [("3", other)], [("1", other, 1), ("2", other, 1)]]
@@ -51,10 +51,10 @@ def test_one_of_two_networks_is_forgotten_and_the_other_is_left_whole(database, 
 
 def test_what_was_made_of_the_objects_of_a_forgotten_version_is_deleted_and_counted(database, tables, two_networks):
     switch_version(database, "animals", "e" * 16, {})
-    assert count_only_these(database, tables.source, [D], [S, "e" * 16]) == 3  # those of S count no more
-    found = ForgettableCounts.of(of_versions(database, tables.source, [D]))
+    assert count_only_these(database, [D], [S, "e" * 16]) == 3  # those of S count no more
+    found = ForgettableCounts.of(of_versions(database, [D]))
     assert found == ForgettableCounts(predictions=6, objects=4, rejections=3, of_second_networks=6)
-    assert forget(database, of_versions(database, tables.source, [D], at_once=1), found) == found
+    assert forget(database, of_versions(database, [D], at_once=1), found) == found
     assert keys(database, predictions, rejections, objects, object_predictions) == [[], [], [], []]
 
 
@@ -98,7 +98,7 @@ def test_what_was_interrupted_is_done_by_repeating_it(loaded, capsys):
     with open_project_database(loaded) as project:
         of_days = partial(forgettable_results.of_days_before, project.database, project.source, DAY)
         found = ForgettableCounts.of(of_days())
-        forget_before(project.database, project.source.identity, DAY.start)
+        forget_before(project.database, DAY.start)
         event.listen(project.database._engine, "after_cursor_execute", interrupt)
         with pytest.raises(KeyboardInterrupt):
             forgettable_results.forget(project.database, of_days(at_once=2), found)

@@ -11,7 +11,7 @@ from infer_app.cli.project.project import upgrade, write_config
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.project_database import open_results_database, read_in_use
-from infer_app.tables.results.schema import VERSION_TABLE, database_id, metadata, pictures
+from infer_app.tables.results.schema import VERSION_TABLE, metadata, pictures, project_table
 from infer_app.tables.results.views import VIEWS
 from tests.databases.conftest import only
 
@@ -62,7 +62,7 @@ def test_its_own_database_is_used_in_every_way(loaded):
     for use in EVERY_WAY:
         use(loaded)
     with Database(loaded.database_url) as database, database.read() as connection:
-        assert connection.execute(database_id.select()).all() == [(before.split()[0], 0, 0, 0)]
+        assert connection.execute(project_table.select()).all() == [(before.split()[0], 0, 0, 0)]
     assert (loaded.folder / ID_FILE).read_text() == before
 
 
@@ -110,7 +110,7 @@ def test_a_file_that_is_gone_is_refused_and_not_made_again(loaded):
 
 def test_a_restored_database_of_before_keeps_the_projects_id(loaded):
     with Database(loaded.database_url) as database, database.write() as connection:
-        connection.execute(database_id.delete())
+        connection.execute(project_table.delete())
     upgrade_tables(loaded)
     open_to_read(loaded)
 
@@ -127,5 +127,5 @@ def test_a_number_that_was_given_before_a_restore_is_not_given_again(loaded):
     add("1.jpg"), add("2.jpg")
     with Database(loaded.database_url) as database, database.write() as connection:
         connection.execute(pictures.delete().where(pictures.c.id > 1))
-        connection.execute(database_id.update().values(last_picture=1))
+        connection.execute(project_table.update().values(last_picture=1))
     assert add("3.jpg") == {str(loaded.folder / "1.jpg"): 1, str(loaded.folder / "3.jpg"): 3}

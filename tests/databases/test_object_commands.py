@@ -71,7 +71,7 @@ def test_objects_are_listed_and_compared(project):
     ("refused", "exit_code"),
     [
         ("objects", DatabaseUnavailable.exit_code),
-        ("database_id", DatabaseUnavailable.exit_code),
+        ("project", DatabaseUnavailable.exit_code),
         ("thresholds", 0),
         (None, 10),
     ],

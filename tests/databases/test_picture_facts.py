@@ -24,7 +24,7 @@ from infer_app.base.errors import SchemaOutdated, UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.cameras import place_events
 from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_ends, read_events
-from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, join_cameras, set_cameras
+from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.cameras.silent_cameras import find_silent_cameras
@@ -38,7 +38,6 @@ from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.schema import VERSION_TABLE, events, metadata, pictures
-from infer_app.tables.results.sources import record_source
 from infer_app.tables.results.views import VIEWS
 from infer_app.tables.row_audit import audit_rows
 from tests.conftest import MODEL
@@ -84,7 +83,7 @@ class Cards:
 
     def note(self, gap=GAP, rules=RULES, **more):
         fill_facts(self.database, self.source, rules, None)
-        return place_all(self.database, self.source, gap, **more)
+        return place_all(self.database, gap, **more)
 
     def rows(self, *columns):
         with self.database.read() as connection:
@@ -153,8 +152,8 @@ def test_a_shift_moves_the_times_of_events_and_no_stored_time(cards):
     cards.add(("a", 0), ("a", 30), ("b", 0)).note()
     before = sorted(cards.rows(pictures.c.id, pictures.c.taken_at))
     shift = CameraPeriod(camera="a", since=START + timedelta(seconds=10), shift=timedelta(hours=1))
-    assert set_cameras(cards.database, cards.source, [shift]) == {"a"}
-    assert set_cameras(cards.database, cards.source, [shift]) == set()
+    assert set_cameras(cards.database, [shift]) == {"a"}
+    assert set_cameras(cards.database, [shift]) == set()
     cards.note()
     starts = sorted(time for (time,) in cards.rows(events.c.started_at))
     assert starts == [START, START, START + timedelta(hours=1, seconds=30)]
@@ -217,7 +216,7 @@ def test_what_is_forgotten_of_an_event_is_no_longer_of_it(cards):
     first, middle, last = (row[0] for row in sorted(cards.rows(pictures.c.id, pictures.c.taken_at), key=itemgetter(1)))
     mark_missing(cards.database, [first, middle, last])
     forget(cards.database, [Forgettable([], [middle], True)], ForgettableCounts())
-    place_all(cards.database, cards.source, GAP)
+    place_all(cards.database, GAP)
     assert sorted(number for (number,) in cards.rows(events.c.first_picture)) == [first, last]
     forget(cards.database, [Forgettable([], [first, last], True)], ForgettableCounts())
     assert cards.rows(events.c.id) == []
@@ -234,9 +233,9 @@ def test_a_table_of_cameras_that_is_set_while_pictures_are_placed_counts(cards, 
         return placed
 
     monkeypatch.setattr(place_events, "place_pictures", place_and_set)
-    place_all(cards.database, cards.source, GAP, at_once=1)
-    set_cameras(cards.database, cards.source, [CameraPeriod(camera="a", shift=shift)])
-    place_all(cards.database, cards.source, GAP)
+    place_all(cards.database, GAP, at_once=1)
+    set_cameras(cards.database, [CameraPeriod(camera="a", shift=shift)])
+    place_all(cards.database, GAP)
     starts = sorted(time for (time,) in cards.rows(events.c.started_at))
     assert starts == [START + shift, START + timedelta(seconds=1000) + shift]
 
@@ -248,7 +247,6 @@ class TableCards(Cards):
 
     def __init__(self, database, **listed):
         super().__init__(database, SourceSettings(**listed, time_zone="UTC", camera="camera"))
-        self.number = record_source(database, self.source.identity)
 
     def read(self, *seconds, of):
         """Predict photos of `of`, one that was taken at each of the seconds, which are their ids."""
@@ -257,7 +255,7 @@ class TableCards(Cards):
             ref = ImageRef(str(second), f"/{of}/{second}.jpg")
             self.taken[ref.location] = taken
             read = Prediction(ref, Output("fox", 0.9), FileFacts(7, 1.0, "ab", None, taken))
-            commit(self.database, [read], source_id=self.number)
+            commit(self.database, [read], registered=False)
         return self
 
     def note(self, gap=GAP):
@@ -290,27 +288,6 @@ def make_photos(execute):
     return make
 
 
-@pytest.mark.parametrize("as_query", [False, True], ids=["tables", "queries"])
-def test_cameras_of_two_lists_that_are_called_alike_are_not_one(database, make_photos, as_query):
-    """Neither in events nor in what is set, whichever project runs first, has events, or was killed."""
-    make_photos("north", 0)
-    make_photos("south", 30)
-    listed = [{"query": f"SELECT * FROM {name}"} if as_query else {"table": name} for name in ("north", "south")]
-    north, south = (TableCards(database, **one) for one in listed)
-    north.read(0, of="north")
-    south.read(30, of="south")
-    south.note(gap=3600.0)
-    join_cameras(database, north.source)
-    assert len(database.ask(partial(without_camera, source=north.source))) == 1
-    north.fill()
-    south.note(gap=3600.0)
-    set_cameras(database, north.source, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
-    set_cameras(database, south.source, [])
-    north.note()
-    assert (north.events, north.cameras) == (([5], 0), {"cam1": 1})
-    assert (south.events, south.cameras) == (([30], 0), {"cam1": 1})
-
-
 @pytest.mark.parametrize("kept", ["table", "query"])
 def test_a_list_that_is_named_otherwise_has_the_same_cameras_and_events(database, make_photos, execute, kept):
     """Bursts of which some photos were read under the former name, and what was set of the camera."""
@@ -318,12 +295,12 @@ def test_a_list_that_is_named_otherwise_has_the_same_cameras_and_events(database
     execute("CREATE VIEW shots AS SELECT * FROM photos")
     before = TableCards(database, table="photos").read(0, 40, of="photos")
     before.note()
-    set_cameras(database, before.source, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
+    set_cameras(database, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
     now = TableCards(database, **{"table": {"table": "shots"}, "query": {"query": "SELECT * FROM photos"}}[kept])
     now.read(20, 500, of="photos").note()
     assert (now.events, now.cameras) == (([5, 505], 0), {"cam1": 4})
     assert before.events == now.events
-    set_cameras(database, now.source, [])
+    set_cameras(database, [])
     before.note()
     assert before.events == ([0, 500], 0)
 
@@ -335,29 +312,22 @@ def test_the_time_of_a_column_counts_for_a_replaced_file_too_whatever_its_run_wa
     before = cards.rows(*TIME)
     assert before[0][:2] == (START, "column")
     replaced = FileFacts(8, 2.0, "cd", None, CaptureTime(START - timedelta(days=365)))
-    commit(database, [Prediction(ImageRef("0", "/photos/0.jpg"), Output("fox", 0.9), replaced)], source_id=cards.number)
+    commit(database, [Prediction(ImageRef("0", "/photos/0.jpg"), Output("fox", 0.9), replaced)], registered=False)
     assert len(database.ask(partial(without_camera, source=cards.source))) == 1
     cards.note()
     assert [row[:2] for row in cards.rows(*TIME)] == [row[:2] for row in before]
 
 
-def test_an_edited_query_keeps_its_cameras_though_its_new_photos_are_of_no_former_day(database, make_photos):
-    """Before its first run too; a list of both sides later takes neither's cameras."""
+def test_cameras_and_events_are_those_of_all_lists(database, make_photos):
+    """Of a query before its first run, and of another table."""
     make_photos("photos", -86_400, 0)
-    before = TableCards(database, query="SELECT * FROM photos").read(-86_400, of="photos")
-    before.note()
-    set_cameras(database, before.source, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
+    TableCards(database, query="SELECT * FROM photos").read(-86_400, of="photos").note()
+    set_cameras(database, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
     now = TableCards(database, query="SELECT * FROM photos WHERE 1 = 1").read(0, of="photos")
-    assert now.cameras == {"cam1": 1}
-    fill_facts(database, now.source, now.rules, DAY)
-    place_all(database, now.source, GAP)
-    assert (now.events, now.cameras) == (([5], 0), {"cam1": 2})
+    now.note()
     make_photos("others", 7)
-    other = TableCards(database, table="others").read(7, of="others")
-    other.note()
-    every = TableCards(database, query="SELECT * FROM photos UNION ALL SELECT * FROM others")
-    every.note()
-    assert (every.cameras, other.cameras, now.cameras) == ({}, {"cam1": 1}, {"cam1": 2})
+    TableCards(database, table="others").read(7, of="others").note()
+    assert (now.events, now.cameras) == (([5], 0), {"cam1": 3})
 
 
 def test_an_event_is_of_the_day_of_its_first_picture_that_is_listed(database, make_photos, execute):
@@ -508,7 +478,7 @@ def test_a_camera_is_silent_from_its_second_night_without_images_while_others_br
         for number, night in zip(numbers, ago, strict=True):
             seen = (now - timedelta(days=night)).timestamp()
             execute(f"UPDATE infer_pictures SET first_seen = {seen} WHERE id = {number}")
-    set_cameras(cards.database, cards.source, [CameraPeriod(camera="old", retired=True)])
+    set_cameras(cards.database, [CameraPeriod(camera="old", retired=True)])
     images = ListedImages(cards.database, cards.source)
     assert find_silent_cameras(images, "UTC") == {"mute": datetime(2026, 11, 18).date()}
 
@@ -531,7 +501,7 @@ def test_the_first_and_last_picture_are_found_by_the_clock_put_right(cards):
     cards.add(("a", 0), ("a", 30), ("a", 60 - year), ("b", 5)).note()
     reset = CameraPeriod(camera="a", until=START - timedelta(days=1), shift=timedelta(seconds=year))
     images = ListedImages(cards.database, cards.source)
-    set_cameras(cards.database, cards.source, [CameraPeriod(camera="b", latitude=1, longitude=1), reset])
+    set_cameras(cards.database, [CameraPeriod(camera="b", latitude=1, longitude=1), reset])
     found = {(camera, period == reset): ends for (camera, period), ends in read_ends(images).items()}
     at = [START + timedelta(seconds=second) for second in (0, 5, 30, 60)]
     assert found == {("a", False): (at[0], at[2]), ("a", True): (at[3], at[3]), ("b", False): (at[1], at[1])}
@@ -553,11 +523,10 @@ def test_a_source_may_be_read_of_one_camera_alone(cards, execute, is_elsewhere, 
         return Source(cards.database, settings, camera=camera)
 
     of_all = of_camera()
-    number = record_source(cards.database, of_all.identity, None)
     facts = FileFacts(7, 1.0, "ab", None, NO_TIME)
     for image_id, camera in (("1", "north"), ("2", "south"), ("3", "north")):
         ref = ImageRef(image_id, f"/photos/{camera}/{image_id}.jpg")
-        commit(cards.database, [Prediction(ref, Output("fox", 0.9), facts)], source_id=number)
+        commit(cards.database, [Prediction(ref, Output("fox", 0.9), facts)], registered=False)
     fill_facts(cards.database, of_all, replace(RULES, camera_folder=1 if names == "folder:1" else None), None)
     counted = {}
     for camera in ("north", "south", None):
@@ -571,10 +540,9 @@ def test_a_list_that_another_database_keeps_may_be_read_of_one_camera_alone(card
     with Database(new_url("sqlite")) as results:
         upgrade(results)
         of_all = CrossDatabaseSource(cards.database, cards.source.settings, results)
-        number = record_source(results, of_all.identity)
         for image_id, location in cards.rows(pictures.c.image_id, pictures.c.location):
             read = Prediction(ImageRef(image_id, location), Output("fox", 0.9), FileFacts(7, 1.0, "ab", None, NO_TIME))
-            commit(results, [read], source_id=number)
+            commit(results, [read], registered=False)
         fill_facts(results, of_all, RULES, None)
         north = CrossDatabaseSource(cards.database, cards.source.settings, results, camera="north")
         assert ListedImages(results, north).count_day(DAY, MODEL.model_id).predicted == 1

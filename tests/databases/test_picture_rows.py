@@ -8,20 +8,17 @@ from infer_app.base.domain import Broken, CropOutput, FileFacts, ImageRef, Outpu
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.schema import objects, pictures, predictions
-from infer_app.tables.results.sources import record_source
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit
 from tests.support.second_networks import DETECTOR, LION, D, StoredModel, classified, made
 from tests.support.shots import ID, SHOTS, opened
 
 
-def commit_to(database, settings, results, base=None, **more):
-    """Commit one chunk as a run over a source does."""
-    source = opened(database, settings)
-    number = record_source(database, source.identity, base)
+def commit_to(database, results, **more):
+    """Commit one chunk as a run over a table of the user's does."""
     good = [one for one in results if isinstance(one, Prediction)]
     return commit(
-        database, good, [one for one in results if isinstance(one, Broken)], source_id=number, base=base, **more
+        database, good, [one for one in results if isinstance(one, Broken)], registered=False, **more
     )
 
 
@@ -40,19 +37,9 @@ def test_results_of_one_chunk_are_each_of_their_own_picture(database):
     odd = ("/a\\udc.jpg", "/a\\x5cudc.jpg")
     written = [named("1", "/a.jpg"), named("1", "/b.jpg"), *(named("2", one) for one in odd)]
     for _ in range(2):
-        commit_to(database, SHOTS, written)
+        commit_to(database, written)
     assert {label for _, label in stored(database)} == {"/a.jpg", "/b.jpg", *odd}
     assert len(stored(database)) == 4
-
-
-def test_one_name_below_two_bases_is_two_pictures_for_one_source(database, fill):
-    """As for two machines that have mounted the folder elsewhere: the settings of the run count, not those stored."""
-    fill("shots", ("1", "a.jpg", DAY))
-    record_source(database, opened(database, SHOTS).identity, "/lab/b")
-    commit_to(database, SHOTS, [named("1", "a.jpg")], "/lab/a")
-    source = opened(database, SHOTS)
-    source.base = "/lab/a"
-    assert ProjectDatabase(database, source).count_day(DAY, ID).predicted == 1
 
 
 def test_only_bytes_that_were_read_say_what_a_file_is(database):
@@ -62,11 +49,11 @@ def test_only_bytes_that_were_read_say_what_a_file_is(database):
         with database.read() as connection:
             return tuple(connection.execute(select(pictures.c.size, pictures.c.modified, pictures.c.sha256)).one())
 
-    commit_to(database, SHOTS, [named("1", "/a.jpg")])
+    commit_to(database, [named("1", "/a.jpg")])
     assert facts() == (7, 1.0, None)
-    commit_to(database, SHOTS, [Broken(ref, Reason.EMPTY, "", "read", FileFacts(0, 2.0))], model_id="f" * 16)
+    commit_to(database, [Broken(ref, Reason.EMPTY, "", "read", FileFacts(0, 2.0))], model_id="f" * 16)
     assert facts() == (7, 1.0, None)
-    commit_to(database, SHOTS, [replace(named("1", "/a.jpg"), file=FileFacts(9, 2.0, "cd" * 32))])
+    commit_to(database, [replace(named("1", "/a.jpg"), file=FileFacts(9, 2.0, "cd" * 32))])
     assert facts() == (9, 2.0, "cd" * 32)
 
 

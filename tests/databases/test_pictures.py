@@ -1,4 +1,4 @@
-"""A picture is told by its source, id and location, and a result is that of one picture."""
+"""A picture is told by its id and location, however it is listed, and a result is that of one picture."""
 
 import pytest
 from sqlalchemy import literal, text, update
@@ -15,7 +15,7 @@ from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.image_history import read_history
-from infer_app.tables.results.schema import OURS, pictures
+from infer_app.tables.results.schema import pictures
 from tests.conftest import DAY
 from tests.support.listings import at
 from tests.support.shots import ID, MONDAY, QUERY, SCANS, SHOTS, TUESDAY, labels_of, noon_of, opened, snapshot
@@ -24,26 +24,7 @@ EDITED = QUERY.model_copy(update={"query": "SELECT id, path, taken FROM shots WH
 OURSELVES = SourceSettings()
 
 
-@pytest.mark.parametrize(
-    ("settings", "others"),
-    [(SHOTS, SCANS), (QUERY, SCANS), (QUERY, QUERY.model_copy(update={"query": "SELECT * FROM scans"}))],
-    ids=["tables", "a query", "queries"],
-)
-def test_one_relative_location_below_two_bases_is_two_pictures(database, fill, run, settings, others):
-    """Until the bases are one; a base that moved takes its pictures along."""
-    listed = ["IMG_1.jpg", "https://h/2.jpg"]
-    for table in ("shots", "scans"):
-        fill(table, ("1", listed[0], DAY), ("2", listed[1], DAY))
-    assert run(others, base="/lab/scans") == listed
-    assert labels_of(database, settings, base="/lab/shots") == ({}, DayCounts(2, 0, 0, 2))
-    assert run(settings, base="/lab/shots") == listed
-    assert [len(rows) for rows in snapshot(database)] == [4, 4, 0]
-    for one, base in ((settings, "/lab/scans"), (others, "/moved/scans")):
-        assert run(one, base=base) == []
-        assert labels_of(database, one, base=base) == ({path: path for path in listed}, DayCounts(2, 2, 0, 0))
-
-
-def test_each_source_has_results_of_its_own_though_their_ids_clash(database, fill, register, run):
+def test_pictures_of_two_tables_and_registered_ones_have_results_of_their_own_though_their_ids_clash(database, fill, register, run):
     ids = ("1", "2", "3")
     listed = {name: [f"/{name}/{i}.jpg" for i in ids] for name in ("shots", "scans", "own")}
     for table in ("shots", "scans"):
@@ -61,7 +42,7 @@ def test_each_source_has_results_of_its_own_though_their_ids_clash(database, fil
     assert history.state == "pending"
     with database.write() as connection:  # ours keep their numbers wherever they move
         moved = literal("/moved").concat(pictures.c.location)
-        connection.execute(update(pictures).where(pictures.c.source_id == OURS).values(location=moved))
+        connection.execute(update(pictures).where(pictures.c.registered == 1).values(location=moved))
     assert run(OURSELVES) == []
     labels = {f"/moved{path}": path for path in listed["own"][1:]}
     assert labels_of(database, OURSELVES) == (labels, DayCounts(3, 2, 1, 0))
@@ -204,7 +185,7 @@ def test_bytes_of_file_names_are_compared_too(database, execute, run, kind):
     assert run(SHOTS, listing=listing) == ["/ö.jpg"]
 
 
-def test_pictures_of_a_table_in_another_database_are_its_own(database, fill, tmp_path, run):
+def test_pictures_of_a_table_in_another_database_are_those_of_a_copy_of_it(database, fill, tmp_path, run):
     listed = ["/1.jpg", "https://host/2.jpg?key=secret"]
     with Database(f"sqlite:///{tmp_path / 'theirs.db'}") as listing:
         with listing.write() as connection:
@@ -219,6 +200,6 @@ def test_pictures_of_a_table_in_another_database_are_its_own(database, fill, tmp
         assert len(labels_of(database, SHOTS, listing=listing)[0]) == 2
         assert run(SHOTS, listing=listing) == ["/new.jpg"]
         assert run(SHOTS, DAY.before(1), listing=listing) == ["/again.jpg"]
-    fill("shots", ("1", listed[0], DAY), ("2", listed[1], DAY))
-    assert labels_of(database, SHOTS) == ({}, DayCounts(2, 0, 0, 2))
-    assert run(SHOTS) == listed
+    fill("shots", ("1", listed[0], DAY), ("2", listed[1], DAY), ("4", "/4.jpg", DAY))
+    assert labels_of(database, SHOTS) == ({path: path for path in listed}, DayCounts(3, 2, 0, 1))
+    assert run(SHOTS) == ["/4.jpg"]

@@ -31,7 +31,6 @@ from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
 from infer_app.tables.results.sink import Sink
-from infer_app.tables.results.sources import RunSource, record_source
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.query_plans import IN_VIEWS, OURS, RESULTS, recorded, steps_of
@@ -87,7 +86,6 @@ def fill(database):
         second.commit_chunk(ChunkResult(0, good, ()))
     with database.write() as connection:
         list_again(connection)
-    record_source(database, Source(database, SHOTS).identity)
     RunStore(database).open_run(DAY, replace(MODEL, name="detector"))
 
 
@@ -101,7 +99,7 @@ def list_again(connection):
         copied = {column.name: column + THEIRS if column.name in is_number else column for column in table.c}
         if table is pictures:
             key = PictureKey(pictures.c.image_id, pictures.c.location)
-            copied |= {"source_id": literal(1), "added_at": null(), "key": key}
+            copied |= {"registered": literal(0), "added_at": null(), "key": key}
         rows = select(*copied.values()).where(*[has_result] if table is pictures else [])
         connection.execute(insert(table).from_select(list(copied), rows))
 
@@ -125,7 +123,7 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, settings):
         (ChunkResult(0, good, bad), written.model_id, MODEL.variant, run_id, None),
         (ChunkResult(0, of_objects, ()), f"second {number}", MODEL.variant, run_id, written.model_id),
     ):
-        assert Sink(filled, *of, RunSource(number)).commit_chunk(result) is result
+        assert Sink(filled, *of, source.registered).commit_chunk(result) is result
     asked = ProjectDatabase(filled, source)
     assert asked.count_day(DAY, MODEL.model_id) == DayCounts(10_000, 5000, 500, 4500)
     known = {n + (0 if source.is_ours else THEIRS): ImageRef(str(n), "") for n in range(80_001, 81_001)}

@@ -16,7 +16,6 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.schema import predictions
-from infer_app.tables.results.sources import record_source
 from tests.conftest import DAY
 from tests.databases.conftest import only
 from tests.support.results import commit, stored
@@ -121,7 +120,7 @@ def test_text_is_the_same_in_a_database_of_any_encoding(server_url, encoding, mo
             refs = [ImageRef("é", "/é.jpg"), ImageRef("ü", "/ü.jpg")]
             source = Source(database, SHOTS)
             assert list(source.select_new(DAY, "model")) == refs
-            written = {"model_id": "model", "source_id": record_source(database, source.identity)}
+            written = {"model_id": "model", "registered": False}
             commit(database, bad=[Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs], **written)
             commit(database, [Prediction(ref, Output(label="Möwe")) for ref in refs], **written)
             assert list(source.select_new(DAY, "model")) == []

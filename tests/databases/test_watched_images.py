@@ -20,7 +20,7 @@ from infer_app.tables.listing.watched_images import (
 )
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures
-from infer_app.tables.results.sources import OUR_IDENTITY, read_forgotten_before, record_source
+from infer_app.tables.results.project import read_forgotten_before, read_place
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.results import register_rows, run_day
@@ -129,8 +129,8 @@ def test_no_folder_moves_during_a_run(database):
         lambda database: SeenImages(database, ["/p/"]).read_others() == [(1, "/p/a.jpg")],
         lambda database: bool(RegisteredElsewhere(database, ["/q/"])),
         lambda database: len(RegisteredElsewhere(database, ["/q/"]).read_files([1])) == 1,
-        lambda database: record_source(database, OUR_IDENTITY) == 1,
-        lambda database: read_forgotten_before(database, OUR_IDENTITY) is None,
+        lambda database: database.ask(read_place) == (None, None),
+        lambda database: read_forgotten_before(database) is None,
     ],
 )
 def test_a_connection_that_is_lost_costs_no_registration(database, read):
@@ -139,7 +139,7 @@ def test_a_connection_that_is_lost_costs_no_registration(database, read):
     lost = set()
 
     def lose(connection, cursor, sql, parameters, context, many):
-        table = next((table for table in ("infer_pictures", "infer_sources") if f"FROM {table}" in sql), None)
+        table = next((table for table in ("infer_pictures", "infer_project") if f"FROM {table}" in sql), None)
         is_stream = context.execution_options.get("yield_per")  # whose cursor psycopg would close later
         if table and not is_stream and sql not in lost:
             lost.add(sql)

@@ -144,7 +144,7 @@ def test_the_file_as_it_is_now(night, harm, reason, same, said):
 def test_an_image_that_the_source_lists_no_longer(night):
     night.own_table()
     night.run_day()
-    write_detections(night, {"0000.jpg": [CAT]}, source_id=2)
+    write_detections(night, {"0000.jpg": [CAT]}, registered=False)
     night.write("DELETE FROM shots WHERE id = 1")
     found = explained(night, "1")
     assert (found["location"], found["file"], found["models"][0]["state"]) == (None, None, "predicted")

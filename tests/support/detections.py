@@ -19,7 +19,7 @@ ANIMALS = RunModel("animals", "a1" * 8, "cpu-torchscript", {"output": {"kind": "
 
 
 def write_detections(
-    project: Project, found: Mapping[str, Sequence[DetectedObject]], source_id: int | None = None
+    project: Project, found: Mapping[str, Sequence[DetectedObject]], registered: bool = True
 ) -> None:
     """Write the objects of the day's images, by the end of their locations, in a run that is done."""
     good = []
@@ -34,6 +34,6 @@ def write_detections(
         facts = FileFacts(sha256=sha256(Path(location).read_bytes()).hexdigest(), picture=size)
         good.append(Prediction(ImageRef(image_id, location), output, facts))
     with Database(f"sqlite:///{project.folder / 'infer.db'}") as database:
-        run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS, source_id=source_id)
-        commit(database, good, (), run_id, ANIMALS.model_id, ANIMALS.variant, source_id=source_id)
+        run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS)
+        commit(database, good, (), run_id, ANIMALS.model_id, ANIMALS.variant, registered=False)
     project.write("UPDATE infer_runs SET state = 'done', exit_code = 0 WHERE id = ?", run_id)

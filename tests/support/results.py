@@ -6,9 +6,8 @@ from infer_app.base.domain import Broken, ChunkResult, FileFacts, ImageRef, Outp
 from infer_app.base.locations import picture_key
 from infer_app.base.size import Size
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import OURS, database_id, pictures, runs
+from infer_app.tables.results.schema import pictures, project_table, runs
 from infer_app.tables.results.sink import Sink
-from infer_app.tables.results.sources import RunSource, record_source
 from infer_app.tables.results.views import VIEWS
 from tests.conftest import MODEL
 
@@ -45,11 +44,10 @@ def commit(
     model_id=MODEL.model_id,
     variant=MODEL.variant,
     detector_id=None,
-    source_id=None,
-    base=None,
+    registered=True,
 ):
     """Write a chunk of predictions and rejections, and return what was written."""
-    sink = Sink(database, model_id, variant, run_id, detector_id, RunSource(source_id, base))
+    sink = Sink(database, model_id, variant, run_id, detector_id, registered)
     return sink.commit_chunk(ChunkResult(0, tuple(good), tuple(bad)))
 
 
@@ -66,10 +64,10 @@ def register_rows(connection, *rows):
     """Add images to our own list, by location, time and what else is known; ids follow those given before."""
     last, every = connection.scalar(select(func.max(pictures.c.id))) or 0, []
     for number, row in enumerate(rows, last + 1):
-        own = {"id": number, "source_id": OURS, "first_seen": 0.0} | row
+        own = {"id": number, "registered": 1, "first_seen": 0.0} | row
         every.append(own | {"image_id": str(own["id"]), "key": picture_key("", row["location"])})
     connection.execute(insert(pictures), every)
-    connection.execute(update(database_id).values(last_picture=select(func.max(pictures.c.id)).scalar_subquery()))
+    connection.execute(update(project_table).values(last_picture=select(func.max(pictures.c.id)).scalar_subquery()))
 
 
 def relations(database):
@@ -87,15 +85,14 @@ def a_cat(ref):
     return Prediction(ref, Output("cat", 0.9))
 
 
-def run_day(database, source, day, answer=a_cat, model=MODEL, base=None):
+def run_day(database, source, day, answer=a_cat, model=MODEL):
     """Do what a run does with the new images of a day, which are returned; `answer` is called for each."""
-    number = record_source(database, source.identity, base)
-    run_id = RunStore(database).open_run(day, model, source_id=number)
+    run_id = RunStore(database).open_run(day, model)
     refs = list(source.select_new(day, model.model_id))
     results = [answer(ref) for ref in refs]
     good = [one for one in results if isinstance(one, Prediction)]
     bad = [one for one in results if isinstance(one, Broken)]
-    commit(database, good, bad, run_id, model.model_id, source_id=number, base=base)
+    commit(database, good, bad, run_id, model.model_id, registered=source.registered)
     ended = {"state": "done", "exit_code": 0, "ended_at": runs.c.started_at}
     with database.write() as connection:
         connection.execute(update(runs).where(runs.c.id == run_id).values(ended))

@@ -50,28 +50,26 @@ def noon_of(day):
 def run(database):
     """run(settings, day) does what a run does, with labels that are the locations; locations in `bad` are rejected."""
 
-    def run_settings(settings, day=DAY, bad=(), listing=None, base=None):
-        source = opened(database, settings, listing, base)
+    def run_settings(settings, day=DAY, bad=(), listing=None):
+        source = opened(database, settings, listing)
 
         def answer(ref):
             if ref.location in bad:
                 return Broken(ref, Reason.CORRUPT, "", "decode", FileFacts(1, 1.0, "ab"))
             return Prediction(ref, Output(ref.location, 0.9, objects=FOUND))
 
-        return [ref.location for ref in run_day(database, source, day, answer, base=base)]
+        return [ref.location for ref in run_day(database, source, day, answer)]
 
     return run_settings
 
 
-def opened(database, settings, listing=None, base=None):
-    source = CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
-    source.base = base
-    return source
+def opened(database, settings, listing=None):
+    return CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
 
 
-def labels_of(database, settings, day=DAY, listing=None, base=None):
+def labels_of(database, settings, day=DAY, listing=None):
     """Labels by location, and the counts of the day, which must agree with what the audit and the figures find."""
-    source = opened(database, settings, listing, base)
+    source = opened(database, settings, listing)
     asked = ProjectDatabase(database, source)
     found = {row["location"]: row["label"] for row in asked.rows.read_predictions(day, ID)}
     counts = asked.count_day(day, ID)

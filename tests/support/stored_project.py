@@ -52,12 +52,12 @@ class Stored(Project):
     def reject(self, image_id, model_id, detector_id=None):
         self.commit(model_id, detector_id, (), broken(image_id))
 
-    def run_once(self, name, model_id, day=DATE, source_id=None):
+    def run_once(self, name, model_id, day=DATE):
         row = dict.fromkeys(("interval_start", "interval_end", "started_at", "heartbeat_at", "ended_at"), AT)
         row |= dict.fromkeys(("variant", "executor", "device", "host", "process"), "1@1") | {"time_zone": "UTC"}
         row |= {"id": f"run-{model_id}", "day": day, "model": name, "model_id": model_id, "versions": {}}
         row |= {"state": "done", "selected": 1, "predicted": 1, "rejected": 0, "exit_code": 0}
-        self.insert("infer_runs", **row, source_id=source_id)
+        self.insert("infer_runs", **row)
 
     def export(self, name, *flags):
         file = self.folder / f"out.{name}"

@@ -86,16 +86,13 @@ class LoadedSettings(Settings, BaseSettings):
         return url
 
     def _with_schema(self, url: URL) -> URL:
-        """Put our schema first in the search path; the user's tables are still found in `public`."""
+        """Name our schema in the URL, which each transaction searches first; the user's tables are found in `public`."""
         schema = self.database.results_schema
         if schema is None:
             return url
         if url.get_backend_name() not in ("postgresql", "postgres"):
             raise UsageError("[database] results_schema: only PostgreSQL has schemas", "leave it out")
-        if "options" in url.query:
-            both = "[database] results_schema and options in its url are both set"
-            raise UsageError(both, "set search_path in the options")
-        return url.update_query_dict({"options": f"-csearch_path={schema},public"})
+        return url.update_query_dict({"results_schema": schema})
 
     @cached_property
     def shown_url(self) -> str:

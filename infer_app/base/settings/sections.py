@@ -99,6 +99,7 @@ class DatabaseSettings(Section):
         "sqlite:///infer.db"
     )  # any SQLAlchemy URL; a relative SQLite path starts at the folder of infer.toml
     results_schema: str | None = Field(None, pattern=r"^[a-z_][a-z0-9_]{0,62}$")  # PostgreSQL: the schema of our tables
+    project: str | None = Field(None, pattern=r"^[\w.-]{1,64}$")  # its id, where no infer.database-id can be written
 
 
 class SourceSettings(Section):

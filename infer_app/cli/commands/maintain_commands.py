@@ -109,6 +109,11 @@ class UpgradeOptions(WithConfig):
     )
 
 
+@command(db_app, "join", "project.project:join_project")
+class JoinOptions(WithConfig):
+    """Say that these settings are of the project whose database they name, as on a second machine."""
+
+
 @command(config_app, "show", "project.project:show_config")
 class ShowConfigOptions(WithJson):
     """Show the settings in force; passwords are masked."""

@@ -23,7 +23,7 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
     loaded = _load(config)
     with open_project_database(loaded, read_only=True) as project:
         rows = project.ask(read_camera_rows, project)
-        periods = project.database.ask(lambda connection: read_cameras(connection, project.source))
+        periods = project.database.ask(read_cameras)
         clocks = CameraClocks(periods)
         jumps = project.ask(find_jumps, project, clocks)
         spans = project.ask(read_ends, project)
@@ -53,8 +53,8 @@ def set_table(table: Path, config: Path | None) -> None:
     loaded, periods = _load(config), read_table(table)
     with open_project_database(loaded) as project:
         known = {row.camera for row in project.ask(read_camera_rows, project)}
-        before = project.database.ask(lambda connection: read_cameras(connection, project.source))
-        changed = set_cameras(project.database, project.source, periods)
+        before = project.database.ask(read_cameras)
+        changed = set_cameras(project.database, periods)
         if changed:
             place_again(loaded, project)
     print(f"{counted(len(periods), 'line')} of {counted(len({one.camera for one in periods}), 'camera')} set")

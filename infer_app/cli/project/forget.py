@@ -31,7 +31,6 @@ from infer_app.tables.forgettable_results import (
     count_results,
     forget,
     forget_versions,
-    have_others_run,
     of_days_before,
     of_missing,
     of_versions,
@@ -39,9 +38,9 @@ from infer_app.tables.forgettable_results import (
 )
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 from infer_app.tables.results.model_versions import read_versions
+from infer_app.tables.results.project import forget_before
 from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import pictures
-from infer_app.tables.results.sources import forget_before
 
 
 def forget_chosen(options: ForgetOptions) -> None:
@@ -72,7 +71,7 @@ def _of_days(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOp
     if day.date > loaded.day("today").date:
         raise UsageError(f"{day} is in the future: no run would take today's images", "name today, or a day before it")
     find = partial(of_days_before, project.database, project.source, day)
-    end = partial(forget_before, project.database, project.source.identity, day.start)
+    end = partial(forget_before, project.database, day.start)
     said = "Images of these days count as pending no more, and no run takes them, not even one registered later."
     return _ToForget(f"days before {day}", find, end, said, partial(_remove_pages, loaded, day.date))
 
@@ -101,14 +100,12 @@ def _of_model(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetO
             f"`infer model remove {shlex.quote(short_name(*used[0]))} --force`",
         )
     model_ids = sorted({model_id for _, model_id in versions})
-    of_source = project.database, project.source, model_ids
-    only, is_shared = count_only_these(*of_source, in_use), have_others_run(*of_source)
+    only = count_only_these(project.database, model_ids, in_use)
     said = f"No model in use has a result of {counted(only, 'image')} of them: they are pending then. " if only else ""
-    said += "Those of other sources stay." if is_shared else ""
     names = " and ".join(short_name(*version) for version in versions)
-    end = partial(forget_versions, model_ids=model_ids, is_shared=is_shared)
+    end = partial(forget_versions, model_ids=model_ids)
     before = partial(project.database.transact, end)
-    return _ToForget(names, partial(of_versions, *of_source), before, said)
+    return _ToForget(names, partial(of_versions, project.database, model_ids), before, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +124,10 @@ def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) ->
     """Ask whether it is to be deleted, delete it, and print how much it was."""
     project.database.transact(refuse_during_runs)
     found = ForgettableCounts.of(one.find())
-    source = project.source.identity
-    told = f"{one.what}: {_describe(found)} of the source {source} to be deleted for good. {one.consequence}"
+    told = f"{one.what}: {_describe(found)} to be deleted for good. {one.consequence}"
     typer.echo(told.rstrip(), err=options.as_json)
     if not options.even_most:
-        _refuse_most(found.num_results, count_results(project.database, project.source), "results of this source")
+        _refuse_most(found.num_results, count_results(project.database), "results")
         for num_missing, num_images, what in one.missing:
             _refuse_most(num_missing, num_images, what)
     if not options.yes:

@@ -31,6 +31,7 @@ from infer_app.run.files.registration import describe_left_out
 from infer_app.run.files.watched_folders import WatchedFolders
 from infer_app.tables.engine.column_types import is_utf8
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.known_database import join
 from infer_app.tables.listing.image_registry import add_images, add_objects
 from infer_app.tables.project_database import open_project_database, upgrade_results_database
 from infer_app.tables.results.migrations.estimate import Estimate, estimate_upgrade
@@ -194,6 +195,12 @@ def upgrade(config: Path | None, dry_run: bool = False) -> None:
         before = upgrade_results_database(loaded, database)
     was = "unchanged" if before == VERSION else f"was {LAYOUTS[before] if before else 'empty'}"
     print(f"{loaded.shown_url}: table layout {LAYOUTS[VERSION]}, {was}")
+
+
+def join_project(config: Path | None) -> None:
+    loaded = load_settings(config)
+    with Database(loaded.database_url, read_only=True) as database:
+        print(f"{loaded.path} is of the project {join(loaded, database)}, whose results {loaded.shown_url} holds")
 
 
 def _describe(estimate: Estimate) -> Iterator[str]:

@@ -8,30 +8,26 @@ from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.model_names import plain_name, short_name
 from infer_app.artifact.models_folder import versions_of
 from infer_app.base.day import Day
-from infer_app.base.errors import DatabaseUnavailable, InferError
+from infer_app.base.errors import InferError
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.cli.run.run_output import RunOutput
 from infer_app.tables.known_database import last_run_of, remember_run
-from infer_app.tables.project_database import open_results_database, open_source, read_in_use
+from infer_app.tables.project_database import open_results_database, read_in_use
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.sources import record_source
 
 
 def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exit_code: int, error: str) -> None:
     """Record a failed run of the day for the versions in use of these names, or if none is known of all that ran.
 
-    Not for a version that is only tried, nor where this process has held the day, which has its own row, nor for a
-    source that is refused, whose rows may be another project's. While the database is away nothing can be recorded.
+    Not for a version that is only tried, nor where this process has held the day, which has its own row. While the
+    database is away nothing can be recorded.
     """
     with suppress(InferError), open_results_database(loaded) as database:
-        source_id = None
-        with suppress(DatabaseUnavailable), open_source(loaded, database) as source:
-            source_id = record_source(database, source.identity, source.base)
         run_store, tried = RunStore(database), [name for name in loaded.model_names if name != plain_name(name)]
-        names = names or run_store.names_of(source_id)
+        names = names or run_store.names_that_ran()
         for version in read_in_use(loaded).items():
             if version[0] in names and not tried:
-                run_store.record_failure(day, version, exit_code, error, source_id)
+                run_store.record_failure(day, version, exit_code, error)
 
 
 def with_last_run(loaded: LoadedSettings, output: RunOutput, artifacts: Sequence[Artifact]) -> RunOutput:

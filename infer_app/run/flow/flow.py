@@ -24,7 +24,6 @@ from infer_app.run.flow.failure_budget import FailureBudget
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.runs import RunModel
 from infer_app.tables.results.sink import Sink
-from infer_app.tables.results.sources import RunSource
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +86,15 @@ class ModelRun:
     """Writes a model's results and counts its predictions and rejections."""
 
     def __init__(
-        self, number: int, model: RunModel, run_id: str, database: Database, source: RunSource, budget: FailureBudget
+        self,
+        number: int,
+        model: RunModel,
+        run_id: str,
+        database: Database,
+        budget: FailureBudget,
+        registered: bool = True,
     ) -> None:
+        """Write the results of pictures that are `registered` or not, as `PictureRows` has it."""
         self.number = number  # of the model, among those of the run
         self.model = model
         self.run_id = run_id
@@ -97,7 +103,7 @@ class ModelRun:
         self.failed = 0  # of these, the rejected ones
         self.nearly_black = 0
         self.reasons: Counter[str] = Counter()
-        self._sink = Sink(database, model.model_id, model.variant, run_id, model.detector_id, source)
+        self._sink = Sink(database, model.model_id, model.variant, run_id, model.detector_id, registered)
         self.budget = budget
         self._of_detector: list[Broken] = []
 

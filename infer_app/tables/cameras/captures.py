@@ -37,7 +37,7 @@ class Captures:
     def periods(self) -> list[CameraPeriod]:
         """Return what was set of the cameras."""
         with self.images.database.read() as connection:
-            known = read_cameras(connection, self.images.source)
+            known = read_cameras(connection)
         only = self.images.source.camera
         return [one for one in known if only in (None, one.camera)]
 

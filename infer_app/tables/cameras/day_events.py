@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from infer_app.base.day import Day
 from infer_app.base.domain import TimeOrigin
-from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, numbers_of_cameras, read_cameras
+from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_cameras
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.listing.source import find_listed
@@ -119,7 +119,7 @@ def _members_before(images: ListedImages, event_ids: Collection[int], of_day: Co
     members = select(*(pictures.c[name] for name in ("id", "event", "camera", "taken_at", "taken_offset")))
     in_order = defaultdict[int, list[tuple[datetime, int]]](list)
     with images.database.read() as connection:
-        clocks = CameraClocks(read_cameras(connection, images.source))
+        clocks = CameraClocks(read_cameras(connection))
         for number, event, camera, at, offset in _in_parts(connection, members, pictures.c.event, event_ids):
             right = clocks.put_right(camera, at) - timedelta(seconds=offset or 0) if at else datetime.min
             in_order[event].append((right, number))
@@ -196,9 +196,8 @@ def read_camera_rows(images: ListedImages) -> list[CameraRow]:
         func.count(case((has_none, 1))),
     )
     with images.database.read() as connection:
-        numbers = numbers_of_cameras(connection, images.source)
-        its = and_(pictures.c.source_id.in_(numbers), pictures.c.camera.is_not(None))
-        by_name = counted.where(its).group_by(pictures.c.camera).order_by(pictures.c.camera == "", pictures.c.camera)
+        its = images.source.own_pictures, pictures.c.camera.is_not(None)
+        by_name = counted.where(*its).group_by(pictures.c.camera).order_by(pictures.c.camera == "", pictures.c.camera)
         return [CameraRow(*tuple(row)) for row in connection.execute(by_name)]
 
 
@@ -208,10 +207,8 @@ def read_ends(images: ListedImages) -> dict[tuple[str, CameraPeriod | None], tup
     The keys are a camera and what was set of it, None for its pictures of which nothing was set.
     """
     with images.database.read() as connection:
-        numbers = numbers_of_cameras(connection, images.source)
-        periods = read_cameras(connection, images.source)
+        periods = read_cameras(connection)
         covers = and_(
-            cameras.c.source_id == numbers[0],
             AsText(cameras.c.camera) == AsText(pictures.c.camera),
             or_(cameras.c.since.is_(None), cameras.c.since <= pictures.c.taken_at),
             or_(cameras.c.until.is_(None), cameras.c.until > pictures.c.taken_at),
@@ -219,7 +216,7 @@ def read_ends(images: ListedImages) -> dict[tuple[str, CameraPeriod | None], tup
         ends = select(
             pictures.c.camera, cameras.c.place, func.min(pictures.c.taken_at), func.max(pictures.c.taken_at)
         ).select_from(pictures.outerjoin(cameras, covers))
-        its = pictures.c.source_id.in_(numbers), pictures.c.camera.is_not(None), pictures.c.taken_at.is_not(None)
+        its = images.source.own_pictures, pictures.c.camera.is_not(None), pictures.c.taken_at.is_not(None)
         rows = connection.execute(ends.where(*its).group_by(pictures.c.camera, cameras.c.place)).all()
     found = dict[tuple[str, CameraPeriod | None], tuple[datetime, datetime]]()
     for camera, place, first, last in rows:
@@ -238,8 +235,7 @@ def find_jumps(images: ListedImages, clocks: CameraClocks) -> dict[str, datetime
     by_arrival = select(pictures.c.camera, func.min(taken_at), func.max(taken_at)).group_by(pictures.c.camera, arrival)
     latest, jumps = dict[str, datetime](), dict[str, datetime]()
     with images.database.read() as connection:
-        its = pictures.c.source_id.in_(numbers_of_cameras(connection, images.source))
-        dated = by_arrival.where(its, pictures.c.camera.is_not(None), taken_at.is_not(None))
+        dated = by_arrival.where(images.source.own_pictures, pictures.c.camera.is_not(None), taken_at.is_not(None))
         for camera, *ends in connection.execute(dated.order_by(pictures.c.camera, arrival)):
             first, last = sorted(clocks.put_right(camera, time) for time in ends)
             if camera in latest and latest[camera] - first > A_YEAR:

@@ -6,28 +6,23 @@ import csv
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import MAXYEAR, datetime, timedelta
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select
 
 from infer_app.base.errors import UsageError
-from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import PAGE_SIZE, Source
 from infer_app.tables.results.events import dissolve_cameras, lock_events
-from infer_app.tables.results.schema import OURS, cameras, pictures, sources
-from infer_app.tables.results.sources import number_of, own_numbers, read_sources, record_source
+from infer_app.tables.results.schema import cameras
 
 log = logging.getLogger(__name__)
 
 _A_DATE = len("2026-11-20")
-_NONE = -1  # in place of the number of a source that no run has used
 
 
 def _check_naive(time: datetime) -> datetime:
@@ -128,92 +123,31 @@ class CameraClocks:
         return [(one.since, one.until, one.shift) for one in self._wrong.get(camera, ())]
 
 
-def read_cameras(connection: Connection, source: Source) -> list[CameraPeriod]:
-    """Return what was set of the cameras of a source, in the table's order."""
-    return _read_set(connection, numbers_of_cameras(connection, source)[0])
-
-
-def set_cameras(database: Database, source: Source, periods: Sequence[CameraPeriod]) -> set[str]:
-    """Replace what is known of all cameras of a source; return those whose events have to be made anew."""
-
-    def replace(connection: Connection) -> set[str]:
-        lock_events(connection)
-        return _set(connection, numbers_of_cameras(connection, source)[0], periods)
-
-    join_cameras(database, source)
-    return database.transact(replace)
-
-
-def numbers_of_cameras(connection: Connection, source: Source) -> list[int]:
-    """Return the sources, by their numbers, that share their cameras with this one; events belong to the first.
-
-    Before its first run they are those of the last source that it may have been before an edit.
-    """
-    if source.identity.is_ours:
-        return [OURS]
-    owners = _read_owners(connection)
-    known = [number for number in own_numbers(connection, source.identity) if owners[number] is not None]
-    number = number_of(source.identity, read_sources(connection))
-    owner = owners[number if number in known else max(known)] if known else number
-    return [_NONE] if owner is None else [owner, *(one for one, other in owners.items() if other == owner != one)]
-
-
-def join_cameras(database: Database, source: Source) -> None:
-    """Let a new source share the cameras and events of that which lists the same pictures, if there is one.
-
-    Cameras of two lists without a picture in common are not the same, whatever they are called.
-    """
-    if source.identity.is_ours:
-        return
-    number = record_source(database, source.identity, source.base)
-    if database.ask(_read_owners)[number] is None:
-        others = set[int]()
-        for page in source.list_facts(None, PAGE_SIZE):
-            others |= database.ask(partial(_sources_of, source=source, page=page)) - {number}
-        database.transact(partial(_join, number=number, others=others))
-
-
-def _sources_of(connection: Connection, source: Source, page: Sequence[Any]) -> set[int]:
-    """Return the sources of the pictures of a page that are stored."""
-    keys = [source.key_of(row[3], row[1]) for row in page]
-    numbers = source.numbers_of_pictures(connection)
-    stored = select(pictures.c.source_id).distinct().where(pictures.c.source_id.in_(numbers))
-    return {one for some in in_batches(keys) for one in connection.scalars(stored.where(pictures.c.key.in_(some)))}
-
-
-def _join(connection: Connection, number: int, others: Collection[int]) -> None:
-    lock_events(connection)
-    owners = _read_owners(connection)
-    found = {owners[one] or one for one in others}
-    if len(found) > 1:
-        log.warning("cameras are stored apart: the source lists pictures of several others, whose cameras differ")
-    owner = found.pop() if len(found) == 1 else number
-    connection.execute(update(sources).where(sources.c.id.in_([number, owner])).values(cameras_of=owner))
-
-
-def _read_owners(connection: Connection) -> dict[int, int | None]:
-    return {row.id: row.cameras_of for row in connection.execute(select(sources.c.id, sources.c.cameras_of))}
-
-
-def _read_set(connection: Connection, owner: int) -> list[CameraPeriod]:
-    rows = connection.execute(select(cameras).where(cameras.c.source_id == owner).order_by(cameras.c.place))
+def read_cameras(connection: Connection) -> list[CameraPeriod]:
+    """Return what was set of the cameras, in the table's order."""
+    rows = connection.execute(select(cameras).order_by(cameras.c.place))
     names = CameraPeriod.model_fields
     return [CameraPeriod.model_validate({name: row._mapping[name] for name in names}, by_name=True) for row in rows]
 
 
-def _set(connection: Connection, owner: int, periods: Sequence[CameraPeriod]) -> set[str]:
-    changed = CameraClocks(_read_set(connection, owner)).differing(CameraClocks(periods))
-    connection.execute(delete(cameras).where(cameras.c.source_id == owner))
-    rows = [
-        one.model_dump()
-        | {"source_id": owner, "shift": one.shift.total_seconds(), "retired": int(one.retired), "place": place}
-        for place, one in enumerate(periods)
-    ]
-    if rows:
-        connection.execute(insert(cameras), rows)
-    if changed:
-        dissolve_cameras(connection, owner, changed)
-    return changed
+def set_cameras(database: Database, periods: Sequence[CameraPeriod]) -> set[str]:
+    """Replace what is known of all cameras; return those whose events have to be made anew."""
+
+    def replace(connection: Connection) -> set[str]:
+        lock_events(connection)
+        changed = CameraClocks(read_cameras(connection)).differing(CameraClocks(periods))
+        connection.execute(delete(cameras))
+        rows = [
+            one.model_dump() | {"shift": one.shift.total_seconds(), "retired": int(one.retired), "place": place}
+            for place, one in enumerate(periods)
+        ]
+        if rows:
+            connection.execute(insert(cameras), rows)
+        if changed:
+            dissolve_cameras(connection, changed)
+        return changed
+
+    return database.transact(replace)
 
 
 def read_table(path: Path) -> list[CameraPeriod]:

@@ -24,7 +24,6 @@ from infer_app.base.locations import (
 )
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.sections import NAME_CODES
-from infer_app.tables.cameras.periods import join_cameras, numbers_of_cameras
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source, storable_camera
@@ -141,7 +140,6 @@ def fill_facts(
     yet are left; of one that can't be read nothing is stored, and it is counted as "". `check` may end it.
     """
     counts = Counter[str]()
-    join_cameras(database, source)
     for page in source.list_facts(day, PAGE):
         check()
         listed = {source.key_of(row[3], row[1]): _Listed(as_location(row[1]), row[2], row[4], row[5]) for row in page}
@@ -158,15 +156,13 @@ def fill_facts(
 
 
 def without_camera(connection: Connection, source: Source) -> list[int]:
-    """Return some pictures that were read by a run that did not live to store their cameras."""
-    its = pictures.c.source_id.in_(numbers_of_cameras(connection, source))
-    return list(
-        connection.scalars(select(pictures.c.id).where(pictures.c.event == WITHOUT_CAMERA, its).limit(100 * PAGE))
-    )
+    """Return some pictures whose cameras a killed run has not stored."""
+    waiting = select(pictures.c.id).where(pictures.c.event == WITHOUT_CAMERA, source.own_pictures)
+    return list(connection.scalars(waiting.limit(100 * PAGE)))
 
 
 def give_up(connection: Connection, numbers: Sequence[int]) -> None:
-    """Let pictures that are listed no more wait for no camera."""
+    """Stop waiting for the camera of pictures that are no longer listed."""
     for some in in_batches(numbers):
         left = pictures.c.id.in_(some), pictures.c.event == WITHOUT_CAMERA
         connection.execute(update(pictures).where(*left).values(event=None))
@@ -179,10 +175,7 @@ def _needs_look(rules: FactRules, listed: _Listed, stored: _Stored) -> bool:
 
 
 def _change(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureTime | None) -> dict[str, object] | None:
-    """Return what is to be stored of a picture, or None if nothing is new.
-
-    A project that names no cameras leaves what another one over the same list has named.
-    """
+    """Return what is to be stored of a picture, or None if nothing is new; without `camera`, a known one stays."""
     taken = _taken(rules, listed, stored, looked) or stored.taken
     if taken is None:
         return None
@@ -207,12 +200,9 @@ def _taken(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureTi
 
 
 def _read(connection: Connection, source: Source, keys: Sequence[int]) -> list[_Stored]:
-    is_ours = source.identity.is_ours
-    key = (pictures.c.id if is_ours else pictures.c.key).label("key")
+    key = (pictures.c.id if source.registered else pictures.c.key).label("key")
     columns = (pictures.c[name] for name in _Stored._fields if name not in ("id", "key"))
-    known = select(pictures.c.id, key, *columns)
-    if not is_ours:
-        known = known.where(pictures.c.source_id.in_(source.numbers_of_pictures(connection)))
+    known = select(pictures.c.id, key, *columns).where(source.own_pictures)
     rows = (row for some in in_batches(keys) for row in connection.execute(known.where(key.in_(some))))
     return [_Stored(*row) for row in rows]
 

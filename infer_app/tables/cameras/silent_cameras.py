@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from sqlalchemy import select
 
 from infer_app.base.day import find_zone
-from infer_app.tables.cameras.periods import numbers_of_cameras, read_cameras
+from infer_app.tables.cameras.periods import read_cameras
 from infer_app.tables.listing.arrivals import WINDOW, judge_gap
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.schema import pictures
@@ -20,14 +20,13 @@ def find_silent_cameras(images: ListedImages, zone: str) -> dict[str, date]:
     A day is that on which images were read first, in `zone`, by no camera's clock. Retired cameras are left out.
     """
     with images.database.read() as connection:
-        numbers = numbers_of_cameras(connection, images.source)
-        its = pictures.c.source_id.in_(numbers), pictures.c.camera != ""
+        its = images.source.own_pictures, pictures.c.camera != ""
         latest = connection.scalar(select(pictures.c.first_seen).where(*its).order_by(pictures.c.id.desc()).limit(1))
         if latest is None:
             return {}
         recent = pictures.c.first_seen >= latest - RECENT_S
         seen = connection.execute(select(pictures.c.camera, pictures.c.first_seen).where(*its, recent).distinct()).all()
-        left_out = {one.camera for one in read_cameras(connection, images.source) if one.retired}
+        left_out = {one.camera for one in read_cameras(connection) if one.retired}
     days = defaultdict[str, set[date]](set)
     for camera, first_seen in seen:
         days[camera].add(datetime.fromtimestamp(first_seen, UTC).astimezone(find_zone(zone)).date())

@@ -57,6 +57,7 @@ SELECT statement FROM (
 ) AS statements ORDER BY place
 """
 _NOT_FOR_PAGES = ("enable_seqscan", "enable_sort", "enable_hashjoin", "enable_mergejoin")
+OWN_SCHEMA = "results_schema"  # a key of our own in the URL
 _SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast")
 # Detects a machine that disappeared; TCP's defaults take hours.
 KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 6, "tcp_user_timeout": 90_000}
@@ -66,6 +67,7 @@ class PostgreSQL(Backend):
     drivers = MappingProxyType({"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"})
     extras = MappingProxyType({"psycopg": "postgres"})
     insert = staticmethod(postgresql.insert)
+    of_its_own = "a schema of its own, [database] results_schema, or another database"
     single_precision = 700
     json_pictures = (
         "SELECT place, pair ->> 0 AS image_id, CAST(pair ->> 1 AS bigint) AS picture_key"
@@ -99,8 +101,9 @@ class PostgreSQL(Backend):
         timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
         # Always UTF-8, whatever the database's encoding, PGCLIENTENCODING or the URL are: we encode arrays ourselves.
         # Prepared statements are lost behind a pooler that gives each transaction another session.
+        schema = url.query.get(OWN_SCHEMA)
         engine = create_engine(
-            url,
+            url.difference_update_query([OWN_SCHEMA]),
             pool_pre_ping=True,
             hide_parameters=True,
             connect_args=timeout | KEEPALIVE | {"client_encoding": "utf8", "prepare_threshold": None},
@@ -114,7 +117,7 @@ class PostgreSQL(Backend):
             return connection
 
         event.listen(engine, "do_connect", connect)
-        event.listen(engine, "begin", _turn_jit_off)
+        event.listen(engine, "begin", lambda connection: _begin(connection, schema))
         return engine
 
     def is_connection_lost(self, error: DBAPIError) -> bool:
@@ -263,10 +266,11 @@ def _set(connection: Connection, settings: Mapping[str, str]) -> None:
     connection.exec_driver_sql(f"SELECT {each}").close()
 
 
-def _turn_jit_off(connection: Connection) -> None:
-    """Turn `jit` off for the transaction: it takes half a second for a query that looks expensive, as our lookups do.
+def _begin(connection: Connection, schema: str | None) -> None:
+    """Find our tables in their schema, and turn `jit` off, which takes half a second for each of our lookups.
 
-    A setting of the session would not hold behind a pooler.
+    It holds for the transaction alone: a setting of the session would not hold behind a pooler.
     """
     at_once = {"stream_results": False, "yield_per": None}  # those of the connection are for a cursor on the server
-    connection.exec_driver_sql("SET LOCAL jit = off", execution_options=at_once).close()
+    path = f"; SET LOCAL search_path = {schema}, public" if schema else ""
+    connection.exec_driver_sql(f"SET LOCAL jit = off{path}", execution_options=at_once).close()

@@ -34,6 +34,7 @@ UPGRADE_CACHE_KIB = 256 * 1024
 class SQLite(Backend):
     drivers = MappingProxyType({"sqlite": "sqlite"})
     insert = staticmethod(sqlite.insert)
+    of_its_own = "another file in [database] url"
     restarts = False
     has_typed_columns = False
     has_text_limits = False

@@ -28,7 +28,7 @@ from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.column_types import MAX_ID, AsText
 from infer_app.tables.engine.connect import Database, backend_of
-from infer_app.tables.listing.source import Bounds, Source, new_image, storable_id
+from infer_app.tables.listing.source import Bounds, Source, is_listed_picture, new_image, storable_id
 from infer_app.tables.results.conditions import KeyedJoin, new_among, picture_of
 from infer_app.tables.results.schema import pictures
 
@@ -61,7 +61,7 @@ class CrossDatabaseSource(Source):
         return self._by_page(connection, self.database.ask(partial(self._older_bounds, day=day, num_images=num_images)))
 
     def _new_among(self, connection: Connection, page: Sequence[object], model_ids: Sequence[str]) -> list[NewImage]:
-        images = as_relation(connection, page, self)
+        images = as_relation(page, self)
         statement = new_among(select(images), picture_of(images), model_ids).order_by(images.c[2])
         backend_of(connection).plan_for_pages(connection)
         return [new_image(row) for row in connection.execute(statement)]
@@ -69,7 +69,7 @@ class CrossDatabaseSource(Source):
     def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
         backend_of(connection).plan_for_pages(connection)
         for page in self._every_page(bounds, self.page_size):
-            yield as_relation(connection, page, self)
+            yield as_relation(page, self)
 
     @property
     def id_limit(self) -> int | None:
@@ -90,7 +90,7 @@ class _PageValue(TypeDecorator[Any]):
         return None if value is None else self._values[value - 1]
 
 
-def as_relation(connection: Connection, page: Sequence[Any], source: Source) -> Subquery:
+def as_relation(page: Sequence[Any], source: Source) -> Subquery:
     """Return rows of the source's `list_pages` as `Source.parts` does, in the database of results, ordered by time."""
     backend = source.results.backend
     max_chars = MAX_ID if backend.has_text_limits else None
@@ -101,8 +101,7 @@ def as_relation(connection: Connection, page: Sequence[Any], source: Source) -> 
     columns = column("place", Integer), column("image_id", String), column("picture_key", BigInteger)
     given = named.columns(*columns).subquery("page")
     as_text, key = AsText(given.c.image_id), given.c.picture_key
-    is_ours = source.identity.is_ours
-    is_it = pictures.c.id == key if is_ours else source.is_picture(source.numbers_of_pictures(connection), key)
+    is_it = pictures.c.id == key if source.registered else is_listed_picture(key)
     location, time = (type_coerce(given.c.place, _PageValue([row[index] for row in page])) for index in (1, 2))
     listed = (
         given.c.image_id.label("id"),

@@ -20,7 +20,7 @@ from infer_app.tables.results.conditions import is_new_for_any
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events, lock_events
 from infer_app.tables.results.pictures import find_replaced, taken_columns
-from infer_app.tables.results.schema import OURS, WITHOUT_EVENT, pictures, predictions, rejections
+from infer_app.tables.results.schema import WITHOUT_EVENT, pictures, predictions, rejections
 
 ROWS_PER_INSERT = 500
 
@@ -139,7 +139,7 @@ def _read_known(connection: Connection, some: Mapping[str, ImageFile]) -> _Known
 
 def _at(locations: Iterable[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return the conditions of the rows of images that are registered at locations."""
-    return pictures.c.source_id == OURS, pictures.c.key.in_([picture_key("", location) for location in locations])
+    return pictures.c.registered == 1, pictures.c.key.in_([picture_key("", location) for location in locations])
 
 
 def _has_changed(image: ImageFile, size: int | None, modified: float | None) -> bool:
@@ -165,7 +165,7 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
     numbers = next_numbers(connection, "last_picture", len(new))  # for which other processes wait
     known = set(connection.scalars(select(pictures.c.location).where(*_at(image.file.location for image in new))))
     missing = [image for image in new if image.file.location not in known]
-    shared = {"source_id": OURS, "first_seen": time()}
+    shared = {"registered": 1, "first_seen": time()}
     rows = [
         shared
         | image.file._asdict()

@@ -1,5 +1,6 @@
 """The source of a day's images: our table, or the user's table, view or query, which is only read."""
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +18,6 @@ from sqlalchemy import (
     and_,
     case,
     column,
-    exists,
     func,
     literal,
     literal_column,
@@ -42,7 +42,6 @@ from infer_app.tables.listing.left_out import LeftOut, read_left_out
 from infer_app.tables.listing.time_column import day_bounds, read_examples, read_time
 from infer_app.tables.results.conditions import KeyedJoin, Picture, new_among
 from infer_app.tables.results.schema import OUR_IMAGES, pictures
-from infer_app.tables.results.sources import SourceIdentity, numbers_of_pictures
 
 Bounds = tuple[object, object]  # [start, end) in the format of the time column
 FIRST_DAY, LAST_DAY = (Day.of(date(year, 1, 1), "UTC") for year in (MIN_YEAR, MAX_YEAR))  # what is beyond has no day
@@ -69,6 +68,9 @@ class Source:
         self.page_size = page_size
         self.is_ours = settings.query is None and settings.table == OUR_IMAGES
         self.has_key = self.is_ours and settings.id == pictures.c.id.name  # a primary key of integers
+        # Whether it lists the pictures that are registered here, which are found by their numbers.
+        is_plain = settings.location == "location" and settings.bytes is None
+        self.registered = self.has_key and is_plain and self.results is database
         self.zone = "UTC" if self.is_ours else settings.time_zone
         self.relation: FromClause = relation_of(settings)
         self.camera = camera
@@ -90,16 +92,21 @@ class Source:
             self.location = row
             if settings.has_files_too:
                 self.location = case((named[settings.bytes].is_(None), named[settings.location]), else_=row)
-        self.model_names: frozenset[str] = frozenset()  # of this project
-        self.base: str | None = None  # the folder that relative locations start at
         self.forgotten_before: datetime | None = None  # UTC; images of earlier times belong to no day any more
         self.has_bytes_for_text = False  # in the column of locations, which no server compares with a stored location
         self._left_out: dict[Day, LeftOut] = {}
         self._examples: list[object] = []  # of the time column, once it has a value
 
     @property
-    def identity(self) -> SourceIdentity:
-        return SourceIdentity.of(self.settings, self.database, self.results)
+    def described(self) -> str:
+        """Return the settings that decide which rows are listed, without a password."""
+        listing, one = self.settings.query or self.settings.table, self.settings
+        return json.dumps([self.database.shown_url, listing.strip(), one.id, one.location, one.bytes])
+
+    @property
+    def own_pictures(self) -> ColumnElement[bool]:
+        """Return the condition that a picture is of the kind that it lists: registered here, or rows of the user's."""
+        return pictures.c.registered == int(self.registered)
 
     def find_picture(self, image_id: str, location: str | None) -> int | None:
         """Return the number of an image's picture, or None if it has none.
@@ -108,10 +115,9 @@ class Source:
         """
 
         def find(connection: Connection) -> int | None:
-            numbers = self.numbers_of_pictures(connection)
-            is_it = and_(pictures.c.image_id == image_id, pictures.c.source_id.in_(numbers))
-            if location is not None and not self.identity.is_ours:
-                is_it = self.is_picture(numbers, literal(picture_key(image_id, stored_location(location)), BigInteger))
+            is_it = and_(pictures.c.image_id == image_id, self.own_pictures)
+            if location is not None and not self.registered:
+                is_it = is_listed_picture(literal(picture_key(image_id, stored_location(location)), BigInteger))
             found: int | None = connection.scalar(select(func.max(pictures.c.id)).where(is_it))
             return found
 
@@ -128,7 +134,7 @@ class Source:
         They are without the rows that `find_left_out` finds.
         """
         left_out = self.find_left_out(day)
-        listed, picture = self.results.ask(self._with_pictures)
+        listed, picture = self._with_pictures()
         new = new_among(listed.where(self.id.is_not(None)), picture, model_ids)
         for page in self._read_pages(new, self.database.ask(partial(self._bounds, day=day)), self.page_size):
             yield [new_image(row) for row in page if not left_out.has(row[3])]
@@ -174,12 +180,12 @@ class Source:
         The relations belong to the database that holds our tables, which is that of `connection`. Callers add up over
         the parts.
         """
-        yield self._with_pictures(connection)[0].where(self._within(*self._bounds(connection, day))).subquery()
+        yield self._with_pictures()[0].where(self._within(*self._bounds(connection, day))).subquery()
 
     def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
         """Yield about the last `num_images` images of earlier days, as relations like those of `parts`."""
         older = self._within(*self._older_bounds(connection, day, num_images))
-        yield self._with_pictures(connection)[0].where(older).subquery()
+        yield self._with_pictures()[0].where(older).subquery()
 
     def _read_pages(self, statement: Query, bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
         """Yield pages of `size` rows, which must have ids to go on after; the last one is shorter.
@@ -252,32 +258,17 @@ class Source:
         """Return what `listed` does, without rows whose id is NULL."""
         return self.listed().where(self.id.is_not(None))
 
-    def numbers_of_pictures(self, connection: Connection) -> list[int]:
-        """Return the sources, by their numbers, among whose pictures those of this one are."""
-        return numbers_of_pictures(connection, self.identity, self.base)
-
     def key_of(self, image_id: str, location: object) -> int:
         """Return by what a row's picture is found: of our own list its number, which is the id."""
-        if self.identity.is_ours:
+        if self.registered:
             return int(image_id)
         return picture_key(image_id, stored_location(as_location(location)))
 
-    def is_picture(self, numbers: Sequence[int], key: ColumnElement[Any]) -> ColumnElement[bool]:
-        """Return the condition that a row of `pictures` has a key and is of one of these sources.
-
-        If two sources came to be one, the latest of two rows counts.
-        """
-        if len(numbers) == 1:
-            return and_(pictures.c.key == key, pictures.c.source_id == numbers[0])
-        newer = pictures.alias("newer")
-        is_it, is_newer = (and_(row.c.key == key, row.c.source_id.in_(numbers)) for row in (pictures, newer))
-        return and_(is_it, ~exists().where(is_newer, newer.c.id > pictures.c.id))
-
-    def _with_pictures(self, connection: Connection) -> tuple[Query, Picture]:
+    def _with_pictures(self) -> tuple[Query, Picture]:
         """Return what `listed` does with the numbers of the images' pictures, and their column."""
-        if self.identity.is_ours:
+        if self.registered:
             return self.listed().add_columns(self.id.label("infer_picture")), self.id
-        is_it = self.is_picture(self.numbers_of_pictures(connection), PictureKey(self.id_text, self.location))
+        is_it = is_listed_picture(PictureKey(self.id_text, self.location))
         joined = KeyedJoin(self.relation, pictures, is_it, True)
         listed = self.listed().select_from(joined).where(*self.conditions)
         return listed.add_columns(pictures.c.id.label("infer_picture")), pictures.c.id
@@ -288,7 +279,7 @@ class Source:
         if column is None:
             self.conditions = (AsText(pictures.c.camera) == storable_camera(camera),)
             read = select(pictures.c.id).where(*self.conditions)
-            return rows.where(self.relation.c[self.settings.id].in_(read)) if self.identity.is_ours else rows
+            return rows.where(self.relation.c[self.settings.id].in_(read)) if self.registered else rows
         named = self.relation.c[column]
         values = self.database.ask(lambda connection: connection.execute(select(named, AsText(named)).distinct()).all())
         its = [as_text for value, as_text in values if storable_camera(value) == storable_camera(camera)]
@@ -375,6 +366,11 @@ def relation_of(settings: SourceSettings) -> FromClause:
     return lightweight_table(name, *map(column, names), schema=schema or None)
 
 
+def is_listed_picture(key: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that a row of `pictures` is that of a row of the user's, by its key."""
+    return and_(pictures.c.key == key, pictures.c.registered == 0)
+
+
 def new_image(row: Row[Any]) -> NewImage:
     """Return the image of a row of a part and, for several models, whether it is new for each."""
     _, location, _, id_text, picture, *is_new = tuple(row)
@@ -441,7 +437,7 @@ def find_listed(source: Source, numbers: Collection[int], of_days: Day | None = 
     listed, found = find_locations(source, [row.image_id for row in rows], of_days), dict[int, str | None]()
     for row in rows:
         if places := listed.get(row.image_id):
-            is_it = (one for one in places if source.identity.is_ours or stored_location(one) == row.location)
+            is_it = (one for one in places if source.registered or stored_location(one) == row.location)
             found[row.id] = next(is_it, None)
     return found
 

@@ -11,21 +11,17 @@ from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.watched_images import count_missing
 from infer_app.tables.results.conditions import count_rows
+from infer_app.tables.results.project import read_forgotten_before
 from infer_app.tables.results.schema import pictures, runs
-from infer_app.tables.results.sources import OUR_IDENTITY, own_numbers, read_forgotten_before
 
 
 def describe_walk_news(database: Database, zone: tzinfo) -> Iterator[str]:
     """Yield how many images have gone missing, and how many were registered for days that were forgotten."""
-    forgotten_before, num_forgotten = read_forgotten_before(database, OUR_IDENTITY), 0
+    forgotten_before, num_forgotten = read_forgotten_before(database), 0
     with database.read() as connection:
         now = connection.execute(select(UtcNow())).scalar_one()
         latest = now + timedelta(days=1)  # later are times of a clock that was ahead
-        is_done = (
-            runs.c.state == "done",
-            runs.c.ended_at <= now,
-            runs.c.source_id.in_(own_numbers(connection, OUR_IDENTITY)),
-        )
+        is_done = runs.c.state == "done", runs.c.ended_at <= now
         told_at = connection.scalar(select(func.max(runs.c.ended_at)).where(*is_done))
         is_new = true() if told_at is None else pictures.c.missing_since.between(told_at, latest)
         wanted = select(func.count(), func.min(pictures.c.location), func.max(pictures.c.location))

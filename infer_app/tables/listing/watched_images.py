@@ -35,7 +35,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.conditions import count_each
 from infer_app.tables.results.runs import refuse_during_runs
-from infer_app.tables.results.schema import OURS, pictures, predictions
+from infer_app.tables.results.schema import pictures, predictions
 
 ROWS_AT_ONCE = 5000  # in memory
 ROWS_PER_UPDATE = 500
@@ -48,7 +48,7 @@ def is_below(folders: Iterable[str]) -> ColumnElement[bool]:
     SQLite's LIKE would take /Photos/ and /photos/ for one.
     """
     below = (func.substr(pictures.c.location, 1, len(folder)) == folder for folder in folders)
-    return and_(pictures.c.source_id == OURS, or_(False, *below))
+    return and_(pictures.c.registered == 1, or_(False, *below))
 
 
 def has_images_in(database: Database, folders: Sequence[str]) -> bool:
@@ -122,7 +122,7 @@ class RegisteredElsewhere:
 
     def __init__(self, database: Database, folders: Sequence[str]) -> None:
         self._database = database
-        self._outside = and_(pictures.c.source_id == OURS, ~is_below(folders))
+        self._outside = and_(pictures.c.registered == 1, ~is_below(folders))
 
     def __bool__(self) -> bool:
         return _read_first(self._database, select(pictures.c.id).where(self._outside).limit(1)) is not None
@@ -269,6 +269,6 @@ def _is_replaced(model_ids: Sequence[str]) -> ColumnElement[bool]:
 
 def _listed(source: Source, day: Day | None) -> list[ColumnElement[bool]]:
     if day is None:
-        return [pictures.c.source_id == OURS, *source.conditions]
+        return [pictures.c.registered == 1, *source.conditions]
     start, end = (time.replace(tzinfo=None) for time in (day.start, day.end))
     return [pictures.c.added_at >= start, pictures.c.added_at < end, *source.conditions]

@@ -114,7 +114,7 @@ class ListedImages:
             for page in self.source.list_pages(days, self.source.page_size):
                 for first in range(0, len(page), IMAGES_AT_ONCE):
                     with self.database.read() as connection:
-                        images = as_relation(connection, page[first : first + IMAGES_AT_ONCE], self.source)
+                        images = as_relation(page[first : first + IMAGES_AT_ONCE], self.source)
                         rows = connection.execute(rows_of(images)).all()
                     yield from rows
             return
@@ -134,9 +134,8 @@ class ListedImages:
 
             yield from ((number, model_id) for number, model_id in self.stream(day, rows_of))
             return
+        its = keys.join(pictures, pictures.c.id == predictions.c.picture).where(of_models, self.source.own_pictures)
         with self.database.read() as connection:
-            own = pictures.c.source_id.in_(self.source.numbers_of_pictures(connection))
-            its = keys.join(pictures, pictures.c.id == predictions.c.picture).where(of_models, own)
             found = connection.execution_options(yield_per=PAGE_SIZE).execute(its)
             yield from ((number, model_id) for number, model_id in found)
 

@@ -2,7 +2,7 @@
 
 from datetime import date, datetime, timedelta
 
-from sqlalchemy import ColumnElement, Connection, case, func, or_, select
+from sqlalchemy import ColumnElement, case, func, or_, select
 
 from infer_app.artifact.model_names import Version, plain_name, short_name, versions_named
 from infer_app.base.day import Day
@@ -11,7 +11,6 @@ from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.model_versions import RecordedVersion, read_versions
 from infer_app.tables.results.schema import runs
-from infer_app.tables.results.sources import own_numbers
 
 BETWEEN_RUNS = timedelta(hours=6)  # from the end of one to the start of another: less is one run, begun again
 MAX_RUNS = 5000  # a day has one for each model
@@ -46,7 +45,7 @@ class Versions:
         """
         started = select(runs.c.model_id, func.max(runs.c.started_at))
         with self._images.database.read() as connection:
-            started = started.where(runs.c.day == day.date, own_runs(connection, self._images))
+            started = started.where(runs.c.day == day.date)
             ran = {row[0]: row[1] for row in connection.execute(started.group_by(runs.c.model_id))}
         by_name: dict[str, list[RecordedVersion]] = {}
         for version in self._counting(wanted):
@@ -67,7 +66,7 @@ class Versions:
             runs.c.model, func.max(runs.c.started_at).desc()
         )
         with self._images.database.read() as connection:
-            rows = connection.execute(newest.where(own_runs(connection, self._images)))
+            rows = connection.execute(newest)
             return [(row[0], row[1]) for row in rows]
 
     def days_changed(self, limit: int) -> dict[date, datetime | None]:
@@ -75,7 +74,7 @@ class Versions:
         ended = func.max(case((_did_something(), func.coalesce(runs.c.ended_at, runs.c.heartbeat_at))))
         newest = select(runs.c.day, ended).group_by(runs.c.day).order_by(runs.c.day.desc()).limit(limit)
         with self._images.database.read() as connection:
-            rows = connection.execute(newest.where(own_runs(connection, self._images)))
+            rows = connection.execute(newest)
             return {row[0]: row[1] for row in rows}
 
     def days_of_last_run(self, wanted: str | None = None) -> dict[date, datetime]:
@@ -89,7 +88,7 @@ class Versions:
             some = some.where(runs.c.model_id.in_([model_id for _, model_id in self.models_of(wanted)]))
         found, began = dict[date, datetime](), None
         with self._images.database.read() as connection:
-            newest = some.where(own_runs(connection, self._images)).order_by(runs.c.started_at.desc())
+            newest = some.order_by(runs.c.started_at.desc())
             for day, started_at, ended_at in connection.execute(newest.limit(MAX_RUNS)):
                 if began is not None and ended_at < began - BETWEEN_RUNS:
                     break
@@ -117,12 +116,6 @@ class Versions:
     def ids_in_use(self) -> set[str]:
         return {one.model_id for one in self._recorded(None) if one.in_use_since}
 
-    def names_that_ran(self) -> set[str]:
-        """Return the names of models that runs of this source had, without runs of which the source is not recorded."""
-        with self._images.database.read() as connection:
-            ran = select(runs.c.model).distinct().where(_is_of_source(connection, self._images))
-            return set(connection.scalars(ran))
-
     def _did_day(self, day: Day, version: RecordedVersion, started_at: datetime) -> bool:
         was_in_use = version.in_use_since is not None and started_at >= version.in_use_since
         return was_in_use or not self._images.count_pending(day, version.model_id)
@@ -138,19 +131,11 @@ class Versions:
             f"name the version, {tried}, or put it in use: `infer model use {tried}`",
         )
 
-    def _names_of_others(self, connection: Connection) -> set[str]:
-        """Return the names of models that only runs of other projects over this database have used."""
-        ran = select(runs.c.model).distinct()
-        own = own_runs(connection, self._images)
-        others = {*connection.scalars(ran)} - {*connection.scalars(ran.where(own))}
-        return others - self._images.source.model_names
-
     def _recorded(self, wanted: str | None) -> list[RecordedVersion]:
         with self._images.database.read() as connection:
             known = read_versions(connection)
-            if wanted is None:
-                others = self._names_of_others(connection)
-                return [one for one in known if one.name not in others]
+        if wanted is None:
+            return known
         named = set(versions_named(wanted, _named(known)))
         if named:
             return [one for one in known if (one.name, one.model_id) in named]
@@ -168,13 +153,3 @@ def _named(versions: list[RecordedVersion]) -> list[Version]:
 def _did_something() -> ColumnElement[bool]:
     """Return the condition that a run had images or failed."""
     return or_(runs.c.selected > 0, runs.c.state != "done")
-
-
-def own_runs(connection: Connection, images: ListedImages) -> ColumnElement[bool]:
-    """Return the condition that a run is not one of another project over this database."""
-    return or_(runs.c.source_id.is_(None), _is_of_source(connection, images))
-
-
-def _is_of_source(connection: Connection, images: ListedImages) -> ColumnElement[bool]:
-    """Return the condition that a run is recorded as one of this source."""
-    return runs.c.source_id.in_(own_numbers(connection, images.source.identity))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import BigInteger, Connection, bindparam, select, update
 
-from infer_app.tables.results.schema import database_id
+from infer_app.tables.results.schema import project_table
 
 
 def next_numbers(connection: Connection, counter: str, count: int) -> range:
@@ -16,19 +16,19 @@ def next_numbers(connection: Connection, counter: str, count: int) -> range:
 
 _COUNTERS = ("last_picture", "last_object", "last_event")
 _GIVE = {
-    name: update(database_id).values({name: database_id.c[name] + bindparam("count", type_=BigInteger)})
+    name: update(project_table).values({name: project_table.c[name] + bindparam("count", type_=BigInteger)})
     for name in _COUNTERS
 }
-_LAST = {name: select(database_id.c[name]) for name in _COUNTERS}
+_LAST = {name: select(project_table.c[name]) for name in _COUNTERS}
 
 
 def last_numbers(connection: Connection) -> tuple[int, ...]:
     """Return the last numbers that were given, by _COUNTERS."""
-    return tuple(connection.execute(select(*(database_id.c[name] for name in _COUNTERS))).one())
+    return tuple(connection.execute(select(*(project_table.c[name] for name in _COUNTERS))).one())
 
 
 def raise_numbers(connection: Connection, numbers: Sequence[int]) -> None:
     """Give only numbers above these, by _COUNTERS, which were given before a backup was restored."""
     for name, number in zip(_COUNTERS, numbers, strict=False):
-        column = database_id.c[name]
-        connection.execute(update(database_id).where(column < number).values({name: number}))
+        column = project_table.c[name]
+        connection.execute(update(project_table).where(column < number).values({name: number}))

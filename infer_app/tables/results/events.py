@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, true, update
 
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.results.counters import next_numbers
-from infer_app.tables.results.schema import WITHOUT_EVENT, database_id, events, pictures
+from infer_app.tables.results.schema import WITHOUT_EVENT, events, pictures, project_table
 
 _EPOCH = datetime(1970, 1, 1)
 _A_DAY_US = 86_400_000_000
@@ -72,36 +72,32 @@ def group_by_gap(intervals: Iterable[Interval], gap_us: int) -> Iterator[list[In
         yield group
 
 
-def place_pictures(
-    connection: Connection, source_ids: Sequence[int], gap_s: float, clock: Clock, at_once: int
-) -> Placed:
+def place_pictures(connection: Connection, gap_s: float, clock: Clock, at_once: int) -> Placed:
     """Give an event to `at_once` of the pictures that wait for one; repeat it until there are fewer.
 
-    `source_ids`: those whose pictures are placed; the events belong to the first. The caller has called `lock_events`
-    before it read the clock.
+    The caller has called `lock_events` before it read the clock.
     """
-    waiting = connection.execute(_WAITING, {"sources": source_ids, "count": at_once}).all()
-    of_cameras: dict[tuple[int, str], list[Interval]] = {}
+    waiting = connection.execute(_WAITING, {"count": at_once}).all()
+    of_cameras: dict[str, list[Interval]] = {}
     placed = Placed(len(waiting))
     writer = _Writer(connection, placed)
     for number, camera, taken_at, offset in waiting:
-        key = source_ids[0], camera
         if taken_at is None:
-            writer.add(key, [Interval(_NEVER, _NEVER, number)])
+            writer.add(camera, [Interval(_NEVER, _NEVER, number)])
             continue
         shown = clock.put_right(camera, taken_at)
         moment = Moment(_microseconds(shown) - 1_000_000 * (offset or 0), shown)
-        of_cameras.setdefault(key, []).append(Interval(moment, moment, number))
+        of_cameras.setdefault(camera, []).append(Interval(moment, moment, number))
     gap_us = round(1_000_000 * gap_s)
-    for key, new in of_cameras.items():
+    for camera, new in of_cameras.items():
         known = dict[int, Interval]()
         for near in group_by_gap(new, max(gap_us, _A_DAY_US)):  # one clock that is wrong by years reads no years
             bounds = {"least": near[0].first.us - gap_us, "most": near[-1].last.us + gap_us}
-            for row in connection.execute(_NEAR, bounds | {"source": key[0], "camera": key[1]}):
+            for row in connection.execute(_NEAR, bounds | {"camera": camera}):
                 known[row[0]] = Interval(Moment(row[1], row[3]), Moment(row[2], row[4]), row[5], row[0])
         for group in group_by_gap([*known.values(), *new], gap_us):
             if len(group) > 1 or group[0].event is None:
-                writer.add(key, group)
+                writer.add(camera, group)
     writer.write()
     return placed
 
@@ -117,12 +113,10 @@ def dissolve_events(connection: Connection, numbers: Collection[int]) -> None:
         connection.execute(_DELETE, {"ids": part})
 
 
-def dissolve_cameras(connection: Connection, source_id: int, cameras: Collection[str] | None = None) -> None:
+def dissolve_cameras(connection: Connection, cameras: Collection[str] | None = None) -> None:
     """Let all pictures of these cameras, by default of all, that have an event wait for one again."""
     lock_events(connection)
-    wanted = events.c.source_id == source_id
-    if cameras is not None:
-        wanted &= events.c.camera.in_(cameras)
+    wanted = true() if cameras is None else events.c.camera.in_(cameras)
     of_them = pictures.c.event.in_(select(events.c.id).where(wanted))
     connection.execute(update(pictures).where(of_them).values(event=WITHOUT_EVENT))
     connection.execute(delete(events).where(wanted))
@@ -130,7 +124,7 @@ def dissolve_cameras(connection: Connection, source_id: int, cameras: Collection
 
 def lock_events(connection: Connection) -> None:
     """Wait for other changes of events, until the transaction ends; SQLite has one writer at a time."""
-    connection.execute(select(database_id).with_for_update()).close()
+    connection.execute(select(project_table).with_for_update()).close()
 
 
 class _Writer:
@@ -139,11 +133,11 @@ class _Writer:
     def __init__(self, connection: Connection, placed: Placed) -> None:
         self._connection = connection
         self._placed = placed
-        self._new: list[tuple[tuple[int, str], list[Interval]]] = []
+        self._new: list[tuple[str, list[Interval]]] = []
         self._changed: list[Mapping[str, object]] = []
         self._moved: list[Mapping[str, int]] = []
 
-    def add(self, camera: tuple[int, str], group: Sequence[Interval]) -> None:
+    def add(self, camera: str, group: Sequence[Interval]) -> None:
         """Make the intervals one event: the oldest of those that are stored, else a new one."""
         stored = sorted(one.event for one in group if one.event is not None)
         if not stored:
@@ -161,8 +155,8 @@ class _Writer:
         if self._new:
             rows = []
             numbers = next_numbers(self._connection, "last_event", len(self._new))
-            for number, ((source_id, camera), group) in zip(numbers, self._new, strict=True):
-                rows.append({"id": number, "source_id": source_id, "camera": camera} | _bounds(group))
+            for number, (camera, group) in zip(numbers, self._new, strict=True):
+                rows.append({"id": number, "camera": camera} | _bounds(group))
                 self._move(group, number)
             self._connection.execute(insert(events), rows)
             self._placed.num_new += len(rows)
@@ -193,13 +187,12 @@ def _microseconds(at: datetime) -> int:
 
 _WAITING = (
     select(*(pictures.c[name] for name in ("id", "camera", "taken_at", "taken_offset")))
-    .where(pictures.c.event == WITHOUT_EVENT, pictures.c.source_id.in_(bindparam("sources", expanding=True)))
+    .where(pictures.c.event == WITHOUT_EVENT)
     .limit(bindparam("count"))
 )
 _NEAR = select(
     *(events.c[name] for name in ("id", "first_us", "last_us", "started_at", "ended_at", "first_picture"))
 ).where(
-    events.c.source_id == bindparam("source"),
     events.c.camera == bindparam("camera"),
     events.c.last_us >= bindparam("least"),
     events.c.first_us <= bindparam("most"),

@@ -19,7 +19,7 @@ from infer_app.tables.results.schema import (
     VERSION,
     VERSION_TABLE,
     cameras,
-    database_id,
+    project_table,
     events,
     metadata,
     pictures,
@@ -70,8 +70,8 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
             raise SchemaOutdated(
                 "this role may not replace the infer_ views", "run it as the one that made them"
             ) from None
-        if connection.scalar(select(database_id.c.id)) is None:
-            connection.execute(insert(database_id).values(id=new_id, last_picture=0, last_object=0))
+        if connection.scalar(select(project_table.c.id)) is None:
+            connection.execute(insert(project_table).values(id=new_id, last_picture=0, last_object=0, last_event=0))
     return before
 
 
@@ -111,15 +111,15 @@ def check_schema(database: Database) -> None:
         _check_tables(database, found)
         if missing := [view for view in VIEWS if view not in found]:
             raise SchemaOutdated(_missing("view", missing, database), f"{HINT_UPGRADE}, which makes it again")
-        if connection.scalar(select(database_id.c.id)) is None:
-            raise SchemaOutdated(f"{database_id.name} has no row", HINT_UPGRADE)
+        if connection.scalar(select(project_table.c.id)) is None:
+            raise SchemaOutdated(f"{project_table.name} has no row", HINT_UPGRADE)
 
 
 def read_id(database: Database) -> tuple[bool, str | None]:
     """Return whether the database has any of our tables, and its id: None in versions without one."""
     with database.read() as connection:
         found = _relations(connection)
-        known = connection.scalar(select(database_id.c.id)) if database_id.name in found else None
+        known = connection.scalar(select(project_table.c.id)) if project_table.name in found else None
     return bool(found - {VERSION_TABLE}), known
 
 

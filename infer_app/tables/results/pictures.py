@@ -15,27 +15,22 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.schema import (
-    OURS,
     WITHOUT_CAMERA,
     WITHOUT_EVENT,
     pictures,
     predictions,
     rejections,
 )
-from infer_app.tables.results.sources import RunSource
 
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
 _TAKEN = ("taken_at", "taken_offset", "taken_from")
-_COLUMNS = ("id", "source_id", "key", "image_id", "location", *_FACTS, *_TAKEN, "event", "camera")
+_COLUMNS = ("id", "registered", "key", "image_id", "location", *_FACTS, *_TAKEN, "event", "camera")
 _EVENT, _CAMERA = _COLUMNS.index("event"), _COLUMNS.index("camera")
 _OTHERS = dict.fromkeys(column.name for column in pictures.columns if column.name not in _COLUMNS)
 _Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
 # Built once: building them takes longer than reading or writing the rows.
 _ALL = select(*(pictures.c[name] for name in _COLUMNS))
-_BY_KEY = _ALL.where(
-    pictures.c.key.in_(bindparam("keys", expanding=True)),
-    pictures.c.source_id.in_(bindparam("sources", expanding=True)),
-)
+_BY_KEY = _ALL.where(pictures.c.key.in_(bindparam("keys", expanding=True)), pictures.c.registered == 0)
 _BY_NUMBER = _ALL.where(pictures.c.id.in_(bindparam("keys", expanding=True)))
 _SET_FACTS = (
     update(pictures)
@@ -50,25 +45,22 @@ _SET_TAKEN = (
 
 
 class PictureRows:
-    """The rows of the pictures that a run has results of."""
+    """The rows of the pictures that a run has results of; `registered`: all are there, and refs have their numbers."""
 
-    def __init__(self, database: Database, source: RunSource) -> None:
-        self._source = source
+    def __init__(self, database: Database, registered: bool) -> None:
+        self._registered = registered
         self._rows = database.backend.bulk_upsert(database.dialect, pictures)
-        self._sources: Sequence[int] = ()  # among whose pictures they may be; (OURS,) for the program's own list
 
     def write(self, connection: Connection, results: Iterable[Prediction | Broken]) -> dict[ImageRef, int]:
         """Return the numbers of the results' pictures.
 
         A picture without a row gets one. Its row has the facts of the file as it was read last.
         """
-        self._sources = self._sources or self._source.numbers(connection)
         files = {self._key(one.ref): one for one in results}
         known = self._read(connection, files)
         new = [key for key in files if key not in known]
-        if new and not self._is_ours:
+        if new and not self._registered:
             numbers: Sequence[int] = next_numbers(connection, "last_picture", len(new))
-            self._sources = self._source.numbers(connection)
             known |= self._read(connection, new)  # another run may have written some
             new = [key for key in new if key not in known]
         else:
@@ -89,28 +81,19 @@ class PictureRows:
             connection.execute(_SET_TAKEN, [self._new_taken(row, file.taken) for row, file in dated])
         return {files[key].ref: row[0] for key, row in (known | rows).items()}
 
-    @property
-    def _is_ours(self) -> bool:
-        return self._sources[0] == OURS
-
     def _key(self, ref: ImageRef) -> int:
         """Return by what a row is found: ours keep their numbers, which are their ids, wherever they move."""
-        return int(ref.image_id) if self._is_ours else picture_key(ref.image_id, stored_location(ref.location))
+        return int(ref.image_id) if self._registered else picture_key(ref.image_id, stored_location(ref.location))
 
     def _read(self, connection: Connection, keys: Iterable[int]) -> dict[int, _Row]:
-        """Return the rows that are there, by what they are found by; the latest row if two sources came to be one."""
-        wanted, place = (_BY_NUMBER, 0) if self._is_ours else (_BY_KEY, _COLUMNS.index("key"))
-        others = {} if self._is_ours else {"sources": self._sources}
-        found = dict[int, _Row]()
-        for some in in_batches(keys):
-            for row in connection.execute(wanted, {"keys": some} | others):
-                if row[place] not in found or found[row[place]][0] < row[0]:
-                    found[row[place]] = tuple(row)
-        return found
+        """Return the rows that are there, by what they are found by."""
+        wanted, place = (_BY_NUMBER, 0) if self._registered else (_BY_KEY, _COLUMNS.index("key"))
+        rows = (row for some in in_batches(keys) for row in connection.execute(wanted, {"keys": some}))
+        return {row[place]: tuple(row) for row in rows}
 
     def _new_taken(self, row: _Row, taken: CaptureTime | None) -> dict[str, object]:
         """Return what to store of a time; it waits for its event alone if nothing can be known better afterwards."""
-        is_final = self._is_ours and row[_CAMERA] is not None and taken is not None and taken.is_of_file
+        is_final = self._registered and row[_CAMERA] is not None and taken is not None and taken.is_of_file
         event = WITHOUT_EVENT if is_final else WITHOUT_CAMERA if taken else None
         new = taken_columns(taken) | {"event": event}
         return {"number": row[0]} | {f"new_{name}": value for name, value in new.items()}
@@ -118,8 +101,8 @@ class PictureRows:
     def _new_row(self, number: int, key: int, result: Prediction | Broken) -> _Row:
         """Return the row of a picture that is new: its checksum is stored once its file has changed."""
         location, file = stored_location(result.ref.location), result.file
-        key = picture_key("", location) if self._is_ours else key
-        own = number, self._sources[0], key, result.ref.image_id, location, file.size, file.modified, None
+        key = picture_key("", location) if self._registered else key
+        own = number, int(self._registered), key, result.ref.image_id, location, file.size, file.modified, None
         return *own, *taken_columns(file.taken).values(), WITHOUT_CAMERA if file.taken else None, None
 
 

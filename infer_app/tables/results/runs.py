@@ -86,7 +86,7 @@ class RunStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def open_run(self, day: Day, model: RunModel, run_id: str | None = None, source_id: int | None = None) -> str:
+    def open_run(self, day: Day, model: RunModel, run_id: str | None = None) -> str:
         """Acquire the day for this model and return the id of the new run. Raises DayHeld if an active run holds it.
 
         The variant is that of a new day until `start_run` records how the run goes on. A repeated call with the same
@@ -107,7 +107,6 @@ class RunStore:
                 "variant_sha256": model.variant_sha256,
                 "throughput": {"passed_over": model.passed_over},
                 "state": "running",
-                "source_id": source_id,
             }
             connection.execute(insert(runs), row)
         return run_id
@@ -145,35 +144,33 @@ class RunStore:
         with contextlib.suppress(DatabaseUnavailable):
             self._close(run_id, wait_limit_s=2, state="failed", exit_code=exit_code, error=error)
 
-    def record_failure(self, day: Day, version: Version, exit_code: int, error: str, source_id: int | None) -> None:
+    def record_failure(self, day: Day, version: Version, exit_code: int, error: str) -> None:
         """Add a failed run of a version that this process did not come to hold the day for."""
         this = runs.c.day == day.date, runs.c.model_id == version[1], runs.c.process == process_identity(os.getpid())
         with self._database.write(wait_limit_s=2) as connection:
             now = connection.execute(select(UtcNow())).scalar_one()
             row = _new_row(day, version, now) | {"id": new_run_id(), "variant": "", "state": "failed"}
-            row |= {"ended_at": now, "exit_code": exit_code, "error": error, "source_id": source_id}
+            row |= {"ended_at": now, "exit_code": exit_code, "error": error}
             if not connection.scalar(select(runs.c.id).where(*this, runs.c.host == row["host"]).limit(1)):
                 connection.execute(insert(runs), row)
 
     def exchange_attention(self, run_id: str, told: Sequence[str]) -> list[str]:
-        """Record what a run tells; return what the one before of its source and model told, [] if its row is gone."""
+        """Record what a run tells; return what the one before of its model told, [] if its row is gone."""
         with self._database.write(wait_limit_s=2) as connection:
             this = connection.execute(select(runs).where(runs.c.id == run_id)).first()
             if this is None:
                 return []
             # Not one of a clock that was ahead, which would be the run before for years.
-            former = runs.c.source_id == this.source_id, runs.c.model == this.model, runs.c.started_at < this.started_at
+            former = runs.c.model == this.model, runs.c.started_at < this.started_at
             newest = connection.scalars(select(runs.c.throughput).where(*former).order_by(runs.c.started_at.desc()))
             before: list[str] = next((one["attention"] for one in newest if one and "attention" in one), [])
             throughput = this.throughput | {"attention": list(told)}
             connection.execute(update(runs).where(runs.c.id == run_id).values(throughput=throughput))
         return before
 
-    def names_of(self, source_id: int | None) -> list[str]:
-        """Return the models that were run on a source."""
-        names = select(runs.c.model).where(runs.c.source_id == source_id).distinct()
+    def names_that_ran(self) -> set[str]:
         with self._database.read() as connection:
-            return list(connection.scalars(names))
+            return set(connection.scalars(select(runs.c.model).distinct()))
 
     def has_run(self, run_id: str) -> bool:
         with self._database.read() as connection:

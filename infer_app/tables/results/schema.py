@@ -35,16 +35,15 @@ _IS_OURS = text("added_at IS NOT NULL")
 _IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
 _HAS_EVENT = text("event IS NOT NULL")
 OUR_IMAGES = "infer_images"  # a view of what is registered here: by a command, or as files of watched folders
-OURS = 0  # in place of the number of their source
 # A row for each picture that was registered or that a run selected. Results name its number.
 pictures = Table(
     "infer_pictures",
     metadata,
     Column("id", Number, primary_key=True, autoincrement=False),  # its number, which is never given twice
-    Column("source_id", Integer, nullable=False),  # of infer_sources, or OURS
+    Column("registered", Integer, nullable=False),  # 1: by a walk or a command, as ours; 0: listed by the user's table
     Column("image_id", Exact(MAX_ID), nullable=False),  # as the source has it; of ours the number
     Column("location", Exact(), nullable=False),  # as the source lists it, without secrets
-    Column("key", BigInteger, nullable=False),  # `picture_key`: what tells the pictures of a source apart
+    Column("key", BigInteger, nullable=False),  # `picture_key` of id and location, which tell pictures apart
     Column("size", BigInteger),  # bytes; this and the two below are of the file as it was last seen
     Column("modified", Double),  # seconds since the epoch; NULL where there is no such time
     # Once the file has changed since the picture was first seen; empty for a remote one, of which it is not known.
@@ -60,7 +59,7 @@ pictures = Table(
     Column("taken_offset", Integer),  # of that clock from UTC, in seconds, if it is stated
     Column("taken_from", String(16)),  # a TimeOrigin; NULL: the file was not read
     Column("event", BigInteger),  # its number in infer_events, or WITHOUT_CAMERA or WITHOUT_EVENT; NULL: none is asked
-    UniqueConstraint("key", "source_id", name="uq_infer_pictures_key"),
+    UniqueConstraint("key", "registered", name="uq_infer_pictures_key"),
     Index("ix_infer_pictures_image_id", "image_id"),  # for users' own SQL, which finds rows of the views by it
     # The key that a day's pages are read by; of ours alone.
     Index("ix_infer_pictures_added_at", "added_at", "id", sqlite_where=_IS_OURS),
@@ -75,7 +74,6 @@ events = Table(
     "infer_events",
     metadata,
     Column("id", Number, primary_key=True, autoincrement=False),  # its number, which is never given twice
-    Column("source_id", Integer, nullable=False),  # whose cameras are those of its pictures' sources
     Column("camera", Exact(MAX_ID), nullable=False),
     Column("first_picture", BigInteger, nullable=False),
     Column("started_at", Microseconds),  # by the clock of the camera, put right; NULL: a picture without a time
@@ -83,13 +81,12 @@ events = Table(
     # The same, in microseconds since 1970: of UTC, where the pictures state the offset of the clock.
     Column("first_us", BigInteger),
     Column("last_us", BigInteger),
-    Index("ix_infer_events_camera", "source_id", "camera", "last_us"),
+    Index("ix_infer_events_camera", "camera", "last_us"),
 )
 
 cameras = Table(
     "infer_cameras",
     metadata,
-    Column("source_id", Integer, primary_key=True, autoincrement=False),
     Column("camera", Exact(MAX_ID), primary_key=True),
     Column("place", Integer, primary_key=True, autoincrement=False),  # of the row among those of the camera
     Column("since", Microseconds),  # by the camera's own clock, as "until" and the times of pictures
@@ -100,29 +97,20 @@ cameras = Table(
     Column("retired", Integer, nullable=False),  # 1: it brings no more pictures
 )
 
-sources = Table(
-    "infer_sources",
+# One row, of the project that the database belongs to.
+project_table = Table(
+    "infer_project",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("database", Text),  # its URL without a password; NULL: the one that holds these tables
-    Column("relation", Text, nullable=False),  # the table, or the query
-    Column("id_column", Text, nullable=False),
-    Column("location_column", Text),  # NULL where a column holds the bytes
-    Column("base", Text),  # the folder that relative locations started at in its last run; it may move
-    Column("first_used_at", Microseconds, nullable=False),
-    Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
-    Column("event_gap", Double),  # seconds, by which the events of its pictures were made
-    Column("cameras_of", Integer),  # the source whose cameras and events are those of its pictures; NULL: not known yet
-)
-
-# One row: a name of this database, by which a project recognises it (see `known_database`), and the last numbers given.
-database_id = Table(
-    "infer_database_id",
-    metadata,
-    Column("id", String(64), primary_key=True),
-    Column("last_picture", BigInteger, nullable=False),
+    Column("id", String(64), primary_key=True),  # a random name, by which a project knows its database and the reverse
+    Column("host", Text),  # of the machine that wrote last
+    Column("folder", Text),  # of its settings
+    Column("last_picture", BigInteger, nullable=False),  # this and the two below are the last numbers given
     Column("last_object", BigInteger, nullable=False),
-    Column("last_event", BigInteger, nullable=False, server_default="0"),
+    Column("last_event", BigInteger, nullable=False),
+    Column("source", Text),  # what the last run read its images from
+    Column("base", Text),  # the folder that its relative locations started at
+    Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
+    Column("event_gap", Double),  # seconds, by which events were made
 )
 
 models = Table(
@@ -264,7 +252,6 @@ runs = Table(
     Column("exit_code", Integer),
     Column("error", Text),
     Column("throughput", JSON),  # further measurements of its speed, named as in the report
-    Column("source_id", Integer),  # of infer_sources
     Column("variant_sha256", String(64)),  # of the checksums of the variant's files
     Column("last_commit", String(16)),  # a random name, to detect a commit that is repeated because its answer was lost
     Index("ix_infer_runs_day_model_id", "day", "model_id"),

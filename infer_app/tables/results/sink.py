@@ -33,7 +33,6 @@ from infer_app.tables.engine.reconnect import Forbidden
 from infer_app.tables.results.object_rows import ObjectRows, output_columns
 from infer_app.tables.results.pictures import PictureRows
 from infer_app.tables.results.schema import predictions, rejections, runs
-from infer_app.tables.results.sources import OUR_SOURCE, RunSource
 
 R = TypeVar("R", Prediction, Broken)
 
@@ -44,7 +43,7 @@ class Sink:
     """Writes a run's predictions and rejections; a prediction deletes the rejection of its image.
 
     What second networks made of the objects of a former result goes with it: `detector_id` is the version of the
-    detector whose objects were given to this model, if it is a second network. `source`: that of the images.
+    detector whose objects were given to this model, if it is a second network. `registered`: as of `PictureRows`.
     """
 
     def __init__(
@@ -54,14 +53,14 @@ class Sink:
         variant: str,
         run_id: str,
         detector_id: str | None = None,
-        source: RunSource = OUR_SOURCE,
+        registered: bool = True,
     ) -> None:
         self._database = database
         self._shared = {"model_id": model_id, "run_id": run_id, "detector_id": detector_id}
         self._variant = variant
         self._run_id = run_id
         backend, dialect = database.backend, database.dialect
-        self._pictures = PictureRows(database, source)
+        self._pictures = PictureRows(database, registered)
         self._predictions = backend.bulk_upsert(dialect, predictions)
         self._objects = ObjectRows(database, model_id, detector_id)
         self._rejections = backend.bulk_upsert(

@@ -16,7 +16,7 @@ _COUNTS = """(
 )"""
 # The rows of the version in use or, where none of its results counts, of the one that was in use before.
 _CURRENT = """
-SELECT m.name AS model, c.image_id, {columns}, p.picture, c.source_id
+SELECT m.name AS model, c.image_id, {columns}, p.picture
 FROM {table} p
 JOIN infer_models m ON m.id = p.model_id
 JOIN infer_pictures c ON c.id = p.picture
@@ -87,7 +87,7 @@ WHERE c.label IS NOT NULL AND c.num_objects IS NULL AND {activation} NOT IN {mul
 # Of each event and label: the most objects in one picture, and the picture with the best one.
 _SHOWN_EVENTS = """
 SELECT f.model, f.event, f.label, f.most AS count, f.num_images AS images, c.image_id AS best_image, f.score,
-    e.camera, e.started_at, e.ended_at, f.picture AS best_picture, e.source_id
+    e.camera, e.started_at, e.ended_at, f.picture AS best_picture
 FROM (
     SELECT g.model, g.event, g.label, g.picture, g.score,
         MAX(g.num) OVER (PARTITION BY g.model, g.event, g.label) AS most,
@@ -150,7 +150,7 @@ def _shown_crops(connection: Connection) -> str:
     columns = "c.model, c.image_id, c.model_id, c.object, c.detector, c.x, c.y, c.width, c.height"
     return (
         f"SELECT {columns}, c.detected_label, c.detected_score, {_shown(connection, 'label')} AS label,"
-        f" {_shown(connection, 'score')} AS score, c.location, c.object_id, c.picture, c.source_id"
+        f" {_shown(connection, 'score')} AS score, c.location, c.object_id, c.picture"
         " FROM infer_current_crops c"
         f" WHERE c.detected_score >= {_THRESHOLD.format(model='c.detector', label='c.detected_label')}"
     )

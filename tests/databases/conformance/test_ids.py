@@ -29,7 +29,6 @@ from infer_app.tables.listing.source import Source, find_by_id, find_similar
 from infer_app.tables.listing.watched_images import has_images_in
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.schema import pictures, predictions, rejections
-from infer_app.tables.results.sources import record_source
 from tests.conftest import DAY, MODEL
 from tests.support.listings import LISTINGS, at, open_source, select_new
 from tests.support.results import ODD_TEXTS, broken, commit, predicted, run_day, stored
@@ -49,12 +48,11 @@ def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     assert source.find_left_out(DAY).text == ""
     refs = select_new(database, settings)
     assert {ref.image_id: ref.location for ref in refs} == {row["id"]: row["location"] for row in rows}
-    number = record_source(database, source.identity)
-    commit(database, bad=[Broken(ref, Reason.READ_ERROR, "", "read") for ref in refs], source_id=number)
-    commit(database, [Prediction(ref, Output()) for ref in refs[::2]], source_id=number)
+    commit(database, bad=[Broken(ref, Reason.READ_ERROR, "", "read") for ref in refs], registered=False)
+    commit(database, [Prediction(ref, Output()) for ref in refs[::2]], registered=False)
     assert stored(database, rejections).keys() == {ref.image_id for ref in refs[1::2]}
     assert set(select_new(database, settings)) == set(refs[1::2])
-    commit(database, bad=[Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs[1::2]], source_id=number)
+    commit(database, bad=[Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs[1::2]], registered=False)
     assert select_new(database, settings) == []
     assert len(stored(database, predictions)) + len(stored(database, rejections)) == len(ids)
 
@@ -104,7 +102,7 @@ def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_na
     refs = list(source.select_new(DAY, ID))
     assert [ref.image_id for ref in refs] == ids
     good = [Prediction(ref, Output()) for ref in refs[:4]]
-    commit(database, good, source_id=record_source(database, source.identity))
+    commit(database, good, registered=False)
     assert list(source.select_new(DAY, ID)) == refs[4:]
 
 

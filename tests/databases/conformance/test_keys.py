@@ -12,13 +12,11 @@ from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import add_images
 from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
-from infer_app.tables.results.sources import SourceIdentity, record_source
 from tests.support.results import broken, commit, predicted, stored
 from tests.support.second_networks import DOG, LION, D, S, keys
 from tests.support.statements import looks_that_wait
 
 CAT = DetectedObject("cat", 0, 0.9, 0, 0, 1, 1)
-TABLE, QUERY = (SourceIdentity(None, one, "id", "path") for one in ("shots", "SELECT id, path FROM shots"))
 
 
 def test_all_that_names_a_picture_goes_with_its_row(database, detector, species, execute):
@@ -50,7 +48,7 @@ def test_no_result_names_a_picture_or_an_object_without_a_row(database, detector
         execute(statement)
 
 
-def test_a_source_has_one_row_for_a_picture(database, register):
+def test_a_picture_has_one_row(database, register):
     register("/1.jpg")
 
     def add_again(**changed):
@@ -60,32 +58,28 @@ def test_a_source_has_one_row_for_a_picture(database, register):
 
     with pytest.raises(IntegrityError):
         add_again(id=2, image_id="2")
-    add_again(id=2, source_id=1)
+    add_again(id=2, registered=0)
     with pytest.raises(IntegrityError):
-        add_again(source_id=2)
+        add_again(registered=0)
 
 
-@pytest.mark.parametrize("other", [TABLE, QUERY], ids=["of one source", "of two that share their pictures"])
-def test_two_runs_that_write_a_new_picture_at_once_give_it_one_row(database, url, kind, other):
+def test_two_runs_that_write_a_new_picture_at_once_give_it_one_row(database, url, kind):
     """The second one has looked for rows before the first one commits. SQLite lets it look only afterwards."""
-    ids, sources = ["1", "2", "3"], {"a": TABLE, "b": other}
+    ids, model_ids = ["1", "2", "3"], ["a", "b"]
 
     def write(model_id):
         with Database(url) as own:
-            number = record_source(own, sources[model_id])
-            commit(own, predicted(*ids), broken("bad"), model_id=model_id, source_id=number)
+            commit(own, predicted(*ids), broken("bad"), model_id=model_id, registered=False)
 
-    for identity in sources.values():
-        record_source(database, identity)
     with looks_that_wait("FROM infer_pictures") as looked, ThreadPoolExecutor(2) as threads:
-        list(threads.map(write, sources))
+        list(threads.map(write, model_ids))
     assert (looked.together >= 1) == (kind != "sqlite")
     rows = stored(database, pictures, "id", "location")
     assert {image_id: location for image_id, (_, location) in rows.items()} == {i: f"/{i}.jpg" for i in (*ids, "bad")}
-    both = [(str(rows[i][0]), model_id) for i in ids for model_id in sources]
+    both = [(str(rows[i][0]), model_id) for i in ids for model_id in model_ids]
     assert keys(database, predictions, rejections, pictures) == [
         sorted(both),
-        [(str(rows["bad"][0]), model_id) for model_id in sources],
+        [(str(rows["bad"][0]), model_id) for model_id in model_ids],
         sorted((str(number),) for number, _ in rows.values()),
     ]
 
@@ -94,7 +88,7 @@ def test_no_number_is_given_twice_though_the_last_row_was_deleted(database):
     numbers, of_objects = [], []
     for name in "abc":
         add_images(database, [Path(f"/{name}.jpg")], datetime(2026, 11, 20))
-        commit(database, predicted(name, objects=(CAT, CAT)), source_id=1)
+        commit(database, predicted(name, objects=(CAT, CAT)), registered=False)
         with database.write() as connection:
             numbers += sorted(connection.scalars(select(pictures.c.id)))
             of_objects += sorted(connection.scalars(select(objects.c.id)))

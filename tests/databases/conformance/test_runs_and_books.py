@@ -38,7 +38,7 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     commit(database, predicted(*ids[:3]), broken(ids[3]), run_id)
     commit(database, (), broken(ids[4], reason=Reason.READ_ERROR), run_id)
     commit(database, predicted(*ids[5:7]), model_id="another")
-    commit(database, predicted("999", ids[9]), source_id=1)  # of another source, whose ids clash
+    commit(database, predicted("999", ids[9]), registered=False)  # of another source, whose ids clash
     assert tables.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
     assert tables.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
     assert tables.count_day(DAY.before(1), ID) == DayCounts(0, 0, 0, 0)

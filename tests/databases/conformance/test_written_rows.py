@@ -22,7 +22,7 @@ from tests.support.results import commit as commit_ours
 from tests.support.statements import refuse
 
 ID = MODEL.model_id
-commit = partial(commit_ours, source_id=1)  # of a table of the user's
+commit = partial(commit_ours, registered=False)  # of a table of the user's
 COUNT = 100
 IDS = [str(number) for number in range(COUNT)]
 NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]} %s %(x)s :y \\ \n"""
@@ -41,7 +41,7 @@ def test_a_prediction_is_kept_to_the_last_bit(database):
     nothing = (None, None, {}, None, None, None)
     expected["0 without"] = (ID, "run 1", "cpu-torchscript", *nothing, *file)
     assert stored(database, predictions) == expected
-    assert stored(database, pictures, "source_id", "location") == {i: (1, f"/{i}.jpg") for i in expected}
+    assert stored(database, pictures, "registered", "location") == {i: (0, f"/{i}.jpg") for i in expected}
 
 
 def test_a_rejection_is_kept_with_the_facts_of_a_file_of_any_size(database):

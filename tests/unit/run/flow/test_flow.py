@@ -18,7 +18,6 @@ from infer_app.base.settings.sections import RunSettings
 from infer_app.predict.chunking import ChunkSize
 from infer_app.run.flow.failure_budget import FailureBudget
 from infer_app.run.flow.flow import ModelRun, run_flow, skip_stopped_models
-from infer_app.tables.results.sources import OUR_SOURCE
 from tests.conftest import DAY
 from tests.support import second_networks as stored
 
@@ -67,8 +66,8 @@ def test_a_second_network_has_no_result_of_objects_that_the_database_refused(tab
         connection.exec_driver_sql(f"CREATE TRIGGER refuse {refusal}")
     models = [stored.DETECTOR, replace(stored.SECOND, detector_id=stored.DETECTOR.model_id)]
     run_ids = [tables.run_store.open_run(DAY, model) for model in models]
-    shared, budgets = (tables.database, OUR_SOURCE), [FailureBudget(RunSettings()) for _ in models]
-    runs = [ModelRun(n, model, run_ids[n], *shared, budgets[n]) for n, model in enumerate(models)]
+    budgets = [FailureBudget(RunSettings()) for _ in models]
+    runs = [ModelRun(n, model, run_ids[n], tables.database, budgets[n]) for n, model in enumerate(models)]
     pool = SimpleNamespace(run=lambda chunks: (result for _ in chunks))
     observer = SimpleNamespace(commit=lambda _: nullcontext())
     run_flow([NewImage(refs[0], (0, 1))], pool, iter, runs, ChunkSize(), observer)

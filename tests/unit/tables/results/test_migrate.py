@@ -83,6 +83,6 @@ def test_migrated_tables_are_those_of_the_schema(database):
         uniques = {name: inspect(connection).get_unique_constraints(name) for name in metadata.tables}
     assert found == {name: [key.name for key in table.primary_key] for name, table in metadata.tables.items()}
     assert {name: [one["column_names"] for one in own] for name, own in uniques.items() if own} == {
-        "infer_pictures": [["key", "source_id"]],
+        "infer_pictures": [["key", "registered"]],
         "infer_objects": [["picture", "model_id", "object"]],
     }

@@ -1,0 +1,59 @@
+"""What is stored once for the project: where it is, what its last run read, and from which time on its images count."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from sqlalchemy import Connection, or_, select, update
+
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.runs import refuse_during_runs
+from infer_app.tables.results.schema import project_table
+
+
+def read_place(connection: Connection) -> tuple[str | None, str | None]:
+    """Return the folder of the settings of the last command that wrote, and its host; None before the first one."""
+    row = connection.execute(select(project_table.c.folder, project_table.c.host)).one()
+    return row.folder, row.host
+
+
+def record_place(database: Database, folder: str, host: str) -> None:
+    if database.ask(read_place) != (folder, host):
+        here = update(project_table).values(folder=folder, host=host)
+        database.transact(lambda connection: connection.execute(here))
+
+
+class ReadFrom(NamedTuple):
+    """What a run reads its images from; None before the first one that lists the user's table."""
+
+    source: str | None  # as `Source.described` has it
+    base: str | None  # the folder that relative locations start at
+
+
+def read_source(connection: Connection) -> ReadFrom:
+    return ReadFrom(*connection.execute(select(project_table.c.source, project_table.c.base)).one())
+
+
+def record_source(database: Database, now: ReadFrom) -> None:
+    database.transact(lambda connection: connection.execute(update(project_table).values(now._asdict())))
+
+
+def read_forgotten_before(database: Database) -> datetime | None:
+    """Return the time (UTC) from which on images count, None for all."""
+    latest = database.ask(lambda connection: connection.scalar(select(project_table.c.forgotten_before)))
+    return None if latest is None else latest.replace(tzinfo=UTC)
+
+
+def forget_before(database: Database, time: datetime) -> None:
+    """Let the images that are older than a time (UTC) belong to no day any more.
+
+    Raises DayHeld while a run is active, which would go on writing their results.
+    """
+    known, new = project_table.c.forgotten_before, time.replace(tzinfo=None)
+
+    def store(connection: Connection) -> None:
+        refuse_during_runs(connection)
+        connection.execute(update(project_table).where(or_(known.is_(None), known < new)).values(forgotten_before=new))
+
+    database.transact(store)
