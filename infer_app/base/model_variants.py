@@ -1,6 +1,6 @@
 """The forms in which a model can run: each is one record, made here; manifests, rows and `--variant` have its name."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from infer_app.base.errors import ModelError
@@ -107,25 +107,6 @@ def full_name(name: str) -> str:
 def variant_facts(name: str) -> dict[str, str]:
     """Return what is printed of a row's variant beside its name."""
     return {"precision": variant_of(name).precision}
-
-
-@dataclass(frozen=True, slots=True)
-class VariantTrial:
-    """How much another variant changes in the outputs of the present one, on images of the day."""
-
-    precision: str = field(init=False)
-    variant: str
-    num_images: int
-    label_agreement: float | None  # share of the labels that stay, 0-1; None unless it is a classification
-    cosine: float  # of the worst image
-    p99_score_difference: float | None
-    worst_score_difference: float | None
-    min_agreement: float  # of the labels or objects, or of the cosine
-    meets_min_agreement: bool
-    object_agreement: float | None = None  # share of the objects that stay; None unless there are any
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "precision", variant_of(self.variant).precision)
 
 
 class BegunVariant(NamedTuple):

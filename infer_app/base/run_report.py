@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any
 
-from infer_app.base.model_variants import VariantTrial, variant_facts
+from infer_app.base.model_variants import variant_facts
 
 MIN_IMAGES = 20  # a run of fewer is mostly start-up: its speed is judged nowhere
 
@@ -51,30 +51,6 @@ class DayState:
         return self.notes[0] if self.notes else self.state
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """A change that makes some stages cheaper, measured on this machine."""
-
-    what: str  # description with its option, and what is known of it
-    stages: tuple[str, ...]
-    ms: float  # CPU milliseconds per image of these stages with it
-    instead_of: float  # CPU milliseconds per image without it, measured at the same time
-    trial: VariantTrial | None = None  # of another variant, on images of the day
-
-
-@dataclass(frozen=True, slots=True)
-class Speedup:
-    """The gain of an alternative over all stages, at the costs of a run."""
-
-    what: str
-    speedup: float  # of the whole run's rate limit
-    is_advised: bool  # it is faster by more than the measurement varies, and changes no more than is allowed
-    trial: VariantTrial | None = None
-
-    def __str__(self) -> str:
-        return f"{self.speedup:.1f} × faster overall with {self.what}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """The report of one model's run over one day, as `infer run --json` prints it. Keys are added, never renamed."""
@@ -103,8 +79,6 @@ class RunReport:
     limits: dict[str, float] = field(default_factory=dict)  # images per second of cores, workers and database
     limited_by: str | None = None  # a stage, storage or database; None when there was nothing to measure
     share_of_limit: float | None = None  # of the steady rate, 0-1
-    advice: str | None = None  # the change that would help most; None when none was measured to help
-    alternatives: tuple[Speedup, ...] = ()  # all changes that were measured, the one that helps most first
     num_cores: int = 0
     num_workers: int = 0
     passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen

@@ -27,7 +27,7 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.telemetry.display import Display
 from infer_app.base.telemetry.log import bind_models
 from infer_app.base.telemetry.summary_line import Forecast, forecast
-from infer_app.run.dry_run import Probes, dry_run
+from infer_app.run.dry_run import dry_run
 from infer_app.run.files.registration import Registration
 from infer_app.run.group_run import GroupRun, open_group
 from infer_app.run.note_facts import note_facts
@@ -102,7 +102,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
 
 
 def dry_run_days(
-    request: RunRequest, stop: Stop, display: Display, probes: Probes, registration: Registration
+    request: RunRequest, stop: Stop, display: Display, registration: Registration
 ) -> list[tuple[list[RunReport], Forecast]]:
     """Run a sample of the days without writing; return the reports of each group of models and a forecast.
 
@@ -114,7 +114,7 @@ def dry_run_days(
         sample = [NewImage(ref, indices) for ref in registration.sample]
         with open_group(request.loaded, models, stop, display, read_only=True) as group:
             late = _find_late(group, days) if request.with_late else []
-            reports = dry_run(group, [*late, *days], probes, request.limit, sample)
+            reports = dry_run(group, [*late, *days], request.limit, sample)
             measured.append((reports, forecast(reports[0], _count_pending(group, days) + registration.to_run)))
     return measured
 

@@ -1,14 +1,14 @@
 """How a run ended: the report of a day, the result of a model over its days, the summary of all models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import date
 
 from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, InferError, most_severe
-from infer_app.base.run_report import Alternative, DayState, ModelOutcome, RunReport
+from infer_app.base.run_report import DayState, ModelOutcome, RunReport
 from infer_app.base.settings.sections import rejection_budget
-from infer_app.base.telemetry.bottleneck import Cost, advise, find_bottleneck, judged, rank, rate_limits
+from infer_app.base.telemetry.bottleneck import Cost, find_bottleneck, judged, rate_limits
 from infer_app.base.telemetry.summary_line import Forecast
 from infer_app.base.telemetry.tally import Tally
 from infer_app.predict.executors import Executor
@@ -100,14 +100,7 @@ class RunSummary:
         return self.results[0].to_json() | {"exit_code": self.exit_code} | several
 
 
-def make_report(
-    group: GroupRun,
-    day: Day,
-    executor: Executor,
-    model_run: ModelRun,
-    tally: Tally,
-    measured: Sequence[Alternative] = (),
-) -> RunReport:
+def make_report(group: GroupRun, day: Day, executor: Executor, model_run: ModelRun, tally: Tally) -> RunReport:
     """Return the report of one model. Its day's counts are read from the database."""
     project, model, max_rejected = group.project, model_run.model, group.loaded.run.max_rejected
     seconds, steady = tally.seconds, tally.steady_images_per_second
@@ -116,7 +109,6 @@ def make_report(
     cost = Cost(tally.cpu_ms(), tally.wait_ms(), *servers, device_ms, max(1, executor.num_devices))
     rates = rate_limits(cost)
     limit = min(rates.values(), default=None)
-    alternatives = rank(cost, measured)
     too_many = model_run.budget.stopped is not None
     if model_run.failed > rejection_budget(max_rejected, model_run.asked):
         # The run may have had only what is left of the day, such as missing files that are tried again.
@@ -147,8 +139,6 @@ def make_report(
         limits=rates,
         limited_by=find_bottleneck(cost),
         share_of_limit=steady / limit if steady and limit else None,
-        advice=advise(alternatives),
-        alternatives=alternatives,
         num_cores=executor.num_cores,
         num_workers=executor.num_workers + executor.num_devices,
         passed_over=model.passed_over,

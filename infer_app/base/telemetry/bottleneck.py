@@ -1,4 +1,4 @@
-"""The highest rate that this machine can reach at the measured costs, its bottleneck, and what would raise the rate.
+"""The highest rate that this machine can reach at the measured costs, and its bottleneck.
 
 Each image uses four resources, and the scarcest of them bounds the rate. This is the utilisation law of queueing theory
 (Lazowska et al. 1984, Quantitative System Performance, 3.2 and 5.2): a resource is busy for at most all of the time, so
@@ -12,14 +12,13 @@ the rate is at most the number of its servers divided by the time that an image 
 - database: CPU time and wait of select and write, since the one coordinator runs them one after the other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from infer_app.base.run_report import MIN_IMAGES, Alternative, RunReport, Speedup
+from infer_app.base.run_report import MIN_IMAGES, RunReport
 from infer_app.base.telemetry.stage_clock import WAITING_STAGES
 
 COORDINATOR = frozenset({"select", "write"})
-MIN_SPEEDUP = 1.05  # a smaller one is within the measurement's own variation
 MAX_SHARE = 1.2  # of the limit; a larger one comes from chunks that were committed at once after a short run
 MIN_TAKEN = 0.1  # share of the cores' time from which on other programs are named
 MIN_MISSING = 0.05  # of the limit; less is within the measurement's own variation
@@ -70,47 +69,15 @@ def find_bottleneck(cost: Cost) -> str | None:
     return max(parts, key=parts.__getitem__)
 
 
-def rank(cost: Cost, alternatives: Sequence[Alternative]) -> tuple[Speedup, ...]:
-    """Return what each alternative would bring, the best first.
-
-    Nothing if storage or the database is the bottleneck: a cheaper stage would only wait longer.
-    """
-    if find_bottleneck(cost) in (None, STORAGE, DATABASE):
-        return ()
-    ranked = []
-    for one in alternatives:
-        if one.instead_of > 0:
-            speedup = compute_speedup(cost, one)
-            is_advised = speedup >= MIN_SPEEDUP and (one.trial is None or one.trial.meets_min_agreement)
-            ranked.append(Speedup(one.what, speedup, is_advised, one.trial))
-    return tuple(sorted(ranked, key=lambda one: one.speedup, reverse=True))
-
-
-def advise(ranked: Sequence[Speedup]) -> str | None:
-    """Return the best of the ranked alternatives that is advised, as text; None if none is."""
-    return next((str(one) for one in ranked if one.is_advised), None)
-
-
-def compute_speedup(cost: Cost, alternative: Alternative) -> float:
-    """Return the rate limit with the alternative divided by the present one, as Amdahl's law does for one resource.
-
-    The alternative's cost is scaled to what its stages took in this run.
-    """
-    share = alternative.ms / alternative.instead_of
-    scaled = {stage: ms * share if stage in alternative.stages else ms for stage, ms in cost.cpu_ms.items()}
-    cheaper = replace(cost, cpu_ms=scaled)
-    return min(rate_limits(cheaper).values()) / min(rate_limits(cost).values())
-
-
 def judged(report: RunReport) -> RunReport:
-    """Return the report with its bottleneck; after too short a run without one, and without share, limit and advice.
+    """Return the report with its bottleneck; after too short a run without one, and without a share.
 
     Other programs are the bottleneck if they took at least half of the share of the limit that is missing, and some is;
     or if they had the cores most of the time and waits set the limit, which then are waits for a core.
     """
     share = report.share_of_limit
     if report.selected < MIN_IMAGES or share is None or share > MAX_SHARE or report.limited_by is None:
-        return replace(report, bottleneck=None, limited_by=None, share_of_limit=None, advice=None, alternatives=())
+        return replace(report, bottleneck=None, limited_by=None, share_of_limit=None)
     missing = 1 - share
     taken = taken_by_others(report)
     is_disturbed = missing >= MIN_MISSING and taken >= max(MIN_TAKEN, missing / 2)

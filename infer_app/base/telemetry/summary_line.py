@@ -139,7 +139,6 @@ class Forecast:
 
     pending: int
     seconds: float | None  # None if nothing was measured
-    start_s: float = 0.0  # of them, for what does not grow with the images
 
     def describe(self, now: datetime) -> str:
         """Return `412,000 pending, 46 min, done 05:12` for a run that starts now."""
@@ -147,10 +146,6 @@ class Forecast:
             return f"{self.pending:,} pending"
         done = now + timedelta(seconds=self.seconds)
         return f"{self.pending:,} pending, {duration(self.seconds)}, done {done:%H:%M}"
-
-    def saved_s(self, speedup: float) -> float:
-        """Return by how many seconds a run at this multiple of the rate would be shorter."""
-        return ((self.seconds or self.start_s) - self.start_s) * (1 - 1 / speedup)
 
 
 def forecast(report: RunReport, pending: int) -> Forecast:
@@ -162,4 +157,4 @@ def forecast(report: RunReport, pending: int) -> Forecast:
         return Forecast(pending, None)
     steady = report.steady_images_per_second or report.limit_images_per_second or report.images_per_second
     overhead = max(0.0, report.seconds - report.selected / steady)
-    return Forecast(pending, overhead + pending / steady, overhead)
+    return Forecast(pending, overhead + pending / steady)

@@ -101,9 +101,6 @@ def _run_days(
 
 
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, trace: Trace | None) -> int:
-    from infer_app.build.variants.judge_variants import probe_decoding, probe_variants  # load what no run needs
-    from infer_app.run.dry_run import Probes
-
     not_found: dict[str, ModelError] = {}
     artifacts = with_detectors(loaded, choose_artifacts(loaded, failures=not_found), not_found)
     for name, error in not_found.items():
@@ -112,7 +109,7 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
         registration = _register(loaded, days, stop, dry_run=True)
         request = RunRequest(loaded, artifacts, days, options.limit, _takes_late(loaded, days[-1], options, artifacts))
         display = Display(Progress(options.quiet), trace)
-        measured = dry_run_days(request, stop, display, Probes(probe_variants, probe_decoding), registration)
+        measured = dry_run_days(request, stop, display, registration)
     exit_codes = [report.exit_code for reports, _ in measured for report in reports]
     exit_code = most_severe([*exit_codes, *(error.exit_code for error in not_found.values())])
     print_dry_run_summary(measured, exit_code, options.as_json, registration, days)

@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 from infer_app.ask.next_run import backfill_command
 from infer_app.base.day import Day
 from infer_app.base.printing import counted, named, one_line, printed_options, told_once, with_config
-from infer_app.base.run_report import RunReport, Speedup
+from infer_app.base.run_report import RunReport
 from infer_app.base.telemetry.summary_line import (
     Forecast,
     describe_nearly_black,
     describe_replaced,
     describe_state,
-    duration,
     late_line,
     node_costs,
     speed,
@@ -212,26 +211,15 @@ def print_dry_run_summary(
         if len(measured) > 1:
             print(f"{' and '.join(report.model for report in reports)}:")
         if reports[0].selected:
-            _print_measured(reports, rest)
+            _print_measured(reports)
         print(rest.describe(_now()))
 
 
-def _print_measured(reports: Sequence[RunReport], rest: Forecast) -> None:
-    """Print what a dry run measured of models that share their images: the costs, what is advised, and the rates."""
+def _print_measured(reports: Sequence[RunReport]) -> None:
+    """Print what a dry run measured of models that share their images: the costs and the rates."""
     for line in _costs(reports[0]):
         print(line)
-    for one in reports[0].alternatives:
-        if one.is_advised:
-            print(f"measured here: {one}{_gain(one, rest)}")
-        elif one.trial and not one.trial.meets_min_agreement:
-            print(f"not advised, since {one.trial.min_agreement:.1%} must be kept: {one}")
     for report in reports:
         name = f"{report.model}: " if len(reports) > 1 else ""
         counts = f"{report.predicted:,} would be predicted, {report.rejected:,} rejected"
         print(f"dry run, nothing written: {name}{counts} · {speed(report)}")
-
-
-def _gain(one: Speedup, rest: Forecast) -> str:
-    """Return by how much the forecast would be shorter, and the setting that makes a precision that of every run."""
-    saved = f", {duration(rest.saved_s(one.speedup))} less" if rest.pending else ""
-    return saved + (f'; for every run, of all models: [run] precision = "{one.trial.precision}"' if one.trial else "")

@@ -85,7 +85,7 @@ def plan_day(
     PrecisionUnavailable if no variant of that dtype can run here.
     """
     models, idle = of_new_day.models, of_new_day.idle
-    begun = [None if number in idle else find_begun(project, day, model) for number, model in enumerate(models)]
+    begun = [None if number in idle else _find_begun(project, day, model) for number, model in enumerate(models)]
     if all(one is None or _is_that_of(one, model) for one, model in zip(begun, models, strict=True)):
         return of_new_day
     if not project.count_new_of_days([day], of_new_day.model_ids):
@@ -100,7 +100,7 @@ def plan_day(
     return plan.without_detector() if idle else plan
 
 
-def find_begun(project: ProjectDatabase, day: Day, model: RunModel) -> BegunVariant | None:
+def _find_begun(project: ProjectDatabase, day: Day, model: RunModel) -> BegunVariant | None:
     """Return the variant that the model keeps on a day; None if the day is new or its results were deleted."""
     found = project.ask(project.run_store.variants_of_day, day, model.model_id)
     for run_id, one in found.items():

@@ -49,7 +49,6 @@ _OF_SPEED = (  # measurements that have no column of their own
     "share_of_limit",
     "limits",
     "limited_by",
-    "advice",
     "walls",
     "waits",
     "num_cores",

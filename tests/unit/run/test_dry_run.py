@@ -1,12 +1,11 @@
-"""What a dry run offers."""
+"""How a dry run samples and reports."""
 
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from infer_app.base.domain import ChunkResult, ImageRef, NewImage, Output, Prediction
-from infer_app.base.run_report import Alternative
+from infer_app.base.domain import ChunkResult, Output, Prediction
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.display import Display, Progress
 from infer_app.run import dry_run
@@ -14,10 +13,6 @@ from infer_app.run.flow.run_plan import RunPlan
 from infer_app.run.stop import Stop
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
-
-MEASURED = Alternative("half, on your images", ("model",), 1.0, 2.0)
-SCALED = Alternative("scaled decoding", ("decode",), 1.0, 2.0)
-NO_PROBES = dry_run.Probes(lambda *_: [], lambda *_: [])
 
 
 def predict_again(chunk):
@@ -31,18 +26,6 @@ def predict_again(chunk):
 def test_a_sample_ends_with_its_time_once_it_has_so_many_images(num_images, end, taken):
     pages = iter([["a", "b"], ["c"], ["d"]])
     assert [one for page in dry_run.take_until(pages, num_images, end) for one in page] == list("abcd")[:taken]
-
-
-@pytest.mark.parametrize(("is_begun", "offered"), [(False, [MEASURED, SCALED]), (True, [SCALED])])
-def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, register, is_begun, offered):
-    begun = DAY if is_begun else DAY.before(1)
-    register("/0.jpg", at=begun.start.replace(tzinfo=None))
-    run_day(tables.database, tables.source, begun)
-    probes = dry_run.Probes(lambda *_: [MEASURED], lambda *_: [SCALED])
-    plan = RunPlan((SimpleNamespace(manifest=SimpleNamespace(name="a", crop=None)),), (SimpleNamespace(),), (MODEL,))
-    group, executor = SimpleNamespace(project=tables, plan=plan), SimpleNamespace(handler=None)
-    images = [NewImage(ImageRef("1", "1.jpg"), (0,))]
-    assert dry_run.find_alternatives(group, executor, DAY, images, probes) == offered
 
 
 def test_the_first_report_is_of_the_model_with_most_images(tables, register, tmp_path):
@@ -66,4 +49,4 @@ def test_the_first_report_is_of_the_model_with_most_images(tables, register, tmp
         display=Display(Progress(quiet=True)),
         stop=Stop(),
     )
-    assert [one.selected for one in dry_run.dry_run(group, [DAY], NO_PROBES)] == [1, 0]
+    assert [one.selected for one in dry_run.dry_run(group, [DAY])] == [1, 0]

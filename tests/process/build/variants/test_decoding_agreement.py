@@ -5,12 +5,8 @@ import pytest
 
 from infer_app.artifact.recipe import Recipe
 from infer_app.base.errors import ModelError
-from infer_app.base.model_variants import TORCHSCRIPT
-from infer_app.base.read_limits import ReadLimits
 from infer_app.build.network.golden_set import GOLDEN_PIXELS, make_golden_set, synthetic_images
 from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
-from infer_app.build.variants.judge_variants import probe_decoding
-from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.images.transform.to_pixels import transform
 from infer_app.predict.runtimes.torchscript import build_cpu_variant
@@ -63,25 +59,6 @@ def test_agreement_is_of_the_images_that_are_shrunk(artifact):
     assert "on 2 images large enough to be shrunk: keeps 100.0%" in describe_agreement(parity, artifact.manifest)
     assert decoding_agreement(artifact, predict, images[1:4], 4) is None
     assert "no image was large enough" in describe_agreement(None, artifact.manifest)
-
-
-def test_a_dry_run_is_offered_scaled_decoding_with_what_it_costs_on_the_images_themselves(tmp_path, artifact):
-    """Whichever of them can be decoded; where it changes nothing it isn't offered."""
-    large, small, cut = (tmp_path / f"{name}.jpg" for name in ("large", "small", "cut"))
-    large.write_bytes(jpeg(2400, 1800))
-    small.write_bytes(jpeg(40, 40))
-    cut.write_bytes(jpeg(2400, 1800)[:9000])
-    photos = [str(path) for path in (large, small, cut, tmp_path / "missing.jpg")]
-
-    def offers(model, locations):
-        limits = ReadLimits((tmp_path,), 1 << 30)
-        return probe_decoding(HandlerSpec((ModelSpec.of(model, TORCHSCRIPT, 2),), limits, 1 << 30), locations)
-
-    exact = built(tmp_path / "model", decode="exact")
-    (offered,) = offers(exact, photos)
-    assert (offered.stages, "--set decode=scaled" in offered.what) == (("decode", "transform"), True)
-    assert 0 < offered.ms < 0.8 * offered.instead_of
-    assert offers(exact, [str(small)]) == offers(artifact, photos) == []
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)
