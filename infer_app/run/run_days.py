@@ -30,6 +30,7 @@ from infer_app.base.telemetry.summary_line import Forecast, forecast
 from infer_app.run.dry_run import dry_run
 from infer_app.run.files.registration import Registration
 from infer_app.run.group_run import GroupRun, open_group
+from infer_app.run.known_source import check_source
 from infer_app.run.note_facts import note_facts
 from infer_app.run.run_day import run_day
 from infer_app.run.run_result import FailedModel, ModelResult, RunSummary
@@ -54,6 +55,7 @@ class RunRequest:
     limit: int | None = None  # images of each model, of all days together
     with_late: bool = False  # then also the days of images that were registered late
     not_found: Mapping[str, ModelError] = field(default_factory=dict)  # by name: models that should run too
+    other_source: bool = False  # [source] may list other images than in the last run
 
 
 def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
@@ -73,6 +75,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
         bind_models((artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts)
         try:
             with open_group(request.loaded, models, stop, display) as group:
+                check_source(request.loaded, group.project, is_meant=request.other_source, read_only=False)
                 project = group.project
                 ran = run_group(group, days, request.limit, with_late=with_late)
                 results += [result for result in ran if result.last.model not in {one.last.model for one in results}]
@@ -113,6 +116,7 @@ def dry_run_days(
         indices = tuple(range(len(models.artifacts)))
         sample = [NewImage(ref, indices) for ref in registration.sample]
         with open_group(request.loaded, models, stop, display, read_only=True) as group:
+            check_source(request.loaded, group.project, is_meant=request.other_source, read_only=True)
             late = _find_late(group, days) if request.with_late else []
             reports = dry_run(group, [*late, *days], request.limit, sample)
             measured.append((reports, forecast(reports[0], _count_pending(group, days) + registration.to_run)))

@@ -11,15 +11,13 @@ from infer_app.tables.results.schema import objects, pictures, predictions
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit
 from tests.support.second_networks import DETECTOR, LION, D, StoredModel, classified, made
-from tests.support.shots import ID, SHOTS, opened
+from tests.support.shots import SHOTS, opened
 
 
 def commit_to(database, results, **more):
     """Commit one chunk as a run over a table of the user's does."""
     good = [one for one in results if isinstance(one, Prediction)]
-    return commit(
-        database, good, [one for one in results if isinstance(one, Broken)], registered=False, **more
-    )
+    return commit(database, good, [one for one in results if isinstance(one, Broken)], registered=False, **more)
 
 
 def named(image_id, location):

@@ -24,7 +24,9 @@ EDITED = QUERY.model_copy(update={"query": "SELECT id, path, taken FROM shots WH
 OURSELVES = SourceSettings()
 
 
-def test_pictures_of_two_tables_and_registered_ones_have_results_of_their_own_though_their_ids_clash(database, fill, register, run):
+def test_images_of_two_tables_and_registered_ones_have_results_of_their_own_though_ids_clash(
+    database, fill, register, run
+):
     ids = ("1", "2", "3")
     listed = {name: [f"/{name}/{i}.jpg" for i in ids] for name in ("shots", "scans", "own")}
     for table in ("shots", "scans"):

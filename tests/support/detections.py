@@ -18,9 +18,7 @@ from tests.support.results import commit
 ANIMALS = RunModel("animals", "a1" * 8, "cpu-torchscript", {"output": {"kind": "detection"}, "crop": None})
 
 
-def write_detections(
-    project: Project, found: Mapping[str, Sequence[DetectedObject]], registered: bool = True
-) -> None:
+def write_detections(project: Project, found: Mapping[str, Sequence[DetectedObject]], registered: bool = True) -> None:
     """Write the objects of the day's images, by the end of their locations, in a run that is done."""
     good = []
     for name, objects in found.items():

@@ -86,7 +86,7 @@ class LoadedSettings(Settings, BaseSettings):
         return url
 
     def _with_schema(self, url: URL) -> URL:
-        """Name our schema in the URL, which each transaction searches first; the user's tables are found in `public`."""
+        """Name our schema, which each transaction searches first; the user's tables are found in `public`."""
         schema = self.database.results_schema
         if schema is None:
             return url

@@ -68,6 +68,10 @@ class DaysOptions(WithJson):
     wait: bool | None = option(
         None, "Wait for another run that holds the day, instead of ending with exit code 13.", "--wait"
     )
+    other_source: bool = flag(
+        "--other-source",
+        "Run though [source] lists other images, or other files, than in the last run.",
+    )
     quiet: bool = option(None, "Print nothing on success, for cron.", "--quiet", "-q", default=False)
     verbose: bool = option(None, "Log more.", "--verbose", "-v", default=False)
     log_format: LogFormat = None

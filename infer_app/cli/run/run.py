@@ -83,7 +83,7 @@ def _run_days(
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
     session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
     with_late = isinstance(options, RunOptions) and _takes_late(loaded, days[-1], options, artifacts)
-    request = RunRequest(loaded, artifacts, days, options.limit, with_late, not_found)
+    request = RunRequest(loaded, artifacts, days, options.limit, with_late, not_found, options.other_source)
     with _stop(options) as stop:
         registration = _register(loaded, days, stop)
         summary = run_days(request, stop, Display(Progress(options.quiet), trace))
@@ -107,7 +107,8 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
         log.warning("%s would not run: %s (%s)", name, error, error.hint)
     with _stop(options) as stop, _with_database(loaded, options) as loaded:
         registration = _register(loaded, days, stop, dry_run=True)
-        request = RunRequest(loaded, artifacts, days, options.limit, _takes_late(loaded, days[-1], options, artifacts))
+        with_late, other = _takes_late(loaded, days[-1], options, artifacts), options.other_source
+        request = RunRequest(loaded, artifacts, days, options.limit, with_late, other_source=other)
         display = Display(Progress(options.quiet), trace)
         measured = dry_run_days(request, stop, display, registration)
     exit_codes = [report.exit_code for reports, _ in measured for report in reports]

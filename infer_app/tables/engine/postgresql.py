@@ -101,7 +101,7 @@ class PostgreSQL(Backend):
         timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
         # Always UTF-8, whatever the database's encoding, PGCLIENTENCODING or the URL are: we encode arrays ourselves.
         # Prepared statements are lost behind a pooler that gives each transaction another session.
-        schema = url.query.get(OWN_SCHEMA)
+        schema = str(url.query.get(OWN_SCHEMA, ""))
         engine = create_engine(
             url.difference_update_query([OWN_SCHEMA]),
             pool_pre_ping=True,
@@ -266,7 +266,7 @@ def _set(connection: Connection, settings: Mapping[str, str]) -> None:
     connection.exec_driver_sql(f"SELECT {each}").close()
 
 
-def _begin(connection: Connection, schema: str | None) -> None:
+def _begin(connection: Connection, schema: str) -> None:
     """Find our tables in their schema, and turn `jit` off, which takes half a second for each of our lookups.
 
     It holds for the transaction alone: a setting of the session would not hold behind a pooler.

@@ -19,10 +19,10 @@ from infer_app.tables.results.schema import (
     VERSION,
     VERSION_TABLE,
     cameras,
-    project_table,
     events,
     metadata,
     pictures,
+    project_table,
 )
 from infer_app.tables.results.views import VIEWS, make_views
 
