@@ -40,7 +40,7 @@ from infer_app.tables.listing.image_registry import add_objects
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunModel, RunStore
-from infer_app.tables.results.schema import database_id, metadata
+from infer_app.tables.results.schema import metadata, project_table
 from infer_app.tables.results.sink import Sink
 from tests.databases import servers
 
@@ -146,7 +146,7 @@ def prediction(number: int, num_objects: int) -> Prediction:
 def empty(database: Database) -> None:
     with database.write() as connection:
         for table in reversed(metadata.sorted_tables):
-            if table is not database_id:  # the numbers given last, which go on
+            if table is not project_table:  # the numbers given last, which go on
                 connection.execute(table.delete())
     if database.dialect.name == "postgresql":
         with database.read() as connection:

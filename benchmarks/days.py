@@ -37,7 +37,7 @@ from sqlalchemy import Column, Connection, Date, DateTime, create_engine, insert
 from sqlalchemy.exc import OperationalError
 
 from infer_app.base.locations import picture_key
-from infer_app.tables.results.schema import database_id, objects, pictures, predictions, rejections, runs
+from infer_app.tables.results.schema import objects, pictures, predictions, project_table, rejections, runs
 from tests.support.detectors import Quadrants, built_detector
 from tests.support.networks import Tiles, built_colors
 from tests.support.projects import Project
@@ -218,8 +218,8 @@ def fill(connection: Connection, last: date, num_days: int) -> None:
         if back % 50 == 1:
             connection.commit()
     counts = {"last_picture": num_days * PER_DAY, "last_object": num_days * num_objects}
-    connection.execute(database_id.update().values(counts))
-    for name in ("infer_models.created_at", "infer_models.in_use_since", "infer_sources.first_used_at"):
+    connection.execute(project_table.update().values(counts))
+    for name in ("infer_models.created_at", "infer_models.in_use_since"):
         table_name, _, column_name = name.partition(".")
         execute(f"UPDATE {table_name} SET {column_name} = {earlier(column_name, num_days - 1, is_sqlite)}")
     connection.commit()

@@ -13,7 +13,7 @@ from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.known_database import check_known, is_missing, known_id, remembered
+from infer_app.tables.known_database import check_known, is_missing, remembered
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
@@ -111,7 +111,7 @@ def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str 
     Raises DatabaseUnavailable or SchemaOutdated.
     """
     check_known(loaded, database, read_only=False)
-    before = upgrade(database, loaded.database.project or known_id(loaded))
+    before = upgrade(database, loaded.database.project)
     with remembered(loaded, database):
         return before
 

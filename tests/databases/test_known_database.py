@@ -108,13 +108,6 @@ def test_a_file_that_is_gone_is_refused_and_not_made_again(loaded):
     assert not file.exists()
 
 
-def test_a_restored_database_of_before_keeps_the_projects_id(loaded):
-    with Database(loaded.database_url) as database, database.write() as connection:
-        connection.execute(project_table.delete())
-    upgrade_tables(loaded)
-    open_to_read(loaded)
-
-
 def test_a_number_that_was_given_before_a_restore_is_not_given_again(loaded):
     """What a backup is restored to is a database with lower counters, and without the later images."""
 

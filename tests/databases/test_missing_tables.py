@@ -1,4 +1,4 @@
-"""A table or a view of ours that is missing is exit code 11 in every command, with its name and what to do."""
+"""A table or view of ours that is missing or too old is exit code 11 in every command, with what to do."""
 
 from collections.abc import Iterator
 
@@ -74,18 +74,30 @@ def in_project(project, monkeypatch, logging_as_it_was):
 
 @only("sqlite", "postgres")  # one server will do for every command
 @pytest.mark.parametrize(
-    ("kind_of", "lost", "hint"),
+    ("statement", "message", "hint", "is_mended"),
     [
-        ("table", "infer_rejections", "restore it from a backup"),
-        ("view", "infer_shown_events", "run `infer db upgrade`, which makes it again"),
+        ("DROP TABLE infer_rejections", "the table infer_rejections is missing", "restore it from a backup", False),
+        (
+            "DROP VIEW infer_shown_events",
+            "the view infer_shown_events is missing",
+            "run `infer db upgrade`, which makes it again",
+            True,
+        ),
+        (
+            f"UPDATE {VERSION_TABLE} SET version_num = '0.1.0'",
+            "made by a version of infer_app before 0.1.0",
+            "name another file or database",
+            False,
+        ),
     ],
+    ids=["table", "view", "before 0.1.0"],
 )
-def test_every_command_names_what_is_missing(in_project, url, capsys, kind_of, lost, hint):
+def test_every_command_names_what_is_missing(in_project, url, capsys, statement, message, hint, is_mended):
     with Database(url) as database, database.write() as connection:
-        connection.exec_driver_sql(f"DROP {kind_of} {lost}{' CASCADE' * (database.dialect.name == 'postgresql')}")
+        is_cascaded = database.dialect.name == "postgresql" and statement.startswith("DROP")
+        connection.exec_driver_sql(f"{statement}{' CASCADE' * is_cascaded}")
     commands = sorted({*every_command()} - WITHOUT_TABLES - TELL_IT.keys() - {"db upgrade"})
     said = {command: call(capsys, command, ARGUMENTS.get(command, "")) for command in commands}
-    message = f"the {kind_of} {lost} is missing"
     assert {command: (code, message in text, hint in text) for command, (code, text) in said.items()} == dict.fromkeys(
         commands, (11, True, True)
     )
@@ -93,9 +105,9 @@ def test_every_command_names_what_is_missing(in_project, url, capsys, kind_of, l
         code, text = call(capsys, command, arguments)
         assert (code, message in text) == (0, True)
     code, text = call(capsys, "db upgrade")
-    assert (code, message in text) == ((11, True) if kind_of == "table" else (0, False))
+    assert (code, message in text) == ((0, False) if is_mended else (11, True))
     code, text = call(capsys, "status")
-    assert code == (11 if kind_of == "table" else 0)
+    assert code == (0 if is_mended else 11)
 
 
 @pytest.mark.parametrize("lost", [*metadata.tables, VERSION_TABLE])

@@ -8,7 +8,7 @@ from functools import partial
 from operator import itemgetter
 
 import pytest
-from sqlalchemy import inspect, select
+from sqlalchemy import select
 
 from infer_app.base.day import Day
 from infer_app.base.domain import (
@@ -20,7 +20,7 @@ from infer_app.base.domain import (
     Output,
     Prediction,
 )
-from infer_app.base.errors import SchemaOutdated, UsageError
+from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.cameras import place_events
 from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_ends, read_events
@@ -28,7 +28,6 @@ from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cam
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.cameras.silent_cameras import find_silent_cameras
-from infer_app.tables.engine.column_types import FAMILY
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
@@ -36,9 +35,8 @@ from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.source import Source, storable_camera
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.migrate import check_schema, upgrade
-from infer_app.tables.results.schema import VERSION_TABLE, events, metadata, pictures
-from infer_app.tables.results.views import VIEWS
+from infer_app.tables.results.migrate import upgrade
+from infer_app.tables.results.schema import events, pictures
 from infer_app.tables.row_audit import audit_rows
 from tests.conftest import MODEL
 from tests.support.day_rows import add_model  # noqa: F401
@@ -398,40 +396,6 @@ def test_without_the_settings_nothing_is_stored(cards):
         pass
     commit(cards.database, [Prediction(ImageRef("1", "/photos/a/1.jpg"), Output("fox", 0.9), FileFacts(7, 1.0, "ab"))])
     assert cards.rows(pictures.c.camera, pictures.c.taken_from, pictures.c.event) == [(None, None, None)]
-
-
-def shape(database):
-    """Types of columns, and names of indexes, of each table."""
-    with database.read() as connection:
-        inspector, found = inspect(connection), {}
-        for name in metadata.tables:
-            columns = inspector.get_columns(name)
-            found[name] = {one["name"]: (str(one["type"]), one["nullable"], one["default"]) for one in columns}
-            found[f"indexes of {name}"] = sorted(str(one["name"]) for one in inspector.get_indexes(name))
-        return found
-
-
-@pytest.mark.parametrize("is_begun", [False, True], ids=["whole", "killed and begun again"])
-def test_a_database_of_layout_2_gets_what_layout_3_adds(cards, execute, is_begun):
-    cards.add(("a", 0))
-    before, results = shape(cards.database), cards.rows(pictures.c.id, pictures.c.location)
-    on_table = " ON infer_pictures" if cards.database.dialect.name in FAMILY else ""
-    drop_index = f"DROP INDEX ix_infer_pictures_event{on_table}"
-    execute(*(f"DROP VIEW {view}" for view in reversed(VIEWS)), drop_index)
-    added = [*(f"infer_pictures {name}" for name in ("taken_offset", "taken_from", "event"))]
-    added += ["infer_database_id last_event", "infer_sources event_gap", "infer_sources cameras_of"]
-    for column in added[is_begun:]:
-        execute("ALTER TABLE {} DROP COLUMN {}".format(*column.split()))
-    execute("DROP TABLE infer_cameras", *([] if is_begun else ["DROP TABLE infer_events"]))
-    execute(f"UPDATE {VERSION_TABLE} SET version_num = '0.2.0'")
-    with pytest.raises(SchemaOutdated, match="have layout 2, this program needs 3"):
-        check_schema(cards.database)
-    assert upgrade(cards.database) == "0.2.0"
-    check_schema(cards.database)
-    assert shape(cards.database) == before
-    assert cards.rows(pictures.c.id, pictures.c.location) == results
-    cards.add(("a", 40)).note()
-    assert [row.num_images for row in read_camera_rows(ListedImages(cards.database, cards.source))] == [1]
 
 
 def test_what_is_shown_of_an_event_says_how_many_there_were_at_least(cards, add_model):  # noqa: F811

@@ -104,10 +104,6 @@ class ImagesAddOptions(WithConfig):
 class UpgradeOptions(WithConfig):
     """Create infer_app's tables, or bring them up to date."""
 
-    dry_run: bool = flag(
-        "--dry-run", "Change nothing; say what is to be done, how long it takes and in how much space."
-    )
-
 
 @command(db_app, "join", "project.project:join_project")
 class JoinOptions(WithConfig):

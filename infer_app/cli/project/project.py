@@ -21,7 +21,6 @@ from infer_app.base.locations import AllowedPrefix, RemoteAccess, is_remote, par
 from infer_app.base.printing import counted, printable
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
-from infer_app.base.telemetry.summary_line import duration
 from infer_app.cli.terminal.output import show_table
 from infer_app.predict.images.decode.capture_time import count_dated
 from infer_app.predict.images.read.folder_scan import FolderScan, find_images
@@ -34,8 +33,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.known_database import join
 from infer_app.tables.listing.image_registry import add_images, add_objects
 from infer_app.tables.project_database import open_project_database, upgrade_results_database
-from infer_app.tables.results.migrations.estimate import Estimate, estimate_upgrade
-from infer_app.tables.results.schema import LAYOUTS, VERSION
+from infer_app.tables.results.schema import VERSION
 
 PHOTOS = "photos"  # the folder that a new project watches
 TEMPLATE = Path(__file__).with_name("template.toml").read_text(encoding="utf-8")  # what a new infer.toml says
@@ -185,34 +183,18 @@ def _append_to_setting(config: Path, section: str, key: str, new: Sequence[str])
         raise UsageError(f"can't change {config}: {error}", f"add to [{section}] {key}: {listed}") from None
 
 
-def upgrade(config: Path | None, dry_run: bool = False) -> None:
+def upgrade(config: Path | None) -> None:
     loaded = load_settings(config)
     with Database(loaded.database_url) as database:
-        if dry_run:
-            for line in _describe(estimate_upgrade(database)):
-                print(f"{loaded.shown_url}: {line}")
-            return
         before = upgrade_results_database(loaded, database)
-    was = "unchanged" if before == VERSION else f"was {LAYOUTS[before] if before else 'empty'}"
-    print(f"{loaded.shown_url}: table layout {LAYOUTS[VERSION]}, {was}")
+    was = "unchanged" if before == VERSION else f"was {before or 'empty'}"
+    print(f"{loaded.shown_url}: table layout {VERSION}, {was}")
 
 
 def join_project(config: Path | None) -> None:
     loaded = load_settings(config)
     with Database(loaded.database_url, read_only=True) as database:
         print(f"{loaded.path} is of the project {join(loaded, database)}, whose results {loaded.shown_url} holds")
-
-
-def _describe(estimate: Estimate) -> Iterator[str]:
-    if estimate.before == VERSION:
-        yield f"table layout {LAYOUTS[VERSION]}: its tables stay, its views are made anew"
-        return
-    before = f"table layout {LAYOUTS[estimate.before]}" if estimate.before else "no tables"
-    yield f"from {before} to layout {LAYOUTS[VERSION]}"
-    if estimate.rows:
-        yield ", ".join(f"{count:,} rows of {name}" for name, count in estimate.rows.items())
-        takes = f"about {duration(estimate.seconds)}, and {estimate.num_bytes / 1e6:,.0f} MB of the disk meanwhile"
-        yield f"{takes}; as measured on {estimate.num_measured:,} results, nothing is changed"
 
 
 def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:

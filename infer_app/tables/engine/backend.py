@@ -1,12 +1,12 @@
 """The operations that differ between databases, with a default of each that a database's own file overrides."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Dialect, Engine, Inspector, Table, bindparam, func, text
+from sqlalchemy import ColumnElement, Connection, Dialect, Engine, Inspector, Table, func
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, NotSupportedError, ProgrammingError
 from sqlalchemy.sql.dml import Insert
@@ -38,10 +38,6 @@ class Backend:
     losses: tuple[object, ...] = ()  # the server announced that it ends the connection
     forbidden: tuple[object, ...] = ()  # the role lacks a privilege, or the server, database or role is read-only
     denied: tuple[object, ...] = ()  # a privilege on a table or column
-    num_bytes = ""  # SELECT of the size of tables
-    attached = ""  # SELECT for `attached_to`
-    last_given = ""  # SELECT of the last number that infer_images of layout 1 has given
-    has_transactional_ddl = True  # changes of tables are rolled back with their transaction
     full: tuple[object, ...] = ()  # the server's disk, or a table
 
     def check_url(self, url: URL, shown_url: str) -> None:
@@ -125,16 +121,6 @@ class Backend:
     def plan_for_pages(self, connection: Connection) -> None:
         """Make the planner use indexes until the transaction ends, if it would rely on outdated statistics."""
 
-    def plan_as_written(self, connection: Connection) -> None:
-        """Prepare for copying tables: until `plan_by_rows` the planner uses indexes and joins as statements say."""
-
-    def plan_by_rows(self, connection: Connection, tables: Iterable[str]) -> None:
-        """Let the planner choose by the rows that tables have now."""
-
-    def join_as_listed(self, statement: Query) -> Query:
-        """Return a statement whose tables are joined in their order, if the planner would choose a slow one."""
-        return statement
-
     def json_member(self, document: str, *path: str) -> str:
         """Return the SQL of a member's text, or NULL if the document has none."""
         return f"JSON_VALUE({document}, '$.{'.'.join(path)}')"
@@ -168,35 +154,6 @@ class Backend:
     def other_schemas(self, inspector: Inspector) -> Sequence[str]:
         """Return the schemas of which tables may be read beside the default one."""
         return ()
-
-    def attached_to(self, connection: Connection, tables: Iterable[str], views: Iterable[str]) -> list[str]:
-        """Return what the user has hung on tables of ours and is lost with them: triggers, foreign keys, views."""
-        given = {name: [*one] for name, one in (("tables", tables), ("views", views)) if f":{name}" in self.attached}
-        wanted = text(self.attached).bindparams(*(bindparam(name, expanding=True) for name in given))
-        return [*connection.scalars(wanted, given)]
-
-    def rename_tables(self, connection: Connection, names: Mapping[str, str]) -> None:
-        """Rename tables, in one step where these count at once; views go on naming the former ones, or follow them."""
-        for name, new in names.items():
-            connection.exec_driver_sql(f"ALTER TABLE {name} RENAME TO {new}")
-
-    def last_id(self, connection: Connection, table: str) -> int:
-        """Return the last id that a table has given, or a higher one."""
-        ids = [connection.scalar(text(one)) or 0 for one in (f"SELECT MAX(id) FROM {table}", self.last_given)]
-        return int(max(ids))
-
-    def space_for_copy(self, connection: Connection, tables: Iterable[str]) -> int:
-        """Return about how many bytes of the disk tables take that are made again."""
-        size = text(self.num_bytes).bindparams(bindparam("tables", expanding=True))
-        return int(connection.scalar(size, {"tables": [*tables]}) or 0)
-
-    def rights_on(self, connection: Connection, relation: str) -> list[str]:
-        """Return statements that give owner, options and grants once more, where a new relation would be without."""
-        return []
-
-    def keep_copy(self, connection: Connection, suffix: str) -> Path | None:
-        """Copy a database in a file to a file beside it, unless that is there; return its path if it was made."""
-        return None
 
     def own_schema(self, connection: Connection) -> str | None:
         """Return the schema of our tables, even if it doesn't exist; None if there is only one."""

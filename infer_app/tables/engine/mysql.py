@@ -1,10 +1,11 @@
 """MariaDB and MySQL."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Engine, Table, create_engine, event
+from sqlalchemy import Dialect, Engine, Table, create_engine, event
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -31,6 +32,7 @@ from infer_app.tables.engine.reconnect import OUTAGE_S
 
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen
 UNKNOWN_COLUMN = 1054  # for which PyMySQL raises OperationalError
+KEY_TOO_LONG = 1071
 
 
 class MySQL(Backend):
@@ -41,22 +43,6 @@ class MySQL(Backend):
     join_in_order = "STRAIGHT_JOIN"
     hides_bytes = True
     single_precision = 4
-    has_transactional_ddl = False
-    attached = """
-        SELECT CONCAT('the trigger ', trigger_name, ' of ', event_object_table) FROM information_schema.triggers
-        WHERE event_object_schema = DATABASE() AND event_object_table IN :tables
-        UNION SELECT CONCAT('the foreign key ', constraint_name, ' of ', table_name)
-        FROM information_schema.key_column_usage
-        WHERE referenced_table_schema = DATABASE() AND referenced_table_name IN :tables
-    """
-    num_bytes = """
-        SELECT SUM(data_length + index_length) FROM information_schema.tables
-        WHERE table_schema = DATABASE() AND table_name IN :tables
-    """
-    last_given = """
-        SELECT auto_increment - 1 FROM information_schema.tables
-        WHERE table_schema = DATABASE() AND table_name = 'infer_images'
-    """
     json_pictures = (
         "SELECT place, image_id, picture_key FROM JSON_TABLE(:pictures, '$[*]' COLUMNS (place FOR ORDINALITY,"
         f" image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$[0]', picture_key BIGINT PATH '$[1]')) AS page"
@@ -93,6 +79,11 @@ class MySQL(Backend):
     def is_statement_error(self, error: DBAPIError) -> bool:
         return super().is_statement_error(error) or self.code_of(error) == UNKNOWN_COLUMN
 
+    def hint_for(self, error: BaseException | None, file: Path | None) -> str:
+        if error is not None and error.args[:1] == (KEY_TOO_LONG,):
+            return "keys of our tables need the row format DYNAMIC, and innodb_page_size=16k or more"
+        return super().hint_for(error, file)
+
     def upsert(
         self, table: Table, merges: Merges | None = None, names: Sequence[str] = (), rows: Query | None = None
     ) -> Insert:
@@ -108,12 +99,6 @@ class MySQL(Backend):
         # Not INSERT IGNORE, which would also turn errors of rows that can't be written into warnings.
         return mysql.insert(table).on_duplicate_key_update({key: table.c[key]})
 
-    def rename_tables(self, connection: Connection, names: Mapping[str, str]) -> None:
-        connection.exec_driver_sql(f"RENAME TABLE {', '.join(f'{name} TO {new}' for name, new in names.items())}")
-
-    def plan_by_rows(self, connection: Connection, tables: Iterable[str]) -> None:
-        connection.exec_driver_sql(f"ANALYZE TABLE {', '.join(tables)}").close()
-
     def ordered(self, text: str) -> str:
         return f"{text} COLLATE utf8mb4_bin"
 
@@ -123,11 +108,6 @@ class MySQL(Backend):
         listed = ", ".join(f"JSON_EXTRACT({document}, '$.{key}')" for key in keys)
         columns = f"label {exact} PATH '$.label', score DOUBLE PATH '$.score'"
         return f"JSON_TABLE(COALESCE({listed}, '[]'), '$[*]' COLUMNS ({columns})) AS e", "e.label", "e.score"
-
-    def join_as_listed(self, statement: Query) -> Query:
-        for dialect in FAMILY:
-            statement = statement.prefix_with("STRAIGHT_JOIN", dialect=dialect)
-        return statement
 
 
 def exact_collation(dialect: Dialect) -> str:

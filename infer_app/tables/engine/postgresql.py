@@ -1,6 +1,6 @@
 """PostgreSQL."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -30,7 +30,7 @@ from infer_app.tables.engine.column_types import (
 
 CONNECT_TIMEOUT_S = 10
 _OTHER_COLUMNS, _DEPENDED_ON = "42P16", "2BP01"  # errors of CREATE OR REPLACE VIEW, and of DROP
-# Returns statements that give the owner, the options and the grants of a view, or a table, once more.
+# Returns statements that give the owner, the options and the grants of a view once more.
 _RIGHTS = """
 SELECT statement FROM (
     SELECT 0 AS place,
@@ -79,23 +79,6 @@ class PostgreSQL(Backend):
     forbidden = ("42501", "25006")  # a privilege; a standby, or a database or role that is read-only
     denied = ("42501",)
     full = ("53100",)
-    attached = """
-        WITH own AS (SELECT oid, relname FROM pg_class WHERE pg_table_is_visible(oid) AND relname IN :tables)
-        SELECT format('the trigger %I of %I', tgname, relname)
-        FROM pg_trigger JOIN own ON own.oid = tgrelid WHERE NOT tgisinternal
-        UNION SELECT format('the foreign key %I of %s', conname, conrelid::regclass)
-        FROM pg_constraint JOIN own ON own.oid = confrelid
-        UNION SELECT format('the view %s', v.oid::regclass)
-        FROM pg_class c
-        JOIN pg_depend d ON d.refobjid = c.oid
-        JOIN pg_rewrite w ON w.oid = d.objid
-        JOIN pg_class v ON v.oid = w.ev_class AND v.oid <> c.oid
-        WHERE pg_table_is_visible(c.oid) AND (c.relname IN :tables OR c.relname IN :views) AND v.relname NOT IN :views
-    """
-    num_bytes = """
-        SELECT SUM(pg_total_relation_size(oid)) FROM pg_class WHERE pg_table_is_visible(oid) AND relname IN :tables
-    """
-    last_given = "SELECT pg_sequence_last_value(pg_get_serial_sequence('infer_images', 'id')::regclass)"
 
     def create_engine(self, url: URL, *, read_only: bool) -> Engine:
         timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
@@ -135,14 +118,8 @@ class PostgreSQL(Backend):
 
     def plan_for_pages(self, connection: Connection) -> None:
         """Make it use indexes, for lookups and for sorting: tables may have grown during this run."""
-        _set(connection, dict.fromkeys(_NOT_FOR_PAGES, "off"))
-
-    def plan_as_written(self, connection: Connection) -> None:
-        _set(connection, dict.fromkeys(_NOT_FOR_PAGES, "off") | {"enable_sort": "on", "join_collapse_limit": "1"})
-
-    def plan_by_rows(self, connection: Connection, tables: Iterable[str]) -> None:
-        _set(connection, dict.fromkeys(_NOT_FOR_PAGES, "on") | {"join_collapse_limit": "8"})
-        connection.exec_driver_sql(f"ANALYZE {', '.join(tables)}")
+        off = ", ".join(f"set_config('{name}', 'off', true)" for name in _NOT_FOR_PAGES)  # until the transaction ends
+        connection.exec_driver_sql(f"SELECT {off}").close()
 
     def other_schemas(self, inspector: Inspector) -> Sequence[str]:
         names: list[str] = inspector.get_schema_names()
@@ -168,15 +145,6 @@ class PostgreSQL(Backend):
         """Return a join that reads the rows of the condition alone: OFFSET keeps the planner from joining otherwise."""
         return f"LEFT JOIN LATERAL (SELECT * FROM {table} WHERE {condition} OFFSET 0) AS g ON true"
 
-    def rename_tables(self, connection: Connection, names: Mapping[str, str]) -> None:
-        """Rename tables with their keys, whose names others may need."""
-        super().rename_tables(connection, names)
-        for name, new in names.items():
-            connection.exec_driver_sql(f"ALTER INDEX IF EXISTS {name}_pkey RENAME TO {new}_pkey")
-
-    def rights_on(self, connection: Connection, relation: str) -> list[str]:
-        return [*connection.scalars(text(_RIGHTS), {"view": relation})]
-
     def replace_views(self, connection: Connection, views: dict[str, str]) -> None:
         """Replace the views with their options, or drop and make them where columns have changed."""
         try:
@@ -198,7 +166,7 @@ class PostgreSQL(Backend):
 
         Raises SchemaOutdated if other views select from these.
         """
-        rights = [one for name in views for one in self.rights_on(connection, name)]
+        rights = [one for name in views for one in connection.scalars(text(_RIGHTS), {"view": name})]
         try:
             with super().without_views(connection, views):
                 yield
@@ -258,12 +226,6 @@ def _utc_now(element: UtcNow, compiler: object, **_: object) -> str:
 @compiles(HoursAfter, "postgresql")
 def _hours_after(element: HoursAfter, compiler: Any, **options: Any) -> str:
     return f"({compiler.process(element.clauses, **options)} + INTERVAL '{element.hours} hours')"
-
-
-def _set(connection: Connection, settings: Mapping[str, str]) -> None:
-    """Change settings until the transaction ends."""
-    each = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
-    connection.exec_driver_sql(f"SELECT {each}").close()
 
 
 def _begin(connection: Connection, schema: str) -> None:

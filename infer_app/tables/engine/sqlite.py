@@ -1,7 +1,6 @@
 """SQLite: a file on this machine, whose values have types of their own."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -22,13 +21,10 @@ from infer_app.tables.engine.sqlite_file import (
     begin_sqlite,
     commit_sqlite,
     connect_sqlite,
-    copy_database,
     hint_for,
     is_full,
     remember_file,
 )
-
-UPGRADE_CACHE_KIB = 256 * 1024
 
 
 class SQLite(Backend):
@@ -38,13 +34,6 @@ class SQLite(Backend):
     restarts = False
     has_typed_columns = False
     has_text_limits = False
-    attached = """
-        SELECT 'the trigger ' || name || ' of ' || tbl_name FROM sqlite_master
-        WHERE type = 'trigger' AND lower(tbl_name) IN :tables
-        UNION SELECT 'the foreign key of ' || m.name FROM sqlite_master m, pragma_foreign_key_list(m.name) f
-        WHERE m.type = 'table' AND lower(f."table") IN :tables
-    """
-    last_given = "SELECT seq FROM sqlite_sequence WHERE name = 'infer_images'"
     json_pictures = (
         "SELECT key + 1 AS place, json_extract(value, '$[0]') AS image_id,"
         " json_extract(value, '$[1]') AS picture_key FROM json_each(:pictures)"
@@ -104,29 +93,6 @@ class SQLite(Backend):
     def replace_views(self, connection: Connection, views: dict[str, str]) -> None:
         with self.without_views(connection, views):
             pass
-
-    def rename_tables(self, connection: Connection, names: Mapping[str, str]) -> None:
-        """Rename tables, and leave views and triggers of the user's as they are."""
-        connection.exec_driver_sql("PRAGMA legacy_alter_table=ON")
-        super().rename_tables(connection, names)
-        connection.exec_driver_sql("PRAGMA legacy_alter_table=OFF")
-
-    def plan_as_written(self, connection: Connection) -> None:
-        """Keep more of the file in memory: an index in the order of a hash changes its pages again and again."""
-        connection.exec_driver_sql(f"PRAGMA cache_size=-{UPGRADE_CACHE_KIB}")
-
-    def space_for_copy(self, connection: Connection, tables: Iterable[str]) -> int:
-        """Return the size of the copy of the file, of the log of the transaction and of what it adds to the file."""
-        file = Path(str(connection.engine.url.database))
-        return 3 * file.stat().st_size
-
-    def keep_copy(self, connection: Connection, suffix: str) -> Path | None:
-        file = Path(str(connection.engine.url.database))
-        copy = file.with_name(f"{file.stem}{suffix}{file.suffix}")
-        if copy.exists():
-            return None
-        copy_database(file, copy)
-        return copy
 
     def exact(self, text: ColumnElement[str]) -> ColumnElement[str]:
         return text.collate("BINARY")

@@ -5,7 +5,6 @@ import shlex
 import shutil
 import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -89,20 +88,6 @@ def is_full(error: BaseException | None, path: Path) -> bool:
         return shutil.disk_usage(path.parent).free < LEAST_FREE_BYTES
     except OSError:
         return False  # SQLite reports why the folder can't be read
-
-
-def copy_database(path: Path, copy: Path) -> None:
-    """Copy what is committed in a file to another one, which is there only once it is complete."""
-    part = copy.with_name(f".{copy.name}.part")
-    part.unlink(missing_ok=True)
-    try:
-        with closing(connect_sqlite(path, read_only=True)) as source, closing(sqlite3.connect(part)) as target:
-            target.execute("PRAGMA journal_mode=OFF")
-            source.backup(target)
-        shutil.copymode(path, part)
-        part.replace(copy)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def remember_file(record: ConnectionPoolEntry, path: Path) -> None:

@@ -13,55 +13,41 @@ from sqlalchemy.schema import CreateSchema
 
 from infer_app.base.errors import SchemaOutdated
 from infer_app.tables.engine.connect import Database, backend_of
-from infer_app.tables.results.schema import (
-    LAYOUTS,
-    OUR_IMAGES,
-    VERSION,
-    VERSION_TABLE,
-    cameras,
-    events,
-    metadata,
-    pictures,
-    project_table,
-)
+from infer_app.tables.results.schema import VERSION, VERSION_TABLE, metadata, project_table
 from infer_app.tables.results.views import VIEWS, make_views
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 HINT_UPGRADE = "run `infer db upgrade`"
+MIGRATIONS = Path(__file__).parent / "migrations"
 TABLES = (VERSION_TABLE, *metadata.tables)
-_ADDED = (events.name, cameras.name)  # by layout 3
-FORMER_TABLES = {
-    1: (OUR_IMAGES, *(name for name in TABLES if name not in (pictures.name, *_ADDED))),
-    2: tuple(name for name in TABLES if name not in _ADDED),
-}
-# In place of "infer_" in the names of tables that an upgrade sets aside: only one that was killed leaves some.
-ASIDE = "infer_former_"
 
 
 def upgrade(database: Database, new_id: str | None = None) -> str | None:
     """Upgrade our tables to VERSION, make our views anew, and return the version the tables had, or None.
 
-    A database without an id gets `new_id`, or a random one. Raises SchemaOutdated when the tables are not of a version
-    that this program knows, when some of them are missing, or when the role may not replace the views; DayHeld while a
-    run is active, if tables have to be replaced.
+    New tables get `new_id`, or a random one. Raises SchemaOutdated when the tables are not of a version that this
+    program knows, when some of them are missing, or when the role may not replace the views.
     """
     from alembic import command  # imported here: it takes a third of a second
 
-    config, new_id = _config(), new_id or secrets.token_hex(16)
+    config = _config()
     with database.write() as connection:
         schema = backend_of(connection).own_schema(connection)
         if schema is not None and schema not in inspect(connection).get_schema_names():
             connection.execute(CreateSchema(schema))
+        config.attributes |= {
+            "connection": connection,
+            "version_table": VERSION_TABLE,
+            "version_table_schema": schema,
+        }
         before = find_version(database, connection)
-        config.attributes |= {"connection": connection, "schema": schema, "new_id": new_id}
         if before is None:
+            _drop_unfinished(connection)
             metadata.create_all(connection, checkfirst=False)
-            command.stamp(config, VERSION)
-        elif LAYOUTS[before] == 1:
-            command.stamp(config, "0.1.0", purge=True)
-        command.upgrade(config, "head")
+        else:
+            command.upgrade(config, "head")
         try:
             make_views(connection)
         except DBAPIError as error:
@@ -70,49 +56,46 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
             raise SchemaOutdated(
                 "this role may not replace the infer_ views", "run it as the one that made them"
             ) from None
-        if connection.scalar(select(project_table.c.id)) is None:
-            connection.execute(insert(project_table).values(id=new_id, last_picture=0, last_object=0, last_event=0))
+        if before is None:
+            # Last, and together: MariaDB commits each statement above at once, and rows tell that nothing is missing.
+            command.stamp(config, VERSION)
+            numbers = dict.fromkeys(("last_picture", "last_object", "last_event"), 0)
+            connection.execute(insert(project_table).values(id=new_id or secrets.token_hex(16), **numbers))
     return before
 
 
 def find_version(database: Database, connection: Connection) -> str | None:
-    """Return the version of the tables, None without any. Raises SchemaOutdated as `upgrade` does."""
+    """Return the version of the tables, None without any or before a first upgrade has ended.
+
+    Raises SchemaOutdated as `upgrade` does.
+    """
     found = _relations(connection)
     version = _current(connection) if VERSION_TABLE in found else None
     if version is not None:
         _check_version(version)
-    if version == VERSION or (found and VERSION_TABLE not in found):
+    elif not _has_rows(connection, found):
+        return None
+    else:
+        found.discard(VERSION_TABLE)
+    if version in (None, VERSION):
         _check_tables(database, found)
-    elif version is not None and not is_interrupted(connection):
-        _check_tables(database, found, FORMER_TABLES[LAYOUTS[version]])
+        if connection.scalar(select(project_table.c.id)) is None:
+            raise SchemaOutdated(f"{project_table.name} has no row", "restore it from a backup")
     return version
-
-
-def is_interrupted(connection: Connection) -> bool:
-    """Return whether an upgrade was killed where each of its steps counts at once."""
-    names = inspect(connection).get_table_names(backend_of(connection).own_schema(connection))
-    return any(name.startswith(ASIDE) for name in names)
 
 
 def check_schema(database: Database) -> None:
     """Raise SchemaOutdated unless our tables and views have exactly the version VERSION and all are there."""
     with database.read() as connection:
-        found = _relations(connection)
-        if found and VERSION_TABLE not in found:
-            _check_tables(database, found)
-        current = _current(connection) if found else None
-        if current is None:
+        version, found = find_version(database, connection), _relations(connection)
+        if version is None and found:
+            raise SchemaOutdated(f"{database.shown_url}: the first `infer db upgrade` has not ended", HINT_UPGRADE)
+        if version is None:
             raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
-        _check_version(current)
-        if current != VERSION:
-            raise SchemaOutdated(
-                f"the infer_ tables have layout {LAYOUTS[current]}, this program needs {LAYOUTS[VERSION]}", HINT_UPGRADE
-            )
-        _check_tables(database, found)
+        if version != VERSION:
+            raise SchemaOutdated(f"the infer_ tables have layout {version}, this program needs {VERSION}", HINT_UPGRADE)
         if missing := [view for view in VIEWS if view not in found]:
             raise SchemaOutdated(_missing("view", missing, database), f"{HINT_UPGRADE}, which makes it again")
-        if connection.scalar(select(project_table.c.id)) is None:
-            raise SchemaOutdated(f"{project_table.name} has no row", HINT_UPGRADE)
 
 
 def read_id(database: Database) -> tuple[bool, str | None]:
@@ -130,9 +113,24 @@ def _relations(connection: Connection) -> set[str]:
     return found.intersection((*TABLES, *VIEWS))
 
 
-def _check_tables(database: Database, found: Iterable[str], needed: Iterable[str] = TABLES) -> None:
+def _has_rows(connection: Connection, found: Iterable[str]) -> bool:
+    """Return whether a table has a row: none has before a first upgrade has ended."""
+    tables = [name for name in TABLES if name in found]
+    return any(connection.exec_driver_sql(f"SELECT 1 FROM {name} LIMIT 1").first() for name in tables)
+
+
+def _drop_unfinished(connection: Connection) -> None:
+    """Drop what a first upgrade made that has not ended: tables without a row, maybe of another layout or no index."""
+    found = _relations(connection)
+    for name in reversed(VIEWS):
+        if name in found:
+            connection.exec_driver_sql(f"DROP VIEW {name}")
+    metadata.drop_all(connection, [one for one in metadata.sorted_tables if one.name in found], checkfirst=False)
+
+
+def _check_tables(database: Database, found: Iterable[str]) -> None:
     """Raise SchemaOutdated if a table is missing; only a backup has what was in it."""
-    if missing := [name for name in needed if name not in found]:
+    if missing := [name for name in TABLES if name not in found]:
         # MariaDB lists no table that the role has no right on.
         is_listed = database.backend.lists_all_tables
         hint = "" if is_listed else "is this role allowed to read it? if it is gone, "
@@ -155,7 +153,12 @@ def _current(connection: Connection) -> str | None:
 
 def _check_version(version: str) -> None:
     """Raise SchemaOutdated for a version that `upgrade` can do nothing about."""
-    if version not in LAYOUTS:
+    if version.startswith("0"):  # "0001" to "0009", "0.1.0" to "0.3.0"
+        raise SchemaOutdated(
+            "the infer_ tables were made by a version of infer_app before 0.1.0, which this one cannot read",
+            "name another file or database in [database] url, and predict again",
+        )
+    if not version.isdecimal() or int(version) > int(VERSION):
         raise SchemaOutdated(
             f"the infer_ tables have a layout that this program does not know ({version})", "upgrade infer_app"
         )
@@ -166,5 +169,5 @@ def _config() -> Config:
 
     config = Config()
     # Alembic reads the folder by configparser, for which % is special.
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     return config

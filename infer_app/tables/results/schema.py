@@ -23,10 +23,7 @@ from infer_app.tables.engine.column_types import FAMILY, MAX_ID, EncodedJSON, Ex
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-# The layout of tables by the version that their database keeps, which is not the program's. 0009 is of the last commits
-# before the migration 0.1.0.
-LAYOUTS = {"0009": 1, "0.1.0": 1, "0.2.0": 2, "0.3.0": 3}
-VERSION = "0.3.0"
+VERSION = "1"  # the number of the layout of the tables, which their database keeps
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
@@ -257,7 +254,8 @@ runs = Table(
     Index("ix_infer_runs_day_model_id", "day", "model_id"),
 )
 
-# MariaDB's defaults are those of the database: often Latin-1, or a storage engine without transactions.
-_OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
+# MariaDB's defaults are those of the database: often Latin-1, a storage engine without transactions or a
+# row format with shorter keys.
+_OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin", "row_format": "DYNAMIC"}
 for _table in metadata.tables.values():
     _table.dialect_kwargs.update({f"{name}_{option}": value for name in FAMILY for option, value in _OPTIONS.items()})

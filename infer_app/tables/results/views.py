@@ -182,7 +182,7 @@ def _shown(connection: Connection, column: str) -> str:
 
 
 def _whole_rows(table: Table, _: Connection) -> str:
-    """Select all columns, those of layout 1 in their order: views of the user's may select from these."""
+    """Select all columns; what a picture has of its own comes last, as views of the user's may expect."""
     columns = [f"p.{column.name}" for column in table.columns if column.name not in ("id", "picture", "detector_id")]
     of_picture = ["c.location", "c.size", "c.modified", "p.detector_id"]
     return _current(table.name, [*columns, *(of_picture if table is predictions else ["p.id AS object_id"])])

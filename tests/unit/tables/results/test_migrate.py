@@ -1,15 +1,31 @@
+import shutil
+
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import column, inspect, table, update
+from sqlalchemy import column, inspect, table, text, update
 
 from infer_app.base.errors import SchemaOutdated
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results import migrate
 from infer_app.tables.results.migrate import check_schema, upgrade
-from infer_app.tables.results.schema import LAYOUTS, VERSION, VERSION_TABLE, metadata
+from infer_app.tables.results.schema import VERSION, VERSION_TABLE, metadata, project_table
 from tests.support.results import relations
+
+# The versions that commits before the first release have written.
+FORMER = (*(f"{number:04}" for number in range(1, 10)), "0.1.0", "0.2.0", "0.3.0")
+ADDS_A_COLUMN = """
+from alembic import op
+from sqlalchemy import Column, Text
+
+revision = "2"
+down_revision = "1"
+
+
+def upgrade():
+    op.add_column("infer_models", Column("note", Text))
+"""
 
 
 @pytest.fixture
@@ -31,8 +47,8 @@ def set_version(database, version):
 @pytest.mark.parametrize(
     ("version", "message", "hint"),
     [
-        ("0008", r"does not know \(0008\)", "upgrade infer_app"),
-        ("0.10.0", r"does not know \(0\.10\.0\)", "upgrade infer_app"),
+        ("10", r"does not know \(10\)", "upgrade infer_app"),
+        ("theirs", r"does not know \(theirs\)", "upgrade infer_app"),
     ],
 )
 def test_tables_of_another_version_are_refused_and_left_as_they_are(database, version, act, message, hint):
@@ -51,13 +67,46 @@ def test_missing_tables_are_told_with_the_command_to_run(fresh):
     assert (caught.value.exit_code, caught.value.hint) == (11, "run `infer db upgrade`")
 
 
-def test_the_tables_of_the_last_state_before_the_first_release_are_taken_over(database):
-    set_version(database, "0009")
-    with pytest.raises(SchemaOutdated, match="have layout 1, this program needs 3") as caught:
+@pytest.mark.parametrize("version", FORMER)
+def test_a_database_of_before_the_first_release_is_refused_and_stays_as_it_is(fresh, version):
+    """Registered images were a table then, and later a view."""
+    images = ["CREATE TABLE infer_images (id INTEGER PRIMARY KEY, location TEXT)"]
+    if version > "0.1.0":
+        images = [images[0].replace("images", "pictures"), "CREATE VIEW infer_images AS SELECT * FROM infer_pictures"]
+    made = [*images, f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL)"]
+    with fresh.write() as connection:
+        for statement in (*made, f"INSERT INTO {VERSION_TABLE} VALUES ('{version}')"):
+            connection.exec_driver_sql(statement)
+    for act in (check_schema, upgrade):
+        with pytest.raises(SchemaOutdated, match=r"by a version of infer_app before 0\.1\.0") as caught:
+            act(fresh)
+        assert caught.value.exit_code == 11
+    with fresh.read() as connection:
+        assert connection.scalars(text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")).all() == made
+        assert connection.scalars(text(f"SELECT version_num FROM {VERSION_TABLE}")).all() == [version]
+
+
+def test_a_further_layout_is_reached_by_its_migration(database, tmp_path, monkeypatch):
+    shutil.copytree(migrate.MIGRATIONS, tmp_path / "migrations")
+    (tmp_path / "migrations/versions/layout_2.py").write_text(ADDS_A_COLUMN)
+    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path / "migrations")
+    monkeypatch.setattr(migrate, "VERSION", "2")
+    with pytest.raises(SchemaOutdated, match="have layout 1, this program needs 2") as caught:
         check_schema(database)
     assert caught.value.hint == "run `infer db upgrade`"
-    assert [upgrade(database), upgrade(database)] == ["0009", VERSION]
+    assert [upgrade(database), upgrade(database)] == ["1", "2"]
     check_schema(database)
+    with database.read() as connection:
+        assert connection.scalars(text("SELECT note FROM infer_models")).all() == []
+
+
+def test_a_lost_id_is_not_given_anew(database):
+    with database.write() as connection:
+        connection.execute(project_table.delete())
+    for act in (check_schema, upgrade):
+        with pytest.raises(SchemaOutdated, match="infer_project has no row") as caught:
+            act(database)
+        assert caught.value.hint == "restore it from a backup"
 
 
 def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):
@@ -72,7 +121,7 @@ def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):
 
 def test_the_versions_are_those_of_the_migrations():
     scripts = ScriptDirectory.from_config(migrate._config()).walk_revisions()
-    assert tuple(one.revision for one in scripts)[::-1] == tuple(LAYOUTS)[1:]
+    assert [int(one.revision) for one in scripts] == [*range(int(VERSION), 0, -1)]
 
 
 def test_migrated_tables_are_those_of_the_schema(database):
