@@ -7,8 +7,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, select
-
 from infer_app.base.errors import NoAnswer, UsageError
 from infer_app.base.locations import is_local, is_relative
 from infer_app.base.settings.load import LoadedSettings
@@ -16,8 +14,7 @@ from infer_app.predict.images.read.local_files import hash_files, stat_all
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
 from infer_app.tables.listing.source import find_locations
 from infer_app.tables.project_database import ProjectDatabase, read_limits
-from infer_app.tables.results.project import ReadFrom, read_source, record_source
-from infer_app.tables.results.schema import pictures, predictions
+from infer_app.tables.results.project_row import ReadFrom, read_last_pictures, read_source, record_source
 
 NUM_KNOWN = 1000  # pictures that are looked for in another table
 NUM_FILES = 20  # that are compared in another folder
@@ -38,7 +35,7 @@ def check_source(loaded: LoadedSettings, project: ProjectDatabase, *, is_meant: 
     if now == before:
         return
     if before.source is not None and not is_meant:
-        known = project.database.ask(partial(_read_known, with_files=now.base != before.base))
+        known = project.database.ask(partial(read_last_pictures, count=NUM_KNOWN))
         if now.source != before.source:
             _check_listed(project, known)
         if now.base != before.base and not _have_same_bytes(loaded, known):
@@ -47,23 +44,12 @@ def check_source(loaded: LoadedSettings, project: ProjectDatabase, *, is_meant: 
         record_source(project.database, now)
 
 
-def _read_known(connection: Connection, with_files: bool) -> Sequence[Any]:
-    """Return the last pictures of the user's table, with the checksums of their predictions in files."""
-    columns = [pictures.c[name] for name in ("id", "image_id", "location", "size")]
-    known = select(*columns).where(pictures.c.registered == 0).order_by(pictures.c.id.desc()).limit(NUM_KNOWN)
-    if not with_files:
-        return connection.execute(known).all()
-    last = known.subquery()
-    hashed = select(last, predictions.c.sha256).outerjoin(predictions, predictions.c.picture == last.c.id)
-    return connection.execute(hashed.order_by(last.c.id.desc())).all()
-
-
 def _check_listed(project: ProjectDatabase, known: Sequence[Any]) -> None:
     ids = {row.image_id for row in known}
     found = len(project.ask(find_locations, project.source, ids))
     if found < LEAST_SHARE * len(ids):
         raise UsageError(
-            f"[source] has changed, and lists {found:,} of the last {len(ids):,} images that were read",
+            f"[source] names another table than the last run had, with {found:,} of the last {len(ids):,} images",
             f"is it the table that was meant? A second project needs a database of its own; {GO_ON}",
         )
 

@@ -22,7 +22,7 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import last_numbers, raise_numbers
 from infer_app.tables.results.migrate import check_schema, read_id
-from infer_app.tables.results.project import read_place, record_place
+from infer_app.tables.results.project_row import read_place, record_place
 
 log = logging.getLogger(__name__)
 NOTHING = "-"
@@ -128,7 +128,7 @@ def join(loaded: LoadedSettings, database: Database) -> str:
     """
     check_schema(database)
     found, file = str(read_id(database)[1]), id_file(loaded)
-    named, in_settings = loaded.database.project, f'project = "{found}" below [database] in {loaded.path}'
+    named, in_settings = loaded.database.project, f'project = "{found}" below [database], in {loaded.path}'
     if named not in (None, found):
         raise UsageError(f"[database] project is {named!r}, and the database has {found!r}", f"write {in_settings}")
     if named is None and known_id(loaded) != found:

@@ -24,7 +24,7 @@ from infer_app.tables.queries.pending_images import PendingImages
 from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import all_in_use, read_versions
-from infer_app.tables.results.project import read_forgotten_before
+from infer_app.tables.results.project_row import read_forgotten_before
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures
 

@@ -18,7 +18,7 @@ from infer_app.tables.listing.image_registry import register
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.project_database import open_project_database
 from infer_app.tables.results.model_versions import switch_version
-from infer_app.tables.results.project import forget_before
+from infer_app.tables.results.project_row import forget_before
 from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
 from tests.conftest import DAY, MODEL
 from tests.support.forgetting import NONE, NOTHING, WHOLE, answer, counts, ids_of, stored

@@ -18,7 +18,7 @@ from infer_app.tables.listing.watched_images import (
     has_images_in,
     mark_missing,
 )
-from infer_app.tables.results.project import read_forgotten_before, read_place
+from infer_app.tables.results.project_row import read_forgotten_before, read_place
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures
 from tests.conftest import DAY, MODEL

@@ -70,7 +70,7 @@ class DaysOptions(WithJson):
     )
     other_source: bool = flag(
         "--other-source",
-        "Run though [source] lists other images, or other files, than in the last run.",
+        "Run though the settings name another table, or other files, than in the last run.",
     )
     quiet: bool = option(None, "Print nothing on success, for cron.", "--quiet", "-q", default=False)
     verbose: bool = option(None, "Log more.", "--verbose", "-v", default=False)

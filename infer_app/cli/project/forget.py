@@ -38,7 +38,7 @@ from infer_app.tables.forgettable_results import (
 )
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 from infer_app.tables.results.model_versions import read_versions
-from infer_app.tables.results.project import forget_before
+from infer_app.tables.results.project_row import forget_before
 from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import pictures
 

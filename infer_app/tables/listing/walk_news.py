@@ -11,7 +11,7 @@ from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.watched_images import count_missing
 from infer_app.tables.results.conditions import count_rows
-from infer_app.tables.results.project import read_forgotten_before
+from infer_app.tables.results.project_row import read_forgotten_before
 from infer_app.tables.results.schema import pictures, runs
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import Connection, Row, or_, select, update
 
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.runs import refuse_during_runs
-from infer_app.tables.results.schema import project_table
+from infer_app.tables.results.schema import pictures, predictions, project_table
 
 
 def read_place(connection: Connection) -> tuple[str | None, str | None]:
@@ -37,6 +38,15 @@ def read_source(connection: Connection) -> ReadFrom:
 
 def record_source(database: Database, now: ReadFrom) -> None:
     database.transact(lambda connection: connection.execute(update(project_table).values(now._asdict())))
+
+
+def read_last_pictures(connection: Connection, count: int) -> Sequence[Row[Any]]:
+    """Return the last pictures of the user's table: id, image_id, location, size and sha256, one row for each prediction."""
+    columns = [pictures.c[name] for name in ("id", "image_id", "location", "size")]
+    last = select(*columns).where(pictures.c.registered == 0).order_by(pictures.c.id.desc()).limit(count).subquery()
+    joined = last.outerjoin(predictions, predictions.c.picture == last.c.id)
+    rows = select(last, predictions.c.sha256).select_from(joined)
+    return connection.execute(rows.order_by(last.c.id.desc())).all()
 
 
 def read_forgotten_before(database: Database) -> datetime | None:
