@@ -132,8 +132,6 @@ def test_tasks_and_their_configuration_are_replaced_together(stored):
 def test_what_is_told_to_be_deleted_of_pictures_that_a_table_no_longer_lists_is_deleted_and_counted(stored):
     stored.write("CREATE TABLE shots (id TEXT, location TEXT, added_at TEXT)")
     stored.set("source", table="shots", location="location", time="added_at", time_zone="UTC")
-    columns = {"relation": "shots", "id_column": "id", "location_column": "location"}
-    stored.insert("infer_sources", id=1, first_used_at=AT, **columns)
     stored.detect("1", D1, 0.9)
     stored.classify("1", S1, D1, ("lion", 0.8))
     for name, model_id in (("animals", D1), ("species", S1)):

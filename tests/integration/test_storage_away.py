@@ -80,13 +80,12 @@ OF_OTHERS = (
 )
 
 
-def test_rows_of_another_source_are_left_by_every_walk_and_deletion(project):
-    """A second project lists a table of its own, with a model of its own, whose ids are those of photos too."""
+def test_pictures_of_a_table_are_left_by_every_walk_and_by_deletions_of_registered_ones(project):
+    """The project has listed a table before, whose ids are those of photos too."""
     other = {"model_id": f"'{'d' * 16}'", "run_id": "'b'", "picture": "picture + 100"}
-    copy_rows(project, "infer_sources", id="7", relation="'scans'")
     copy_rows(project, "infer_models", id=other["model_id"], name="'defects'")
-    copy_rows(project, "infer_runs", id="'b'", source_id="7", model="'defects'", model_id=other["model_id"])
-    copy_rows(project, "infer_pictures", id="id + 100", source_id="7", location="'/scans/' || id", key="id")
+    copy_rows(project, "infer_runs", id="'b'", model="'defects'", model_id=other["model_id"])
+    copy_rows(project, "infer_pictures", id="id + 100", registered="0", location="'/scans/' || id", key="id")
     copy_rows(project, "infer_predictions", **other, sha256="'another'")
     columns = "picture, model_id, run_id, reason, detail, stage, attempts, decoder, created_at"
     values = "picture, model_id, run_id, 'corrupt', '', 'decode', 1, '', created_at"
@@ -103,9 +102,6 @@ def test_rows_of_another_source_are_left_by_every_walk_and_deletion(project):
     assert project.infer_json("status")["replaced"] == 1
     assert "deleted 1 prediction, 0 rejections and 1 registered image" in project.infer(*ON_PURPOSE[:3])
     assert project.infer_json("retry", "--replaced")["images"] == ["3"]
-    project.write("UPDATE infer_models SET in_use_since = NULL, used_until = created_at WHERE name = 'defects'")
-    assert "Those of other sources stay." in project.infer("forget", "--model", "defects", "--yes")
-    assert project.rows("SELECT count(used_until) FROM infer_models WHERE name = 'defects'") == [(1,)]
     assert (project.rows(OF_OTHERS), project.rows("PRAGMA journal_mode")) == (before, [("delete",)])
 
 

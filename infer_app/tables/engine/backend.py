@@ -28,7 +28,8 @@ class Backend:
     has_text_limits = True  # a key of ours has a maximum length
     integer_bits = 63  # of a positive integer that a column can hold
     lists_all_tables = True  # also those that the role has no right on
-    of_its_own = "another database in [database] url"  # that a second project on it needs
+    # What a second project needs for its results.
+    of_its_own = "another database in [database] url (this one in [source] database_url, if it lists its images)"
     join_in_order = "JOIN"  # whose right side is read after its left one, if the planner would do otherwise
     hides_bytes = False  # a text column may give bytes
     single_precision: int | None = None  # the driver's code of such a column

@@ -30,7 +30,7 @@ from infer_app.tables.engine.sqlite_file import (
 class SQLite(Backend):
     drivers = MappingProxyType({"sqlite": "sqlite"})
     insert = staticmethod(sqlite.insert)
-    of_its_own = "another file in [database] url"
+    of_its_own = "another file in [database] url (this one in [source] database_url, if it lists its images)"
     restarts = False
     has_typed_columns = False
     has_text_limits = False

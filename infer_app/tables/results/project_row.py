@@ -41,7 +41,7 @@ def record_source(database: Database, now: ReadFrom) -> None:
 
 
 def read_last_pictures(connection: Connection, count: int) -> Sequence[Row[Any]]:
-    """Return the last pictures of the user's table: id, image_id, location, size and sha256, one row for each prediction."""
+    """Return id, image_id, location and size of the last pictures of the table, a row for each sha256 predicted."""
     columns = [pictures.c[name] for name in ("id", "image_id", "location", "size")]
     last = select(*columns).where(pictures.c.registered == 0).order_by(pictures.c.id.desc()).limit(count).subquery()
     joined = last.outerjoin(predictions, predictions.c.picture == last.c.id)
