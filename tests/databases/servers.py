@@ -140,8 +140,8 @@ def _postgres(
 
 
 @contextmanager
-def mariadb() -> Iterator[Server]:
-    """An installed MariaDB server's program. Raises NoServer where there is none."""
+def mariadb(*given: str) -> Iterator[Server]:
+    """An installed MariaDB server's program with these options. Raises NoServer where there is none."""
     if importlib.util.find_spec("pymysql") is None:
         raise NoServer("needs PyMySQL, which `make test` installs")
     program, install = (shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") for name in
@@ -152,7 +152,7 @@ def mariadb() -> Iterator[Server]:
         socket_path = folder / "socket"
         # A server that starts removes all temporary tables of its folder for them, also those of another server.
         settings = "--defaults-file=/etc/mysql/my.cnf" if AS_INSTALLED else "--no-defaults"
-        of_its_own = [settings, f"--datadir={folder / 'data'}", f"--tmpdir={folder}"]
+        of_its_own = [settings, f"--datadir={folder / 'data'}", f"--tmpdir={folder}", *given]
         _prepare([install, *of_its_own, "--auth-root-authentication-method=normal", "--skip-test-db"], user)
         options = ["--skip-networking", f"--pid-file={folder / 'pid'}"] if AS_INSTALLED else MARIADB_OPTIONS
         command = [program, *of_its_own, f"--socket={socket_path}", *options]

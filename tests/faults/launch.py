@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from functools import partial, partialmethod
 from itertools import count
 
-CHANGES = ("CREATE", "ALTER", "RENAME", "DROP", "INSERT", "UPDATE", "DELETE")
+CHANGES = ("CREATE", "DROP", "INSERT", "UPDATE", "DELETE")
 POINTS = ("before write", "before commit", "after commit")
 
 
@@ -102,16 +102,7 @@ def _kill_before_statement(number: int) -> None:
     numbers = count(1)
 
     def reach(connection, cursor, statement, *_):
-        is_change = statement.split(maxsplit=1)[0] in (
-            "CREATE",
-            "ALTER",
-            "RENAME",
-            "DROP",
-            "INSERT",
-            "UPDATE",
-            "DELETE",
-        )
-        if is_change and next(numbers) == number:
+        if statement.split(maxsplit=1)[0] in CHANGES and next(numbers) == number:
             os.killpg(0, signal.SIGKILL)
 
     event.listen(Engine, "before_cursor_execute", reach)

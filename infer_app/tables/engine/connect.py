@@ -193,6 +193,7 @@ class Database:
         hint = self.backend.hint_for(error.orig, self.file)
         if error_type is Forbidden or self.is_denied(error):
             hint = "the role must be allowed to read and write the infer_ tables, and to read the table of [source]"
+            hint += "; for `infer db upgrade` also to make and drop tables, indexes and views"
         elif self.backend.code_of(error) in self.backend.full:
             hint = "free space on the disk of the database server; the next run does the rest"
         return error_type(f"{self.shown_url}: {message}", hint)

@@ -32,7 +32,10 @@ from infer_app.tables.engine.reconnect import OUTAGE_S
 
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen
 UNKNOWN_COLUMN = 1054  # for which PyMySQL raises OperationalError
-KEY_TOO_LONG = 1071
+HINTS: dict[object, str] = {
+    1071: "keys of our tables need the row format DYNAMIC, and innodb_page_size=16k or more",
+    1969: "let statements of this role take longer (max_statement_time), and repeat the command",
+}
 
 
 class MySQL(Backend):
@@ -80,9 +83,8 @@ class MySQL(Backend):
         return super().is_statement_error(error) or self.code_of(error) == UNKNOWN_COLUMN
 
     def hint_for(self, error: BaseException | None, file: Path | None) -> str:
-        if error is not None and error.args[:1] == (KEY_TOO_LONG,):
-            return "keys of our tables need the row format DYNAMIC, and innodb_page_size=16k or more"
-        return super().hint_for(error, file)
+        code = error.args[0] if error is not None and error.args else None
+        return HINTS.get(code, "") or super().hint_for(error, file)
 
     def upsert(
         self, table: Table, merges: Merges | None = None, names: Sequence[str] = (), rows: Query | None = None

@@ -133,8 +133,12 @@ def test_a_query_that_the_server_ends_is_not_called_a_wrong_one(url, database, e
         "mariadb": ("init_command=SET%20max_statement_time%3D0.2", "SLEEP(5)"),
     }[kind]
     settings = SourceSettings(query=f"SELECT id, location, added_at, {sleep} FROM shots WHERE {sleep} IS NOT NULL")
-    with Database(f"{url}{'&' if '?' in url else '?'}{limit}") as impatient, pytest.raises(DatabaseUnavailable):
+    with (
+        Database(f"{url}{'&' if '?' in url else '?'}{limit}") as impatient,
+        pytest.raises(DatabaseUnavailable) as caught,
+    ):
         check_source(Source(impatient, settings))
+    assert ("max_statement_time" in caught.value.hint) == (kind == "mariadb")
 
 
 def test_a_users_table_is_found_among_others(database, execute, kind):
