@@ -24,7 +24,7 @@ from infer_app.base.errors import (
 )
 from infer_app.base.run_report import ModelOutcome, RunReport
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.base.telemetry.display import Display
+from infer_app.base.telemetry.display import Progress
 from infer_app.base.telemetry.log import bind_models
 from infer_app.base.telemetry.summary_line import Forecast, forecast
 from infer_app.run.dry_run import dry_run
@@ -56,7 +56,7 @@ class RunRequest:
     not_found: Mapping[str, ModelError] = field(default_factory=dict)  # by name: models that should run too
 
 
-def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
+def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
     """Run the models over the days; a model that can't run or whose day is held doesn't stop the others.
 
     Raises the error of the first model if none was run, and Interrupted if a signal came before the first.
@@ -72,7 +72,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
         artifacts = models.artifacts
         bind_models((artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts)
         try:
-            with open_group(request.loaded, models, stop, display) as group:
+            with open_group(request.loaded, models, stop, progress) as group:
                 project = group.project
                 ran = run_group(group, days, request.limit, with_late=with_late)
                 results += [result for result in ran if result.last.model not in {one.last.model for one in results}]
@@ -102,7 +102,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
 
 
 def dry_run_days(
-    request: RunRequest, stop: Stop, display: Display, registration: Registration
+    request: RunRequest, stop: Stop, progress: Progress, registration: Registration
 ) -> list[tuple[list[RunReport], Forecast]]:
     """Run a sample of the days without writing; return the reports of each group of models and a forecast.
 
@@ -112,7 +112,7 @@ def dry_run_days(
     for models in group_by_pixels(request.artifacts):
         indices = tuple(range(len(models.artifacts)))
         sample = [NewImage(ref, indices) for ref in registration.sample]
-        with open_group(request.loaded, models, stop, display, read_only=True) as group:
+        with open_group(request.loaded, models, stop, progress, read_only=True) as group:
             late = _find_late(group, days) if request.with_late else []
             reports = dry_run(group, [*late, *days], request.limit, sample)
             measured.append((reports, forecast(reports[0], _count_pending(group, days) + registration.to_run)))
