@@ -321,17 +321,6 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The time of one pass through a stage, for a trace."""
-
-    stage: str
-    start_s: float  # time.monotonic(), one clock for all processes of a machine
-    wall_s: float
-    cpu_s: float
-    image_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ChunkResult:
     """The predictions and broken images of a chunk: every ref is in one of the two, once for each model."""
 
@@ -344,7 +333,6 @@ class ChunkResult:
     wait_seconds: dict[str, float] = field(default_factory=dict)  # of the wall seconds, those of waiting for storage
     worker: int = 0  # pid of its process, on a cluster with the node's number; 0: the process died
     node: str = ""  # of a cluster; empty on one machine
-    spans: tuple[Span, ...] = ()  # empty unless the run is traced
     num_loaded: int | None = None  # after loading only: images whose predictions follow in another result
     num_dim: int = 0  # images of 16 bits that use at most 12 of them, and were read by depth full
 

@@ -173,7 +173,6 @@ def open_executor(
     artifacts: Sequence[Artifact],
     plans: Sequence[ExecutionPlan],
     limits: ReadLimits,
-    trace: bool = False,
 ) -> AbstractContextManager[Executor]:
     """Open the executor that runs the plans on images within the limits."""
     images = loaded.images
@@ -186,7 +185,6 @@ def open_executor(
         read=limits,
         max_pixels=images.max_pixels,
         num_threads=lead.threads,
-        trace=trace,
         detector=detector_of(artifacts),
         seconds=seconds_of(artifacts),
         idle=frozenset(number for number, plan in enumerate(plans) if plan.is_idle),

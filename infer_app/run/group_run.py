@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.base.telemetry.display import Display
+from infer_app.base.telemetry.display import Progress
 from infer_app.predict.execution_plan import ExecutionPlan
 from infer_app.predict.executors import Executor, open_executor
 from infer_app.run.flow.run_plan import RunPlan, plan_models
@@ -27,13 +27,13 @@ class GroupRun:
     plan: RunPlan  # of a day that no run has begun
     executors: Executors
     stop: Stop
-    display: Display
+    progress: Progress
     may_split: bool = False  # whether its models can be run one by one
 
 
 @contextmanager
 def open_group(
-    loaded: LoadedSettings, models: Group, stop: Stop, display: Display, *, read_only: bool = False
+    loaded: LoadedSettings, models: Group, stop: Stop, progress: Progress, *, read_only: bool = False
 ) -> Iterator[GroupRun]:
     """Open the database, and plan and open a day that no run has begun: what can't run here is found before any day.
 
@@ -47,17 +47,16 @@ def open_group(
             check_installed(place)
     with open_project_database(loaded, read_only) as project:
         plan = plan_models(loaded, models.artifacts)
-        with Executors(loaded, trace=display.trace is not None) as executors:
+        with Executors(loaded) as executors:
             executors.open(plan)  # no process starts before it gets a chunk
-            yield GroupRun(loaded, project, plan, executors, stop, display, models.may_split)
+            yield GroupRun(loaded, project, plan, executors, stop, progress, models.may_split)
 
 
 class Executors:
     """Keeps the executor of the last plan open. Another plan closes it first: two would need twice the memory."""
 
-    def __init__(self, loaded: LoadedSettings, *, trace: bool = False) -> None:
+    def __init__(self, loaded: LoadedSettings) -> None:
         self._loaded = loaded
-        self._trace = trace
         self._opened: tuple[Sequence[ExecutionPlan], Executor] | None = None
         self._closing = ExitStack()
 
@@ -68,9 +67,7 @@ class Executors:
         """
         if self._opened is None or (plan.max_images != 0 and not self._serves(plan)):
             self.close()
-            opening = open_executor(
-                self._loaded, plan.artifacts, plan.executions, read_limits(self._loaded), trace=self._trace
-            )
+            opening = open_executor(self._loaded, plan.artifacts, plan.executions, read_limits(self._loaded))
             executor = self._closing.enter_context(opening)
             check_nodes(self._loaded, executor.num_nodes)
             self._opened = plan.executions, executor

@@ -83,8 +83,8 @@ def predict(
     )
     count = partial(project.count_new_of_days, days, plan.model_ids)
     tally = Tally(executor.num_predictors)
-    with group.display.progress.of_day(days[-1], count, plan.max_images) as advance:
-        observer = FlowObserver(tally, advance, group.display.trace)
+    with group.progress.of_day(days[-1], count, plan.max_images) as advance:
+        observer = FlowObserver(tally, advance)
         new = group.stop.until(islice(observer.select(pages), plan.max_images))
         if plan.detector is not None:
             new = group.stop.until(with_stored_objects(new, project, plan, model_runs, observer))

@@ -24,7 +24,7 @@ from infer_app.base.errors import (
 )
 from infer_app.base.run_report import ModelOutcome, RunReport
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.base.telemetry.display import Display
+from infer_app.base.telemetry.display import Progress
 from infer_app.base.telemetry.log import bind_models
 from infer_app.base.telemetry.summary_line import Forecast, forecast
 from infer_app.run.dry_run import dry_run
@@ -58,7 +58,7 @@ class RunRequest:
     other_source: bool = False  # [source] may list other images than in the last run
 
 
-def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
+def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
     """Run the models over the days; a model that can't run or whose day is held doesn't stop the others.
 
     Raises the error of the first model if none was run, and Interrupted if a signal came before the first.
@@ -74,7 +74,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
         artifacts = models.artifacts
         bind_models((artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts)
         try:
-            with open_group(request.loaded, models, stop, display) as group:
+            with open_group(request.loaded, models, stop, progress) as group:
                 check_source(request.loaded, group.project, is_meant=request.other_source, read_only=False)
                 project = group.project
                 ran = run_group(group, days, request.limit, with_late=with_late)
@@ -105,7 +105,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
 
 
 def dry_run_days(
-    request: RunRequest, stop: Stop, display: Display, registration: Registration
+    request: RunRequest, stop: Stop, progress: Progress, registration: Registration
 ) -> list[tuple[list[RunReport], Forecast]]:
     """Run a sample of the days without writing; return the reports of each group of models and a forecast.
 
@@ -115,7 +115,7 @@ def dry_run_days(
     for models in group_by_pixels(request.artifacts):
         indices = tuple(range(len(models.artifacts)))
         sample = [NewImage(ref, indices) for ref in registration.sample]
-        with open_group(request.loaded, models, stop, display, read_only=True) as group:
+        with open_group(request.loaded, models, stop, progress, read_only=True) as group:
             check_source(request.loaded, group.project, is_meant=request.other_source, read_only=True)
             late = _find_late(group, days) if request.with_late else []
             reports = dry_run(group, [*late, *days], request.limit, sample)

@@ -94,7 +94,8 @@ def check_known(loaded: LoadedSettings, database: Database, *, read_only: bool) 
 def _is_own(loaded: LoadedSettings, database: Database, found: str) -> bool:
     """Return whether the database that has an id is this project's.
 
-    So it is also where the settings have no id, but other settings of their folder do, or the folder holds the file.
+    So it is also where the settings have no id, but other settings of their folder do, or the folder holds the file, or
+    no command has written into it.
     """
     own = loaded.database.project or known_id(loaded)
     if own is not None:
@@ -102,7 +103,7 @@ def _is_own(loaded: LoadedSettings, database: Database, found: str) -> bool:
     if database.file is not None and database.file.resolve().parent == loaded.folder.resolve():
         return True
     others = (_read(file) for file in loaded.folder.glob("*.database-id"))
-    return any(one is not None and one.id == found for one in others)
+    return any(one is not None and one.id == found for one in others) or database.ask(read_place)[0] is None
 
 
 def _describe_owner(database: Database) -> str:

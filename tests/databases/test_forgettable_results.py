@@ -146,7 +146,7 @@ def test_nothing_is_deleted_during_a_run_without_consent_or_without_a_terminal(l
     capsys.readouterr()
     command(loaded, yes=False, as_json=False, before=str(DAY), even_most=True)
     said = capsys.readouterr().out
-    what = "4 predictions with 4 objects, 2 rejections of the source 'infer_images'"
+    what = "4 predictions with 4 objects, 2 rejections"
     assert f"days before {DAY}: {what} to be deleted for good" in said
     assert "nothing was deleted" in said
     assert counts(loaded) == [WHOLE, WHOLE, WHOLE]

@@ -343,7 +343,7 @@ def test_an_event_is_of_the_day_of_its_first_picture_that_is_listed(database, ma
     assert cards.events == ([-midnight - 5, -1, 500], 0)
     cards.source.forgotten_before = None
     back = CameraPeriod(camera="cam1", since=START - timedelta(hours=12), shift=timedelta(seconds=8))
-    set_cameras(database, cards.source, [back])  # the order is that of the clock put right
+    set_cameras(database, [back])  # the order is that of the clock put right
     cards.note(gap=200.0)
     assert cards.events == ([7, 508], 1)
 

@@ -55,7 +55,7 @@ def say(night, *arguments, **faults):
 @on("postgres", of=SERVERS)
 def test_no_command_that_succeeds_tells_the_password(secret):
     said = [
-        say(secret, *RUN, "--trace", "trace.json"),
+        say(secret, *RUN),
         say(secret, "report", "--date", DATE),
         say(secret, "config", "show", "--origin"),
         say(secret, "doctor"),
@@ -63,7 +63,6 @@ def test_no_command_that_succeeds_tells_the_password(secret):
     ]
     assert [code for code, _ in said][:3] == [0, 0, 0], said
     assert list(secret.folder.glob("reports/*.html"))
-    assert (secret.folder / "trace.json").stat().st_size
     assert_unseen(secret, *(text for _, text in said))
 
 

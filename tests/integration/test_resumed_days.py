@@ -9,7 +9,7 @@ from PIL import Image
 from infer_app.base.day import Day
 from infer_app.base.domain import ChunkResult, Output, Prediction
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.display import Display, Progress
+from infer_app.base.telemetry.display import Progress
 from infer_app.run.group_run import open_group
 from infer_app.run.run_day import run_day
 from infer_app.run.stop import Stop
@@ -36,7 +36,7 @@ def test_each_resumed_day_closes_the_executor_of_the_day_before(project):
     loaded = load_settings(project.folder / "infer.toml", {"run": {"executor": "cuda", "workers": 1}})
     before = num_rings()
     (models,) = group_by_pixels(choose_artifacts(loaded))
-    with Stop(None) as stop, open_group(loaded, models, stop, Display(Progress(quiet=True))) as group:
+    with Stop(None) as stop, open_group(loaded, models, stop, Progress(quiet=True)) as group:
         (model,) = group.plan.models
         other = replace(model, variant=FP32 if model.variant == TORCHSCRIPT else TORCHSCRIPT, variant_sha256=None)
         database, source = group.project.database, group.project.source

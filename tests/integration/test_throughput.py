@@ -3,10 +3,6 @@
 Through the real command, processes and database.
 """
 
-import json
-from collections import defaultdict
-from itertools import pairwise
-
 import pytest
 import torch
 from torch import nn
@@ -110,43 +106,3 @@ def test_a_run_that_is_cut_short_says_how_long_the_rest_takes(project):
     forecast = run(project, "--limit", "40")["forecast"]
     assert (forecast["pending"], forecast["seconds"] > 0) == (NUM_PHOTOS - 40, True)
     assert run(project)["forecast"] is None
-
-
-def test_a_trace_has_every_image_in_every_stage_of_every_process(project):
-    run(project, "--trace", "run.json")
-    events = read_trace(project)
-    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert sorted(names.values()) == ["coordinator", "worker 1", "worker 2"]
-    ids = {str(image) for (image,) in project.rows("SELECT picture FROM infer_predictions")}
-    seen, spans = defaultdict(list), defaultdict(list)
-    for event in (event for event in events if event["ph"] == "X"):
-        seen[event["name"]] += event["args"]["images"]
-        spans[event["pid"]].append((event["ts"], event["ts"] + event["dur"]))
-        assert (names[event["pid"]] == "coordinator") == (event["name"] in ("select", "write"))
-    for stage in ("read", "decode", "transform", "model", "outputs", "write"):
-        assert sorted(seen[stage], key=int) == sorted(ids, key=int), stage
-    for pid in names:  # a process does one thing after another
-        ordered = sorted(spans[pid])
-        assert all(end <= start + 1 for (_, end), (start, _) in pairwise(ordered))
-    writes = [event for event in events if event["name"] == "write"]
-    models = {i: e["ts"] for e in events if e["name"] == "model" for i in e["args"]["images"]}
-    assert all(models[i] < write["ts"] for write in writes for i in write["args"]["images"])  # one clock for all
-
-
-def read_trace(project):
-    assert [path.name for path in project.folder.glob(".run.json*")] == []
-    return json.loads((project.folder / "run.json").read_text())["traceEvents"]
-
-
-def test_a_run_that_ends_early_or_fails_leaves_its_trace(project):
-    run(project, "--trace", "run.json", "--max-duration", "0", exit_code=75)
-    assert {event["ph"] for event in read_trace(project)} >= {"M"}
-    project.photos.rename(project.folder / "unmounted")
-    run(project, "--trace", "run.json", exit_code=14)
-    assert "select" in {event["name"] for event in read_trace(project)}
-
-
-def test_a_trace_that_can_not_be_written_is_told_before_the_run(project):
-    error = run(project, "--trace", "nowhere/run.json", exit_code=2)
-    assert "--trace nowhere/run.json" in error["error"]
-    assert project.rows("SELECT count(*) FROM infer_runs") == [(0,)]

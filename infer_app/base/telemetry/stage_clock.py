@@ -4,12 +4,12 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
-from infer_app.base.domain import ChunkResult, ImageRef, Span
+from infer_app.base.domain import ChunkResult
 
 STAGES = (
     "select",
@@ -32,14 +32,11 @@ class StageClock:
     process's clock, since a model may run several threads; pass time.thread_time if the process does other work too.
     """
 
-    def __init__(self, is_traced: bool = False, cpu_clock: Callable[[], float] = time.process_time) -> None:
+    def __init__(self, cpu_clock: Callable[[], float] = time.process_time) -> None:
         self.cpu_seconds: dict[str, float] = defaultdict(float)
         self.wall_seconds: dict[str, float] = defaultdict(float)
         self.wait_seconds: dict[str, float] = defaultdict(float)
-        self.refs: Sequence[ImageRef] = ()  # the images being processed, for the spans
-        self.spans: list[Span] = []
         self.num_dim = 0  # images of 16 bits that use at most 12
-        self._is_traced = is_traced
         self._cpu_clock = cpu_clock
 
     @contextmanager
@@ -54,8 +51,6 @@ class StageClock:
             self.wall_seconds[stage] += wall
             if stage in WAITING_STAGES:
                 self.wait_seconds[stage] += max(0.0, wall - (_runnable_seconds() - runnable))
-            if self._is_traced:
-                self.spans.append(Span(stage, start, wall, cpu, tuple(ref.image_id for ref in self.refs)))
 
     def stamp(self, result: ChunkResult) -> ChunkResult:
         """Return the result with what was measured in this process."""
@@ -65,7 +60,6 @@ class StageClock:
             wall_seconds=dict(self.wall_seconds),
             wait_seconds=dict(self.wait_seconds),
             worker=os.getpid(),
-            spans=tuple(self.spans),
             num_dim=self.num_dim,
         )
 

@@ -102,7 +102,6 @@ class RunOptions(DaysOptions):
         "Where the model runs; cuda: end with exit code 12 if no GPU variant can run.  [default: [run] device, else "
         "auto]",
     )
-    trace: Path | None = option("PATH", "Write what each process did when to this file, for Perfetto.")
     report: bool = flag("--report", "Write the day's report at the end.")
 
     def settings(self) -> dict[str, dict[str, object]]:

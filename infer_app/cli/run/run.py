@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 
 from infer_app.artifact.artifact import Artifact
@@ -12,7 +12,7 @@ from infer_app.artifact.model_names import plain_name
 from infer_app.base.day import Day, parse_date
 from infer_app.base.errors import DayHeld, ModelError, TimeIsOver, most_severe
 from infer_app.base.settings.load import LoadedSettings, load_settings
-from infer_app.base.telemetry.display import Display, Progress, Trace
+from infer_app.base.telemetry.display import Progress
 from infer_app.base.telemetry.log import bind_models, log_to_stderr
 from infer_app.cli.commands.run_commands import BackfillOptions, DaysOptions, RunOptions
 from infer_app.cli.run.last_run import record_failure, with_last_run
@@ -50,10 +50,9 @@ def run(options: RunOptions) -> int:
     loaded = _load(options)
     with notifying(loaded, notify=not options.dry_run) as session:
         days = [loaded.day(options.date).before(n) for n in range(loaded.run.lookback, -1, -1)]
-        with Trace(options.trace) if options.trace else nullcontext() as trace:
-            if options.dry_run:
-                return _dry_run(loaded, days, options, trace)
-            return _run_days(loaded, days, options, session, trace)
+        if options.dry_run:
+            return _dry_run(loaded, days, options)
+        return _run_days(loaded, days, options, session)
 
 
 def backfill(options: BackfillOptions) -> int:
@@ -73,9 +72,7 @@ def _load(options: DaysOptions) -> LoadedSettings:
     return loaded
 
 
-def _run_days(
-    loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions, session: RunSession, trace: Trace | None = None
-) -> int:
+def _run_days(loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions, session: RunSession) -> int:
     session.day = days[-1]
     session.models = list(map(plain_name, choose_names(loaded)))  # for the message if no run can begin
     not_found: dict[str, ModelError] = {}
@@ -86,7 +83,7 @@ def _run_days(
     request = RunRequest(loaded, artifacts, days, options.limit, with_late, not_found, options.other_source)
     with _stop(options) as stop:
         registration = _register(loaded, days, stop)
-        summary = run_days(request, stop, Display(Progress(options.quiet), trace))
+        summary = run_days(request, stop, Progress(options.quiet))
     for failure in summary.failures:
         if not isinstance(failure.error, DayHeld):
             record_failure(loaded, days[-1], [failure.name], failure.error.exit_code, str(failure.error))
@@ -100,7 +97,7 @@ def _run_days(
     return summary.exit_code
 
 
-def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, trace: Trace | None) -> int:
+def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions) -> int:
     not_found: dict[str, ModelError] = {}
     artifacts = with_detectors(loaded, choose_artifacts(loaded, failures=not_found), not_found)
     for name, error in not_found.items():
@@ -109,8 +106,7 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
         registration = _register(loaded, days, stop, dry_run=True)
         with_late, other = _takes_late(loaded, days[-1], options, artifacts), options.other_source
         request = RunRequest(loaded, artifacts, days, options.limit, with_late, other_source=other)
-        display = Display(Progress(options.quiet), trace)
-        measured = dry_run_days(request, stop, display, registration)
+        measured = dry_run_days(request, stop, Progress(options.quiet), registration)
     exit_codes = [report.exit_code for reports, _ in measured for report in reports]
     exit_code = most_severe([*exit_codes, *(error.exit_code for error in not_found.values())])
     print_dry_run_summary(measured, exit_code, options.as_json, registration, days)

@@ -177,11 +177,9 @@ class ActorPool:
         yield from (self._localised(actor.opened, result) for result in reply.results)
 
     def _localised(self, opened: Opened, result: ChunkResult) -> ChunkResult:
-        """Return the result with its node, a worker number unique in the cluster, and times of this machine's clock."""
+        """Return the result with its node and a worker number that is unique in the cluster."""
         worker = self._worker_number(opened, result.worker) if result.worker else 0
-        ahead_s = opened.clock_s - (time.time() - time.monotonic())
-        spans = tuple(replace(span, start_s=span.start_s + ahead_s) for span in result.spans)
-        return replace(result, worker=worker, node=self._name(opened), spans=spans)
+        return replace(result, worker=worker, node=self._name(opened))
 
     def _worker_number(self, opened: Opened, pid: int) -> int:
         return (list(self._nodes).index(opened.node_id) << WORKER_BITS) + pid

@@ -9,7 +9,6 @@ import itertools
 import logging
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -47,7 +46,6 @@ class Opened:
 
     host: str
     node_id: str
-    clock_s: float  # time.time() minus time.monotonic(), to compare the clocks of two machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +77,10 @@ class ExecutorActor:
             self.process(Chunk(0, ()))
 
     def opened(self) -> Opened:
-        """Return the node's name, id and clock. Raises ModelError if a model can't run here."""
+        """Return the node's name and id. Raises ModelError if a model can't run here."""
         if self._failure is not None:
             raise self._failure
-        return Opened(socket.gethostname(), self.node_id(), time.time() - time.monotonic())
+        return Opened(socket.gethostname(), self.node_id())
 
     def process(self, chunk: Chunk) -> Reply:
         """Process a chunk and return its results.

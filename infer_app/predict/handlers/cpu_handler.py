@@ -31,7 +31,6 @@ class CpuHandler:
         firsts = [model for model in models if model.model_index not in spec.seconds]
         self._networks = Networks(firsts, spec.detector, spec.seconds)
         self._seconds = SecondNetworks([model for model in models if model.model_index in spec.seconds], loader)
-        self._is_traced = spec.trace
         batch_size = max((model.batch_size for model in firsts), default=1)
         self._buffer = np.empty((batch_size, *loader.recipe.size.shape), np.uint8)
 
@@ -56,7 +55,7 @@ class CpuHandler:
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         """Return every ref of the chunk as a prediction or as broken; a broken image never affects the others."""
-        clock = StageClock(self._is_traced)
+        clock = StageClock()
         takes_pictures, takes_objects = self._networks.depending(chunk), bool(self._seconds.wanted(chunk))
         self._loader.begin(chunk, takes_pictures, keeps_pictures=takes_objects)
         at_once = len(self._buffer) if takes_pictures else 1  # objects are cut out while a picture is in the cache

@@ -117,11 +117,10 @@ class Staged:
 class PredictHandler:
     """Predicts the images in a slot of the ring."""
 
-    def __init__(self, ring: Ring, models: Sequence[LoadedModel], stream: CopyStream, is_traced: bool = False) -> None:
+    def __init__(self, ring: Ring, models: Sequence[LoadedModel], stream: CopyStream) -> None:
         self._slots = torch.from_numpy(ring.pixels)
         self._networks = Networks(models)
         self._stream = stream
-        self._is_traced = is_traced
         self._buffers: SimpleQueue[Tensor] = SimpleQueue()
         for _ in range(TASKS_AHEAD):
             self._buffers.put(torch.zeros(self._slots.shape[1:], dtype=torch.uint8, device=stream.device))
@@ -142,7 +141,7 @@ class PredictHandler:
         loader = Loader(spec, models[0].artifact)
         for model in models:
             model.verify_golden(loader.pixels, partial(_predict_cpu_pixels, model, stream))
-        return cls(ring, models, stream, spec.trace)
+        return cls(ring, models, stream)
 
     def copy_slot(self, chunk: Chunk) -> bool:
         self._staged.append(self._stage(chunk))
@@ -163,8 +162,7 @@ class PredictHandler:
 
     def _stage(self, chunk: Chunk) -> Staged:
         assert chunk.slot is not None
-        clock = StageClock(self._is_traced, thread_time)
-        clock.refs = chunk.refs
+        clock = StageClock(thread_time)
         buffer = self._buffers.get()
         pixels = buffer[: len(chunk.refs)]
         with clock.time("copy"), self._sending, device_loss_raised():

@@ -75,7 +75,6 @@ class HandlerSpec:
     read: ReadLimits
     max_pixels: int
     num_threads: int = 1  # of one worker
-    trace: bool = False  # whether results carry the spans of their stages
     detector: int | None = None  # index of the model whose objects second networks take
     seconds: frozenset[int] = frozenset()  # indices of second networks; others take whole pictures
     idle: frozenset[int] = frozenset()  # indices of models that are not opened: no chunk is for them

@@ -82,7 +82,6 @@ class Loader:
                 num_bytes += _kept_bytes(samples[-1])
                 if num_bytes > MAX_KEPT_BYTES:
                     break
-        clock.refs = refs[: len(samples)]
         with clock.time("collate"):
             return collate(samples, buffer)
 
@@ -121,7 +120,6 @@ class Loader:
 
     def _load(self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock) -> Sample | Broken:
         image = _Image(ref)
-        clock.refs = (ref,)
         for stage, step in (("read", self._read), ("decode", self._decode), ("transform", self._transform)):
             heartbeat.record(position, stage, image.facts, self._models if stage == "transform" else ())
             try:
@@ -159,20 +157,19 @@ class Loader:
 class LoadHandler:
     """Decodes the images of a chunk into its slot of the ring, in the `cuda` executor. It loads no torch."""
 
-    def __init__(self, loader: Loader, ring: Ring, is_traced: bool = False) -> None:
+    def __init__(self, loader: Loader, ring: Ring) -> None:
         self._loader = loader
         self._ring = ring
         self._slots = ring.pixels
-        self._is_traced = is_traced
 
     @classmethod
     def open(cls, spec: HandlerSpec, ring: Ring) -> LoadHandler:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # of torch, if a preprocess function of the user's own loads it
-        return cls(Loader(spec, spec.models[0].open()), ring, spec.trace)
+        return cls(Loader(spec, spec.models[0].open()), ring)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
         assert chunk.slot is not None
-        clock = StageClock(self._is_traced)
+        clock = StageClock()
         self._loader.begin(chunk, chunk.model_indices)
         batch = self._loader.load(chunk.refs, 0, self._slots[chunk.slot], heartbeat, clock)
         self._loader.learn(clock)

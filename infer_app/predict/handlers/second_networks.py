@@ -95,7 +95,6 @@ class _SecondNetwork:
             place, one, _ = of_object
             if not self._crop.takes(one) or image.broken:
                 continue
-            clock.refs = (sample.ref,)
             try:
                 with clock.time("transform"), self._loader.within_memory():
                     self._buffer[len(self._waiting)] = self._pixels(picture, one, record)
@@ -134,7 +133,6 @@ class _SecondNetwork:
         """Predict the crops that wait, and add each output to its image."""
         waiting, self._waiting = self._waiting, []
         batch = Batch(self._buffer[: len(waiting)], tuple(image.sample for image, _ in waiting), ())
-        clock.refs = [sample.ref for sample in batch.samples]
         results = self._model.infer(batch, clock) if waiting else ()
         for (image, (place, _, number)), result in zip(waiting, results, strict=True):
             if isinstance(result, Prediction):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from infer_app.base.domain import Broken, ChunkResult, ImageRef, NewImage, Reason
-from infer_app.base.telemetry.display import Advance, Trace
+from infer_app.base.telemetry.display import Advance
 from infer_app.base.telemetry.log import names_and_ids
 from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.base.telemetry.tally import Tally
@@ -161,39 +160,30 @@ class ModelRun:
 class FlowObserver:
     """Measures the stages that run in this process, and adds them to what the workers measured of theirs."""
 
-    def __init__(self, tally: Tally, advance: Advance, trace: Trace | None) -> None:
+    def __init__(self, tally: Tally, advance: Advance) -> None:
         self._tally = tally
         self._advance = advance
-        self._trace = trace
 
     def select(self, pages: Iterator[Sequence[NewImage]]) -> Iterator[NewImage]:
         """Yield the images of all pages."""
         while True:
-            clock = self._clock()
+            clock = _clock()
             with clock.time("select"):
                 page = next(pages, None)
             if page is None:
                 return
             self._tally.add_page(len(page), clock)
-            self._add_spans(clock)
             yield from page
 
     @contextmanager
     def commit(self, result: ChunkResult) -> Iterator[None]:
         """Measure the `with` block as the commit of a result, which counts if it succeeds."""
-        clock = self._clock()
-        clock.refs = result.refs if self._trace else ()
+        clock = _clock()
         with clock.time("write"):
             yield
         self._tally.add(result, clock)
         self._advance(result)
-        if self._trace:
-            self._trace.add(result.worker, result.spans)
-        self._add_spans(clock)
 
-    def _clock(self) -> StageClock:
-        return StageClock(self._trace is not None, time.thread_time)  # another thread draws the progress bar
 
-    def _add_spans(self, clock: StageClock) -> None:
-        if self._trace:
-            self._trace.add(os.getpid(), clock.spans)
+def _clock() -> StageClock:
+    return StageClock(time.thread_time)  # another thread draws the progress bar

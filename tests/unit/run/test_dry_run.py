@@ -7,7 +7,7 @@ import pytest
 
 from infer_app.base.domain import ChunkResult, Output, Prediction
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.display import Display, Progress
+from infer_app.base.telemetry.display import Progress
 from infer_app.run import dry_run
 from infer_app.run.flow.run_plan import RunPlan
 from infer_app.run.stop import Stop
@@ -46,7 +46,7 @@ def test_the_first_report_is_of_the_model_with_most_images(tables, register, tmp
         plan=RunPlan((), (working, working), (MODEL, replace(MODEL, name="other", model_id="f" * 16))),
         executors=SimpleNamespace(open=lambda _: executor),
         loaded=load_settings(tmp_path / "infer.toml"),
-        display=Display(Progress(quiet=True)),
+        progress=Progress(quiet=True),
         stop=Stop(),
     )
     assert [one.selected for one in dry_run.dry_run(group, [DAY])] == [1, 0]

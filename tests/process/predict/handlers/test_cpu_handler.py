@@ -158,7 +158,7 @@ def test_a_device_that_fails_is_no_failure_of_an_image(photos):
     samples = tuple(Sample(photos[name], np.zeros((SIZE, SIZE, 3)), FileFacts()) for name in "01")
     batch = Batch(np.zeros((2, SIZE, SIZE, 3), np.uint8), samples, ())
     with pytest.raises(DeviceLost, match="the GPU failed: .*an illegal memory access"):
-        list(LoadedModel(0, None, TORCHSCRIPT, 4, predict, None).infer(batch, StageClock(False)))  # type: ignore[arg-type]
+        list(LoadedModel(0, None, TORCHSCRIPT, 4, predict, None).infer(batch, StageClock()))  # type: ignore[arg-type]
 
 
 def test_the_mark_says_what_is_in_hand_before_each_step(handlers, photos):

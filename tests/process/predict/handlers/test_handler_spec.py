@@ -72,7 +72,7 @@ def test_the_mark_names_the_model_whenever_a_second_network_predicts():
     networks = SecondNetworks([model], SimpleNamespace(within_memory=nullcontext))
     sample = Sample(ref, None, FileFacts(), np.zeros((20, 20, 3), np.uint8))
     found = tuple((place, DetectedObject("animal", 0, 0.5, 0, 0, 1, 1), place + 7) for place in range(3))
-    chunk, clock = Chunk(0, (ref,), (1,)), StageClock(False)
+    chunk, clock = Chunk(0, (ref,), (1,)), StageClock()
     networks.add(chunk, sample, found, heartbeat, clock)
     (prediction,) = networks.finish(chunk, heartbeat, clock)
     assert [(one.object, one.number) for one in prediction.output.crops] == [(0, 7), (1, 8), (2, 9)]
