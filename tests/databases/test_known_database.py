@@ -118,15 +118,17 @@ def test_another_projects_database_is_only_read_until_the_project_is_joined(owne
 
 
 def by_rename(owned):
-    return load_settings(owned.folder.rename(owned.folder.with_name("renamed")) / owned.path.name)
+    return load_settings(owned.folder.rename(owned.folder.with_name(f"{owned.folder.name}-renamed")) / owned.path.name)
 
 
 def by_copy(owned):
-    return load_settings(Path(shutil.copytree(owned.folder, owned.folder.with_name("copied"))) / owned.path.name)
+    return load_settings(
+        Path(shutil.copytree(owned.folder, owned.folder.with_name(f"{owned.folder.name}-copied"))) / owned.path.name
+    )
 
 
 def by_link(owned):
-    link = owned.folder.with_name("linked")
+    link = owned.folder.with_name(f"{owned.folder.name}-linked")
     link.symlink_to(owned.folder)
     return load_settings(link / owned.path.name)
 
