@@ -25,6 +25,7 @@ from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunModel
 from tests.databases import servers
+from tests.support import preloaded
 from tests.support.alone import pytest_runtest_protocol  # noqa: F401
 from tests.support.box import box  # noqa: F401
 from tests.support.installed import installed  # noqa: F401
@@ -52,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.seed is None:
         config.option.seed = random.randrange(10**6) if config.option.full else 0
+    preloaded.always_new = config.option.full
 
 
 def pytest_report_header(config: pytest.Config) -> str:
