@@ -6,18 +6,8 @@ import sys
 
 import infer_app
 from infer_app.base.packages import describe_version
+from tests.support.preloaded import LOADS_TORCH
 
-# What builds models and compares them with their source, and what runs TorchScript and GPU variants.
-LOADS_TORCH = (
-    "build",
-    "cli.model.build",
-    "cli.model.check",
-    "cli.model.describe",
-    "predict.handlers.gpu_handlers",
-    "predict.runtimes.gpu_variants",
-    "predict.runtimes.tensorrt",
-    "predict.runtimes.torchscript",
-)
 # Each of these takes 10 to 60 ms, of the third of a second of a day with nothing to do.
 ONLY_FOR_OTHER_RUNS = {
     "numpy",

@@ -1,6 +1,5 @@
 """A detector of coloured patches and two second networks on what it finds, built by the command; and their rows."""
 
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
@@ -12,7 +11,8 @@ from PIL import Image
 from tests.support import pasted_photos
 from tests.support.networks import ChannelMeans, save
 from tests.support.pasted_photos import Pasted, paste, save_detector
-from tests.support.projects import INFER, PLAIN, Project
+from tests.support.preloaded import run_infer
+from tests.support.projects import PLAIN, Project
 
 COLORS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
 GATE = 0.85  # of `species`, which takes animals alone
@@ -66,7 +66,7 @@ def write_sources(folder: Path) -> None:
 
 def build(folder: Path, *models: Sequence[str]) -> None:
     for arguments in models:
-        built = subprocess.run([INFER, "model", "build", *arguments], cwd=folder, capture_output=True, text=True)
+        built = run_infer("model", "build", *arguments, cwd=folder)
         assert built.returncode == 0, built.stdout + built.stderr
 
 

@@ -17,9 +17,9 @@ from PIL import Image
 from infer_app.base import packages
 from infer_app.cli.project import project as commands
 from infer_app.tables.engine.connect import Database
+from tests.support.preloaded import INFER, run_infer
 from tests.support.results import register_rows
 
-INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
 REJECTED = "infer_rejections r JOIN infer_pictures c ON c.id = r.picture"  # with the images' ids and locations
 PREDICTED = REJECTED.replace("rejections", "predictions")
@@ -115,11 +115,10 @@ class Project:
 
     def infer(self, *arguments: str, exit_code: int = 0, **environ: str) -> str:
         """Standard output of `infer …`, which must end with `exit_code`."""
-        run = self.start(*arguments, **environ)
-        out, err = run.communicate(timeout=100)
-        assert run.returncode == exit_code, f"exit code {run.returncode}\n{out}\n{err}"
-        self.errors = err
-        return out
+        run = run_infer(*arguments, cwd=self.folder, **EVERYWHERE | environ)
+        assert run.returncode == exit_code, f"exit code {run.returncode}\n{run.stdout}\n{run.stderr}"
+        self.errors = run.stderr
+        return run.stdout
 
     def infer_json(self, *arguments: str, exit_code: int = 0, **environ: str) -> Any:
         return json.loads(self.infer(*arguments, "--json", exit_code=exit_code, **environ))
@@ -166,6 +165,6 @@ class Project:
 def build_model(folder: Path, source: str, name: str, *flags: str) -> None:
     """Build a model of red, green and blue in `folder`, by the command."""
     (folder / "labels.txt").write_text("red\ngreen\nblue\n")
-    command = [str(INFER), "model", "build", source, "--name", name, "--labels", "labels.txt"]
-    command += ["--set", "mean=0,0,0", "--set", "std=1,1,1", *flags]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    mean = ("--set", "mean=0,0,0", "--set", "std=1,1,1")
+    command = ("model", "build", source, "--name", name, "--labels", "labels.txt", *mean, *flags)
+    run_infer(*command, cwd=folder).check_returncode()
