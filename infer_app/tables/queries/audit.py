@@ -99,9 +99,8 @@ def _entry(image_id: str, location: object, is_predicted: bool | None, is_reject
 
 def _rows_of_table(images: ListedImages, day: Day, model_id: str) -> Iterator[Row]:
     """Yield the rows with an id; a page of them is in memory."""
-    numbers = images.database.ask(images.source.numbers_of_pictures)
     results = has_prediction(pictures.c.id, model_id), has_rejection(pictures.c.id, model_id)
-    stored = select(pictures.c.image_id, pictures.c.location, *results).where(pictures.c.source_id.in_(numbers))
+    stored = select(pictures.c.image_id, pictures.c.location, *results).where(images.source.own_pictures)
     with (
         images.source.database.read() as connection,
         connection.execution_options(yield_per=PAGE_SIZE).execute(images.source.in_day(connection, day)) as rows,
