@@ -15,6 +15,7 @@ from tests.databases.conftest import roles_of
 from tests.support.projects import DATE, Project
 from tests.support.waiting import wait_until
 
+GIVEN = " TO {role}"
 NUM_IMAGES = 1100  # more than a page, all of one time
 RUN = ("run", "--date", DATE, "--lookback", "0", "--json")
 # What a role or database may have set; each changes what is sent or received, or when a session ends.
@@ -50,7 +51,11 @@ def admin_url(installed):
 @pytest.fixture
 def role(admin_url):
     with roles_of(admin_url) as add:
-        own = "CREATE SCHEMA own", "GRANT ALL ON SCHEMA own TO {role}"
+        own = [
+            f"{do} SCHEMA {name}{to}"
+            for name in ("own", "ours")
+            for do, to in (("CREATE", ""), ("GRANT ALL ON", GIVEN))
+        ]
         single = {name: value for name, value in OF_A_ROLE.items() if "," not in value}
         settings = [f"ALTER ROLE {{role}} SET {name} = {value!r}" for name, value in single.items()]
         lists = "ALTER ROLE {role} SET search_path = own, public", "ALTER ROLE {role} SET DateStyle = SQL, DMY"
@@ -120,7 +125,10 @@ def test_a_night_through_a_pooler_that_gives_each_transaction_another_session(da
     pooler = subprocess.Popen([program, str(file)], user=installed.user, stderr=subprocess.DEVNULL)
     try:
         wait_until((folder / ".s.PGSQL.6432").exists)
-        check_night(day, INFER_DATABASE__URL=url.update_query_dict({"port": "6432"}).render_as_string(False))
+        pooled = {"INFER_DATABASE__URL": url.update_query_dict({"port": "6432"}).render_as_string(False)}
+        check_night(day, **pooled)
+        day.forget_database()  # the next night has tables of its own beside these
+        check_night(day, **pooled, INFER_DATABASE__RESULTS_SCHEMA="ours")
     finally:
         pooler.terminate()
         pooler.wait()
