@@ -14,6 +14,7 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.schema import objects, predictions, rejections
+from infer_app.tables.row_audit import find_unlisted
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
 
@@ -75,7 +76,7 @@ def labels_of(database, settings, day=DAY, listing=None, base=None):
     asked = ProjectDatabase(database, source)
     found = {row["location"]: row["label"] for row in asked.rows.read_predictions(day, ID)}
     counts = asked.count_day(day, ID)
-    assert asked.rows.find_problems(day, ID) == []
+    assert [*asked.rows.find_problems(day, ID), *find_unlisted(asked, day, ID)] == []
     figures = Figures(asked, ID, ObjectResults(asked, MODEL.name, ID))
     assert (counts.predicted, figures.count_predicted(day)) == (len(found), len(found))
     assert figures.count_labels(day) == ({"cat": len(found)} if found else {})

@@ -155,9 +155,10 @@ class CompareOptions(WithJson):
 class VerifyOptions(WithJson):
     """Check the counts of a day and the rows of all days.
 
-    Eligible images must be those predicted, rejected and pending, counted from the rows of the tables. Of all days, no
-    prediction, object, rejection or run may say what no run writes. A row that --replay finds to be another than what
-    its network gives for its picture is named, with what changed. Exit code 1 if anything is wrong.
+    Eligible images must be those predicted, rejected and pending, counted from the rows of the tables, and each row of
+    the images' table must be among them with its result. Of all days, no prediction, object, rejection or run may say
+    what no run writes. A row that --replay finds to be another than what its network gives for its picture is named,
+    with what changed. Exit code 1 if anything is wrong.
     """
 
     date: Annotated[str | None, any_date("yesterday; with --replay any")] = None
