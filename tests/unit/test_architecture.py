@@ -113,7 +113,6 @@ OWNERS = {
 
 # Of `run`, `predict` and `tables`: modules that only tests of other names run, and those tests.
 TESTED_BY = {
-    "run.note_facts": "integration/test_camera_cards.py",
     "predict.cluster.actor_pool": "integration/test_ray.py",
     "predict.images.decode.tiff": "unit/predict/images/decode/test_pictures_page.py",
     "predict.runtimes.graph_input": "process/build/test_graph_sources.py",
