@@ -10,10 +10,9 @@ from infer_app.base.domain import Broken, DetectedObject, ImageRef, Output, Pred
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.audit import find_unlisted
 from infer_app.tables.results.runs import RunModel
 from infer_app.tables.results.schema import pictures, runs
-from infer_app.tables.row_audit import audit_rows
+from infer_app.tables.row_audit import audit_rows, find_unlisted
 from tests.conftest import DAY
 from tests.databases.conftest import only
 from tests.support.results import commit

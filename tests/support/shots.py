@@ -12,9 +12,9 @@ from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.audit import find_unlisted
 from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.schema import objects, predictions, rejections
+from infer_app.tables.row_audit import find_unlisted
 from tests.conftest import DAY, MODEL
 from tests.support.results import run_day
 

@@ -17,9 +17,8 @@ from infer_app.base.run_report import DayCounts, DayObjects
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import balance
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
-from infer_app.tables.queries.audit import find_unlisted
 from infer_app.tables.queries.day_objects import count_day_objects
-from infer_app.tables.row_audit import audit_rows
+from infer_app.tables.row_audit import audit_rows, find_unlisted
 
 SHOWN_DIFFERENCES = 20
 
