@@ -38,9 +38,10 @@ ON_SERVERS = test_$(firstword $(SERVERS)).py $(SERVERS:%=or test_%.py)
 test-rest: $(VENV)/.test system
 	$(PYTEST) -m "not ($(QUICK))" -k "not ((postgres or mariadb) and ($(ON_SERVERS)))"
 
-# An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
+# An hour of kills, outages, full disks and histories on every database, where each test of databases runs on both
+# servers: without --full, on one of them in turn. `make faults SEED=…` repeats one.
 faults: $(VENV)/.test system
-	$(BIN)/python -m pytest tests/faults tests/integration/test_laws.py --full $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m pytest tests/faults tests/integration/test_laws.py tests/databases --full $(if $(SEED),--seed $(SEED))
 
 # As root: `make test` while the processor is taken away at random, half an hour. It finds tests that depend on speed.
 starve: $(VENV)/.test system

@@ -8,10 +8,12 @@ import random
 import shutil
 import sqlite3
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from datetime import date, datetime
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,7 +43,8 @@ MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
 settings.register_profile("any machine", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 WHOLE_RUNS = {"built_models", "models"}  # fixtures of tests that run the program, on a model it has built
-DATABASES = ("sqlite", "postgres", "mariadb")
+SERVERS = ("postgres", "mariadb")
+DATABASES = ("sqlite", *SERVERS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,15 +68,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if WHOLE_RUNS & set(getattr(item, "fixturenames", ())) or _repeats_on_a_server(item):
             item.add_marker(pytest.mark.slow)
     if not config.option.full:
-        left_out = [item for item in items if item.get_closest_marker("full")]
-        config.hook.pytest_deselected(items=left_out)
+        left_out = {item for item in items if item.get_closest_marker("full")} | _without_turn(items)
+        config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def _kind(item: pytest.Item) -> str | None:
+    return item.callspec.params.get("kind") if hasattr(item, "callspec") else None
 
 
 def _repeats_on_a_server(item: pytest.Item) -> bool:
     """Return whether a test that SQLite has run runs on a server; those of conformance/ run on each in `make test`."""
-    kind = getattr(item, "callspec", None) and item.callspec.params.get("kind")
-    return item.path.parent.name == "databases" and kind in DATABASES[1:]
+    return item.path.parent.name == "databases" and _kind(item) in SERVERS
+
+
+def _without_turn(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return what of the tests that repeat on both servers is on the one whose turn it is not: the name decides."""
+    turns = defaultdict(dict)
+    for item in items:
+        if _repeats_on_a_server(item) or (servers.AS_INSTALLED and item.path.parent.name == "conformance"):
+            kind = str(_kind(item))
+            turns[item.nodeid.replace(kind, "")][kind] = item
+    both = ((crc32(name.encode()) % 2, found) for name, found in turns.items() if {*SERVERS} <= found.keys())
+    return {found[SERVERS[turn]] for turn, found in both}
 
 
 @pytest.fixture(autouse=True)

@@ -168,9 +168,6 @@ def workers_of(run):
     return found
 
 
-SERVERS = tuple(kind for kind in DATABASES if kind != "sqlite")
-
-
 def on(*quick, of=DATABASES):
     """On these databases always, on the others of `of` with --full."""
     each = [kind if kind in quick else pytest.param(kind, marks=pytest.mark.full) for kind in of]
