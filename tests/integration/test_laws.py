@@ -25,9 +25,14 @@ def one_node():
         yield nodes
 
 
-@pytest.fixture(
-    params=["cpu", "cuda", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.full])], autouse=True, scope="module"
+RAY = pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.full])
+# Which images a run selects, it decides before an executor has any.
+SELECTION = pytest.mark.parametrize(
+    "_executor", ["cpu", pytest.param("cuda", marks=pytest.mark.full), RAY], indirect=True, scope="module"
 )
+
+
+@pytest.fixture(params=["cpu", "cuda", RAY], autouse=True, scope="module")
 def _executor(request):
     """Each law holds for each executor; `cuda` with its ring, and plain copies to the CPU."""
     with pytest.MonkeyPatch.context() as patch:
@@ -37,6 +42,7 @@ def _executor(request):
         yield
 
 
+@SELECTION
 def test_no_images_is_a_report_of_zeros(project):
     project.add_photos(3, date="2026-11-18")
     report = run(project, "--lookback", "0")
@@ -112,6 +118,7 @@ def test_more_broken_than_the_budget_is_exit_3_and_what_was_written_stays(projec
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(5,)]
 
 
+@SELECTION
 def test_missing_files_that_are_tried_again_are_no_more_of_their_day_than_at_first(project):
     project.add_photos(240)
     for number in range(FEW_FAILURES + 1):
@@ -145,6 +152,7 @@ def test_a_prediction_deletes_its_rejection_once_the_file_is_mended(project):
     assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
 
 
+@SELECTION
 def test_late_images_are_found_by_the_look_back(project):
     project.add_photos(2)
     run(project)
@@ -153,6 +161,7 @@ def test_late_images_are_found_by_the_look_back(project):
     assert [day["selected"] for day in report["lookback"]] == [0, 3, 0]
 
 
+@SELECTION
 def test_when_the_root_is_gone_nothing_is_rejected(project):
     project.add_photos(5)
     project.photos.rename(project.folder / "unmounted")
@@ -162,6 +171,7 @@ def test_when_the_root_is_gone_nothing_is_rejected(project):
     assert project.rows("SELECT state, exit_code FROM infer_runs WHERE day = '2026-11-20'") == [("failed", 14)]
 
 
+@SELECTION
 def test_photos_that_were_deleted_on_purpose_stop_no_day(project):
     """A whole session, in a folder of its own: photos of the other days show that the storage is there."""
     project.add_photos(3)
@@ -177,6 +187,7 @@ def test_photos_that_were_deleted_on_purpose_stop_no_day(project):
     assert (deleted["reasons"], deleted["day"]["pending"]) == ({"not_found": MAX_FAILED_READS + 10}, 0)
 
 
+@SELECTION
 @pytest.mark.parametrize("command", [("run", "--date", DATE), ("backfill", "--from", "2026-11-17", "--to", DATE)])
 def test_a_storage_that_is_gone_leaves_out_the_days_that_lie_there(project, command):
     away = project.folder / "away"
