@@ -33,10 +33,10 @@ SERVERS = audit exports forget forgettable_results known_database odd_times plan
 test-servers: $(VENV)/.test system
 	TEST_SERVERS=installed $(PYTEST) -k "postgres or mariadb" tests/databases/conformance $(SERVERS:%=tests/databases/test_%.py)
 
-# What `make test` and `make test-servers` leave out.
+# What `make test` and `make test-servers` leave out: nothing of tests/unit.
 ON_SERVERS = test_$(firstword $(SERVERS)).py $(SERVERS:%=or test_%.py)
 test-rest: $(VENV)/.test system
-	$(PYTEST) -m "not ($(QUICK))" -k "not ((postgres or mariadb) and ($(ON_SERVERS)))"
+	$(PYTEST) --ignore tests/unit -m "not ($(QUICK))" -k "not ((postgres or mariadb) and ($(ON_SERVERS)))"
 
 # An hour of kills, outages, full disks and histories on every database, where each test of databases runs on both
 # servers: without --full, on one of them in turn. `make faults SEED=…` repeats one.

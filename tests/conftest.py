@@ -65,8 +65,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if WHOLE_RUNS & set(getattr(item, "fixturenames", ())) or _repeats_on_a_server(item):
+        is_unit = "unit" in item.path.parts
+        if (WHOLE_RUNS & set(getattr(item, "fixturenames", ())) and not is_unit) or _repeats_on_a_server(item):
             item.add_marker(pytest.mark.slow)
+        assert not (is_unit and item.get_closest_marker("slow")), f"`make test-rest` leaves out {item.nodeid}"
     if not config.option.full:
         left_out = {item for item in items if item.get_closest_marker("full")} | _without_turn(items)
         config.hook.pytest_deselected(items=[*left_out])
