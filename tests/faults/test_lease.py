@@ -12,7 +12,8 @@ from sqlalchemy import insert, make_url, select
 from sqlalchemy.exc import OperationalError
 
 from infer_app.tables.results.schema import predictions, runs, thresholds
-from tests.faults.conftest import SERVERS, on
+from tests.conftest import SERVERS
+from tests.faults.conftest import on
 from tests.faults.project_run import DATE, slow_photos
 from tests.support.clock import Clock, needs_faketime
 from tests.support.suspended import suspend

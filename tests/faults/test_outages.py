@@ -8,8 +8,9 @@ import psutil
 import pytest
 from sqlalchemy import make_url
 
+from tests.conftest import SERVERS
 from tests.databases.servers import Server
-from tests.faults.conftest import SERVERS, on
+from tests.faults.conftest import on
 from tests.faults.project_run import DATE, photos, slow_photos
 from tests.faults.proxy import Proxy
 

@@ -6,7 +6,8 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import make_url
 
-from tests.faults.conftest import SERVERS, on
+from tests.conftest import SERVERS
+from tests.faults.conftest import on
 from tests.faults.project_run import DATE, photos
 
 CANARY = "canary/7f3a@b:c d%e"
