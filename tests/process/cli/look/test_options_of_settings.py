@@ -133,7 +133,7 @@ def make(setting, folder):
         with open_project_database(loaded) as opened:
             days, where = [loaded.day(BEFORE), loaded.day(DAY)], (opened.database, opened.source)
             for (place, model), day in product(enumerate(MODELS.values(), 2), days):
-                run_day(*where, day, lambda ref, place=place: answer(setting, ref, place), model, opened.source.base)
+                run_day(*where, day, lambda ref, place=place: answer(setting, ref, place), model)
             note_facts(loaded, opened, days)
         for number in range(8, 11 if setting.time in OURS else 14):
             add(setting, project, theirs, number)
