@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from infer_app.base.errors import NoAnswer, UsageError
-from infer_app.base.locations import is_local, is_relative
+from infer_app.base.locations import is_local, is_relative, stored_location
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.local_files import hash_files, stat_all
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
 from infer_app.tables.listing.source import find_locations
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.results.project_row import ReadFrom, read_last_pictures, read_source, record_source
+
+log = logging.getLogger(__name__)
 
 NUM_KNOWN = 1000  # pictures that are looked for in another table
 NUM_FILES = 20  # that are compared in another folder
@@ -45,13 +48,16 @@ def check_source(loaded: LoadedSettings, project: ProjectDatabase, *, is_meant: 
 
 
 def _check_listed(project: ProjectDatabase, known: Sequence[Any]) -> None:
-    ids = {row.image_id for row in known}
-    found = len(project.ask(find_locations, project.source, ids))
-    if found < LEAST_SHARE * len(ids):
+    stored = {row.image_id: row.location for row in known}
+    listed = project.ask(find_locations, project.source, stored)
+    least, among = LEAST_SHARE * len(stored), f"{len(listed):,} of the last {len(stored):,} images"
+    if len(listed) < least:
         raise UsageError(
-            f"[source] names another table than the last run had, with {found:,} of the last {len(ids):,} images",
+            f"[source] names another table than the last run had, with {among}",
             f"is it the table that was meant? A second project needs a database of its own; {GO_ON}",
         )
+    if sum(stored[one] in map(stored_location, listed[one]) for one in listed) < least:
+        log.warning("the images of the last run are under other locations now, and are predicted as others")
 
 
 def _have_same_bytes(loaded: LoadedSettings, known: Sequence[Any]) -> bool:

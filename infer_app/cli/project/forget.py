@@ -105,7 +105,7 @@ def _of_model(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetO
     names = " and ".join(short_name(*version) for version in versions)
     end = partial(forget_versions, model_ids=model_ids)
     before = partial(project.database.transact, end)
-    return _ToForget(names, partial(of_versions, project.database, model_ids), before, said)
+    return _ToForget(names, partial(of_versions, project.database, model_ids), before, said, is_of_listed=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,7 @@ class _ToForget:
     consequence: str = ""
     after: Callable[[], int] = int  # removes pages and returns their number
     missing: Sequence[tuple[int, int, str]] = ()  # of each watched folder: how many images are, of how many
+    is_of_listed: bool = True  # its pictures are registered ones, or rows of the table, whichever is listed
 
 
 def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) -> None:
@@ -127,7 +128,8 @@ def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) ->
     told = f"{one.what}: {_describe(found)} to be deleted for good. {one.consequence}"
     typer.echo(told.rstrip(), err=options.as_json)
     if not options.even_most:
-        _refuse_most(found.num_results, count_results(project.database), "results")
+        source = project.source if one.is_of_listed else None
+        _refuse_most(found.num_results, count_results(project.database, source), "results")
         for num_missing, num_images, what in one.missing:
             _refuse_most(num_missing, num_images, what)
     if not options.yes:
