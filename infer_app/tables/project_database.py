@@ -146,8 +146,9 @@ def open_source(loaded: LoadedSettings, results: Database, camera: str | None = 
     """
     settings = loaded.source
     with ExitStack() as stack:
-        source = Source(results, settings, camera=camera)
-        if loaded.source_url != loaded.database_url:
+        if loaded.source_url == loaded.database_url:
+            source = Source(results, settings, camera=camera)
+        else:
             listing = stack.enter_context(Database(loaded.source_url, read_only=True))
             if listing.file is not None and not listing.file.exists():
                 raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
