@@ -39,6 +39,8 @@ class Backend:
     denied: tuple[object, ...] = ()  # a privilege on a table or column
     num_bytes = ""  # SELECT of the size of tables
     attached = ""  # SELECT for `attached_to`
+    parts = ""  # SELECT of schema and name of tables whose rows another table has too
+    row_security = ""  # SELECT of tables of which policies hide rows from the role, and what shows them
     last_given = ""  # SELECT of the last number that infer_images of layout 1 has given
     has_transactional_ddl = True  # changes of tables are rolled back with their transaction
     full: tuple[object, ...] = ()  # the server's disk, or a table

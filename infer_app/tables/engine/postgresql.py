@@ -90,6 +90,19 @@ class PostgreSQL(Backend):
         JOIN pg_class v ON v.oid = w.ev_class AND v.oid <> c.oid
         WHERE pg_table_is_visible(c.oid) AND (c.relname IN :tables OR c.relname IN :views) AND v.relname NOT IN :views
     """
+    parts = """
+        SELECT nspname, relname FROM pg_inherits
+        JOIN pg_class c ON c.oid = inhrelid JOIN pg_namespace n ON n.oid = relnamespace
+    """
+    row_security = """
+        SELECT relname,
+            format('CREATE POLICY infer_reads ON %s FOR SELECT TO %I USING (true)', oid::regclass, current_user)
+        FROM pg_class WHERE relrowsecurity AND row_security_active(oid) AND NOT EXISTS (
+            SELECT FROM pg_policy WHERE polrelid = pg_class.oid AND polpermissive AND polcmd IN ('r', '*')
+            AND pg_get_expr(polqual, polrelid) = 'true'
+            AND (0 = ANY (polroles) OR EXISTS (SELECT FROM unnest(polroles) AS one WHERE pg_has_role(one, 'USAGE')))
+        )
+    """
     num_bytes = """
         SELECT SUM(pg_total_relation_size(oid)) FROM pg_class WHERE pg_table_is_visible(oid) AND relname IN :tables
     """
