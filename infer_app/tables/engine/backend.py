@@ -39,6 +39,8 @@ class Backend:
     losses: tuple[object, ...] = ()  # the server announced that it ends the connection
     forbidden: tuple[object, ...] = ()  # the role lacks a privilege, or the server, database or role is read-only
     denied: tuple[object, ...] = ()  # a privilege on a table or column
+    parts = ""  # SELECT of schema and name of tables whose rows another table has too
+    row_security = ""  # SELECT of tables of which policies hide rows from the role, and what shows them
     full: tuple[object, ...] = ()  # the server's disk, or a table
 
     def check_url(self, url: URL, shown_url: str) -> None:

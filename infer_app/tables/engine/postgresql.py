@@ -79,6 +79,19 @@ class PostgreSQL(Backend):
     forbidden = ("42501", "25006")  # a privilege; a standby, or a database or role that is read-only
     denied = ("42501",)
     full = ("53100",)
+    parts = """
+        SELECT nspname, relname FROM pg_inherits
+        JOIN pg_class c ON c.oid = inhrelid JOIN pg_namespace n ON n.oid = relnamespace
+    """
+    row_security = """
+        SELECT relname,
+            format('CREATE POLICY infer_reads ON %s FOR SELECT TO %I USING (true)', oid::regclass, current_user)
+        FROM pg_class WHERE relrowsecurity AND row_security_active(oid) AND NOT EXISTS (
+            SELECT FROM pg_policy WHERE polrelid = pg_class.oid AND polpermissive AND polcmd IN ('r', '*')
+            AND pg_get_expr(polqual, polrelid) = 'true'
+            AND (0 = ANY (polroles) OR EXISTS (SELECT FROM unnest(polroles) AS one WHERE pg_has_role(one, 'USAGE')))
+        )
+    """
 
     def create_engine(self, url: URL, *, read_only: bool) -> Engine:
         timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}

@@ -358,8 +358,8 @@ class Source:
 def relation_of(settings: SourceSettings) -> FromClause:
     """Return the user's table, view or query as a FROM clause."""
     location = settings.location if settings.bytes is None or settings.has_files_too else None
-    facts = settings.camera_column, settings.taken
-    names = dict.fromkeys(filter(None, (settings.id, settings.bytes, location, settings.time, *facts)))
+    keys = settings.id, settings.bytes, location, settings.time, settings.camera_column, settings.taken
+    names = dict.fromkeys(name for name in keys if name is not None)
     if settings.query is not None:
         return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
     schema, _, name = settings.table.rpartition(".")
