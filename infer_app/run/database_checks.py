@@ -58,8 +58,8 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
         yield from _check_file(to_make)
         return
     with open_results_database(loaded, read_only=True) as database:
-        known, fix = describe_known(loaded, database)
-        yield Finding("database", f"{database.shown_url}, schema up to date{known}", fix)
+        known, fix, exit_code = describe_known(loaded, database)
+        yield Finding("database", f"{database.shown_url}, schema up to date{known}", fix, exit_code)
         with database.read() as connection:
             problem = database.backend.find_damage(connection)
         if problem is not None:

@@ -158,6 +158,11 @@ class Backend:
         """Return the schemas of which tables may be read beside the default one."""
         return ()
 
+    @contextmanager
+    def lock_tables(self, connection: Connection) -> Iterator[None]:
+        """Keep others from making or changing our tables meanwhile; SQLite's transactions do."""
+        yield
+
     def own_schema(self, connection: Connection) -> str | None:
         """Return the schema of our tables, even if it doesn't exist; None if there is only one."""
         return None

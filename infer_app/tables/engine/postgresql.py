@@ -138,6 +138,11 @@ class PostgreSQL(Backend):
         names: list[str] = inspector.get_schema_names()
         return [name for name in names if name not in _SYSTEM_SCHEMAS]
 
+    @contextmanager
+    def lock_tables(self, connection: Connection) -> Iterator[None]:
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('infer_app'))").close()
+        yield
+
     def own_schema(self, connection: Connection) -> str | None:
         first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
         return connection.scalar(text("SELECT current_schema()")) if first == "$user" else first
@@ -247,5 +252,5 @@ def _begin(connection: Connection, schema: str) -> None:
     It holds for the transaction alone: a setting of the session would not hold behind a pooler.
     """
     at_once = {"stream_results": False, "yield_per": None}  # those of the connection are for a cursor on the server
-    path = f"; SET LOCAL search_path = {schema}, public" if schema else ""
+    path = f'; SET LOCAL search_path = "{schema}", public' if schema else ""
     connection.exec_driver_sql(f"SET LOCAL jit = off{path}", execution_options=at_once).close()

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, MetaData, Table, func, inspect, select, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.types import BINARY, VARBINARY, Enum, LargeBinary, String
+from sqlalchemy.types import BINARY, VARBINARY, Enum, LargeBinary, String, TypeEngine
 
 from infer_app.base.locations import IMAGE_SUFFIXES, as_location
 from infer_app.tables.engine.connect import Database, backend_of
@@ -48,13 +48,18 @@ def _look_at(connection: Connection, schema: str | None, name: str) -> PictureTa
     try:
         table = Table(name, MetaData(), schema=schema, autoload_with=connection)
         found.columns.extend(table.columns.keys())
-        for column in table.columns:
-            data_type = getattr(column.type, "data_type", column.type)  # of a domain: its underlying type
-            is_text = isinstance(data_type, _TEXT) and not isinstance(data_type, Enum)
-            if is_text or not backend_of(connection).has_typed_columns:
-                starts = select(func.substr(column, 1, MAX_CHARS)).select_from(table).limit(SAMPLE_ROWS)
-                if seen := next(filter(_IMAGE.search, map(as_location, connection.scalars(starts).all())), ""):
-                    found.names[column.name] = seen
+        is_typed = backend_of(connection).has_typed_columns
+        texts = [column for column in table.columns if not is_typed or _may_hold_names(column.type)]
+        starts = select(*(func.substr(column, 1, MAX_CHARS) for column in texts)).select_from(table).limit(SAMPLE_ROWS)
+        rows = connection.execute(starts).all() if texts else []
+        for column, values in zip(texts, zip(*rows, strict=True), strict=False):
+            if seen := next(filter(_IMAGE.search, map(as_location, values)), ""):
+                found.names[column.name] = seen
     except SQLAlchemyError:  # a view of a table that is gone, or what the role may not read
         connection.rollback()
     return found
+
+
+def _may_hold_names(data_type: TypeEngine[Any]) -> bool:
+    data_type = getattr(data_type, "data_type", data_type)  # of a domain: its underlying type
+    return isinstance(data_type, _TEXT) and not isinstance(data_type, Enum)
