@@ -1,7 +1,5 @@
 """A project whose files, table, folders and settings change between its commands, and what its files have ever held."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -23,11 +21,11 @@ from tests.support.projects import DATE
 
 FIRST = "2026-11-19"  # the other day of pictures
 NOON = 1_795_176_000  # of DATE
-CONFIG = '[database]\nurl = "{url}"\n{schema}[images]\nroots = ["{pictures}"]\n'
+RUN = '[run]\nlookback = 1\nworkers = 2\nchunk_size = 3\nmax_rejected = "100%"\n'
+CONFIG = RUN + '[database]\nurl = "{url}"\n{schema}[images]\nroots = ["{pictures}"]\n'
 TABLE = '[source]\n{listing}\nlocation = "path"\nbase = "{pictures}"\ntime = "taken"\ntime_zone = "UTC"\n'
 LISTINGS = ('table = "shots"', 'table = "seen"', 'query = "SELECT id, path, taken FROM shots"',
             'query = "SELECT s.taken, s.path, s.id FROM seen s WHERE s.id > 0"')  # fmt: skip
-RUN = {"LOOKBACK": "1", "WORKERS": "2", "CHUNK_SIZE": "3", "MAX_REJECTED": "100%"}
 
 
 def ways_to(url, folder, stack):
@@ -66,28 +64,24 @@ class ChangingProject:
         self.pictures.mkdir()
         self.contents = {}  # by sha256: the patches, or None of a broken file
         self.held = defaultdict(set)  # by file name: the checksums of what it ever held
-        self.serial, self.is_away, self.log = 0, False, []
-        settings = {"INFER_MODELS__FOLDER": str(models)} | {f"INFER_RUN__{key}": value for key, value in RUN.items()}
+        self.serial, self.is_away = 0, False
         self.runner = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.launch", folder], cwd=Path(__file__).parents[2], text=True,
-            env=os.environ | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=os.environ | {"INFER_MODELS__FOLDER": str(models)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         self.homes = [self.add_home()]
         self.infer("db", "upgrade")
         for network, versions in self.versions.items():
             self.infer("model", "use", f"{network}@{versions[0]}")
-        self.tell("CREATE TABLE shots (id INTEGER PRIMARY KEY, path VARCHAR(99), taken TIMESTAMP)")
-        self.tell("CREATE VIEW seen AS SELECT id, path, taken FROM shots")
+        self.sql("CREATE TABLE shots (id INTEGER PRIMARY KEY, path VARCHAR(99), taken TIMESTAMP)")
+        self.sql("CREATE VIEW seen AS SELECT id, path, taken FROM shots")
         for _ in range(10):
             self.add_a_picture()
 
-    def ask(self, sql):
+    def sql(self, statement):
         with self.source.connect() as connection:
-            return connection.execute(text(sql)).all()
-
-    def tell(self, sql):
-        with self.source.connect() as connection:
-            connection.execute(text(sql))
+            done = connection.execute(text(statement))
+            return done.all() if done.returns_rows else None
 
     def new(self, kind):
         self.serial += 1
@@ -120,7 +114,7 @@ class ChangingProject:
 
     def listed(self):
         """Return the names that the table lists, or those of all files of watched folders."""
-        return set(self.held) if self.watches else {Path(path).name for (path,) in self.ask("SELECT path FROM shots")}
+        return set(self.held) if self.watches else {Path(path).name for (path,) in self.sql("SELECT path FROM shots")}
 
     def add_a_picture(self):
         """Add a file and, to a table, its row by a new id or by one of a row that was deleted."""
@@ -128,9 +122,9 @@ class ChangingProject:
         if not self.is_away:
             self.write(self.pictures / name)
         if not (self.is_away or self.watches):
-            first, last = self.ask("SELECT coalesce(min(id), 1), coalesce(max(id), 0) FROM shots")[0]
+            first, last = self.sql("SELECT coalesce(min(id), 1), coalesce(max(id), 0) FROM shots")[0]
             number, day = self.rng.choice([last + 1, *range(1, first)]), self.rng.choice([FIRST, DATE])
-            self.tell(f"INSERT INTO shots VALUES ({number}, '{name}', '{day} 12:00:00')")
+            self.sql(f"INSERT INTO shots VALUES ({number}, '{name}', '{day} 12:00:00')")
 
     def change_a_file(self):
         if found := [*self.files().values()]:
@@ -138,9 +132,9 @@ class ChangingProject:
             change(self.rng.choice(found))
 
     def remove_a_row(self):
-        first, count = self.ask("SELECT min(id), count(*) FROM shots")[0]
+        first, count = self.sql("SELECT min(id), count(*) FROM shots")[0]
         if count > 6:
-            self.tell(f"DELETE FROM shots WHERE id = {first}")
+            self.sql(f"DELETE FROM shots WHERE id = {first}")
 
     def take_storage_away(self):
         """Leave nothing of it, or for watched folders what a file system that is not mounted may leave."""
@@ -196,8 +190,6 @@ class ChangingProject:
         pictures, url = self.rng.choice([self.pictures, f"../{self.pictures.name}"]), self.rng.choice(self.urls)
         return own.format(url=url, schema=schema, pictures=pictures, listing=self.listing)
 
-    # Commands
-
     def start(self, *arguments, kill=False, home=None, **environ):
         home = home or self.rng.choice(self.homes[-3:])
         config = home / self.rng.choice(["infer.toml", "other.toml"])
@@ -207,13 +199,13 @@ class ChangingProject:
         order = {"folder": str(home), "arguments": [*arguments, "--config", config.name]}
         order |= {"faults": faults, "environ": environ}
         print(json.dumps(order), file=self.runner.stdin, flush=True)
-        self.log.append(f"{[*order.values()]}: {config.read_text()!r}")
+        print([*order.values()], config.read_text())
         return arguments
 
     def end(self, arguments):
         code = int(self.runner.stdout.readline())
         out, errors = ((self.folder / name).read_text() for name in ("out", "err"))
-        self.log[-1] += f" -> {code}"
+        print(f"-> {code}")
         assert "Traceback" not in errors, errors
         assert code != 1 or "verify" in arguments, out + errors
         return code, out, errors
