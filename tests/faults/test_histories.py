@@ -77,7 +77,7 @@ class History(ChangingProject):
             self.infer("run", "--date", DATE, "--other-source")
 
     def ask_or_maintain(self):
-        network, day = self.rng.choice([*self.versions]), ("--date", DATE)
+        network, day = self.rng.choice([*self.versions]), ("--date", self.rng.choice([FIRST, DATE]))
         version = f"{network}@{self.rng.choice(self.versions[network])}"
         ask = ("status",), ("list",), ("verify", *day), ("doctor",)
         change = ("retry", *day), ("retry", *day, "--replaced"), ("db", "upgrade"), ("model", "use", version)
@@ -150,7 +150,7 @@ class History(ChangingProject):
         """
         self.bring_storage_back()
         run = ("run", "--date", DATE)
-        for arguments in (run, ("retry", "--replaced"), run):
+        for arguments in (run, *(("retry", "--replaced", "--date", day) for day in (FIRST, DATE)), run):
             ran = self.infer(*arguments)
             self.ran(ran)
             assert ran[0] == 0 or "--other-source" in ran[2], ran
