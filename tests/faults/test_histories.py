@@ -19,7 +19,7 @@ from tests.faults.changing_project import FIRST, ChangingProject, ways_to
 from tests.support.patches import DETECTOR, SPECIES, build, is_species, write_sources
 from tests.support.projects import DATE
 
-STEPS, STEPS_FULL, CALM = 12, 300, 30
+STEPS, STEPS_FULL, CALM = 10, 300, 30
 EMPTY = hashlib.sha256(b"").hexdigest()
 RESULTS = ("predictions", "rejections")
 OF_OBJECTS = "object_predictions r JOIN infer_objects d ON d.id = r.object_id"
