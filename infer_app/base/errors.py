@@ -29,6 +29,10 @@ class UsageError(InferError):
     exit_code = 2
 
 
+class OtherProject(UsageError):
+    """The database belongs to another project."""
+
+
 class NothingAllowed(UsageError):
     """No image of a day has a location that may be read."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from infer_app.base.atomic_file import replace_file
-from infer_app.base.errors import EXIT_OK, DatabaseUnavailable, UsageError, os_errors_as
+from infer_app.base.errors import EXIT_OK, DatabaseUnavailable, OtherProject, UsageError, os_errors_as
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import last_numbers, raise_numbers
@@ -71,8 +71,8 @@ def _read(file: Path) -> _KnownDatabase | None:
 def check_known(loaded: LoadedSettings, database: Database, *, read_only: bool) -> None:
     """Check that the database is there, and that it is this project's.
 
-    Raises DatabaseUnavailable if the project's database is gone or empty. Raises UsageError for one that belongs to
-    another project, which may only be read.
+    Raises DatabaseUnavailable if the project's database is gone or empty, and OtherProject for one that belongs to
+    another project, unless it is only read.
     """
     known, name = known_id(loaded), id_file(loaded).name
     way_out = f"delete {name} if this change is meant: all is predicted anew"
@@ -88,8 +88,8 @@ def check_known(loaded: LoadedSettings, database: Database, *, read_only: bool) 
     if found is None or _is_own(loaded, database, found):
         return
     if not read_only:
-        raise UsageError(_describe_owner(database), _way_out(database))
-    _warn_once(f"{_describe_owner(database)}; it is only read")
+        raise OtherProject(_describe_owner(loaded, database, found), _way_out(database))
+    _warn_once(f"{_describe_owner(loaded, database, found)}; it is only read")
 
 
 def _is_own(loaded: LoadedSettings, database: Database, found: str) -> bool:
@@ -120,9 +120,13 @@ def owner_of(loaded: LoadedSettings) -> dict[str, str]:
     return chosen | {"folder": str(place.folder), "host": str(place.host)}
 
 
-def _describe_owner(database: Database) -> str:
-    folder, host = database.ask(read_place)
-    owner = f"the project in {folder} on {host}" if folder else "another project"
+def _describe_owner(loaded: LoadedSettings, database: Database, found: str) -> str:
+    place, known = database.ask(read_place), known_id(loaded)
+    if place == place_of(loaded):  # the settings or their file say otherwise
+        named = f"[database] project names {loaded.database.project!r}"
+        named = named if loaded.database.project else f"{id_file(loaded).name} names {known!r}"
+        return f"{database.shown_url} is the database {found!r}, and {named}"
+    owner = f"the project in {place.folder} on {place.host}" if place.folder else "another project"
     return f"{database.shown_url} belongs to {owner}"
 
 
@@ -180,7 +184,9 @@ def _write_if_possible(loaded: LoadedSettings, known: _KnownDatabase) -> None:
     try:
         _write(loaded, known)
     except OSError as error:
-        log.debug("%s can't be written: %s", id_file(loaded), error.strerror)
+        hint = f'without it set [database] project = "{known.id}"'
+        if loaded.database.project is None:
+            _warn_once(f"{id_file(loaded)} can't be written: {error.strerror} ({hint})")
 
 
 def _write(loaded: LoadedSettings, known: _KnownDatabase) -> None:
@@ -191,8 +197,8 @@ def _write(loaded: LoadedSettings, known: _KnownDatabase) -> None:
 def describe_known(loaded: LoadedSettings, database: Database) -> tuple[str, str, int]:
     """Return for `infer doctor` whether the database is this project's, what to do about it, and a run's exit code."""
     file, found = id_file(loaded), read_id(database)[1]
-    if found is None or not _is_own(loaded, database, found):
-        return f"; {_describe_owner(database)}", _way_out(database), UsageError.exit_code
+    if found is not None and not _is_own(loaded, database, found):
+        return f"; {_describe_owner(loaded, database, found)}", _way_out(database), UsageError.exit_code
     if loaded.database.project:
         return ", the one that [database] project names", "", EXIT_OK
     if file.exists():

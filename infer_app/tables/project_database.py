@@ -84,19 +84,19 @@ def find_database_to_make(loaded: LoadedSettings) -> Path | None:
     """Return the SQLite file that the first run makes, or None if it is there or no run makes it."""
     with Database(loaded.database_url, read_only=True) as database:
         check_known(loaded, database, read_only=True)
-        return database.file if loaded.lists_own_images and _is_new_file(database) else None
+        return database.file if _is_made_by_a_run(loaded, database) else None
 
 
 @contextmanager
 def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Database]:
     """Open the database that holds our tables. Only a SQLite file that lists its own images is created when missing.
 
-    Raises DatabaseUnavailable, SchemaOutdated, or UsageError for the database of another project, unless it is only
+    Raises DatabaseUnavailable, SchemaOutdated, or OtherProject for the database of another project, unless it is only
     read.
     """
     with Database(loaded.database_url, read_only) as database:
         check_known(loaded, database, read_only=read_only)
-        if loaded.lists_own_images and not read_only and _is_new_file(database):
+        if not read_only and _is_made_by_a_run(loaded, database):
             upgrade(database, **owner_of(loaded))
         elif is_missing(database):
             raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
@@ -114,6 +114,11 @@ def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str 
     before = upgrade(database, **owner_of(loaded))
     with remembered(loaded, database):
         return before
+
+
+def _is_made_by_a_run(loaded: LoadedSettings, database: Database) -> bool:
+    """Return whether a run makes the tables: not of a project that is named, where no file tells that it had some."""
+    return loaded.lists_own_images and loaded.database.project is None and _is_new_file(database)
 
 
 def _is_new_file(database: Database) -> bool:

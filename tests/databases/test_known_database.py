@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url, select
 
-from infer_app.base.errors import DatabaseUnavailable, UsageError
+from infer_app.base.errors import DatabaseUnavailable, OtherProject, UsageError
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.project.project import join_project, upgrade, write_config
 from infer_app.tables import known_database
@@ -94,9 +94,14 @@ def owned(loaded, monkeypatch):
 
 
 def refused(loaded, owner):
-    """Assert that the settings may read and not write."""
+    """Assert that the settings may read and not write; those of the last command that wrote are told the ids."""
+    told = (
+        "is the database .*, and .* names"
+        if owner.path == loaded.path
+        else f"belongs to the project in {owner.folder} on "
+    )
     for use in (open_to_write, upgrade_tables):
-        with pytest.raises(UsageError, match=rf"belongs to the project in {owner.folder} on ") as caught:
+        with pytest.raises(OtherProject, match=told) as caught:
             use(loaded)
         assert "if this is the same project, run `infer db join` once" in caught.value.hint
     for use in (open_to_read, read_in_use):
@@ -215,6 +220,19 @@ def test_a_file_that_is_gone_is_refused_and_not_made_again(loaded):
     file.unlink()
     assert refusals(loaded) == f"{loaded.shown_url}, this project's database, does not exist"
     assert not file.exists()
+
+
+@only("sqlite")
+def test_a_run_makes_no_tables_for_a_project_that_is_named(loaded, monkeypatch):
+    """No file tells in a folder that can't be written that they were there."""
+    monkeypatch.setenv("INFER_DATABASE__URL", "sqlite:///new.db")
+    monkeypatch.setenv("INFER_DATABASE__PROJECT", "cameras")
+    (loaded.folder / ID_FILE).unlink()
+    loaded = load_settings(loaded.path)
+    with pytest.raises(DatabaseUnavailable, match="does not exist"):
+        open_to_write(loaded)
+    upgrade_tables(loaded)
+    open_to_write(loaded)
 
 
 def test_a_number_that_was_given_before_a_restore_is_not_given_again(loaded):

@@ -156,6 +156,8 @@ def test_the_commands_of_the_readme_work(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", [page for page in HOW_TO if page.stem != "camera-traps"], ids=lambda page: page.stem)
 def test_every_command_of_a_how_to_works(project, page, private_server):
     if page.stem == "own-table":
+        for name in ("infer.toml", "infer.database-id"):
+            (project / name).unlink()
         make_own_table(project)
     with ExitStack() as stack:
         environ = {}

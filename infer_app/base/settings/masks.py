@@ -6,7 +6,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 # Options of a database URL that are shown; any other could be a password under another or a misspelt name.
-_SHOWN_OPTIONS = {"host", "port", "unix_socket", "dbname", "sslmode", "connect_timeout", "charset", "application_name"}
+_SHOWN_OPTIONS = {"host", "port", "unix_socket", "dbname", "sslmode", "connect_timeout", "charset", "application_name",
+                  "results_schema"}  # fmt: skip
 
 
 def mask_address(url: str) -> str:

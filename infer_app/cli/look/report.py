@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from infer_app.artifact.model_names import plain_name
 from infer_app.ask.page.reports import write_reports
-from infer_app.base.errors import SIGNALLED, InferError, UsageError
+from infer_app.base.errors import SIGNALLED, InferError, OtherProject, UsageError
 from infer_app.base.printing import named, printable, told_once
 from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import LEVELS
@@ -41,6 +41,8 @@ def run_and_report(run: Callable[[], int], options: RunOptions) -> int:
     """Run, write the report even if the run failed, and return the exit code of the run."""
     try:
         exit_code = run()
+    except OtherProject:  # whose days they are
+        raise
     except InferError as error:
         _report_after(error.exit_code, options)
         raise

@@ -19,7 +19,7 @@ from infer_app.base.atomic_file import decode_text, replace_file
 from infer_app.base.domain import FileFacts, ImageFile
 from infer_app.base.errors import DatabaseUnavailable, ModelError, UsageError, os_errors_as
 from infer_app.base.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
-from infer_app.base.printing import counted, printable
+from infer_app.base.printing import counted, one_line, printable
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
 from infer_app.base.settings.masks import has_password
@@ -90,7 +90,7 @@ def init_from(database: str | None, source: str | None = None, folder: Path | No
     write_config(folder, settings, 0o600 if secret else 0o666)
     if secret:
         print(f"it holds the password and only you may read it; or leave the url out and set {secret[-1]}")
-    names = ", ".join(printable(table.name) for table in tables)
+    names = ", ".join(one_line(table.name) for table in tables)
     print(f"fill in [source]: names of pictures are in {names or 'no table or view'}")
     print("next: `infer db upgrade` makes the tables for results, all named infer_…; `infer doctor` checks the rest")
 
@@ -98,7 +98,7 @@ def init_from(database: str | None, source: str | None = None, folder: Path | No
 def _to_fill_in(table: PictureTable) -> str:
     names = ", ".join(f"{column} ({shown(name)})" for column, name in table.names.items())
     keys = f'id = ""  # its columns: {", ".join(table.columns)}', f'location = ""  # names of pictures: {names}'
-    return "".join(f"# {printable(line)}\n" for line in (f"table = {_quoted(table.name)}", *keys, 'time = ""'))
+    return "".join(f"# {one_line(line)}\n" for line in (f"table = {_quoted(table.name)}", *keys, 'time = ""'))
 
 
 def _quoted(text: str) -> str:

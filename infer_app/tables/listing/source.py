@@ -101,7 +101,7 @@ class Source:
     def described(self) -> str:
         """Return the settings that decide which rows of the database are listed."""
         listing, one = self.settings.query or self.settings.table, self.settings
-        return json.dumps([listing.strip(), one.id, one.location, one.bytes])
+        return json.dumps([listing.strip(), one.id, one.location, one.bytes, one.bytes and one.time])
 
     @property
     def own_pictures(self) -> ColumnElement[bool]:

@@ -6,7 +6,7 @@ from PIL import ExifTags, Image
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.load import load_settings
 from infer_app.cli.project import project
-from infer_app.cli.project.proposal import init_project
+from infer_app.cli.project.project import init_project
 
 
 def test_a_project_for_photos_watches_a_folder_that_is_made(tmp_path, capsys):

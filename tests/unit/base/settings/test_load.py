@@ -142,7 +142,7 @@ def test_no_secret_in_what_is_shown(tmp_path):
     assert "canary" not in str(shown)
     assert "canary" not in repr(loaded)
     assert (shown["ping.url"], shown["ray.runtime_env"]) == ("https://hc.example/***", {"env_vars": "***"})
-    assert loaded.shown_url.endswith("://me:***@host/db?results_schema=***")
+    assert loaded.shown_url.endswith("://me:***@host/db?results_schema=ours")
 
 
 @pytest.mark.parametrize(
