@@ -58,7 +58,7 @@ def predict(path):
 
 @pytest.fixture(scope="module")
 def follow(tmp_path_factory):
-    program, files = infer_of_shells(tmp_path_factory.mktemp("bin") / "bin", False, True)
+    program, files = infer_of_shells(tmp_path_factory.mktemp("bin") / "bin")
     return partial(follow_page, program.parent, files)
 
 

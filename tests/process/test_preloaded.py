@@ -37,9 +37,10 @@ def test_a_command_answers_the_same(tmp_path, arguments):
     assert_same((str(INFER), *arguments.split()), tmp_path, dict(os.environ))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", ["status; false", "model list --json | cat", "nonsense 2>&1 >told || cat told"])
 def test_a_command_answers_a_shell_the_same(tmp_path, arguments):
-    program, files = infer_of_shells(tmp_path / "bin", False)
+    program, files = infer_of_shells(tmp_path / "bin")
     how = {"cwd": tmp_path, "capture_output": True, "text": True, "pass_fds": files}
     forked, new = (run(["bash", "-o", "pipefail", "-c", f"{one} {arguments}"], **how) for one in (program, INFER))
     assert (forked.returncode, forked.stdout, forked.stderr) == (new.returncode, new.stdout, new.stderr)

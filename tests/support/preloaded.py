@@ -87,11 +87,11 @@ def run_forked(command: tuple[object, ...], cwd: Path, environ: Environ) -> Comp
         return CompletedProcess(command, exit_code, out.read(), err.read())
 
 
-def infer_of_shells(folder: Path, *has_torch: bool, **environ: str) -> tuple[Path, list[int]]:
-    """Write an `infer` that servers of these kinds, with these variables, fork; return it and the files it needs."""
+def infer_of_shells(folder: Path) -> tuple[Path, list[int]]:
+    """Write an `infer` that the servers fork; return it and the open files that it needs."""
     if always_new:
         return INFER, []
-    servers = {kind: _server(kind, **environ).fileno() for kind in has_torch}
+    servers = {has_torch: _server(has_torch).fileno() for has_torch in (False, True)}
     folder.mkdir()
     program = folder / INFER.name
     names = {"python": sys.executable, "infer": INFER, "servers": servers, "torch_commands": TORCH_COMMANDS}
@@ -101,11 +101,11 @@ def infer_of_shells(folder: Path, *has_torch: bool, **environ: str) -> tuple[Pat
 
 
 @cache
-def _server(has_torch: bool, **environ: str) -> socket.socket:
+def _server(has_torch: bool) -> socket.socket:
     own, others = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with others:
         code = f"from tests.support.preloaded import serve; serve({others.fileno()}, {has_torch})"
-        server = Popen([sys.executable, "-c", code], cwd=REPOSITORY, env=ENVIRON | environ, pass_fds=[others.fileno()])
+        server = Popen([sys.executable, "-c", code], cwd=REPOSITORY, env=ENVIRON, pass_fds=[others.fileno()])
     atexit.register(server.wait)
     atexit.register(own.close)
     return own

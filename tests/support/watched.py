@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -27,10 +26,9 @@ def put(project: Project, name: str, day: date, hour: int = 12, **options: objec
     return file
 
 
-def run_daily(*arguments: object, files: Iterable[int] = (), **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the job, to which these open files are passed on."""
-    command, variables = [str(DAILY), *map(str, arguments)], CRON_ENVIRONMENT | environ
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, pass_fds=[*files])
+def run_daily(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [str(DAILY), *map(str, arguments)]
+    return subprocess.run(command, env=CRON_ENVIRONMENT | environ, capture_output=True, text=True, timeout=100)
 
 
 def daily(project: Project, day: date) -> tuple[int, str]:
