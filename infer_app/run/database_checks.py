@@ -1,6 +1,7 @@
 """Check the database: that it is there, that its tables can be written, and the images that it lists."""
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,13 +9,15 @@ from datetime import date
 from itertools import chain, islice
 from pathlib import Path
 
-from infer_app.base.day import Day
-from infer_app.base.domain import ImageRef
+from infer_app.base.day import MIN_YEAR, Day
+from infer_app.base.domain import ROW, Broken, ImageRef, Reason
 from infer_app.base.errors import EXIT_OK, DatabaseUnavailable, MachineFailure, SchemaOutdated, UsageError
+from infer_app.base.locations import is_local, is_relative, shown
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.predict.images.read import refusals
+from infer_app.predict.images.read.local_files import stat_facts
 from infer_app.predict.images.read.read_image import refused_among
-from infer_app.predict.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
 from infer_app.run.files.watched_folders import WatchedFolders
 from infer_app.run.flow.outage_guard import MAX_FAILED_READS
 from infer_app.tables.dry_run_database import RolledBack, find_unwritable
@@ -24,6 +27,7 @@ from infer_app.tables.known_database import describe_known
 from infer_app.tables.listing.image_registry import count_images
 from infer_app.tables.listing.left_out import NEEDED
 from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source_checks import find_missing_index, find_row_security
 from infer_app.tables.project_database import (
     find_database_to_make,
     open_results_database,
@@ -33,6 +37,7 @@ from infer_app.tables.project_database import (
 from infer_app.tables.results.schema import cameras, label_groups, metadata, thresholds
 
 LITTLE_DISK_BYTES = 1 << 30
+LOOKED_AT_DAYS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +58,8 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
         yield from _check_file(to_make)
         return
     with open_results_database(loaded, read_only=True) as database:
-        known, fix = describe_known(loaded, database)
-        yield Finding("database", f"{database.shown_url}, schema up to date{known}", fix)
+        known, fix, exit_code = describe_known(loaded, database)
+        yield Finding("database", f"{database.shown_url}, schema up to date{known}", fix, exit_code)
         with database.read() as connection:
             problem = database.backend.find_damage(connection)
         if problem is not None:
@@ -107,6 +112,9 @@ def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator
     nearest = source.latest_date(today) or source.nearest_date(today)  # or the first of those in the future
     described = f"latest images on {nearest}" if nearest else "no images yet"
     fix = "" if nearest else _how_to_list(loaded)
+    for table, policy in find_row_security(source):
+        found = f"row security hides rows of {table} from this role, without an error"
+        yield Finding("source", found, f"let the table's owner show them: {policy}")
     timeless = source.count_without_time()
     if timeless:
         found = (
@@ -118,11 +126,17 @@ def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator
     yield Finding("source", f"{name}: {described}; days begin in {zone}", fix)
     if loaded.roots or loaded.remote_access.places or not loaded.lists_own_images:  # otherwise check_roots reports it
         yield from _locations(loaded, source, nearest)
+    if not loaded.lists_own_images:
+        yield from _files(loaded, source, nearest)
+        if index := find_missing_index(source):
+            yield Finding("index", "a day is found by reading the whole table", index)
 
 
 def _how_to_list(loaded: LoadedSettings) -> str:
     if loaded.watched:
         return f"put images into {loaded.watched[0]}: `infer run` registers them"
+    if not loaded.lists_own_images:
+        return "is it the table or query that lists your images? it gives no row with a time"
     return "`infer images add FOLDER`, or name your own table in [source]"
 
 
@@ -136,21 +150,47 @@ def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> 
     zone, limits = loaded.run.time_zone, read_limits(loaded)
     days = {loaded.day("yesterday").before(n).date for n in range(loaded.run.lookback + 1)}
     num_images = num_refused = 0
+    num_of = Counter[str]()
     for day in sorted(days if nearest is None else {*days, nearest}):
         if left_out := source.find_left_out(Day.of(day, zone)).text:
             yield Finding("source", left_out, NEEDED, UsageError.exit_code)
         refs = some_images(source, Day.of(day, zone), MAX_FAILED_READS)
         refused = refused_among(refs, limits)
         num_images, num_refused = num_images + len(refs), num_refused + len(refused)
+        num_of.update(ref.location for ref in refs if ref.location)
         if refused and len(refused) == len(refs):
-            error = nothing_allowed(refused, limits)
+            error = refusals.nothing_allowed(refused, limits)
             yield Finding("locations", f"{day}: {error}", error.hint, error.exit_code)
         elif refused:
             found = f"no allowed location: {len(refused):,} of {counted(len(refs), 'image')}, for example"
-            fix = how_to_allow(refused[0], limits)
-            yield Finding("locations", f"{day}: {found} {describe_refusal(refused[0], limits)}", fix)
+            fix = refusals.how_to_allow(refused[0], limits)
+            yield Finding("locations", f"{day}: {found} {refusals.describe_refusal(refused[0], limits)}", fix)
     if num_images and not num_refused:
         yield Finding("locations", f"{num_images:,} checked, all are allowed")
+    if shared := [location for location, number in num_of.items() if number > 1]:
+        found = f"{len(shared):,} of {len(num_of):,} are those of several rows, such as {shown(shared[0])}"
+        yield Finding("locations", found, "each row is a picture of its own; else let [source] query give one of them")
+
+
+def _files(loaded: LoadedSettings, source: Source, day: date | None) -> Iterator[Finding]:
+    """Look for the files of the first images of the latest days."""
+    here, gone = list[str](), list[str]()
+    fix, zone = "is the storage mounted? if it lies elsewhere here, set [images] map", loaded.run.time_zone
+    for _ in range(LOOKED_AT_DAYS):
+        if day is None or day.year <= MIN_YEAR:  # as an unknown day is often written, and none is before it
+            break
+        for ref in some_images(source, Day.of(day, zone), 1):
+            if ref.location and is_local(ref.location) and not ref.location.startswith(ROW):
+                is_here = stat_facts(ref.location, loaded.path_map).size is not None
+                read = refusals.recorded_and_read(Broken(ref, Reason.NOT_FOUND, "", "read"), loaded.path_map)
+                (here if is_here else gone).append(f"{read} of {day}")
+                if is_relative(ref.location) and loaded.base is None:
+                    fix = refusals.how_to_resolve(ref.location)
+        day = source.latest_date(Day.of(day, zone).before(1))
+    if here:
+        yield Finding("files", f"here: {', '.join(here)}")
+    if gone:
+        yield Finding("files", f"not here: {', '.join(gone)}", fix)
 
 
 def some_images(source: Source, day: Day, count: int) -> list[ImageRef]:

@@ -205,9 +205,16 @@ def read_rows(database: Database, part: Forgettable) -> Iterator[tuple[str, dict
                 yield name, dict(row._mapping)
 
 
-def count_results(database: Database) -> int:
+def count_results(database: Database, source: Source | None) -> int:
+    """Count the predictions and rejections: of all pictures, or of those of the kind that the source lists."""
+    num_results = 0
     with database.read() as connection:
-        return sum(connection.scalar(select(func.count()).select_from(table)) or 0 for table in _TABLES)
+        for table in _TABLES:
+            rows = select(func.count()).select_from(table)
+            if source is not None:
+                rows = rows.join(pictures, pictures.c.id == table.c.picture).where(source.own_pictures)
+            num_results += connection.scalar(rows) or 0
+    return num_results
 
 
 def count_only_these(database: Database, model_ids: Iterable[str], in_use: Sequence[str]) -> int:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from infer_app.base.atomic_file import replace_file
-from infer_app.base.errors import DatabaseUnavailable, UsageError, os_errors_as
+from infer_app.base.errors import EXIT_OK, DatabaseUnavailable, UsageError, os_errors_as
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import last_numbers, raise_numbers
 from infer_app.tables.results.migrate import check_schema, read_id
-from infer_app.tables.results.project_row import read_place, record_place
+from infer_app.tables.results.project_row import Place, read_place, record_place
 
 log = logging.getLogger(__name__)
 NOTHING = "-"
@@ -63,7 +63,8 @@ def remember_run(loaded: LoadedSettings, run_id: str) -> None:
 def _read(file: Path) -> _KnownDatabase | None:
     reading = os_errors_as(DatabaseUnavailable, f"can't read {file}", "it names the project's database")
     with reading, suppress(FileNotFoundError):
-        return _KnownDatabase(*(file.read_text(errors="replace").split() or [""])[:5])
+        if words := file.read_text("utf-8-sig", errors="replace").split():
+            return _KnownDatabase(*words[:5])
     return None
 
 
@@ -95,7 +96,7 @@ def _is_own(loaded: LoadedSettings, database: Database, found: str) -> bool:
     """Return whether the database that has an id is this project's.
 
     So it is also where the settings have no id, but other settings of their folder do, or the folder holds the file, or
-    no command has written into it.
+    the last command that wrote had settings of this folder, or none has written.
     """
     own = loaded.database.project or known_id(loaded)
     if own is not None:
@@ -103,7 +104,20 @@ def _is_own(loaded: LoadedSettings, database: Database, found: str) -> bool:
     if database.file is not None and database.file.resolve().parent == loaded.folder.resolve():
         return True
     others = (_read(file) for file in loaded.folder.glob("*.database-id"))
-    return any(one is not None and one.id == found for one in others) or database.ask(read_place)[0] is None
+    if any(one is not None and one.id == found for one in others):
+        return True
+    return database.ask(read_place) in (place_of(loaded), Place(None, None))
+
+
+def place_of(loaded: LoadedSettings) -> Place:
+    return Place(str(loaded.folder.absolute()), socket.gethostname())
+
+
+def owner_of(loaded: LoadedSettings) -> dict[str, str]:
+    """Return the columns of infer_project of tables that these settings make."""
+    chosen = {} if loaded.database.project is None else {"id": loaded.database.project}
+    place = place_of(loaded)
+    return chosen | {"folder": str(place.folder), "host": str(place.host)}
 
 
 def _describe_owner(database: Database) -> str:
@@ -148,7 +162,7 @@ def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
     known, found = _read(id_file(loaded)), str(read_id(database)[1])
     if known is None or known.id != found:
         _write_if_possible(loaded, known := _KnownDatabase(found))
-    record_place(database, str(loaded.folder.absolute()), socket.gethostname())
+    record_place(database, place_of(loaded))
     given, numbers = database.ask(last_numbers), [int(number) for number in known[2:] if number.isdecimal()]
     if numbers and any(before > last for before, last in zip(numbers, given, strict=False)):
         database.transact(partial(raise_numbers, numbers=numbers))
@@ -174,18 +188,18 @@ def _write(loaded: LoadedSettings, known: _KnownDatabase) -> None:
     replace_file(id_file(loaded), "".join(f"{line}\n" for line in lines).encode())
 
 
-def describe_known(loaded: LoadedSettings, database: Database) -> tuple[str, str]:
-    """Return for `infer doctor` whether the database is this project's, and what to do about it."""
+def describe_known(loaded: LoadedSettings, database: Database) -> tuple[str, str, int]:
+    """Return for `infer doctor` whether the database is this project's, what to do about it, and a run's exit code."""
     file, found = id_file(loaded), read_id(database)[1]
     if found is None or not _is_own(loaded, database, found):
-        return f"; {_describe_owner(database)}", _way_out(database)
+        return f"; {_describe_owner(database)}", _way_out(database), UsageError.exit_code
     if loaded.database.project:
-        return ", the one that [database] project names", ""
+        return ", the one that [database] project names", "", EXIT_OK
     if file.exists():
-        return f", the one that {file.name} names", ""
+        return f", the one that {file.name} names", "", EXIT_OK
     if os.access(file.parent, os.W_OK):
-        return f"; the next run writes {file.name}", ""
-    return f"; {file} can't be written", f'make its folder writable, or set [database] project = "{found}"'
+        return f"; the next run writes {file.name}", "", EXIT_OK
+    return f"; {file} can't be written", f'make its folder writable, or set [database] project = "{found}"', EXIT_OK
 
 
 def is_missing(database: Database) -> bool:

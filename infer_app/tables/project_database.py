@@ -13,7 +13,7 @@ from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.known_database import check_known, is_missing, remembered
+from infer_app.tables.known_database import check_known, is_missing, owner_of, remembered
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
@@ -97,7 +97,7 @@ def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> It
     with Database(loaded.database_url, read_only) as database:
         check_known(loaded, database, read_only=read_only)
         if loaded.lists_own_images and not read_only and _is_new_file(database):
-            upgrade(database, loaded.database.project)
+            upgrade(database, **owner_of(loaded))
         elif is_missing(database):
             raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
         check_schema(database)
@@ -111,7 +111,7 @@ def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str 
     Raises DatabaseUnavailable or SchemaOutdated.
     """
     check_known(loaded, database, read_only=False)
-    before = upgrade(database, loaded.database.project)
+    before = upgrade(database, **owner_of(loaded))
     with remembered(loaded, database):
         return before
 
@@ -146,8 +146,9 @@ def open_source(loaded: LoadedSettings, results: Database, camera: str | None = 
     """
     settings = loaded.source
     with ExitStack() as stack:
-        source = Source(results, settings, camera=camera)
-        if loaded.source_url != loaded.database_url:
+        if loaded.source_url == loaded.database_url:
+            source = Source(results, settings, camera=camera)
+        else:
             listing = stack.enter_context(Database(loaded.source_url, read_only=True))
             if listing.file is not None and not listing.file.exists():
                 raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")

@@ -157,10 +157,12 @@ def test_the_tables_of_the_other_database_are_looked_at_and_written_down(day, tm
     (day.folder / "infer.toml").unlink()
     day.forget_database()
     said = day.infer("init", "--source", url)
-    assert "table = 'shots', id = 'id', location = 'path', time = 'added_at'" in said
+    assert "fill in [source]: names of pictures are in shots" in said
     assert "set INFER_SOURCE__DATABASE_URL" in said
     assert "canary" not in said
     assert (day.folder / "infer.toml").stat().st_mode & 0o777 == 0o600
+    day.set("source", table="shots", location="path", time_zone="UTC")
+    day.set("images", roots=["photos"])
     day.upgrade()
     assert day.run()["day"] == ALL_DONE
     with closing(sqlite3.connect(day.folder / "infer.db")) as connection, connection:

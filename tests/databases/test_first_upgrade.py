@@ -6,13 +6,15 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from itertools import count
+from threading import Event, Thread
 
 import pytest
 from sqlalchemy import Engine, event, inspect, make_url
 
 from infer_app.base.errors import DatabaseUnavailable, SchemaOutdated
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.migrate import check_schema, upgrade
+from infer_app.tables.results import migrate
+from infer_app.tables.results.migrate import check_schema, read_id, upgrade
 from infer_app.tables.results.schema import VERSION
 from tests.databases import servers
 from tests.databases.conftest import ServerProject, only
@@ -77,6 +79,31 @@ def test_stopped_before_any_statement_it_is_finished_by_the_next(kind, new_datab
             if is_stopped:
                 assert finish(database) == whole, f"statement {number}"
     assert number > 25
+
+
+def test_a_second_upgrade_waits_for_the_first_and_leaves_its_tables(kind, new_database, monkeypatch):
+    """Another machine begins when the first one has found no tables, and must not take them for unfinished."""
+    begun, threads, drop = Event(), [], migrate._drop_unfinished
+
+    def begin_another(connection):
+        drop(connection)
+        if not begun.is_set():
+            begun.set()
+            threads.append(Thread(target=upgrade_there))
+            threads[0].start()
+            threads[0].join(1)
+            assert threads[0].is_alive()
+
+    def upgrade_there():
+        with Database(url) as other:
+            found.append(upgrade(other))
+
+    found = []
+    monkeypatch.setattr(migrate, "_drop_unfinished", begin_another)
+    with new_database(kind) as url, Database(url) as database:
+        assert upgrade(database, id="the first") is None
+        threads[0].join()
+        assert (found, read_id(database)) == ([VERSION], (True, "the first"))
 
 
 @pytest.fixture

@@ -147,6 +147,22 @@ def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_
 
 
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)
+def test_results_of_registered_photos_are_not_those_of_a_table_that_is_listed_now(loaded, capsys, execute):
+    """Neither are they deleted, nor do they make less of what is."""
+    loaded.path.write_text(loaded.path.read_text().replace('watch = ["photos"]', "").replace("[source]\n", TABLE, 1))
+    loaded = load_settings(loaded.path)
+    execute("CREATE TABLE shots (id VARCHAR(20), path VARCHAR(400), taken DATE)")
+    execute(f"INSERT INTO shots VALUES ('1', '/1.jpg', '{DAY}')")
+    assert run(loaded, DAY) == ["1"]
+    execute("DELETE FROM shots")
+    with pytest.raises(UsageError, match="most of what there is, 1 of 1 results"):
+        forget(loaded, as_json=False, missing=True)
+    forget(loaded, as_json=False, missing=True, even_most=True)
+    assert "9 results of registered photos before stay" in capsys.readouterr().out
+    assert stored(loaded, predictions, rejections) == (6, 3)
+
+
+@pytest.mark.parametrize("listing", ["our table"], indirect=True)
 def test_a_former_version_is_forgotten_and_counts_on_no_day(loaded, capsys):
     for refused in (MODEL.name, ID):
         with pytest.raises(UsageError, match="is in use: its images would be predicted again"):

@@ -63,16 +63,15 @@ def list_photos(project, names, places):
 
 @pytest.mark.parametrize("prefix", ["", "D:\\Fotos\\", "D:/", "\\\\nas\\fotos\\"])
 def test_paths_that_windows_recorded_are_told_with_a_query_that_reads_them(project, prefix):
-    (project.folder / "infer.toml").unlink()
     below = "Fotos/" if prefix == "D:\\Fotos\\" else ""
     slash = "/" if prefix == "D:/" else "\\"
     places = [f"photos/{below}cam1/{n}.jpg" for n in range(4)]
     list_photos(project, [f"{prefix}cam1{slash}{n}.jpg" for n in range(4)], places)
-    told = [project.infer("init", "--database", "sqlite:///infer.db")]
+    project.set("source", table="shots", location="path", time_zone="UTC")
     project.upgrade()
-    told += [project.infer("doctor", exit_code=2), project.infer("run", "--date", DATE, exit_code=2) + project.errors]
+    told = [project.infer("doctor", exit_code=2), project.infer("run", "--date", DATE, exit_code=2) + project.errors]
     (location,) = {re.search(r"replace\(.*'/'\)", text)[0] for text in told}
-    assert ("[source] base" in told[1]) == (prefix == "")
+    assert ("[source] base" in told[0]) == (prefix == "")
     base = {} if prefix else {"base": "photos"}
     query = f"SELECT id, {location.replace('/srv/photos', str(project.photos))} AS path, added_at FROM shots"
     settings = project.folder / "infer.toml"

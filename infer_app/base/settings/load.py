@@ -154,7 +154,7 @@ class LoadedSettings(Settings, BaseSettings):
     @cached_property
     def roots(self) -> tuple[Path, ...]:
         """Return the folders that images may be read from: [images] roots, else [source] base, and those watched."""
-        roots = tuple(map(self.resolve, self.images.roots))
+        roots = tuple(map(self._absolute, self.images.roots))
         if not roots and self.base is not None:
             roots = (Path(self.path_map.to_local(f"{self.base}/")),)
         inside = [folder for folder in self.all_watched if not any(folder.is_relative_to(root) for root in roots)]

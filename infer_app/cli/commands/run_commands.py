@@ -31,16 +31,17 @@ class QuickstartOptions:
     folder: Path = argument("FOLDER", "Where to make the project.", Path("demo"))
 
 
-@command(app, "init", "project.proposal:init_project", rich_help_panel=RUN)
+@command(app, "init", "project.project:init_project", rich_help_panel=RUN)
 class InitOptions:
     """Write a commented infer.toml here; keep an existing one.
 
     Without a database it is for a folder of photos, whose new images each run registers. Where the first photos state
-    when they were taken, that decides their days.
+    when they were taken, that decides their days. With one it lists, commented out, each table that has names of
+    pictures: name the columns of yours.
     """
 
     watch: Path | None = option("FOLDER", "The folder of photos.  [default: photos, which is made]")
-    database: str | None = option("URL", "A database to read tables from, to fill in [source].  [default: none]")
+    database: str | None = option("URL", "A database that lists the images, and where results go.  [default: none]")
     source: str | None = option(
         "URL", "The database that lists the images, if results go to another.  [default: --database]"
     )

@@ -23,6 +23,7 @@ from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.maintain_commands import ForgetOptions
 from infer_app.run.files.changed_files import are_missing
 from infer_app.run.files.watched_folders import WatchedFolders
+from infer_app.run.known_source import check_source
 from infer_app.run.note_facts import place_again
 from infer_app.tables.forgettable_results import (
     Forgettable,
@@ -56,7 +57,11 @@ def forget_chosen(options: ForgetOptions) -> None:
 
 
 def _missing(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOptions) -> _ToForget:
-    """Return the results of pictures that are gone. Raises StorageUnavailable if their storage may be away."""
+    """Return the results of pictures that are gone.
+
+    Raises StorageUnavailable if their storage may be away, and UsageError for another [source] than the last run had.
+    """
+    check_source(loaded, project, is_meant=False, read_only=True)
     if options.even_most and loaded.watched:
         WatchedFolders(loaded, project.database).mark_deleted()
     find = partial(of_missing, project.database, project.source, partial(are_missing, loaded, options.even_most))
@@ -105,7 +110,7 @@ def _of_model(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetO
     names = " and ".join(short_name(*version) for version in versions)
     end = partial(forget_versions, model_ids=model_ids)
     before = partial(project.database.transact, end)
-    return _ToForget(names, partial(of_versions, project.database, model_ids), before, said)
+    return _ToForget(names, partial(of_versions, project.database, model_ids), before, said, is_of_listed=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +123,21 @@ class _ToForget:
     consequence: str = ""
     after: Callable[[], int] = int  # removes pages and returns their number
     missing: Sequence[tuple[int, int, str]] = ()  # of each watched folder: how many images are, of how many
+    is_of_listed: bool = True  # its pictures are registered ones, or rows of the table, whichever is listed
 
 
 def _forget(project: ProjectDatabase, one: _ToForget, options: ForgetOptions) -> None:
     """Ask whether it is to be deleted, delete it, and print how much it was."""
     project.database.transact(refuse_during_runs)
     found = ForgettableCounts.of(one.find())
+    num_results, num_listed = (count_results(project.database, source) for source in (None, project.source))
     told = f"{one.what}: {_describe(found)} to be deleted for good. {one.consequence}"
+    if one.is_of_listed and num_listed < num_results:
+        kind = "a table that was listed" if project.source.registered else "registered photos"
+        told = f"{told.rstrip()} {counted(num_results - num_listed, 'result')} of {kind} before stay."
     typer.echo(told.rstrip(), err=options.as_json)
     if not options.even_most:
-        _refuse_most(found.num_results, count_results(project.database), "results")
+        _refuse_most(found.num_results, num_listed if one.is_of_listed else num_results, "results")
         for num_missing, num_images, what in one.missing:
             _refuse_most(num_missing, num_images, what)
     if not options.yes:

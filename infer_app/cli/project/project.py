@@ -13,14 +13,18 @@ from pathlib import Path
 
 import tomlkit
 import tomlkit.exceptions
+from pydantic import SecretStr
 
 from infer_app.base.atomic_file import decode_text, replace_file
 from infer_app.base.domain import FileFacts, ImageFile
-from infer_app.base.errors import ModelError, UsageError, os_errors_as
+from infer_app.base.errors import DatabaseUnavailable, ModelError, UsageError, os_errors_as
 from infer_app.base.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
 from infer_app.base.printing import counted, printable
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
+from infer_app.base.settings.masks import has_password
+from infer_app.base.settings.sections import DatabaseSettings, SourceSettings
+from infer_app.base.settings.settings_sources import variable
 from infer_app.cli.terminal.output import show_table
 from infer_app.predict.images.decode.capture_time import count_dated
 from infer_app.predict.images.read.folder_scan import FolderScan, find_images
@@ -32,17 +36,73 @@ from infer_app.tables.engine.column_types import is_utf8
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.known_database import join
 from infer_app.tables.listing.image_registry import add_images, add_objects
+from infer_app.tables.listing.picture_tables import PictureTable, find_picture_tables
 from infer_app.tables.project_database import open_project_database, upgrade_results_database
 from infer_app.tables.results.schema import VERSION
 
 PHOTOS = "photos"  # the folder that a new project watches
 TEMPLATE = Path(__file__).with_name("template.toml").read_text(encoding="utf-8")  # what a new infer.toml says
+OTHER_DATABASE = '# database_url = "postgresql://reader@host/lab"'  # lines of it
+TO_FILL_IN = "# Fill in the four lines of the table that lists your images, and take their # away:\n"
+EXAMPLE = TEMPLATE[TEMPLATE.index("# table =") : TEMPLATE.index("# base =")]
 
 
 def watching(folder: str, *, by_camera: bool = False) -> str:
     """Return the template with a folder whose new images each run registers, by the dates of their files or cameras."""
     text = TEMPLATE.replace('# watch = ["photos"]', f"watch = [{json.dumps(folder, ensure_ascii=False)}]")
     return text.replace('# day = "taken"', 'day = "taken"') if by_camera else text
+
+
+def init_project(watch: Path | None, database: str | None, source: str | None) -> None:
+    """Write an infer.toml: for a folder of photos, or for a table that lists them."""
+    if watch and (database or source):
+        raise UsageError("--watch is for photos in folders, --database and --source for a table that lists them")
+    if database or source:
+        init_from(database, source)
+    else:
+        init(photos=watch)
+
+
+def init_from(database: str | None, source: str | None = None, folder: Path | None = None) -> None:
+    """Write an infer.toml in which the tables with names of pictures are commented out.
+
+    Raises UsageError for an invalid URL and beside an infer.toml, and DatabaseUnavailable if there is no answer.
+    """
+    path, settings = (folder or Path()) / DEFAULT_CONFIG, TEMPLATE
+    if path.exists():
+        raise UsageError(f"{path} exists and was not changed", f"`mv {path} {path}.old`, and run this command again")
+    databases = DatabaseSettings() if database is None else DatabaseSettings(url=SecretStr(database))
+    listing = SourceSettings(database_url=None if source is None else SecretStr(source))
+    loaded = LoadedSettings.model_construct(path=path.absolute(), database=databases, source=listing)
+    with Database(loaded.source_url, read_only=True) as opened:
+        if opened.file is not None and not opened.file.exists():
+            hint = "name the one that lists your images; photos in folders need no --database"
+            raise DatabaseUnavailable(f"the file {opened.file} does not exist", hint)
+        tables = find_picture_tables(opened)
+    if tables:
+        settings = settings.replace(EXAMPLE, "".join([TO_FILL_IN, *map(_to_fill_in, tables)]))
+    if database:
+        settings = settings.replace('url = "sqlite:///infer.db"', f"url = {_quoted(database)}", 1)
+    if source:
+        settings = settings.replace(OTHER_DATABASE, f"database_url = {_quoted(source)}", 1)
+    urls = {"database.url": loaded.database_url, "source.database_url": loaded.source_url}
+    secret = [variable(key) for key, url in urls.items() if has_password(url)]
+    write_config(folder, settings, 0o600 if secret else 0o666)
+    if secret:
+        print(f"it holds the password and only you may read it; or leave the url out and set {secret[-1]}")
+    names = ", ".join(printable(table.name) for table in tables)
+    print(f"fill in [source]: names of pictures are in {names or 'no table or view'}")
+    print("next: `infer db upgrade` makes the tables for results, all named infer_…; `infer doctor` checks the rest")
+
+
+def _to_fill_in(table: PictureTable) -> str:
+    names = ", ".join(f"{column} ({shown(name)})" for column, name in table.names.items())
+    keys = f'id = ""  # its columns: {", ".join(table.columns)}', f'location = ""  # names of pictures: {names}'
+    return "".join(f"# {printable(line)}\n" for line in (f"table = {_quoted(table.name)}", *keys, 'time = ""'))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def init(folder: Path | None = None, photos: Path | None = None) -> None:

@@ -26,6 +26,7 @@ from infer_app.run.stop import Stop, seconds_until
 from infer_app.tables.choose_models import choose_artifacts, choose_names, with_detectors
 from infer_app.tables.dry_run_database import temporary_folder
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.known_database import owner_of
 from infer_app.tables.project_database import read_in_use
 from infer_app.tables.results.migrate import upgrade
 
@@ -141,7 +142,7 @@ def _with_database(loaded: LoadedSettings, options: RunOptions) -> Iterator[Load
         url = f"sqlite:///{folder}/infer.db"
         loaded = load_settings(options.config, {**options.settings(), "database": {"url": url}})
         with Database(url) as database:
-            upgrade(database)
+            upgrade(database, **owner_of(loaded))
         yield loaded
 
 

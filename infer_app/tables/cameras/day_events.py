@@ -98,7 +98,7 @@ def read_events(images: ListedImages, day: Day) -> tuple[list[Event], int]:
         continued |= {event for event, numbers in before.items() if any(listed.get(number) for number in numbers)}
     own = [row for row in rows if row.id not in continued]
     with images.database.read() as connection:
-        labels = dict(_read_labels(connection, [row.id for row in own]))
+        labels = dict(_read_labels(connection, images, [row.id for row in own]))
     own.sort(key=lambda row: (row.camera, row.started_at or datetime.min, row.id))
     found = [Event(row.id, row.camera, row.started_at, row.ended_at, *labels[row.id]) for row in own]
     return found, len(continued)
@@ -116,7 +116,8 @@ def _read_day(images: ListedImages, day: Day) -> dict[int, int]:
 
 def _members_before(images: ListedImages, event_ids: Collection[int], of_day: Collection[int]) -> dict[int, list[int]]:
     """Return the pictures of events that were taken before the first one of the day."""
-    members = select(*(pictures.c[name] for name in ("id", "event", "camera", "taken_at", "taken_offset")))
+    columns = (pictures.c[name] for name in ("id", "event", "camera", "taken_at", "taken_offset"))
+    members = select(*columns).where(images.source.own_pictures)
     in_order = defaultdict[int, list[tuple[datetime, int]]](list)
     with images.database.read() as connection:
         clocks = CameraClocks(read_cameras(connection))
@@ -130,10 +131,10 @@ def _members_before(images: ListedImages, event_ids: Collection[int], of_day: Co
 
 
 def _read_labels(
-    connection: Connection, event_ids: Sequence[int]
+    connection: Connection, images: ListedImages, event_ids: Sequence[int]
 ) -> Iterator[tuple[int, tuple[int, tuple[ShownLabel, ...]]]]:
     """Yield for each event its number of pictures, and what is shown of them."""
-    members = select(pictures.c.id, pictures.c.event, pictures.c.image_id)
+    members = select(pictures.c.id, pictures.c.event, pictures.c.image_id).where(images.source.own_pictures)
     event_of, names = dict[int, int](), dict[int, str]()
     for row in _in_parts(connection, members, pictures.c.event, event_ids):
         event_of[row.id], names[row.id] = row.event, row.image_id

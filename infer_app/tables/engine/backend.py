@@ -39,6 +39,8 @@ class Backend:
     losses: tuple[object, ...] = ()  # the server announced that it ends the connection
     forbidden: tuple[object, ...] = ()  # the role lacks a privilege, or the server, database or role is read-only
     denied: tuple[object, ...] = ()  # a privilege on a table or column
+    parts = ""  # SELECT of schema and name of tables whose rows another table has too
+    row_security = ""  # SELECT of tables of which policies hide rows from the role, and what shows them
     full: tuple[object, ...] = ()  # the server's disk, or a table
 
     def check_url(self, url: URL, shown_url: str) -> None:
@@ -155,6 +157,11 @@ class Backend:
     def other_schemas(self, inspector: Inspector) -> Sequence[str]:
         """Return the schemas of which tables may be read beside the default one."""
         return ()
+
+    @contextmanager
+    def lock_tables(self, connection: Connection) -> Iterator[None]:
+        """Keep others from making or changing our tables meanwhile; SQLite's transactions do."""
+        yield
 
     def own_schema(self, connection: Connection) -> str | None:
         """Return the schema of our tables, even if it doesn't exist; None if there is only one."""

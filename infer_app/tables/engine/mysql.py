@@ -1,17 +1,19 @@
 """MariaDB and MySQL."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Dialect, Engine, Table, create_engine, event
+from sqlalchemy import Connection, Dialect, Engine, Table, create_engine, event
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.dml import Insert
 
+from infer_app.base.errors import DatabaseUnavailable
 from infer_app.base.locations import SCHEMES
 from infer_app.tables.engine.backend import Backend, merged
 from infer_app.tables.engine.bulk import Merges
@@ -36,6 +38,12 @@ HINTS: dict[object, str] = {
     1071: "keys of our tables need the row format DYNAMIC, and innodb_page_size=16k or more",
     1969: "let statements of this role take longer (max_statement_time), and repeat the command",
 }
+
+
+UPGRADE_S = 300  # that another `infer db upgrade` is waited for
+
+
+UPGRADE_S = 300  # that another `infer db upgrade` is waited for
 
 
 class MySQL(Backend):
@@ -73,6 +81,17 @@ class MySQL(Backend):
         event.listen(engine, "do_connect", lambda dialect, record, given, named: CappedConnection(*given, **named))
         event.listen(engine, "connect", lambda connection, _: connection.prepare(read_only))
         return engine
+
+    @contextmanager
+    def lock_tables(self, connection: Connection) -> Iterator[None]:
+        name = "LEFT(CONCAT('infer_app ', DATABASE()), 64)"  # changes of tables end a transaction, and its locks
+        if connection.exec_driver_sql(f"SELECT GET_LOCK({name}, {UPGRADE_S})").scalar() != 1:
+            raise DatabaseUnavailable("another `infer db upgrade` has been at work for minutes", "wait for it to end")
+        try:
+            yield
+        finally:
+            with suppress(DBAPIError):  # of a connection that is lost, and its lock with it
+                connection.exec_driver_sql(f"SELECT RELEASE_LOCK({name})").close()
 
     def code_of(self, error: DBAPIError) -> object:
         cause = error.orig

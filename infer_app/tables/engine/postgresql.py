@@ -79,6 +79,19 @@ class PostgreSQL(Backend):
     forbidden = ("42501", "25006")  # a privilege; a standby, or a database or role that is read-only
     denied = ("42501",)
     full = ("53100",)
+    parts = """
+        SELECT nspname, relname FROM pg_inherits
+        JOIN pg_class c ON c.oid = inhrelid JOIN pg_namespace n ON n.oid = relnamespace
+    """
+    row_security = """
+        SELECT relname,
+            format('CREATE POLICY infer_reads ON %s FOR SELECT TO %I USING (true)', oid::regclass, current_user)
+        FROM pg_class WHERE relrowsecurity AND row_security_active(oid) AND NOT EXISTS (
+            SELECT FROM pg_policy WHERE polrelid = pg_class.oid AND polpermissive AND polcmd IN ('r', '*')
+            AND pg_get_expr(polqual, polrelid) = 'true'
+            AND (0 = ANY (polroles) OR EXISTS (SELECT FROM unnest(polroles) AS one WHERE pg_has_role(one, 'USAGE')))
+        )
+    """
 
     def create_engine(self, url: URL, *, read_only: bool) -> Engine:
         timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
@@ -124,6 +137,11 @@ class PostgreSQL(Backend):
     def other_schemas(self, inspector: Inspector) -> Sequence[str]:
         names: list[str] = inspector.get_schema_names()
         return [name for name in names if name not in _SYSTEM_SCHEMAS]
+
+    @contextmanager
+    def lock_tables(self, connection: Connection) -> Iterator[None]:
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('infer_app'))").close()
+        yield
 
     def own_schema(self, connection: Connection) -> str | None:
         first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
@@ -234,5 +252,5 @@ def _begin(connection: Connection, schema: str) -> None:
     It holds for the transaction alone: a setting of the session would not hold behind a pooler.
     """
     at_once = {"stream_results": False, "yield_per": None}  # those of the connection are for a cursor on the server
-    path = f"; SET LOCAL search_path = {schema}, public" if schema else ""
+    path = f'; SET LOCAL search_path = "{schema}", public' if schema else ""
     connection.exec_driver_sql(f"SET LOCAL jit = off{path}", execution_options=at_once).close()

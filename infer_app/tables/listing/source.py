@@ -99,9 +99,9 @@ class Source:
 
     @property
     def described(self) -> str:
-        """Return the settings that decide which rows are listed, without a password."""
+        """Return the settings that decide which rows of the database are listed."""
         listing, one = self.settings.query or self.settings.table, self.settings
-        return json.dumps([self.database.shown_url, listing.strip(), one.id, one.location, one.bytes])
+        return json.dumps([listing.strip(), one.id, one.location, one.bytes])
 
     @property
     def own_pictures(self) -> ColumnElement[bool]:
@@ -358,8 +358,8 @@ class Source:
 def relation_of(settings: SourceSettings) -> FromClause:
     """Return the user's table, view or query as a FROM clause."""
     location = settings.location if settings.bytes is None or settings.has_files_too else None
-    facts = settings.camera_column, settings.taken
-    names = dict.fromkeys(filter(None, (settings.id, settings.bytes, location, settings.time, *facts)))
+    keys = settings.id, settings.bytes, location, settings.time, settings.camera_column, settings.taken
+    names = dict.fromkeys(name for name in keys if name is not None)
     if settings.query is not None:
         return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
     schema, _, name = settings.table.rpartition(".")
@@ -433,7 +433,7 @@ def find_listed(source: Source, numbers: Collection[int], of_days: Day | None = 
     with source.results.read() as connection:
         for some in in_batches(numbers):
             its = select(pictures.c.id, pictures.c.image_id, pictures.c.location).where(pictures.c.id.in_(some))
-            rows += connection.execute(its)
+            rows += connection.execute(its.where(source.own_pictures))
     listed, found = find_locations(source, [row.image_id for row in rows], of_days), dict[int, str | None]()
     for row in rows:
         if places := listed.get(row.image_id):

@@ -1,10 +1,13 @@
 """Checks of the table or query that lists the images: without them pages could lose or repeat images."""
 
 import difflib
+import re
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, inspect, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, CursorResult, inspect, select, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import as_location, stored_location
@@ -52,7 +55,10 @@ def _check_table(connection: Connection, source: Source) -> None:
     inspector = inspect(connection)
     if not inspector.has_table(name, schema=schema or None):
         known = inspector.get_table_names(schema or None) + inspector.get_view_names(schema or None)
-        raise UsageError(f"[source] no table or view {settings.table!r}", _among(name, known))
+        is_set = settings.table and "table" in settings.model_fields_set
+        what = f"no table or view {settings.table!r}" if is_set else "table is not set"
+        theirs = sorted(one for one in known if not one.startswith("infer_"))
+        raise UsageError(f"[source] {what}", _among([name], theirs, "there are"))
     try:
         columns = [found["name"] for found in inspector.get_columns(name, schema=schema or None)]
     except DBAPIError as error:
@@ -63,10 +69,14 @@ def _check_table(connection: Connection, source: Source) -> None:
     holders += ["location"] if settings.bytes is None or settings.has_files_too else []
     holders += ["camera"] if settings.camera_column else []
     holders += ["taken"] if settings.taken else []
-    for key in ("id", *holders, "time"):
-        wanted = getattr(settings, key)
-        if wanted not in columns:
-            raise UsageError(f"[source] {key} = {wanted!r} is not a column of {name}", _among(wanted, columns))
+    wrong = {key: wanted for key in ("id", *holders, "time") if (wanted := getattr(settings, key)) not in columns}
+    if wrong:
+        given = settings.model_fields_set
+        found = (
+            f"{key} = {wanted!r} is not a column of {name}" if wanted and key in given else f"{key} is not set"
+            for key, wanted in wrong.items()
+        )
+        raise UsageError(f"[source] {', '.join(found)}", _among(list(wrong.values()), columns, "its columns are"))
 
 
 def _check_types(example: CursorResult[Any], source: Source) -> None:
@@ -98,6 +108,34 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _among(wanted: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(wanted, known, 1, 0.5)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known)) or 'none'}"
+def _among(wanted: Sequence[str], known: list[str], what: str) -> str:
+    close = [one for name in wanted for one in difflib.get_close_matches(name, known, 1, 0.5)]
+    meant = f"did you mean {' and '.join(map(repr, close))}? " if close else ""
+    return f"{meant}{what}: {', '.join(known) or 'none'}"
+
+
+def find_missing_index(source: Source) -> str | None:
+    """Return the statement that creates the index for reading a day, if a table of the user's has none."""
+    settings = source.settings
+    schema, _, name = settings.table.rpartition(".")
+    with source.database.read() as connection, suppress(SQLAlchemyError):  # of indexes a role may not be told
+        inspector = inspect(connection)
+        if source.is_ours or settings.query is not None or name not in inspector.get_table_names(schema or None):
+            return None  # a view has no indexes
+        key = inspector.get_pk_constraint(name, schema or None)["constrained_columns"]
+        firsts = [index["column_names"][0] for index in inspector.get_indexes(name, schema or None)]
+        if settings.time not in (*key[:1], *firsts):
+            quote = connection.dialect.identifier_preparer.quote
+            where = ".".join(quote(part) for part in (schema, name) if part)
+            index = quote(f"ix_{name}_{settings.time}")
+            return f"CREATE INDEX {index} ON {where} ({quote(settings.time)}, {quote(settings.id)})"
+    return None
+
+
+def find_row_security(source: Source) -> list[tuple[str, str]]:
+    """Return the tables that [source] names and of which policies hide rows from the role, and what would show them."""
+    settings, hiding = source.settings, source.database.backend.row_security
+    with source.database.read() as connection:
+        found = [(row[0], row[1]) for row in connection.execute(text(hiding))] if hiding else []
+    named = settings.table if settings.query is None else settings.query
+    return [(table, policy) for table, policy in found if re.search(rf"(?<!\w){re.escape(table)}(?!\w)", named)]

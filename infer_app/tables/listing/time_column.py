@@ -79,7 +79,7 @@ def _factor_of(value: float) -> int:
 
 def _bounds_like(day: Day, column: str, example: object, zone: str | None) -> tuple[object, object]:
     if type(example) is date or (isinstance(example, str) and len(example) == 10 and _TEXT.match(example)):
-        following = day.date + timedelta(days=1)
+        following = day.end.astimezone(find_zone(day.zone)).date()  # of an interval of days the day after the last
         return (str(day.date), str(following)) if isinstance(example, str) else (day.date, following)
     write = _writer(column, example, zone)
     return write(day.start), write(day.end)

@@ -24,16 +24,17 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 TABLES = (VERSION_TABLE, *metadata.tables)
 
 
-def upgrade(database: Database, new_id: str | None = None) -> str | None:
+def upgrade(database: Database, **owner: str) -> str | None:
     """Upgrade our tables to VERSION, make our views anew, and return the version the tables had, or None.
 
-    New tables get `new_id`, or a random one. Raises SchemaOutdated when the tables are not of a version that this
+    New tables belong to `owner`, by columns of infer_project; without an `id` they get a random one. Raises
+    SchemaOutdated when the tables are not of a version that this
     program knows, when some of them are missing, or when the role may not replace the views.
     """
     from alembic import command  # imported here: it takes a third of a second
 
     config = _config()
-    with database.write() as connection:
+    with database.write() as connection, database.backend.lock_tables(connection):
         schema = backend_of(connection).own_schema(connection)
         if schema is not None and schema not in inspect(connection).get_schema_names():
             connection.execute(CreateSchema(schema))
@@ -60,7 +61,7 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
             # Last, and together: MariaDB commits each statement above at once, and rows tell that nothing is missing.
             command.stamp(config, VERSION)
             numbers = dict.fromkeys(("last_picture", "last_object", "last_event"), 0)
-            connection.execute(insert(project_table).values(id=new_id or secrets.token_hex(16), **numbers))
+            connection.execute(insert(project_table).values({"id": secrets.token_hex(16)} | owner | numbers))
     return before
 
 

@@ -13,15 +13,20 @@ from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import pictures, predictions, project_table
 
 
-def read_place(connection: Connection) -> tuple[str | None, str | None]:
-    """Return the folder of the settings of the last command that wrote, and its host; None before the first one."""
-    row = connection.execute(select(project_table.c.folder, project_table.c.host)).one()
-    return row.folder, row.host
+class Place(NamedTuple):
+    """The folder of the settings of the last command that wrote, and its host; None before the first one."""
+
+    folder: str | None
+    host: str | None
 
 
-def record_place(database: Database, folder: str, host: str) -> None:
-    if database.ask(read_place) != (folder, host):
-        here = update(project_table).values(folder=folder, host=host)
+def read_place(connection: Connection) -> Place:
+    return Place(*connection.execute(select(project_table.c.folder, project_table.c.host)).one())
+
+
+def record_place(database: Database, place: Place) -> None:
+    if database.ask(read_place) != place:
+        here = update(project_table).values(place._asdict())
         database.transact(lambda connection: connection.execute(here))
 
 
@@ -29,11 +34,12 @@ class ReadFrom(NamedTuple):
     """What a run reads its images from; None before the first one that lists the user's table."""
 
     source: str | None  # as `Source.described` has it
-    base: str | None  # the folder that relative locations start at
+    source_url: str | None  # without a password
+    base: str | None  # the folder that relative locations start at, as this machine sees it
 
 
 def read_source(connection: Connection) -> ReadFrom:
-    return ReadFrom(*connection.execute(select(project_table.c.source, project_table.c.base)).one())
+    return ReadFrom(*connection.execute(select(*(project_table.c[name] for name in ReadFrom._fields))).one())
 
 
 def record_source(database: Database, now: ReadFrom) -> None:

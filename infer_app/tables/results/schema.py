@@ -104,8 +104,9 @@ project_table = Table(
     Column("last_picture", BigInteger, nullable=False),  # this and the two below are the last numbers given
     Column("last_object", BigInteger, nullable=False),
     Column("last_event", BigInteger, nullable=False),
-    Column("source", Text),  # what the last run read its images from
-    Column("base", Text),  # the folder that its relative locations started at
+    Column("source", Text),  # what the last run read its images from: table or query, with its columns
+    Column("source_url", Text),  # and the URL of its database, without a password
+    Column("base", Text),  # the folder that its relative locations started at, on its machine
     Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
     Column("event_gap", Double),  # seconds, by which events were made
 )

@@ -10,11 +10,11 @@ from infer_app.base.day import Day
 from infer_app.base.domain import ImageRef
 from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.cli.project.proposal import init_from
+from infer_app.cli.project.project import init_from
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.propose_mapping import propose
+from infer_app.tables.listing.picture_tables import find_picture_tables
 from infer_app.tables.listing.source import Source
-from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.listing.source_checks import check_source, find_missing_index, find_row_security
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.listings import LISTINGS, open_source, select_new
@@ -141,42 +141,62 @@ def test_a_query_that_the_server_ends_is_not_called_a_wrong_one(url, database, e
     assert ("max_statement_time" in caught.value.hint) == (kind == "mariadb")
 
 
-def test_a_users_table_is_found_among_others(database, execute, kind):
-    execute("CREATE TABLE people (id INTEGER PRIMARY KEY, name VARCHAR(80), created TIMESTAMP NULL)")
-    execute("INSERT INTO people VALUES (1, 'A. Jones', '2026-11-20 01:02:03')")
-    clock = {"sqlite": "TEXT", "postgres": "TIMESTAMPTZ", "mariadb": "DATETIME"}[kind]
-    execute(f"CREATE TABLE photos (nr INTEGER PRIMARY KEY, path VARCHAR(200), taken DATE, uploaded {clock})")
-    for number in range(3):
-        execute(f"INSERT INTO photos VALUES ({number}, '/srv/p/{number}.JPG', '2026-11-19', '2026-11-20 01:02:03')")
-    execute("CREATE VIEW recent AS SELECT nr AS id, path, uploaded FROM photos")
-    photos, recent = propose(database)
-    assert (photos.table, photos.id, photos.location, photos.time.name) == ("photos", "nr", "path", "uploaded")
-    assert (photos.folder, photos.time.has_zone) == ("/srv/p", kind == "postgres")
-    assert [time.name for time in photos.other_times] == ["taken"]
-    assert [sample[:2] for sample in photos.samples] == [(number, f"/srv/p/{number}.JPG") for number in range(3)]
-    execute(photos.index.rstrip(";"))
-    assert propose(database)[0].index is None
-    assert (recent.table, recent.id, recent.index) == ("recent", "id", None)
+def test_tables_with_names_of_pictures_are_found_among_others(database, execute, kind):
+    text = {"sqlite": "BLOB", "postgres": "BYTEA", "mariadb": "VARBINARY(200)"}[kind]
+    execute(
+        "CREATE TABLE people (id INTEGER PRIMARY KEY, name VARCHAR(80))", "INSERT INTO people VALUES (1, 'A. Jones')"
+    )
+    execute(f"CREATE TABLE photos (nr INTEGER PRIMARY KEY, path VARCHAR(200), file {text})")
+    execute(("INSERT INTO photos VALUES (1, '/srv/p/1.JPG', :file)", [{"file": "Größe.jpg".encode()}]))
+    execute("CREATE VIEW recent AS SELECT nr AS id, path FROM photos")
+    photos, recent = find_picture_tables(database)
+    assert photos == ("photos", ["nr", "path", "file"], {"path": "/srv/p/1.JPG", "file": "Größe.jpg"})
+    assert recent == ("recent", ["id", "path"], {"path": "/srv/p/1.JPG"})
 
 
-def test_a_table_of_large_values_is_proposed_without_reading_them(database, execute, kind):
+def test_large_values_are_not_read_for_their_names(database, execute, kind):
     large = 4 << 20
     types = {"sqlite": ("BLOB", "TEXT"), "postgres": ("BYTEA", "TEXT"), "mariadb": ("LONGBLOB", "LONGTEXT")}
     blob, text_ = types[kind]
-    execute(f"CREATE TABLE scans (nr INTEGER PRIMARY KEY, picture {blob}, notes {text_}, name TEXT, uploaded DATE)")
+    execute(f"CREATE TABLE scans (nr INTEGER PRIMARY KEY, picture {blob}, notes {text_}, name TEXT)")
     row = {"picture": b"x" * large, "notes": "y" * large}
     for number in range(3):
-        execute((f"INSERT INTO scans VALUES ({number}, :picture, :notes, '{number}.jpg', '2026-11-20')", [row]))
+        execute((f"INSERT INTO scans VALUES ({number}, :picture, :notes, '{number}.jpg')", [row]))
     del row
     tracemalloc.start()
     try:
-        (found,) = propose(database)
+        (found,) = find_picture_tables(database)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (found.table, found.id, found.location, found.time.name) == ("scans", "nr", "name", "uploaded")
-    assert [sample[:2] for sample in found.samples] == [(number, f"{number}.jpg") for number in range(3)]
+    assert found.names == {"name": "0.jpg"}
     assert peak < large
+
+
+def test_an_index_that_begins_with_the_time_is_missed_until_it_is_there(database, execute):
+    execute("CREATE TABLE shots (id INTEGER PRIMARY KEY, location VARCHAR(80), added_at DATE)")
+    execute("CREATE VIEW seen AS SELECT * FROM shots")
+    source = Source(database, SourceSettings(table="shots"))
+    execute(find_missing_index(source))
+    assert find_missing_index(source) is None
+    assert find_missing_index(Source(database, SourceSettings(table="seen"))) is None
+
+
+@only("postgres")
+def test_partitions_are_not_tables_and_row_security_is_told_until_a_policy_shows_all(database, execute, add_role):
+    execute("CREATE TABLE shots (id INTEGER, location TEXT, added_at DATE) PARTITION BY RANGE (added_at)")
+    execute("CREATE TABLE shots_2026 PARTITION OF shots FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')")
+    execute("INSERT INTO shots VALUES (1, '/a.jpg', '2026-11-20')", "ALTER TABLE shots ENABLE ROW LEVEL SECURITY")
+    assert [table.name for table in find_picture_tables(database)] == ["shots"]
+    table, query = SourceSettings(table="shots"), SourceSettings(query="SELECT * FROM shots s")
+    assert find_row_security(Source(database, table)) == []  # its owner sees all
+    with Database(add_role("GRANT SELECT ON {all} TO {role}")) as limited:
+        assert Source(limited, table).latest_date(DAY) is None
+        assert find_row_security(Source(limited, SourceSettings(table="shots_2026"))) == []
+        ((name, policy),) = find_row_security(Source(limited, query))
+        assert find_row_security(Source(limited, table)) == [(name, policy)]
+        execute(policy)
+        assert (Source(limited, table).latest_date(DAY), find_row_security(Source(limited, table))) == (DAY.date, [])
 
 
 @only("postgres", "mariadb")  # a file that is not there has a test of its own
@@ -189,14 +209,12 @@ def test_a_server_or_database_that_is_not_there_is_told_with_what_to_check(url, 
 
 
 @only("postgres")  # the others have neither domains nor enums of their own name
-def test_a_table_with_types_of_its_own_is_proposed(database, execute):
-    execute("CREATE DOMAIN place AS TEXT CHECK (VALUE LIKE '/%')", "CREATE TYPE state AS ENUM ('new', 'old')")
+def test_names_are_found_in_a_table_with_types_of_its_own(database, execute):
+    execute("CREATE DOMAIN place AS TEXT CHECK (VALUE LIKE '/%')", "CREATE TYPE state AS ENUM ('new', 'old.jpg')")
     execute("CREATE TABLE shots (id UUID PRIMARY KEY, path place, state state, about JSONB, came TIMESTAMPTZ)")
     key = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
-    execute(f"INSERT INTO shots VALUES ('{key}', '/srv/a.jpg', 'new', '[]', '2026-11-20 08:00+00')")
-    (found,) = propose(database)
-    assert (found.id, found.location, found.time.name) == ("id", "path", "came")
-    assert [tuple(map(str, sample[:2])) for sample in found.samples] == [(key, "/srv/a.jpg")]
+    execute(f"INSERT INTO shots VALUES ('{key}', '/srv/a.jpg', 'old.jpg', '[]', '2026-11-20 08:00+00')")
+    assert [table.names for table in find_picture_tables(database)] == [{"path": "/srv/a.jpg"}]
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])

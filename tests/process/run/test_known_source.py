@@ -78,8 +78,37 @@ def test_another_table_ends_a_run_before_its_first_image_unless_it_is_meant(list
     assert listed.num_predicted() == 2 * len(NAMES)
 
 
+@pytest.mark.parametrize("files", ["moved", "others"])
+def test_ids_under_other_locations_are_of_the_same_table_only_if_their_files_are_the_same(listed, files, caplog):
+    """Ids 1, 2, 3 … are those of any table."""
+    (listed.photos / "other").mkdir()
+    for name in NAMES:
+        content = (listed.photos / name).read_bytes() if files == "moved" else b"x" * 100
+        (listed.photos / "other" / name).write_bytes(content)
+    listed.fill("scans", [f"other/{name}" for name in NAMES])
+    listed.set("source", table="scans")
+    if files == "others":
+        with pytest.raises(UsageError, match="12 of 12 files that"):
+            listed.night()
+        listed.night(is_meant=True)
+    else:
+        listed.night()
+        assert "are under other locations now, and are predicted as others" in caplog.text
+    assert listed.num_predicted() == 2 * len(NAMES)
+
+
+def test_a_query_of_what_is_not_done_is_no_other_table_at_another_url(listed, caplog):
+    listed.set("source", query="SELECT * FROM shots WHERE id NOT IN (SELECT image_id FROM infer_pictures)")
+    with pytest.raises(UsageError, match="names another table"):
+        listed.night()
+    listed.night(is_meant=True)
+    listed.folder = listed.folder.rename(listed.folder.with_name("renamed"))
+    listed.night()
+    assert "the query of [source] finds 0 of the last 12 images at its new URL" in caplog.text
+
+
 def test_two_in_twelve_are_enough(listed):
-    listed.fill("scans", first=10)
+    listed.fill("scans", NAMES[10:] + [f"{number}.jpg" for number in range(20, 30)], first=10)
     listed.set("source", table="scans")
     listed.night()
 
@@ -99,7 +128,7 @@ def test_other_files_under_the_same_names_end_a_run_unless_it_is_meant(listed, s
     for name in NAMES:
         (other / name).write_bytes(b"x" * (99 if sizes == "other sizes" else 100))
     for _ in range(2):
-        with pytest.raises(UsageError, match="12 of 12 files below .*/other are others than those") as caught:
+        with pytest.raises(UsageError, match="12 of 12 files that .* are others than before") as caught:
             listed.night()
         assert "--other-source" in caught.value.hint
     listed.night(is_meant=True)

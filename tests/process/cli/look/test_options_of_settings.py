@@ -90,12 +90,8 @@ def test_every_option_of_every_command_that_tells_has_a_case():
 
 def known_wrong(setting, command, given):
     state, is_text = given.get("--state", NONE) if command == "list" else "", "--json" in given
-    if state == NONE and setting.time == "date" and "--date" not in given and not is_text:
-        return "of an interval of days only the first is read where the time is a date"
     if "--camera" not in given:
         return None
-    if setting[:2] == ("column", "other database"):
-        return "the column of cameras is looked for in the database of results"
     is_unread = state == NONE or (state == R and setting.taken != "column") or command in ("status", "export")
     if setting.camera.startswith("folder") and is_unread and setting.time not in OURS[: 1 + is_text]:
         return "an image that no run has read is of no camera that a folder names, and of each if it has no time"

@@ -189,6 +189,8 @@ def test_watched_folders_and_the_base_may_be_read_unless_roots_are_set(tmp_path)
     config = write(tmp_path, '[source]\nbase = "shots"\n')
     assert load(config).roots == (tmp_path / "shots",)
     assert load(config, environ={"INFER_IMAGES__ROOTS": "/a"}).roots == (Path("/a"),)
+    beside = load(config, environ={"INFER_IMAGES__ROOTS": "../more"}).roots  # it is above locations that lack the `..`
+    assert beside == (tmp_path.parent / "more",)
     mapped = load(config, environ={"INFER_IMAGES__MAP": f"{tmp_path}/shots=/shots"})
     assert mapped.roots == (Path("/shots"),)
     assert mapped.path_map.resolved("a/b.jpg") == "/shots/a/b.jpg"

@@ -86,12 +86,15 @@ def test_the_unit_of_times_is_that_of_most_rows(database, execute, index):
         select_new(database, settings)
 
 
+COLUMNS = "its columns are: path, note, uploaded_at, photo_id"
+
+
 @pytest.mark.parametrize(
     ("settings", "message", "hint"),
     [
-        ({"table": "photo"}, "[source] no table or view 'photo'", "did you mean 'photos'?"),
-        ({"location": "paht"}, "[source] location = 'paht' is not a column of photos", "did you mean 'path'?"),
-        ({"time": "zzz"}, "[source] time = 'zzz' is not a column", "there are: note, path, photo_id, uploaded_at"),
+        ({"table": "photo"}, "[source] no table or view 'photo'", "did you mean 'photos'? there are: photos"),
+        ({"location": "paht"}, "location = 'paht' is not a column of photos", f"did you mean 'path'? {COLUMNS}"),
+        ({"time": "zzz"}, "[source] time = 'zzz' is not a column", COLUMNS),
     ],
 )
 def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(database, photos, settings, message, hint):
