@@ -94,7 +94,7 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	touch $@
 
 TESTED = demo,int8,networks,heic,postgres,mariadb,buckets,parquet,ray
-$(VENV)/.test: $(VENV)/.demo
+$(VENV)/.test: $(VENV)/.torch pyproject.toml
 	$(PIP) install --quiet -e '.[$(TESTED)]' --group test --group docs
 	# Its sequences are what our events are compared with; they need none of its 600 MB of dependencies.
 	$(PIP) install --quiet --no-deps 'megadetector-utils==10.0.28'

@@ -381,14 +381,6 @@ def test_a_second_network_that_reads_a_picture_again_changes_nothing(cards):
     assert (cards.rows(*pictures.c), cards.rows(*events.c)) == before
 
 
-def test_what_a_killed_run_left_is_done_by_the_next_one(cards):
-    cards.add(("a", 0))
-    cards.add(("a", 40))
-    fill_facts(cards.database, cards.source, RULES, None)
-    cards.add(("a", 20)).note()
-    assert cards.partition() == cards.expected()
-
-
 def test_without_the_settings_nothing_is_stored(cards):
     cards.taken = {}
     with_none = [DatedImage(ImageFile("/photos/a/1.jpg", 7, 1.0), START)]

@@ -67,21 +67,6 @@ def test_results_of_a_table_are_left_alone_by_what_happens_to_registered_photos_
     assert labels_of(database, SHOTS) == before
 
 
-@pytest.mark.parametrize("settings", [SHOTS, QUERY], ids=["table", "query"])
-def test_names_that_begin_again_each_day_are_pictures_of_their_own(database, fill, run, settings):
-    days = {MONDAY: ["/mon/1.jpg", "/mon/2.jpg"], TUESDAY: ["/tue/1.jpg"]}
-    for day, listed in days.items():
-        fill("shots", *((f"IMG_{number}", path, day) for number, path in enumerate(listed)))
-    for day, listed in days.items():
-        assert run(settings, day) == listed
-        assert run(settings, day) == []
-    for day, listed in days.items():
-        assert labels_of(database, settings, day) == (
-            {path: path for path in listed},
-            DayCounts(len(listed), len(listed), 0, 0),
-        )
-
-
 @pytest.mark.parametrize("bad", [(), ("/old.jpg",), ("/new.jpg",), ("/old.jpg", "/new.jpg")])
 def test_an_id_that_is_used_again_is_another_picture_and_the_former_one_keeps_its_result(
     database, fill, run, execute, bad
@@ -121,24 +106,6 @@ def test_a_table_a_view_of_it_and_queries_on_it_share_its_pictures(database, fil
     assert [len(rows) for rows in snapshot(database)] == [5, 5, 1]
 
 
-@pytest.mark.parametrize("renamed", ["a column", "the table"])
-def test_an_edited_query_keeps_its_results_though_the_former_one_can_run_no_more(database, fill, run, execute, renamed):
-    fill("shots", ("1", "/1.jpg", DAY), ("2", "/2.jpg", DAY))
-    assert run(QUERY) == ["/1.jpg", "/2.jpg"]
-    column, table = {"a column": ("file", "shots"), "the table": ("path", "scans")}[renamed]
-    execute(
-        "ALTER TABLE shots RENAME COLUMN path TO file"
-        if renamed == "a column"
-        else "ALTER TABLE shots RENAME TO scans",
-        f"INSERT INTO {table} SELECT '3', '/3.jpg', taken FROM {table} WHERE id = '1'",
-        f"UPDATE {table} SET {column} = '/new.jpg' WHERE id = '1'",
-    )
-    edited = QUERY.model_copy(update={"query": f"SELECT id, {column} AS path, taken FROM {table}"})
-    assert run(edited) == ["/new.jpg", "/3.jpg"]
-    assert run(edited) == []
-    assert labels_of(database, edited)[0] == {path: path for path in ("/new.jpg", "/2.jpg", "/3.jpg")}
-
-
 def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, run, kind):
     types = {"sqlite": ("BLOB", "TEXT"), "postgres": ("BYTEA", "TIMESTAMPTZ"), "mariadb": ("BLOB", "DATETIME")}
     execute("CREATE TABLE scans (id INTEGER, picture {}, came {})".format(*types[kind]))
@@ -163,28 +130,6 @@ def test_a_location_is_the_same_however_it_is_stored(database, fill, run, locati
     fill("shots", ("1", location, DAY), ("2", "/2.jpg", DAY))
     assert run(SHOTS, bad=[location or ""]) == [location or "", "/2.jpg"]
     assert run(SHOTS) == []
-
-
-@pytest.mark.parametrize(("stored", "listed"), [
-    ("https://host/1.jpg?a", "https://host/2.jpg?a"), ("/a.jpg", "/A.jpg"), ("/a.jpg", "/a.jpg "), ("/a.jpg", "/ä.jpg")
-])  # fmt: skip
-def test_locations_are_compared_exactly(database, fill, run, execute, stored, listed):
-    fill("shots", ("1", stored, DAY))
-    run(SHOTS)
-    execute(("UPDATE shots SET path = :path", [{"path": listed}]))
-    assert run(SHOTS) == [listed]
-    assert run(SHOTS) == []
-
-
-def test_bytes_of_file_names_are_compared_too(database, execute, run, kind):
-    bytes_ = {"sqlite": "BLOB", "postgres": "BYTEA", "mariadb": "VARBINARY(100)"}[kind]
-    execute(f"CREATE TABLE shots (id INTEGER, path {bytes_}, taken DATE)")
-    execute(("INSERT INTO shots VALUES (1, :path, '2026-11-20')", [{"path": "/ä.jpg".encode()}]))
-    listing = None if kind == "sqlite" else database  # as a project's database is opened
-    assert run(SHOTS, listing=listing) == ["/ä.jpg"]
-    assert run(SHOTS, listing=listing) == []
-    execute(("UPDATE shots SET path = :path", [{"path": "/ö.jpg".encode()}]))
-    assert run(SHOTS, listing=listing) == ["/ö.jpg"]
 
 
 def test_pictures_of_a_table_in_another_database_are_those_of_a_copy_of_it(database, fill, tmp_path, run):

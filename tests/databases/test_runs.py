@@ -70,7 +70,7 @@ def test_results_may_have_a_schema_of_their_own(day, kind, monkeypatch):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("executor", ["cpu", "cuda"])
+@pytest.mark.parametrize("executor", ["cpu", pytest.param("cuda", marks=pytest.mark.full)])
 def test_images_may_lie_in_a_column(day, kind, monkeypatch, executor):
     """As many workers read them, each by a connection of its own."""
     types = {

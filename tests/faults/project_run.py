@@ -25,7 +25,9 @@ from sqlalchemy.pool import NullPool
 from infer_app.base.domain import Output, Reason
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import upgrade
+from tests.faults import launch
 from tests.faults.stub import GOOD, answer
+from tests.support import preloaded
 from tests.support.leftovers import shared_memory
 from tests.support.projects import REJECTED
 from tests.support.results import register_rows
@@ -63,6 +65,8 @@ class Ended:
 
 class ProjectRun:
     """A folder with infer.toml, files for the stub handler, and a database that they are registered in."""
+
+    faults: dict[str, object] = {}  # noqa: RUF012  # of every run
 
     def __init__(self, folder: Path, url: str, models: Path) -> None:
         self.folder, self.url, self.models = folder, url, models
@@ -112,16 +116,24 @@ class ProjectRun:
 
     def start_command(self, *arguments: str, prefix: tuple[str, ...] = (), **faults: object) -> subprocess.Popen:
         """`infer …` in a process group of its own."""
-        given = json.dumps({"is_stub": True} | faults)
-        command = [*prefix, sys.executable, "-m", "tests.faults.launch", given, *arguments]
-        environ = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(self.temporary), MARK: self.mark}
+        command = [*prefix, sys.executable, "-m", "tests.faults.launch", *self._given(*arguments, **faults)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
-            command, cwd=self.folder, env=os.environ | environ, text=True, start_new_session=True, **pipes
+            command, cwd=self.folder, env=self._environ(), text=True, start_new_session=True, **pipes
         )
 
     def run(self, *more: str, date: str = DATE, **faults: object) -> Ended:
-        return self.wait(self.start(*more, date=date, **faults))
+        if preloaded.always_new or {**self.faults, **faults}.keys() & launch.BEFORE_IMPORTS:
+            return self.wait(self.start(*more, date=date, **faults))
+        given = self._given("run", "--date", date, "--json", *more, **faults)
+        ended = preloaded.run_forked((launch.__file__, *given), self.folder, self._environ())
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    def _given(self, *arguments: str, **faults: object) -> tuple[str, ...]:
+        return json.dumps({"is_stub": True} | self.faults | faults), *arguments
+
+    def _environ(self) -> dict[str, str]:
+        return os.environ | {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(self.temporary), MARK: self.mark}
 
     def wait(self, run: subprocess.Popen, timeout_s: float = 100) -> Ended:
         try:

@@ -11,6 +11,9 @@ import pytest
 
 from infer_app.artifact.artifact import record_variant
 from infer_app.artifact.models_folder import list_artifacts
+from infer_app.base.settings.load import load_settings
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.known_database import join
 from tests.faults.conftest import on
 from tests.faults.project_run import DATE, ProjectRun, slow_photos
 
@@ -29,9 +32,6 @@ class Machine(ProjectRun):
         super().__init__(folder, url, models)
         for artifact in list_artifacts(folder / "models"):  # a CPU without bf16 has built none
             record_variant(record_variant(artifact, BF16, JUDGED, {}), INT8, JUDGED, {})
-
-    def start(self, *more, **faults):
-        return super().start(*more, **self.faults, **faults)
 
     def refused(self, *more, **given):
         """The error of a run that ends with exit code 12."""
@@ -69,6 +69,8 @@ def without_bf16(tmp_path, url, models, with_bf16):
     machine = Machine(tmp_path / "without", url, models, host="without", lease_s=2, bf16=False)
     machine.photos = with_bf16.photos
     machine.configure(url)
+    with Database(url) as database:
+        join(load_settings(machine.folder / "infer.toml"), database)
     return machine
 
 

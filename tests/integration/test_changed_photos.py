@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.projects import build_model
 from tests.support.waiting import wait_until
-from tests.support.watched import OLD, TODAY, YESTERDAY, changed, daily, put, replace_photo
+from tests.support.watched import TODAY, YESTERDAY, changed, daily, put, replace_photo
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watching")]
 
@@ -67,16 +67,6 @@ def test_a_run_whose_time_is_over_reads_no_more_files(project):
     assert project.infer_json("run")["registered"]["num_changed"] == 1
 
 
-def test_a_photo_of_an_old_day_that_was_replaced_is_predicted_by_the_next_run(project):
-    file = put(project, "a.jpg", OLD)
-    project.infer("run")
-    replace_photo(file, (30, 30, 200))
-    project.infer("run")
-    assert project.infer_json("retry", "--replaced")["commands"] == ["infer run"]
-    assert [report["predicted"] for report in project.infer_json("run")["late"]] == [1]
-    assert project.rows("SELECT label FROM infer_predictions") == [("blue",)]
-
-
 def test_a_photo_that_was_added_by_hand_and_changed_twice_is_not_replaced_for_ever(project):
     """No run walks over it."""
     file = put(project, "../by hand/a.jpg", YESTERDAY)
@@ -116,14 +106,3 @@ def test_a_photo_is_missing_while_its_file_is_gone(project):
     assert "1 of 3 images registered in" in project.infer("run", "--quiet")
     project.write("UPDATE infer_pictures SET missing_since = ? WHERE missing_since IS NOT NULL", later)
     assert project.infer("run", "--quiet") == ""
-
-
-def test_a_watched_folder_that_is_emptied_ends_the_run_with_14_where_a_map_leads_to_it_too(project):
-    project.set("images", map={"/srv/photos": str(project.photos)})
-    put(project, "a.jpg", YESTERDAY)
-    project.infer("run")
-    (project.photos / "a.jpg").unlink()
-    error = project.infer_json("run", exit_code=14)
-    assert str(project.photos) in error["error"]
-    assert "[images] watch" in error["hint"]
-    assert project.infer_json("doctor", exit_code=14)["exit_code"] == 14

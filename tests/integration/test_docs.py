@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from tests.conftest import named_server
 from tests.databases import servers
 from tests.support.camera_traps import make_cards
 from tests.support.networks import ChannelMeans
+from tests.support.preloaded import infer_of_shells
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
@@ -55,7 +57,13 @@ def predict(path):
 
 
 @pytest.fixture(scope="module")
-def after_tutorial(tmp_path_factory):
+def follow(tmp_path_factory):
+    program, files = infer_of_shells(tmp_path_factory.mktemp("bin") / "bin")
+    return partial(follow_page, program.parent, files)
+
+
+@pytest.fixture(scope="module")
+def after_tutorial(tmp_path_factory, follow):
     """A project, and a copy of it, after every block of the tutorial."""
     folder = tmp_path_factory.mktemp("docs") / "project"
     make_project(folder)
@@ -87,14 +95,16 @@ def project(after_tutorial):
     return folder
 
 
-def follow(page: Path, folder: Path, **environ: str) -> str:
+def follow_page(programs: Path, files: list[int], page: Path, folder: Path, **environ: str) -> str:
     """What the commands of a page said."""
     said = []
     for comment, kind, text in BLOCK.findall(page.read_text()):
         if comment.startswith("not run: ") or (comment == "postgresql" and not environ):
             continue
         if kind == "sh":
-            said.append(run(text, folder, environ if comment == "postgresql" else {}))
+            path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+            variables = {"PATH": path} | (environ if comment == "postgresql" else {})
+            said.append(run(text, folder, variables, files))
         elif kind == "toml":
             settings = tomlkit.parse((folder / "infer.toml").read_text())
             for section, values in tomlkit.parse(text).items():
@@ -107,12 +117,12 @@ def follow(page: Path, folder: Path, **environ: str) -> str:
     return "\n".join(said)
 
 
-def run(script: str, folder: Path, environ: dict[str, str]) -> str:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+def run(script: str, folder: Path, environ: dict[str, str], files: list[int]) -> str:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder,
-        env=os.environ | {"PATH": path} | environ,
+        env=os.environ | environ,
+        pass_fds=files,
         capture_output=True,
         text=True,
         timeout=300,
@@ -140,7 +150,7 @@ def make_own_table(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_commands_of_the_readme_work(tmp_path, monkeypatch):
+def test_the_commands_of_the_readme_work(follow, tmp_path, monkeypatch):
     make_project(tmp_path)
     a_minute_ago = time.time() - 60  # younger files may still be written: only at a terminal a run waits for them
     monkeypatch.setenv("BASH_FUNC_cp%%", '() { command cp -p "$@"; }')
@@ -154,7 +164,7 @@ def test_the_commands_of_the_readme_work(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in HOW_TO if page.stem != "camera-traps"], ids=lambda page: page.stem)
-def test_every_command_of_a_how_to_works(project, page, private_server):
+def test_every_command_of_a_how_to_works(project, follow, page, private_server):
     if page.stem == "own-table":
         for name in ("infer.toml", "infer.database-id"):
             (project / name).unlink()
@@ -173,7 +183,7 @@ def test_every_command_of_a_how_to_works(project, page, private_server):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_commands_for_camera_traps_work(tmp_path):
+def test_the_commands_for_camera_traps_work(follow, tmp_path):
     """Of each camera's two photos one has a fox; each is of the day on which it was taken."""
     make_cards(tmp_path)
     page = DOCS / "how-to" / "camera-traps.md"

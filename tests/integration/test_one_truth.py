@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from infer_app.base.telemetry.metrics import LEVELS, read_samples
-from tests.support.photos import jpeg
 
 pytestmark = pytest.mark.slow
 
@@ -25,30 +24,12 @@ def storage_gone(project):
     shutil.move(project.photos, project.folder / "away")
 
 
-def late_images_after_too_many_rejected(project):
-    project.add_photos(12, "yesterday")
-    for number in range(11):
-        (project.photos / f"cut{number}.jpg").write_bytes(jpeg()[:300])
-    project.add("photos", date="yesterday")
-    project.infer("run", exit_code=3)
-    (project.photos / "late.jpg").write_bytes(jpeg())
-    project.add("photos", date="yesterday")
-
-
-def earlier_days_pending(project):
-    all_done(project)
-    earlier = (f"{project.photos}/earlier-{number}.jpg" for number in range(141))
-    project.register_images(*earlier, date=str(YESTERDAY - timedelta(days=30)))
-
-
 EARLY = "the last run ended early"
 # (how the night begins, flags of its run, its exit code, what everything says of the day: state, level, code, notes)
 CASES = [
     (all_done, (), 0, ("done", "good", 0, [])),
-    (late_images_after_too_many_rejected, (), 0, ("done", "attention", 3, ["too many rejected: exit code 3"])),
     (all_done, ("--max-duration", "0"), 75, ("pending", "attention", 75, ["5 pending", f"{EARLY}: exit code 75"])),
     (storage_gone, (), 14, ("failed", "failed", 14, ["the last run failed: exit code 14", "5 pending"])),
-    (earlier_days_pending, (), 0, ("done", "attention", 0, ["141 of earlier days pending"])),
 ]
 
 

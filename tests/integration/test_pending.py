@@ -62,24 +62,6 @@ def test_every_pending_image_is_predicted_by_the_command_that_is_printed(three_d
     assert "no image of any day is pending" in project.infer("list")
 
 
-def test_a_day_lists_its_pending_images(three_days):
-    three_days.write("UPDATE infer_pictures SET location = '/etc/passwd' WHERE id = 2")
-    (image,) = three_days.list_images("pending", str(day(10)))
-    assert (image["image_id"], image["cause"], image["state"]) == ("2", "not_allowed", "pending")
-    assert "[images] roots" in image["fix"]
-    assert f"then `infer backfill --from {day(10)}" in three_days.infer("list", "--date", str(day(10)))
-
-
-def test_days_that_no_run_covers_have_one_command(project):
-    project.add_photos(1, date=str(day(40)))
-    register(project, "old.jpg", 10)
-    backfill = f"infer backfill --from {day(40)} --to {day(10)}"
-    assert {row["command"] for row in project.list_images("pending")} == {backfill}
-    assert f"to do for 2 images: `{backfill}`" in project.infer("list")
-    run_printed(project, backfill)
-    assert project.list_images("pending") == []
-
-
 def test_rejected_images_are_listed_by_reason_and_those_to_be_tried_again_are_pending_too(project):
     project.add_photos(1, date=str(day(1)))
     for name in ("broken.jpg", "gone.jpg"):
@@ -128,20 +110,6 @@ def test_a_rejection_and_the_retry_that_lifts_it(project):
     assert cause["why"] == "retried"
     run_printed(project, cause["command"])
     assert missing(project, "1") is None
-
-
-def test_a_replaced_photo_is_predicted_again(project):
-    project.add_photos(3, date=str(day(1)))
-    project.infer("run")
-    assert missing(project, "1") is None
-    shutil.copy(project.photos / "0001.jpg", project.photos / "0000.jpg")
-    cause = missing(project, "1")
-    assert (cause["why"], cause["command"]) == ("file_changed", "infer retry --image 1")
-    retried = project.infer_json("retry", "--image", "1", "--image", "2", "--image", "1")
-    assert retried == {"images": ["1", "2"], "retried": 2, "commands": ["infer run"], "second_networks": []}
-    project.infer("run")
-    labels = project.rows("SELECT label FROM infer_predictions ORDER BY picture")
-    assert labels == [("green",), ("green",), ("blue",)]
 
 
 def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(project):

@@ -81,22 +81,6 @@ def test_the_detector_sees_each_image_once_and_files_without_an_object_to_take_a
     assert project.rows(CROPS.format("species")) == lowered
 
 
-def test_each_second_network_has_the_objects_of_its_own_gate_and_one_that_is_forgotten_leaves_the_others(project):
-    pictures = add_pictures(project, 20)
-    run(project)
-    assert project.rows(CROPS.format("species")) == taken(pictures, is_species)
-    assert [row[:2] for row in project.rows(CROPS.format("vectors"))] == [row[:2] for row in taken(pictures)]
-    by_labels = {
-        (patch.place.label, patch.place.score >= patches.GATE) for drawn in pictures.values() for patch in drawn
-    }
-    assert len(by_labels) == 4
-    before = rows_of(project)
-    ((forgotten,),) = project.rows("SELECT id FROM infer_models WHERE name = 'species'")
-    project.infer("model", "remove", "--force", "species")
-    project.infer("forget", "--model", "species", "--yes")
-    assert rows_of(project) == {table: [row for row in rows if row[1] != forgotten] for table, rows in before.items()}
-
-
 def test_what_is_pending_is_exactly_what_changed_and_a_run_makes_it_as_if_nothing_had_happened(project):
     add_pictures(project, 6)
     everything = {str(number) for number in range(1, 7)}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import make_users_file
-from tests.support.projects import REJECTED, Project
-from tests.support.watched import YESTERDAY, daily, put, replace_photo
+from tests.support.projects import REJECTED
+from tests.support.watched import YESTERDAY, daily, put
 
 pytestmark = pytest.mark.slow
 ON_PURPOSE = ("forget", "--missing", "--yes", "--even-most")
@@ -21,7 +21,7 @@ def project(project):
     """Two cameras with five photos each, which are predicted; the database keeps its rollback journal."""
     make_users_file(project.folder / "infer.db")
     project.upgrade()
-    project.set("images", watch=["photos"])
+    project.set("images", watch=["photos"], map={"/srv/photos": str(project.photos)})
     for number in range(10):
         put(project, f"cam{number % 2}/{number}.jpg", YESTERDAY - timedelta(days=number % 3))
     project.infer("run")
@@ -62,83 +62,6 @@ def test_a_watched_folder_that_shows_no_image_is_unavailable_whatever_else_lies_
     assert "deleted" in project.infer(*ON_PURPOSE)  # they were deleted on purpose
     left = 5 if away.endswith("cam1") else 0
     assert project.rows(COUNTS) == [(left + watch.count("x"), 0, left + watch.count("x"))]
-    assert daily(project, YESTERDAY) == (0, "")
-
-
-def copy_rows(project: Project, table: str, **changed: str) -> None:
-    """Repeat all rows of a table with other values, each an SQL expression."""
-    values = ", ".join(f"{name} = {value}" for name, value in changed.items())
-    project.write(f"CREATE TABLE copied AS SELECT * FROM {table}")
-    project.write(f"UPDATE copied SET {values}")
-    project.write(f"INSERT OR IGNORE INTO {table} SELECT * FROM copied")
-    project.write("DROP TABLE copied")
-
-
-OF_OTHERS = (
-    "SELECT picture, sha256 FROM infer_predictions WHERE run_id = 'b'"
-    " UNION ALL SELECT picture, reason FROM infer_rejections WHERE run_id = 'b'"
-)
-
-
-def test_pictures_of_a_table_are_left_by_every_walk_and_by_deletions_of_registered_ones(project):
-    """The project has listed a table before, whose ids are those of photos too."""
-    other = {"model_id": f"'{'d' * 16}'", "run_id": "'b'", "picture": "picture + 100"}
-    copy_rows(project, "infer_models", id=other["model_id"], name="'defects'")
-    copy_rows(project, "infer_runs", id="'b'", model="'defects'", model_id=other["model_id"])
-    copy_rows(project, "infer_pictures", id="id + 100", registered="0", location="'/scans/' || id", key="id")
-    copy_rows(project, "infer_predictions", **other, sha256="'another'")
-    columns = "picture, model_id, run_id, reason, detail, stage, attempts, decoder, created_at"
-    values = "picture, model_id, run_id, 'corrupt', '', 'decode', 1, '', created_at"
-    taken = "infer_predictions WHERE picture = 103"
-    project.write(f"INSERT INTO infer_rejections ({columns}) SELECT {values} FROM {taken}")
-    project.write(f"DELETE FROM {taken}")
-    before = project.rows(OF_OTHERS)
-    paths = dict(project.rows("SELECT id, location FROM infer_images"))
-    Path(paths[2]).unlink()
-    replace_photo(Path(paths[3]), (30, 30, 200))
-    os.utime(paths[4], (1.5e9, 1.5e9))  # which its own prediction is of
-    code, told = daily(project, YESTERDAY)
-    assert (code, "1 image was replaced" in told) == (0, True)
-    assert project.infer_json("status")["replaced"] == 1
-    assert "deleted 1 prediction, 0 rejections and 1 registered image" in project.infer(*ON_PURPOSE[:3])
-    assert project.infer_json("retry", "--replaced")["images"] == ["3"]
-    assert (project.rows(OF_OTHERS), project.rows("PRAGMA journal_mode")) == (before, [("delete",)])
-
-
-def test_copies_of_registered_photos_are_new_ones_while_the_others_stay_where_they_were(project):
-    project.set("images", watch=["few"])
-    (project.folder / "few/cam0").mkdir(parents=True)
-    for number in range(2, 10):
-        name = f"cam{number % 2}/{number}.jpg"
-        (project.folder / "few" / name).parent.mkdir(exist_ok=True)
-        shutil.copy2(project.photos / name, project.folder / "few" / name)
-    before = project.results()
-    assert daily(project, YESTERDAY) == (0, "")
-    assert project.rows(COUNTS) == [(18, 0, 18)]
-    assert all(Path(location).exists() for (location,) in project.rows("SELECT location FROM infer_images"))
-    assert [row for row in project.results() if int(row[0]) <= 10] == before
-
-
-def test_photos_that_went_missing_are_mailed_once_and_most_of_a_folder_is_not_forgotten(project):
-    (project.photos / "cam0/0.jpg").unlink()
-    told = f"attention: 1 of 5 images registered in {project.photos}/cam0 is missing since the last run"
-    assert told in daily(project, YESTERDAY)[1]
-    (project.photos / "cam1").rename(project.photos / "river")
-    told = f"attention: 5 of 5 images registered in {project.photos}/cam1 are missing since the last run"
-    text = daily(project, YESTERDAY)[1]
-    assert (told in text, "was a folder renamed" in text) == (True, True)
-    assert daily(project, YESTERDAY) == (0, "")
-    before = project.results()
-    leave(project.photos)
-    put(project, "stale.jpg", YESTERDAY)
-    told = f"attention: 9 of 16 images registered in {project.photos} are missing since the last run"
-    assert told in daily(project, YESTERDAY)[1]
-    assert daily(project, YESTERDAY) == (0, "")
-    project.infer(*ON_PURPOSE[:3], exit_code=2)
-    assert "nothing was deleted: it is most of what there is, 15 of 16 results" in project.errors
-    assert set(before) <= set(project.results())
-    come_back(project.photos)
-    assert daily(project, YESTERDAY)[0] == 0
     assert daily(project, YESTERDAY) == (0, "")
 
 

@@ -88,15 +88,6 @@ def test_a_dry_run_forecasts_what_a_run_would_register_and_registers_nothing(pro
     assert project.infer_json("run")["registered"]["added"] == 7
 
 
-def test_what_is_being_written_waits_and_what_is_no_image_is_left_out(project):
-    put(project, "a.jpg", YESTERDAY)
-    (project.photos / "b.jpg").write_bytes(b"half of it")
-    os.utime(project.photos / "b.jpg", (time.time() + 2, time.time() + 2))
-    (project.photos / "d.cr2").write_bytes(b"x")
-    registered = project.infer_json("run")["registered"]
-    assert (registered["added"], registered["unsettled"], registered["other"]) == (1, 1, {".cr2": 1})
-
-
 def test_photos_copied_just_now_are_left_with_a_word_or_at_a_terminal_waited_for(project):
     project.infer("run")
     Image.new("RGB", (40, 30), (200, 30, 30)).save(project.photos / "a.jpg")

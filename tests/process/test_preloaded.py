@@ -2,10 +2,11 @@
 
 import os
 import sys
+from subprocess import run
 
 import pytest
 
-from tests.support.preloaded import INFER, run_forked, run_new
+from tests.support.preloaded import INFER, infer_of_shells, run_forked, run_new
 
 SEEN = """
 import gc, multiprocessing, os, resource, signal, sys
@@ -36,7 +37,16 @@ def test_a_command_answers_the_same(tmp_path, arguments):
     assert_same((str(INFER), *arguments.split()), tmp_path, dict(os.environ))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", ["status; false", "model list --json | cat", "nonsense 2>&1 >told || cat told"])
+def test_a_command_answers_a_shell_the_same(tmp_path, arguments):
+    program, files = infer_of_shells(tmp_path / "bin")
+    how = {"cwd": tmp_path, "capture_output": True, "text": True, "pass_fds": files}
+    forked, new = (run(["bash", "-o", "pipefail", "-c", f"{one} {arguments}"], **how) for one in (program, INFER))
+    assert (forked.returncode, forked.stdout, forked.stderr) == (new.returncode, new.stdout, new.stderr)
+
+
 def assert_same(command, folder, environ):
-    forked, new = (run(command, folder, environ) for run in (run_forked, run_new))
+    forked, new = (one(command, folder, environ) for one in (run_forked, run_new))
     assert (forked.returncode, forked.stdout, forked.stderr) == (new.returncode, new.stdout, new.stderr)
     assert new.stdout + new.stderr

@@ -33,5 +33,5 @@ def write_detections(project: Project, found: Mapping[str, Sequence[DetectedObje
         good.append(Prediction(ImageRef(image_id, location), output, facts))
     with Database(f"sqlite:///{project.folder / 'infer.db'}") as database:
         run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS)
-        commit(database, good, (), run_id, ANIMALS.model_id, ANIMALS.variant, registered=False)
+        commit(database, good, (), run_id, ANIMALS.model_id, ANIMALS.variant, registered=registered)
     project.write("UPDATE infer_runs SET state = 'done', exit_code = 0 WHERE id = ?", run_id)

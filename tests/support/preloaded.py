@@ -6,6 +6,7 @@ read from while it runs is one anyway, by `Project.start`.
 
 import atexit
 import gc
+import io
 import json
 import os
 import pkgutil
@@ -39,6 +40,17 @@ LOADS_TORCH = (
     "predict.runtimes.torchscript",
 )
 TIMEOUT_S = 100
+FROM_A_SHELL = """#!{python} -IS
+import json, os, socket, sys
+own, others = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server = {servers}[tuple(sys.argv[1:3]) in {torch_commands}]
+request = json.dumps([["{infer}", *sys.argv[1:]], os.getcwd(), dict(os.environ)])
+socket.send_fds(socket.socket(fileno=server), [request.encode()], [1, 2, others.fileno()])
+others.close()
+own.recv(16)
+exit_code = int(own.recv(16))
+sys.exit(exit_code if exit_code >= 0 else 128 - exit_code)
+"""
 always_new = False  # whether each command is a new process
 
 
@@ -73,6 +85,19 @@ def run_forked(command: tuple[object, ...], cwd: Path, environ: Environ) -> Comp
         for stream in (out, err):
             stream.seek(0)
         return CompletedProcess(command, exit_code, out.read(), err.read())
+
+
+def infer_of_shells(folder: Path) -> tuple[Path, list[int]]:
+    """Write an `infer` that the servers fork; return it and the open files that it needs."""
+    if always_new:
+        return INFER, []
+    servers = {has_torch: _server(has_torch).fileno() for has_torch in (False, True)}
+    folder.mkdir()
+    program = folder / INFER.name
+    names = {"python": sys.executable, "infer": INFER, "servers": servers, "torch_commands": TORCH_COMMANDS}
+    program.write_text(FROM_A_SHELL.format(**names))
+    program.chmod(0o700)
+    return program, [*servers.values()]
 
 
 @cache
@@ -122,8 +147,12 @@ def _import_modules(has_torch: bool) -> None:
 def _become(streams: list[int], command: list[str], folder: str, environ: Environ) -> None:
     os.setsid()
     os.chdir(folder)
-    for number, stream in enumerate(streams[:2], 1):
+    for number, (name, stream) in enumerate(zip(("stdout", "stderr"), streams, strict=False), 1):
         os.dup2(stream, number)
+        old = getattr(sys, name)  # which has seen whether the server's may be a pipe
+        file = open(number, "wb", buffering=0 if old.write_through else -1, closefd=False)  # noqa: SIM115
+        how = {one: getattr(old, one) for one in ("encoding", "errors", "line_buffering", "write_through")}
+        setattr(sys, name, io.TextIOWrapper(file, **how))
     for stream in streams:
         os.close(stream)
     os.environ.clear()

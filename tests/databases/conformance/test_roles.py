@@ -6,6 +6,7 @@ import pytest
 
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.run.database_checks import check_rights
 from infer_app.tables.dry_run_database import open_dry_run_database
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import count_images
@@ -13,7 +14,7 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.results.migrate import check_schema
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import predictions, rejections
+from infer_app.tables.results.schema import metadata, predictions, rejections
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.listings import select_new
@@ -89,3 +90,25 @@ def test_a_row_that_a_policy_refuses_costs_that_row_only(database, execute, add_
         commit(limited, good=predicted("1", "2", "3"))
     assert stored(database, predictions, "label") == {"1": ("cat",), "3": ("cat",)}
     assert stored(database, rejections, "reason") == {"2": ("write_error",)}
+
+
+@pytest.mark.parametrize(("refused", "exit_code"), [("objects", 10), ("project", 10), ("thresholds", 0), (None, 10)])
+def test_doctor_names_the_tables_that_a_role_may_not_write(database, add_role, kind, refused, exit_code):
+    def rights(limited):
+        ((found, exit_code),) = [(one.found, one.exit_code) for one in check_rights(limited)]
+        return found, exit_code
+
+    all_written, ok = rights(database)
+    assert (all_written.endswith(" tables can be written"), ok) == (True, 0)
+    if kind == "mariadb" and refused:
+        pytest.skip("it can't revoke what was granted for all tables")
+    grants = (
+        [MAY_WRITE, f"REVOKE INSERT ON infer_{refused} FROM {{role}}"]
+        if refused
+        else ["GRANT SELECT ON {all} TO {role}"]
+    )
+    with Database(add_role(*grants)) as limited:
+        found, found_exit_code = rights(limited)
+    tables = f"infer_{refused}" if refused else ", ".join(table.name for table in metadata.sorted_tables)
+    assert found == f"{tables} can't be written"
+    assert found_exit_code == exit_code

@@ -57,14 +57,14 @@ EXPORT = DATE | {"--model": "animals", "--format": "csv", "--to": "export.csv"}
 SAMPLE = EXPORT | {"--format": "coco", "--to": "sample.json"}
 # By command and option, what is given; without JSON the text is read.
 CASES = {
-    "status": {"--days": [{"--days": 2}, {"--days": 3}], "--camera": [CAM, {"--camera": "cam02"}], "--json": [{}]},
+    "status": {"--days": [{"--days": 2}], "--camera": [CAM, {"--camera": "cam02"}], "--json": [{}]},
     "list": {"--state": STATES[:3], "--date": [DATE | state for state in STATES], "--csv": [CSV, CAM | CSV],
              "--camera": [*(DATE | CAM | state for state in STATES), EARLIER | {"--camera": "cam02"}],
              "--model": [OTHERS | state for state in STATES[:3]], "--json": [{"--json": 0}, CAM | {"--json": 0}]},
     "events": {"--date": [DATE], "--until": [BOTH], "--camera": [BOTH | CAM], "--csv": [CSV], "--json": [{}]},
     "export": {"--date": [EXPORT | EARLIER], "--until": [EXPORT | BOTH], "--model": [EXPORT | OTHERS],
                "--camera": [EXPORT | CAM], "--json": [EXPORT]},
-    "report": {"--date": [EARLIER], "--until": [BOTH], "--json": [{}]},
+    "report": {"--date": [EARLIER], "--until": [BOTH], "--json": []},  # as of all of these
     "sample": {"--date": [SAMPLE | EARLIER], "--until": [SAMPLE | BOTH], "--model": [SAMPLE | OTHERS],
                "--camera": [SAMPLE | CAM | BOTH], "--count": [SAMPLE | {"--count": 2}], "--json": [SAMPLE],
                "--one-per-event": [SAMPLE | BOTH | {"--one-per-event": True}]},
