@@ -28,7 +28,7 @@ test-all: $(VENV)/.test system
 	$(PYTEST)
 
 # Tests of databases on PostgreSQL and MariaDB as Debian installs them: a language's order of text, autovacuum, `jit`.
-SERVERS = audit exports forget forgettable_results known_database odd_times plans recorded_sources \
+SERVERS = audit exports forget forgettable_results known_database odd_times plans \
 	same_picture second_network_exports second_networks views watched_images
 test-servers: $(VENV)/.test system
 	TEST_SERVERS=installed $(PYTEST) -k "postgres or mariadb" tests/databases/conformance $(SERVERS:%=tests/databases/test_%.py)

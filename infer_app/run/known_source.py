@@ -25,7 +25,7 @@ LEAST_SHARE = 0.1
 GO_ON = "or run once with --other-source"
 
 
-class _Known(NamedTuple):
+class _KnownFile(NamedTuple):
     """What is known of a file."""
 
     size: int | None
@@ -49,10 +49,10 @@ def check_source(loaded: LoadedSettings, project: ProjectDatabase, *, is_meant: 
     if now == before:
         return
     if before.source is not None and not is_meant:
-        known, locations = dict[str, _Known](), dict[str, str]()  # by location; of each id the last one
+        known, locations = dict[str, _KnownFile](), dict[str, str]()  # by location; of each id the last one
         for row in project.database.ask(partial(read_last_pictures, count=NUM_KNOWN)):
             locations.setdefault(row.image_id, row.location)
-            known.setdefault(row.location, _Known(row.size, set())).checksums.update({row.sha256} - {None})
+            known.setdefault(row.location, _KnownFile(row.size, set())).checksums.update({row.sha256} - {None})
         if now[:2] != before[:2]:
             _check_listed(loaded, project, known, locations, is_elsewhere=now.source == before.source)
         relative = {location: one for location, one in known.items() if is_local(location) and is_relative(location)}
@@ -65,7 +65,7 @@ def check_source(loaded: LoadedSettings, project: ProjectDatabase, *, is_meant: 
 def _check_listed(
     loaded: LoadedSettings,
     project: ProjectDatabase,
-    known: Mapping[str, _Known],
+    known: Mapping[str, _KnownFile],
     locations: Mapping[str, str],
     *,
     is_elsewhere: bool,
@@ -77,7 +77,7 @@ def _check_listed(
     listed = project.ask(find_locations, project.source, locations)
     least, among = LEAST_SHARE * len(locations), f"{len(listed):,} of the last {len(locations):,} images"
     if len(listed) < least and is_elsewhere and loaded.source.query is not None:
-        log.warning("the query of [source] finds %s at its new URL: is it the same database?", among)
+        log.warning("the query finds %s at the new URL of [source]: is it the same database?", among)
     elif len(listed) < least:
         raise UsageError(
             f"[source] names another table than the last run had, with {among}",
@@ -88,7 +88,7 @@ def _check_listed(
         log.warning("the images of the last run are under other locations now, and are predicted as others")
 
 
-def _have_same_bytes(loaded: LoadedSettings, known: Mapping[str, _Known]) -> bool:
+def _have_same_bytes(loaded: LoadedSettings, known: Mapping[str, _KnownFile]) -> bool:
     """Return whether there are files at these locations, or none is known. Raises UsageError if most are others."""
     sizes = {location: one.size for location, one in known.items() if one.size is not None and is_local(location)}
     ask = partial(iterate_in_process, timeout_s=STORAGE_TIMEOUT_S, check=lambda: None)

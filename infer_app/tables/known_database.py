@@ -22,7 +22,7 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import last_numbers, raise_numbers
 from infer_app.tables.results.migrate import check_schema, read_id
-from infer_app.tables.results.project_row import Place, read_place, record_place
+from infer_app.tables.results.project_row import WrittenFrom, read_place, record_place
 
 log = logging.getLogger(__name__)
 NOTHING = "-"
@@ -106,11 +106,11 @@ def _is_own(loaded: LoadedSettings, database: Database, found: str) -> bool:
     others = (_read(file) for file in loaded.folder.glob("*.database-id"))
     if any(one is not None and one.id == found for one in others):
         return True
-    return database.ask(read_place) in (place_of(loaded), Place(None, None))
+    return database.ask(read_place) in (place_of(loaded), WrittenFrom(None, None))
 
 
-def place_of(loaded: LoadedSettings) -> Place:
-    return Place(str(loaded.folder.absolute()), socket.gethostname())
+def place_of(loaded: LoadedSettings) -> WrittenFrom:
+    return WrittenFrom(str(loaded.folder.absolute()), socket.gethostname())
 
 
 def owner_of(loaded: LoadedSettings) -> dict[str, str]:

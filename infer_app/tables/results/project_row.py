@@ -13,18 +13,18 @@ from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import pictures, predictions, project_table
 
 
-class Place(NamedTuple):
+class WrittenFrom(NamedTuple):
     """The folder of the settings of the last command that wrote, and its host; None before the first one."""
 
     folder: str | None
     host: str | None
 
 
-def read_place(connection: Connection) -> Place:
-    return Place(*connection.execute(select(project_table.c.folder, project_table.c.host)).one())
+def read_place(connection: Connection) -> WrittenFrom:
+    return WrittenFrom(*connection.execute(select(project_table.c.folder, project_table.c.host)).one())
 
 
-def record_place(database: Database, place: Place) -> None:
+def record_place(database: Database, place: WrittenFrom) -> None:
     if database.ask(read_place) != place:
         here = update(project_table).values(place._asdict())
         database.transact(lambda connection: connection.execute(here))

@@ -104,7 +104,7 @@ def test_a_query_of_what_is_not_done_is_no_other_table_at_another_url(listed, ca
     listed.night(is_meant=True)
     listed.folder = listed.folder.rename(listed.folder.with_name("renamed"))
     listed.night()
-    assert "the query of [source] finds 0 of the last 12 images at its new URL" in caplog.text
+    assert "the query finds 0 of the last 12 images at the new URL of [source]" in caplog.text
 
 
 def test_two_in_twelve_are_enough(listed):
