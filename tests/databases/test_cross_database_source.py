@@ -21,7 +21,7 @@ from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures, predictions, rejections, runs
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.support.questions import questions
-from tests.support.results import ODD_TEXTS, broken, commit, predicted, relations
+from tests.support.results import ODD_TEXTS, broken, commit, predicted
 
 ID, OTHER, DETECTOR = MODEL.model_id, "another", "detector"
 QUICK = [("sqlite", "postgres"), ("postgres", "mariadb"), ("mariadb", "sqlite")]  # each once on either side
@@ -154,12 +154,6 @@ def test_every_question_has_the_answer_that_one_database_gives(fill, open_source
         assert found[question] == answer, question
 
 
-def test_a_day_without_images_has_books(fill, open_source, results):
-    fill("shots", [])
-    found = answers(ProjectDatabase(results, open_source(table="shots")))
-    assert (found["new"], found["images"], found["problems"]) == ([], 0, [])
-
-
 def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fill, open_source, results):
     ids = [*ODD_TEXTS, "x" * 300, "😀" * 300]
     fill("shots", [(i, f"/{n}/{i}\\ '%s' \t😀.jpg", NOON) for n, i in enumerate(ids)])
@@ -173,25 +167,6 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     assert list(source.select_new(DAY, ID)) == refs[1::2]
     found = ProjectDatabase(results, source).rows.read_predictions(DAY, ID)
     assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]
-
-
-def test_the_source_is_never_written(fill, open_source, results, theirs):
-    fill("shots", A_NIGHT)
-    source = open_source(table="shots")
-    with pytest.raises(Exception, match=r"(?i)read.?only|cannot execute"), source.database.write() as connection:
-        connection.execute(text("DELETE FROM shots"))
-    with pytest.raises(Exception, match=r"(?i)read.?only|cannot execute"), source.database.write() as connection:
-        connection.execute(text("CREATE TABLE infer_predictions (id INTEGER)"))
-    before = relations_and_rows(theirs)
-    write_a_night(results, source)
-    answers(ProjectDatabase(results, source))
-    assert relations_and_rows(theirs) == before == {"shots": len(A_NIGHT)}
-
-
-def relations_and_rows(database):
-    names = relations(database)
-    with database.read() as connection:
-        return {name: connection.scalar(text(f"SELECT count(*) FROM {name}")) for name in names}
 
 
 def test_an_id_that_no_other_database_takes_is_refused(open_source, fill, theirs, kinds):

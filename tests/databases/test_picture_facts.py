@@ -28,14 +28,12 @@ from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cam
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.cameras.silent_cameras import find_silent_cameras
-from infer_app.tables.engine.connect import Database
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
 from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.source import Source, storable_camera
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.schema import events, pictures
 from infer_app.tables.row_audit import audit_rows
 from tests.conftest import MODEL
@@ -286,23 +284,6 @@ def make_photos(execute):
     return make
 
 
-@pytest.mark.parametrize("kept", ["table", "query"])
-def test_a_list_that_is_named_otherwise_has_the_same_cameras_and_events(database, make_photos, execute, kept):
-    """Bursts of which some photos were read under the former name, and what was set of the camera."""
-    make_photos("photos", 0, 20, 40, 500)
-    execute("CREATE VIEW shots AS SELECT * FROM photos")
-    before = TableCards(database, table="photos").read(0, 40, of="photos")
-    before.note()
-    set_cameras(database, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
-    now = TableCards(database, **{"table": {"table": "shots"}, "query": {"query": "SELECT * FROM photos"}}[kept])
-    now.read(20, 500, of="photos").note()
-    assert (now.events, now.cameras) == (([5, 505], 0), {"cam1": 4})
-    assert before.events == now.events
-    set_cameras(database, [])
-    before.note()
-    assert before.events == ([0, 500], 0)
-
-
 def test_the_time_of_a_column_counts_for_a_replaced_file_too_whatever_its_run_was_killed_after(database, make_photos):
     make_photos("photos", 0)
     cards = TableCards(database, table="photos", taken="added_at").read(0, of="photos")
@@ -489,19 +470,6 @@ def test_a_source_may_be_read_of_one_camera_alone(cards, execute, is_elsewhere, 
         counts = ListedImages(cards.database, of_camera(camera)).count_day(DAY, MODEL.model_id)
         counted[camera] = counts.predicted, counts.pending
     assert counted == {"north": (2, 1 if names == "cam" else 0), "south": (1, 0), None: (3, 1)}
-
-
-def test_a_list_that_another_database_keeps_may_be_read_of_one_camera_alone(cards, new_url):
-    cards.add(("north", 0), ("south", 100))
-    with Database(new_url("sqlite")) as results:
-        upgrade(results)
-        of_all = CrossDatabaseSource(cards.database, cards.source.settings, results)
-        for image_id, location in cards.rows(pictures.c.image_id, pictures.c.location):
-            read = Prediction(ImageRef(image_id, location), Output("fox", 0.9), FileFacts(7, 1.0, "ab", None, NO_TIME))
-            commit(results, [read], registered=False)
-        fill_facts(results, of_all, RULES, None)
-        north = CrossDatabaseSource(cards.database, cards.source.settings, results, camera="north")
-        assert ListedImages(results, north).count_day(DAY, MODEL.model_id).predicted == 1
 
 
 def test_a_camera_is_found_by_the_name_that_is_stored_whatever_the_column_holds(cards, execute):
