@@ -29,7 +29,6 @@ from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_u
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.cameras.silent_cameras import find_silent_cameras
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
-from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.source import Source, storable_camera
 from infer_app.tables.listing.watched_images import mark_missing
@@ -442,34 +441,6 @@ def test_the_first_and_last_picture_are_found_by_the_clock_put_right(cards):
     found = {(camera, period == reset): ends for (camera, period), ends in read_ends(images).items()}
     at = [START + timedelta(seconds=second) for second in (0, 5, 30, 60)]
     assert found == {("a", False): (at[0], at[2]), ("a", True): (at[3], at[3]), ("b", False): (at[1], at[1])}
-
-
-@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["one database", "another database"])
-@pytest.mark.parametrize("names", ["cam", "folder:1"])
-def test_a_source_may_be_read_of_one_camera_alone(cards, execute, is_elsewhere, names):
-    """By a column also what no run has read yet; of a folder's camera what runs have read."""
-    execute("CREATE TABLE photos (id INTEGER PRIMARY KEY, location VARCHAR(99), added_at VARCHAR(30), cam VARCHAR(9))")
-    for number, camera in enumerate(("north", "south", "north", "north"), 1):
-        at = START + timedelta(minutes=number)
-        execute(f"INSERT INTO photos VALUES ({number}, '/photos/{camera}/{number}.jpg', '{at}', '{camera}')")
-    settings = SourceSettings(table="photos", camera=names, time_zone="UTC")
-
-    def of_camera(camera=None):
-        if is_elsewhere:
-            return CrossDatabaseSource(cards.database, settings, cards.database, camera=camera)
-        return Source(cards.database, settings, camera=camera)
-
-    of_all = of_camera()
-    facts = FileFacts(7, 1.0, "ab", None, NO_TIME)
-    for image_id, camera in (("1", "north"), ("2", "south"), ("3", "north")):
-        ref = ImageRef(image_id, f"/photos/{camera}/{image_id}.jpg")
-        commit(cards.database, [Prediction(ref, Output("fox", 0.9), facts)], registered=False)
-    fill_facts(cards.database, of_all, replace(RULES, camera_folder=1 if names == "folder:1" else None), None)
-    counted = {}
-    for camera in ("north", "south", None):
-        counts = ListedImages(cards.database, of_camera(camera)).count_day(DAY, MODEL.model_id)
-        counted[camera] = counts.predicted, counts.pending
-    assert counted == {"north": (2, 1 if names == "cam" else 0), "south": (1, 0), None: (3, 1)}
 
 
 def test_a_camera_is_found_by_the_name_that_is_stored_whatever_the_column_holds(cards, execute):

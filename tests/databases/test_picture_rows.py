@@ -7,7 +7,7 @@ from sqlalchemy import select
 from infer_app.base.domain import Broken, CropOutput, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.results.schema import objects, pictures, predictions
+from infer_app.tables.results.schema import objects, pictures
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit
 from tests.support.second_networks import DETECTOR, LION, D, StoredModel, classified, made
@@ -22,22 +22,6 @@ def commit_to(database, results, **more):
 
 def named(image_id, location):
     return Prediction(ImageRef(image_id, location), Output(location, 0.9), FileFacts(7, 1.0, "ab" * 32))
-
-
-def stored(database):
-    rows = select(pictures.c.location, predictions.c.label).join_from(pictures, predictions)
-    with database.read() as connection:
-        return sorted(tuple(row) for row in connection.execute(rows))
-
-
-def test_results_of_one_chunk_are_each_of_their_own_picture(database):
-    """Also of two rows with one id, and of a name that another one is stored as."""
-    odd = ("/a\\udc.jpg", "/a\\x5cudc.jpg")
-    written = [named("1", "/a.jpg"), named("1", "/b.jpg"), *(named("2", one) for one in odd)]
-    for _ in range(2):
-        commit_to(database, written)
-    assert {label for _, label in stored(database)} == {"/a.jpg", "/b.jpg", *odd}
-    assert len(stored(database)) == 4
 
 
 def test_only_bytes_that_were_read_say_what_a_file_is(database):

@@ -107,12 +107,6 @@ def test_a_query_of_what_is_not_done_is_no_other_table_at_another_url(listed, ca
     assert "the query finds 0 of the last 12 images at the new URL of [source]" in caplog.text
 
 
-def test_two_in_twelve_are_enough(listed):
-    listed.fill("scans", NAMES[10:] + [f"{number}.jpg" for number in range(20, 30)], first=10)
-    listed.set("source", table="scans")
-    listed.night()
-
-
 def test_a_base_that_moved_with_its_files_is_the_same(listed):
     listed.photos.rename(listed.folder / "moved")
     listed.set("source", base="moved")
@@ -132,7 +126,6 @@ def test_other_files_under_the_same_names_end_a_run_unless_it_is_meant(listed, s
             listed.night()
         assert "--other-source" in caught.value.hint
     listed.night(is_meant=True)
-    listed.night()
 
 
 def test_files_that_are_away_are_compared_once_they_are_back(listed):
