@@ -137,7 +137,7 @@ FAULTS = {
     "models": (lambda project: shutil.rmtree(project.folder / "models/colors"), 12),
     "version in use": (lambda project: shutil.rmtree(*project.folder.glob("models/colors/*")), 12),
     "database": (lambda project: (project.folder / "infer.db").unlink(), 10),
-    "another database": (lambda project: (project.folder / "infer.database-id").write_text("another\n"), 10),
+    "another database": (lambda project: (project.folder / "infer.database-id").write_text("another\n"), 2),
     "tables": (lambda project: project.write("DROP TABLE infer_rejections"), 11),
     "column": (lambda project: project.set("source", table="infer_images", location="path"), 2),
     "typo": (lambda project: project.set("run", lookbak=3), 2),

@@ -57,21 +57,21 @@ EXPORT = DATE | {"--model": "animals", "--format": "csv", "--to": "export.csv"}
 SAMPLE = EXPORT | {"--format": "coco", "--to": "sample.json"}
 # By command and option, what is given; without JSON the text is read.
 CASES = {
-    "status": {"--days": [{"--days": 2}], "--camera": [CAM, {"--camera": "cam02"}], "--json": [{}]},
-    "list": {"--state": STATES[:3], "--date": [DATE | state for state in STATES], "--csv": [CSV, CAM | CSV],
+    "status": {"--days": [{"--days": 2}], "--camera": [CAM], "--json": []},
+    "list": {"--state": STATES[:3], "--date": [DATE | state for state in STATES], "--csv": [CAM | CSV],
              "--camera": [*(DATE | CAM | state for state in STATES), EARLIER | {"--camera": "cam02"}],
              "--model": [OTHERS | state for state in STATES[:3]], "--json": [{"--json": 0}, CAM | {"--json": 0}]},
     "events": {"--date": [DATE], "--until": [BOTH], "--camera": [BOTH | CAM], "--csv": [CSV], "--json": [{}]},
     "export": {"--date": [EXPORT | EARLIER], "--until": [EXPORT | BOTH], "--model": [EXPORT | OTHERS],
                "--camera": [EXPORT | CAM], "--json": [EXPORT]},
-    "report": {"--date": [EARLIER], "--until": [BOTH], "--json": []},  # as of all of these
+    "report": {"--date": [], "--until": [BOTH], "--json": []},  # three in one: a page for each day, told as JSON
     "sample": {"--date": [SAMPLE | EARLIER], "--until": [SAMPLE | BOTH], "--model": [SAMPLE | OTHERS],
                "--camera": [SAMPLE | CAM | BOTH], "--count": [SAMPLE | {"--count": 2}], "--json": [SAMPLE],
                "--one-per-event": [SAMPLE | BOTH | {"--one-per-event": True}]},
     "explain": {"--image": [{"--image": 1}, {"--image": 6}, {"--image": 8}], "--date": [{"--image": 2} | DATE],
                 "--model": [{"--image": 2} | OTHERS], "--json": [{"--image": 10}]},
     "cameras list": {"--json": [{}]},
-    "verify": {"--date": [EARLIER], "--model": [OTHERS], "--json": [{}]},
+    "verify": {"--date": [EARLIER], "--model": [OTHERS], "--json": []},
 }  # fmt: skip
 CHOOSES_NONE = {"--config", "--out", "--format", "--to", "--min-score", "--relative-to", "--copy-to", "--by", "--seed"}
 NOT_ASKED = {"compare": {"--models", "--date", "--limit", "--json"}, "verify": {"--image", "--replay"}}
