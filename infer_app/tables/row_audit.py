@@ -308,8 +308,8 @@ def _rows_of_table(images: ListedImages, day: Day, model_id: str) -> Iterator[Ro
                 known = {(row[0], row[1]): row[2:] for row in its}
             for _, location, _, image_id in page:
                 if image_id is not None:
-                    key = image_id, stored_location(as_location(location))
-                    yield image_id, location, *known.get(key, (False, False))
+                    place = location if images.source.registered else stored_location(as_location(location))
+                    yield image_id, location, *known.get((image_id, place), (False, False))
 
 
 def _rows_of_list(images: ListedImages, day: Day, model_id: str) -> Iterator[Row]:
