@@ -148,7 +148,6 @@ def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_
 
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)
 def test_results_of_registered_photos_are_not_those_of_a_table_that_is_listed_now(loaded, capsys, execute):
-    """Neither are they deleted, nor do they make less of what is."""
     loaded.path.write_text(loaded.path.read_text().replace('watch = ["photos"]', "").replace("[source]\n", TABLE, 1))
     loaded = load_settings(loaded.path)
     execute("CREATE TABLE shots (id VARCHAR(20), path VARCHAR(400), taken DATE)")

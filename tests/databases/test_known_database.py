@@ -139,7 +139,6 @@ def by_link(owned):
 
 
 def by_restore_of_the_folder(owned):
-    """Of another night: without the last run."""
     (owned.folder / ID_FILE).write_text((owned.folder / ID_FILE).read_text().split()[0])
     return owned
 

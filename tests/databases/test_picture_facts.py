@@ -297,7 +297,6 @@ def test_the_time_of_a_column_counts_for_a_replaced_file_too_whatever_its_run_wa
 
 
 def test_cameras_and_events_are_those_of_all_lists(database, make_photos):
-    """Of a query before its first run, and of another table."""
     make_photos("photos", -86_400, 0)
     TableCards(database, query="SELECT * FROM photos").read(-86_400, of="photos").note()
     set_cameras(database, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])

@@ -80,7 +80,6 @@ def test_another_table_ends_a_run_before_its_first_image_unless_it_is_meant(list
 
 @pytest.mark.parametrize("files", ["moved", "others"])
 def test_ids_under_other_locations_are_of_the_same_table_only_if_their_files_are_the_same(listed, files, caplog):
-    """Ids 1, 2, 3 … are those of any table."""
     (listed.photos / "other").mkdir()
     for name in NAMES:
         content = (listed.photos / name).read_bytes() if files == "moved" else b"x" * 100
