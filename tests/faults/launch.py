@@ -186,6 +186,7 @@ def fork_for_orders(answers: str) -> None:
             os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
         sys.argv[1:] = [json.dumps(order["faults"]), *order["arguments"]]
         if "LD_PRELOAD" in os.environ:
+            os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # it begins with the folder of `tests`
             os.execv(sys.executable, [sys.executable, "-m", "tests.faults.launch", *sys.argv[1:]])
         return
     sys.exit()
