@@ -121,9 +121,8 @@ def test_other_files_under_the_same_names_end_a_run_unless_it_is_meant(listed, s
     for name in NAMES:
         (other / name).write_bytes(b"x" * (99 if sizes == "other sizes" else 100))
     for _ in range(2):
-        with pytest.raises(UsageError, match="12 of 12 files that .* are others than before") as caught:
+        with pytest.raises(UsageError, match="12 of 12 files that .* are others than before"):
             listed.night()
-        assert "--other-source" in caught.value.hint
     listed.night(is_meant=True)
 
 

@@ -171,7 +171,8 @@ def projects():
 def test_what_is_told_is_what_is_counted(
     projects, tmp_path_factory, setting, command, given, monkeypatch, capsys, logging_as_it_was
 ):
-    """In this process: others would take seconds to start."""
+    for setting_of_pillow in ("ImageFile.LOAD_TRUNCATED_IMAGES", "Image.MAX_IMAGE_PIXELS"):
+        monkeypatch.setattr(f"PIL.{setting_of_pillow}", None)  # set for thumbnails, in this process for once
     monkeypatch.setattr("infer_app.predict.workers.fork_server.start_early", lambda: None)
     monkeypatch.setattr("infer_app.base.day._first_asked", lambda: NOW)
     for name in IN_A_PROCESS.split():
