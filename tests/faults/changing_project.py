@@ -4,9 +4,9 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sqlalchemy import create_engine, make_url, text
@@ -14,9 +14,11 @@ from sqlalchemy.pool import NullPool
 
 from infer_app.tables.engine.connect import Database
 from tests.databases.conftest import roles_of
+from tests.faults import launch
 from tests.faults.launch import POINTS
 from tests.faults.proxy import Proxy
 from tests.support.patches import COLORS, draw
+from tests.support.preloaded import REPOSITORY, run_forked, run_new
 from tests.support.projects import DATE
 
 FIRST = "2026-11-19"  # the other day of pictures
@@ -64,11 +66,7 @@ class ChangingProject:
         self.pictures.mkdir()
         self.contents = {}  # by sha256: the patches, or None of a broken file
         self.held = defaultdict(set)  # by file name: the checksums of what it ever held
-        self.serial, self.is_away = 0, False
-        self.runner = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.launch", folder], cwd=Path(__file__).parents[2], text=True,
-            env=os.environ | {"INFER_MODELS__FOLDER": str(models)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+        self.serial, self.is_away, self.beside = 0, False, ThreadPoolExecutor(1)
         self.homes = [self.add_home()]
         self.infer("db", "upgrade")
         for network, versions in self.versions.items():
@@ -196,15 +194,16 @@ class ChangingProject:
         config.write_text(self.settings())
         at_point = {"point": self.rng.choice(POINTS), "number": self.rng.randrange(1, 9)}
         faults = self.rng.choice([at_point, {"statement": self.rng.randrange(1, 40)}]) if kill else {}
-        order = {"folder": str(home), "arguments": [*arguments, "--config", config.name]}
-        order |= {"faults": faults, "environ": environ}
-        print(json.dumps(order), file=self.runner.stdin, flush=True)
-        print([*order.values()], config.read_text())
-        return arguments
+        command = (launch.__file__, json.dumps(faults), *arguments, "--config", config.name)
+        print(home, command, environ, config.read_text())
+        environ = os.environ | {"INFER_MODELS__FOLDER": str(self.models), "PYTHONPATH": str(REPOSITORY)} | environ
+        if "LD_PRELOAD" in environ:
+            return arguments, self.beside.submit(run_new, (sys.executable, *command), home, environ)
+        return arguments, self.beside.submit(run_forked, command, home, environ)
 
-    def end(self, arguments):
-        code = int(self.runner.stdout.readline())
-        out, errors = ((self.folder / name).read_text() for name in ("out", "err"))
+    def end(self, started):
+        arguments, ended = started[0], started[1].result()
+        code, out, errors = ended.returncode, ended.stdout, ended.stderr
         print(f"-> {code}")
         assert "Traceback" not in errors, errors
         assert code != 1 or "verify" in arguments, out + errors

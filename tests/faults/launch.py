@@ -14,17 +14,10 @@ max_pages       that SQLite's file may have
 lost_read       the server ends the connection of the number-th read, before its question; standard error says so
 bf16            whether the CPU says that it computes bf16
 crash           an exception in the middle of a run that is nobody's fault, to see what a traceback shows
-
-    python -m tests.faults.launch FOLDER
-
-has imported what commands need, which takes a second, and forks for each line of standard input: JSON of the folder,
-arguments, faults and environ of a command. It prints into FOLDER's files out and err, and its exit code is answered.
 """
 
-import importlib
 import json
 import os
-import pkgutil
 import signal
 import sys
 from contextlib import contextmanager
@@ -168,33 +161,7 @@ def _stub_handlers() -> None:
     _replace(fork_server, "PRELOAD", ("infer_app.predict.workers.parent_death", "tests.faults.stub"))
 
 
-def fork_for_orders(answers: str) -> None:
-    """Return in a process of its own for each order, with the arguments of `infer` behind the faults in sys.argv."""
-    for part in ("cli.run", "cli.look", "cli.project", "run.flow", "run.files", "tables.engine"):
-        package = importlib.import_module(f"infer_app.{part}")
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
-    for line in sys.stdin:
-        order = json.loads(line)
-        if child := os.fork():
-            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-            continue
-        os.setsid()
-        os.chdir(order["folder"])
-        os.environ.update(order["environ"])
-        for number, file in enumerate((os.devnull, f"{answers}/out", f"{answers}/err")):
-            os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
-        sys.argv[1:] = [json.dumps(order["faults"]), *order["arguments"]]
-        if "LD_PRELOAD" in os.environ:
-            os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # it begins with the folder of `tests`
-            os.execv(sys.executable, [sys.executable, "-m", "tests.faults.launch", *sys.argv[1:]])
-        return
-    sys.exit()
-
-
 if __name__ == "__main__":
-    if os.path.isdir(sys.argv[1]):  # noqa: PTH112
-        fork_for_orders(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as `infer` does first of all
     let_in(json.loads(sys.argv.pop(1)))
     from infer_app.cli import main

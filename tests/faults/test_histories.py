@@ -219,7 +219,7 @@ def test_no_history_makes_a_row_wrong_or_loses_one(
         schema = seeded.choice(["results", None]) if kind == "postgres" else None
         urls, watches = ways_to(url, folder, stack), listing == "watched"
         history = History(folder, urls, elsewhere, two_versions, seeded, watches=watches, schema=schema)
-        stack.callback(history.runner.communicate)
+        stack.enter_context(history.beside)
         for step in range(1, (STEPS_FULL if request.config.option.full else STEPS) + 1):
             command, before = seeded.choice(COMMANDS), history.rows()
             for one in (*seeded.choices(EVENTS, k=seeded.randrange(3)), command):

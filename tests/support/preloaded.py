@@ -112,7 +112,7 @@ def _server(has_torch: bool) -> socket.socket:
 
 
 def serve(descriptor: int, has_torch: bool) -> None:
-    """Fork a process for each command asked for, one after another, until nobody can ask any more."""
+    """Fork a process for each request, one after another, until no test process is left that could send one."""
     requests = socket.socket(fileno=descriptor)
     _import_modules(has_torch)
     while True:
