@@ -12,7 +12,7 @@ from infer_app.base.errors import NoAnswer, UsageError
 from infer_app.base.locations import is_local, is_relative, stored_location
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.local_files import hash_files, stat_all
-from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
+from infer_app.run.files.changed_files import ask_storage
 from infer_app.tables.listing.source import find_locations
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.results.project_row import ReadFrom, read_last_pictures, read_source, record_source
@@ -26,7 +26,7 @@ GO_ON = "or run once with --other-source"
 
 
 class _KnownFile(NamedTuple):
-    """What is known of a file."""
+    """Tell the file of a known picture from another one."""
 
     size: int | None
     checksums: set[str]
@@ -91,13 +91,12 @@ def _check_listed(
 def _have_same_bytes(loaded: LoadedSettings, known: Mapping[str, _KnownFile]) -> bool:
     """Return whether there are files at these locations, or none is known. Raises UsageError if most are others."""
     sizes = {location: one.size for location, one in known.items() if one.size is not None and is_local(location)}
-    ask = partial(iterate_in_process, timeout_s=STORAGE_TIMEOUT_S, check=lambda: None)
     there, differ = list[str](), list[str]()
     with suppress(NoAnswer):  # of its storage, which the run finds out
-        facts = zip(sizes, ask(stat_all, list(sizes), loaded.path_map), strict=True)
+        facts = zip(sizes, ask_storage(stat_all, list(sizes), loaded.path_map), strict=True)
         now = {location: file.size for location, file in facts if file.size is not None}
         there = list(now)[:NUM_FILES]
-        hashed = zip(there, filter(None, ask(hash_files, there, read_limits(loaded))), strict=True)
+        hashed = zip(there, filter(None, ask_storage(hash_files, there, read_limits(loaded))), strict=True)
         differ = [one for one, file in hashed if known[one].differs(now[one], file.sha256)]
     if 2 * len(differ) > len(there):
         raise UsageError(

@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 FILES_AT_ONCE = 5000  # rejected files that one process checks
 
 AskStorage = Callable[..., Iterator[Any]]  # what a function yields, in another process
-_ask: AskStorage = partial(iterate_in_process, timeout_s=STORAGE_TIMEOUT_S, check=lambda: None)
+ask_storage: AskStorage = partial(iterate_in_process, timeout_s=STORAGE_TIMEOUT_S, check=lambda: None)
 
 
 def reset_changed_rejections(
-    project: ProjectDatabase, path_map: PathMapping, day: Day, model_id: str, ask: AskStorage = _ask
+    project: ProjectDatabase, path_map: PathMapping, day: Day, model_id: str, ask: AskStorage = ask_storage
 ) -> int:
     """Delete the final rejections whose file or address has changed since; return their number.
 
@@ -91,10 +91,10 @@ def compare_replaced(loaded: LoadedSettings, database: Database, changed: Iterab
     limits = read_limits(loaded)
 
     def hash_again(files: Sequence[ImageFile]) -> Iterator[FileFacts]:
-        return filter(None, _ask(hash_files, [file.location for file in files], limits))
+        return filter(None, ask_storage(hash_files, [file.location for file in files], limits))
 
     try:
-        now = zip(locations, _ask(stat_all, locations, loaded.path_map), strict=True)
+        now = zip(locations, ask_storage(stat_all, locations, loaded.path_map), strict=True)
         files = (ImageFile(location, facts.size, facts.modified) for location, facts in now)
         for _ in register(database, files, lambda new: [], hash_again):
             pass
@@ -106,14 +106,14 @@ def _compare(loaded: LoadedSettings, predicted: Sequence[PredictedFile]) -> Iter
     """Yield those whose file is gone or has other bytes, and whether it is gone; only changed files are read."""
     limits = read_limits(loaded)
     try:
-        now = _ask(stat_all, [one.location for one in predicted], loaded.path_map)
+        now = ask_storage(stat_all, [one.location for one in predicted], loaded.path_map)
         pairs = zip(predicted, now, strict=True)
         touched = [one for one, file in pairs if one.differs(file)]
         locations = [one.location for one in touched]
-        gone = dict(zip(locations, _ask(are_gone, locations, loaded.path_map), strict=True))
+        gone = dict(zip(locations, ask_storage(are_gone, locations, loaded.path_map), strict=True))
         if missing := [location for location in locations if gone[location]]:
             run_in_process(check_root, missing[0], limits, timeout_s=STORAGE_TIMEOUT_S)
-        for one, file in zip(touched, filter(None, _ask(hash_files, locations, limits)), strict=True):
+        for one, file in zip(touched, filter(None, ask_storage(hash_files, locations, limits)), strict=True):
             if gone[one.location] or file.sha256 not in (None, one.sha256):
                 yield one, gone[one.location]
     except NoAnswer as error:
@@ -126,7 +126,7 @@ def are_missing(loaded: LoadedSettings, may_be_most: bool, locations: Sequence[s
     Raises StorageUnavailable if their storage does not answer or, unless they `may_be_most`, may be away.
     """
     try:
-        gone = list(_ask(are_gone, locations, loaded.path_map))
+        gone = list(ask_storage(are_gone, locations, loaded.path_map))
         missing = list(compress(locations, gone))
         if missing and not may_be_most:
             run_in_process(check_missing, missing, read_limits(loaded), timeout_s=STORAGE_TIMEOUT_S)

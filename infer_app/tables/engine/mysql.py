@@ -43,9 +43,6 @@ HINTS: dict[object, str] = {
 UPGRADE_S = 300  # that another `infer db upgrade` is waited for
 
 
-UPGRADE_S = 300  # that another `infer db upgrade` is waited for
-
-
 class MySQL(Backend):
     drivers = MappingProxyType({"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"})
     extras = MappingProxyType({"pymysql": "mariadb"})
