@@ -9,6 +9,7 @@ given again after a restore.
 
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import last_numbers, raise_numbers
 from infer_app.tables.results.migrate import check_schema, read_id
-from infer_app.tables.results.project_row import WrittenFrom, read_place, record_place
+from infer_app.tables.results.project_row import DatabaseOwner, read_owner, record_owner
 
 log = logging.getLogger(__name__)
 NOTHING = "-"
@@ -88,8 +89,8 @@ def check_known(loaded: LoadedSettings, database: Database, *, read_only: bool) 
     if found is None or _is_own(loaded, database, found):
         return
     if not read_only:
-        raise OtherProject(_describe_owner(loaded, database, found), _way_out(database))
-    _warn_once(f"{_describe_owner(loaded, database, found)}; it is only read")
+        raise OtherProject(_describe_owner(loaded, database), _way_out(database))
+    _warn_once(f"{_describe_owner(loaded, database)}; it is only read")
 
 
 def _is_own(loaded: LoadedSettings, database: Database, found: str) -> bool:
@@ -106,28 +107,27 @@ def _is_own(loaded: LoadedSettings, database: Database, found: str) -> bool:
     others = (_read(file) for file in loaded.folder.glob("*.database-id"))
     if any(one is not None and one.id == found for one in others):
         return True
-    return database.ask(read_place) in (place_of(loaded), WrittenFrom(None, None))
+    owner = database.ask(read_owner)
+    return owner.folder is None or owner == _owner_here(loaded, found)
 
 
-def place_of(loaded: LoadedSettings) -> WrittenFrom:
-    return WrittenFrom(str(loaded.folder.absolute()), socket.gethostname())
+def _owner_here(loaded: LoadedSettings, found: str) -> DatabaseOwner:
+    return DatabaseOwner(found, str(loaded.folder.absolute()), socket.gethostname())
 
 
-def owner_of(loaded: LoadedSettings) -> dict[str, str]:
-    """Return the columns of infer_project of tables that these settings make."""
-    chosen = {} if loaded.database.project is None else {"id": loaded.database.project}
-    place = place_of(loaded)
-    return chosen | {"folder": str(place.folder), "host": str(place.host)}
+def owner_of(loaded: LoadedSettings) -> DatabaseOwner:
+    """Return whose tables are that these settings make."""
+    return _owner_here(loaded, loaded.database.project or secrets.token_hex(16))
 
 
-def _describe_owner(loaded: LoadedSettings, database: Database, found: str) -> str:
-    place, known = database.ask(read_place), known_id(loaded)
-    if place == place_of(loaded):  # the settings or their file say otherwise
+def _describe_owner(loaded: LoadedSettings, database: Database) -> str:
+    owner = database.ask(read_owner)
+    if owner == _owner_here(loaded, owner.id):  # the settings or their file say otherwise
         named = f"[database] project names {loaded.database.project!r}"
-        named = named if loaded.database.project else f"{id_file(loaded).name} names {known!r}"
-        return f"{database.shown_url} is the database {found!r}, and {named}"
-    owner = f"the project in {place.folder} on {place.host}" if place.folder else "another project"
-    return f"{database.shown_url} belongs to {owner}"
+        named = named if loaded.database.project else f"{id_file(loaded).name} names {known_id(loaded)!r}"
+        return f"{database.shown_url} is the database {owner.id!r}, and {named}"
+    project = f"the project in {owner.folder} on {owner.host}" if owner.folder else "another project"
+    return f"{database.shown_url} belongs to {project}"
 
 
 def _way_out(database: Database) -> str:
@@ -146,7 +146,7 @@ def join(loaded: LoadedSettings, database: Database) -> str:
     Raises what `check_schema` raises, and UsageError if it can't be written down.
     """
     check_schema(database)
-    found, file = str(read_id(database)[1]), id_file(loaded)
+    found, file = database.ask(read_owner).id, id_file(loaded)
     named, in_settings = loaded.database.project, f'project = "{found}" below [database], in {loaded.path}'
     if named not in (None, found):
         raise UsageError(f"[database] project is {named!r}, and the database has {found!r}", f"write {in_settings}")
@@ -163,10 +163,11 @@ def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
     A database that was restored gives none again that it gave before. A folder that may not be written to stays without
     the file.
     """
-    known, found = _read(id_file(loaded)), str(read_id(database)[1])
-    if known is None or known.id != found:
-        _write_if_possible(loaded, known := _KnownDatabase(found))
-    record_place(database, place_of(loaded))
+    known, owner = _read(id_file(loaded)), database.ask(read_owner)
+    if known is None or known.id != owner.id:
+        _write_if_possible(loaded, known := _KnownDatabase(owner.id))
+    if owner != (here := _owner_here(loaded, owner.id)):
+        record_owner(database, here)
     given, numbers = database.ask(last_numbers), [int(number) for number in known[2:] if number.isdecimal()]
     if numbers and any(before > last for before, last in zip(numbers, given, strict=False)):
         database.transact(partial(raise_numbers, numbers=numbers))
@@ -196,9 +197,9 @@ def _write(loaded: LoadedSettings, known: _KnownDatabase) -> None:
 
 def describe_known(loaded: LoadedSettings, database: Database) -> tuple[str, str, int]:
     """Return for `infer doctor` whether the database is this project's, what to do about it, and a run's exit code."""
-    file, found = id_file(loaded), read_id(database)[1]
-    if found is not None and not _is_own(loaded, database, found):
-        return f"; {_describe_owner(loaded, database, found)}", _way_out(database), UsageError.exit_code
+    file, found = id_file(loaded), database.ask(read_owner).id
+    if not _is_own(loaded, database, found):
+        return f"; {_describe_owner(loaded, database)}", _way_out(database), UsageError.exit_code
     if loaded.database.project:
         return ", the one that [database] project names", "", EXIT_OK
     if file.exists():

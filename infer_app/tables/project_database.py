@@ -97,7 +97,7 @@ def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> It
     with Database(loaded.database_url, read_only) as database:
         check_known(loaded, database, read_only=read_only)
         if not read_only and _is_made_by_a_run(loaded, database):
-            upgrade(database, **owner_of(loaded))
+            upgrade(database, owner_of(loaded))
         elif is_missing(database):
             raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
         check_schema(database)
@@ -111,7 +111,7 @@ def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str 
     Raises DatabaseUnavailable or SchemaOutdated.
     """
     check_known(loaded, database, read_only=False)
-    before = upgrade(database, **owner_of(loaded))
+    before = upgrade(database, owner_of(loaded))
     with remembered(loaded, database):
         return before
 

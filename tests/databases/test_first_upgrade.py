@@ -15,6 +15,7 @@ from infer_app.base.errors import DatabaseUnavailable, SchemaOutdated
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results import migrate
 from infer_app.tables.results.migrate import check_schema, read_id, upgrade
+from infer_app.tables.results.project_row import DatabaseOwner
 from infer_app.tables.results.schema import VERSION
 from tests.databases import servers
 from tests.databases.conftest import ServerProject, only
@@ -101,7 +102,7 @@ def test_a_second_upgrade_waits_for_the_first_and_leaves_its_tables(kind, new_da
     found = []
     monkeypatch.setattr(migrate, "_drop_unfinished", begin_another)
     with new_database(kind) as url, Database(url) as database:
-        assert upgrade(database, id="the first") is None
+        assert upgrade(database, DatabaseOwner("the first", None, None)) is None
         threads[0].join()
         assert (found, read_id(database)) == ([VERSION], (True, "the first"))
 

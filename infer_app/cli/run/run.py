@@ -142,7 +142,7 @@ def _with_database(loaded: LoadedSettings, options: RunOptions) -> Iterator[Load
         url = f"sqlite:///{folder}/infer.db"
         loaded = load_settings(options.config, {**options.settings(), "database": {"url": url}})
         with Database(url) as database:
-            upgrade(database, **owner_of(loaded))
+            upgrade(database, owner_of(loaded))
         yield loaded
 
 

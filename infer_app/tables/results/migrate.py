@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from sqlalchemy.schema import CreateSchema
 
 from infer_app.base.errors import SchemaOutdated
 from infer_app.tables.engine.connect import Database, backend_of
+from infer_app.tables.results.project_row import DatabaseOwner
 from infer_app.tables.results.schema import VERSION, VERSION_TABLE, metadata, project_table
 from infer_app.tables.results.views import VIEWS, make_views
 
@@ -24,16 +25,15 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 TABLES = (VERSION_TABLE, *metadata.tables)
 
 
-def upgrade(database: Database, **owner: str) -> str | None:
+def upgrade(database: Database, owner: DatabaseOwner | None = None) -> str | None:
     """Upgrade our tables to VERSION, make our views anew, and return the version the tables had, or None.
 
-    New tables belong to `owner`, by columns of infer_project; without an `id` they get a random one. Raises
-    SchemaOutdated when the tables are not of a version that this
-    program knows, when some of them are missing, or when the role may not replace the views.
+    New tables belong to `owner`; without one they get a random id. Raises SchemaOutdated when the tables are not of a
+    version that this program knows, when some of them are missing, or when the role may not replace the views.
     """
     from alembic import command  # imported here: it takes a third of a second
 
-    config = _config()
+    config, owner = _config(), owner or DatabaseOwner(secrets.token_hex(16), None, None)
     with database.write() as connection, database.backend.lock_tables(connection):
         schema = backend_of(connection).own_schema(connection)
         if schema is not None and schema not in inspect(connection).get_schema_names():
@@ -43,7 +43,7 @@ def upgrade(database: Database, **owner: str) -> str | None:
             "version_table": VERSION_TABLE,
             "version_table_schema": schema,
         }
-        before = find_version(database, connection)
+        before = find_version(database, connection, _relations(connection))
         if before is None:
             _drop_unfinished(connection)
             metadata.create_all(connection, checkfirst=False)
@@ -61,25 +61,22 @@ def upgrade(database: Database, **owner: str) -> str | None:
             # Last, and together: MariaDB commits each statement above at once, and rows tell that nothing is missing.
             command.stamp(config, VERSION)
             numbers = dict.fromkeys(("last_picture", "last_object", "last_event"), 0)
-            connection.execute(insert(project_table).values({"id": secrets.token_hex(16)} | owner | numbers))
+            connection.execute(insert(project_table).values(owner._asdict() | numbers))
     return before
 
 
-def find_version(database: Database, connection: Connection) -> str | None:
+def find_version(database: Database, connection: Connection, found: Set[str]) -> str | None:
     """Return the version of the tables, None without any or before a first upgrade has ended.
 
-    Raises SchemaOutdated as `upgrade` does.
+    `found`: the names of those that are there. Raises SchemaOutdated as `upgrade` does.
     """
-    found = _relations(connection)
     version = _current(connection) if VERSION_TABLE in found else None
     if version is not None:
         _check_version(version)
     elif not _has_rows(connection, found):
         return None
-    else:
-        found.discard(VERSION_TABLE)
     if version in (None, VERSION):
-        _check_tables(database, found)
+        _check_tables(database, found if version else found - {VERSION_TABLE})
         if connection.scalar(select(project_table.c.id)) is None:
             raise SchemaOutdated(f"{project_table.name} has no row", "restore it from a backup")
     return version
@@ -88,7 +85,7 @@ def find_version(database: Database, connection: Connection) -> str | None:
 def check_schema(database: Database) -> None:
     """Raise SchemaOutdated unless our tables and views have exactly the version VERSION and all are there."""
     with database.read() as connection:
-        version, found = find_version(database, connection), _relations(connection)
+        version = find_version(database, connection, found := _relations(connection))
         if version is None and found:
             raise SchemaOutdated(f"{database.shown_url}: the first `infer db upgrade` has not ended", HINT_UPGRADE)
         if version is None:
@@ -100,7 +97,7 @@ def check_schema(database: Database) -> None:
 
 
 def read_id(database: Database) -> tuple[bool, str | None]:
-    """Return whether the database has any of our tables, and its id: None in versions without one."""
+    """Return whether the database has any of our tables, and its id: None before a first upgrade has ended."""
     with database.read() as connection:
         found = _relations(connection)
         known = connection.scalar(select(project_table.c.id)) if project_table.name in found else None

@@ -1,4 +1,4 @@
-"""What is stored once for the project: where it is, what its last run read, and from which time on its images count."""
+"""Read and write the one row of the project: where it is, what its last run read, from which time on images count."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import pictures, predictions, project_table
 
 
-class WrittenFrom(NamedTuple):
-    """The folder of the settings of the last command that wrote, and its host; None before the first one."""
+class DatabaseOwner(NamedTuple):
+    """Name the project that a database belongs to."""
 
-    folder: str | None
-    host: str | None
-
-
-def read_place(connection: Connection) -> WrittenFrom:
-    return WrittenFrom(*connection.execute(select(project_table.c.folder, project_table.c.host)).one())
+    id: str
+    folder: str | None  # of the settings of the last command that wrote; None before the first one
+    host: str | None  # of that command
 
 
-def record_place(database: Database, place: WrittenFrom) -> None:
-    if database.ask(read_place) != place:
-        here = update(project_table).values(place._asdict())
-        database.transact(lambda connection: connection.execute(here))
+def read_owner(connection: Connection) -> DatabaseOwner:
+    return DatabaseOwner(*connection.execute(select(*(project_table.c[name] for name in DatabaseOwner._fields))).one())
+
+
+def record_owner(database: Database, owner: DatabaseOwner) -> None:
+    database.transact(lambda connection: connection.execute(update(project_table).values(owner._asdict())))
 
 
 class ReadFrom(NamedTuple):
-    """What a run reads its images from; None before the first one that lists the user's table."""
+    """Tell what a run reads its images from; all are None before the first one that lists the user's table."""
 
     source: str | None  # as `Source.described` has it
     source_url: str | None  # without a password
