@@ -13,7 +13,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from sqlalchemy import make_url
 from infer_app.base import errors
 from tests.conftest import named_server
 from tests.databases import servers
-from tests.support.camera_traps import make_cards
+from tests.support.camera_traps import make_cards, make_old
 from tests.support.networks import ChannelMeans
 from tests.support.preloaded import infer_of_shells
 
@@ -152,10 +151,9 @@ def make_own_table(folder: Path) -> None:
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_readme_work(follow, tmp_path, monkeypatch):
     make_project(tmp_path)
-    a_minute_ago = time.time() - 60  # younger files may still be written: only at a terminal a run waits for them
     monkeypatch.setenv("BASH_FUNC_cp%%", '() { command cp -p "$@"; }')
     for photo in (tmp_path / "photos").iterdir():
-        os.utime(photo, (a_minute_ago, a_minute_ago))
+        make_old(photo)
     said = follow(README, tmp_path)
     assert "12 = 11 predicted + 1 rejected + 0 pending" in said
     assert "the counts add up" in said
