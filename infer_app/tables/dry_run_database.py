@@ -49,7 +49,7 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
     with temporary_folder() as folder, Database(f"sqlite:///{Path(folder) / 'dry_run.db'}") as temporary:
         _copy_tables(database if database.file is not None else None, temporary)
         with temporary.write() as connection:
-            connection.execute(insert(project_table).values(id="", last_picture=0, last_object=0, last_event=0))
+            connection.execute(insert(project_table).values(id="", last_picture=0, last_object=0))
         yield temporary
 
 

@@ -27,7 +27,6 @@ from infer_app.tables.queries.laws import (
     ROUNDING,
     Law,
     crop_laws,
-    event_laws,
     faults_of_run,
     is_no_score,
     num_crops_of_prediction,
@@ -40,7 +39,6 @@ from infer_app.tables.results.conditions import count_each, has_prediction, has_
 from infer_app.tables.results.model_versions import kind_of
 from infer_app.tables.results.runs import LEASE_S, is_alive
 from infer_app.tables.results.schema import (
-    events,
     models,
     object_predictions,
     objects,
@@ -104,10 +102,10 @@ def audit_rows(database: Database) -> Iterator[str]:
     crops = object_predictions.outerjoin(objects, objects.c.id == object_predictions.c.object_id)
     joined = crops.outerjoin(predictions, and_(*of_second, predictions.c.detector_id == objects.c.model_id))
     yield from ask(_broken_laws, joined, objects.c.picture, crop_laws(kinds.classifiers))
-    of_event = pictures.outerjoin(events, events.c.id == pictures.c.event)
-    yield from ask(_broken_laws, of_event, pictures.c.id, picture_laws())
-    of_picture = events.outerjoin(pictures, pictures.c.id == events.c.first_picture)
-    yield from ask(_broken_laws, of_picture, events.c.first_picture, event_laws())
+    first, last = pictures.alias("first"), pictures.alias("last")
+    with_first = pictures.outerjoin(first, first.c.id == pictures.c.event)
+    with_both = with_first.outerjoin(last, last.c.id == pictures.c.event_last)
+    yield from ask(_broken_laws, with_both, pictures.c.id, picture_laws(first, last))
     yield from ask(_unknown_labels, kinds)
     yield from ask(_broken_runs)
 

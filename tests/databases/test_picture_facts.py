@@ -22,8 +22,7 @@ from infer_app.base.domain import (
 )
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.cameras import place_events
-from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_ends, read_events
+from infer_app.tables.cameras.day_events import events, find_jumps, read_camera_rows, read_ends, read_events
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
@@ -33,7 +32,8 @@ from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.source import Source, storable_camera
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.schema import events, pictures
+from infer_app.tables.results.events import dissolve_events
+from infer_app.tables.results.schema import pictures
 from infer_app.tables.row_audit import audit_rows
 from tests.conftest import MODEL
 from tests.support.day_rows import add_model  # noqa: F401
@@ -78,7 +78,7 @@ class Cards:
 
     def note(self, gap=GAP, rules=RULES, **more):
         fill_facts(self.database, self.source, rules, None)
-        return place_all(self.database, gap, **more)
+        place_all(self.database, gap, **more)
 
     def rows(self, *columns):
         with self.database.read() as connection:
@@ -90,9 +90,14 @@ class Cards:
         for event, location in self.rows(pictures.c.event, pictures.c.location):
             assert (event or 0) > 0, location
             found[event].add(location)
-        stored = {row[0]: row[1:] for row in self.rows(events.c.id, events.c.camera, events.c.started_at)}
-        assert stored.keys() == found.keys()
+        assert {number for (number,) in self.rows(events.c.id)} == found.keys()
         return sorted(map(sorted, found.values()))
+
+    def firsts(self):
+        """The first picture of each event, by the definition."""
+        number = dict(self.rows(pictures.c.location, pictures.c.id))
+        when = lambda one: (self.taken[one].at - (self.taken[one].offset or timedelta(0)), number[one])  # noqa: E731
+        return {number[min(group, key=when) if len(group) > 1 else group[0]] for group in self.expected()}
 
     def expected(self, gap=GAP):
         """By the definition, from the times of the files."""
@@ -123,17 +128,31 @@ def test_whatever_the_order_the_events_are_those_of_all_at_once(cards):
     for first in range(0, len(photos), 9):
         cards.add(*photos[first : first + 9]).note(at_once=4)
         assert cards.partition() == cards.expected()
+        assert {number for (number,) in cards.rows(events.c.id)} == cards.firsts()
 
 
-def test_a_late_card_joins_two_events_and_the_older_one_stays(cards):
-    cards.add(("a", 0)).note()
-    cards.add(("a", 100), ("b", 50)).note()
-    placed = cards.add(("a", 50)).note()
-    ((kept, other),) = placed.merged
-    assert (kept, other in (2, 3)) == (1, True)
+def test_a_late_card_joins_two_events_to_that_of_the_first_picture(cards):
+    cards.add(("a", 40)).note()
+    cards.add(("a", 140), ("b", 50)).note()
+    cards.add(("a", 90)).note()
+    span = lambda: {row[0]: row[1:] for row in cards.rows(events.c.id, events.c.started_at, events.c.ended_at)}  # noqa: E731
     assert cards.partition() == cards.expected()
-    spans = {row[0]: row[1:] for row in cards.rows(events.c.id, events.c.started_at, events.c.ended_at)}
-    assert spans[1] == (START, START + timedelta(seconds=100))
+    assert span()[1] == (START + timedelta(seconds=40), START + timedelta(seconds=140))
+    cards.add(("a", 0)).note()
+    (earlier,) = (number for number, at in cards.rows(pictures.c.id, pictures.c.taken_at) if at == START)
+    assert cards.partition() == cards.expected()
+    assert span()[earlier] == (START, START + timedelta(seconds=140))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clocks_that_state_offsets_that_differ_have_the_events_of_all_at_once(cards, seed):
+    rng = random.Random(seed)
+    for _ in range(6):
+        offset = timedelta(hours=rng.choice([-14, 1, 2, 14]))
+        seconds = (3600 * rng.choice([0, 1, 15, 30]) + rng.randrange(0, 400, 20) for _ in range(6))
+        cards.add(*(("a", one + offset.total_seconds()) for one in seconds), offset=offset).note(at_once=4)
+        assert cards.partition() == cards.expected()
+        assert {number for (number,) in cards.rows(events.c.id)} == cards.firsts()
 
 
 def test_a_clock_that_states_its_offset_makes_one_event_of_a_night_in_which_it_is_put_back(cards):
@@ -212,23 +231,40 @@ def test_what_is_forgotten_of_an_event_is_no_longer_of_it(cards):
     mark_missing(cards.database, [first, middle, last])
     forget(cards.database, [Forgettable([], [middle], True)], ForgettableCounts())
     place_all(cards.database, GAP)
-    assert sorted(number for (number,) in cards.rows(events.c.first_picture)) == [first, last]
+    assert sorted(cards.rows(events.c.id)) == [(first,), (last,)]
+    cards.add(("a", 50)).note()
+    assert cards.rows(events.c.id) == [(first,)]
+    forget(cards.database, [Forgettable([], [first], True)], ForgettableCounts())
+    cards.note()
+    ((middle, ended_at),) = cards.rows(events.c.id, events.c.ended_at)
+    assert ended_at == START + timedelta(seconds=100)
+    assert sorted(cards.rows(pictures.c.id, pictures.c.event)) == sorted([(middle, middle), (last, middle)])
+    first = middle
+    mark_missing(cards.database, [middle])
     forget(cards.database, [Forgettable([], [first, last], True)], ForgettableCounts())
     assert cards.rows(events.c.id) == []
 
 
-def test_a_table_of_cameras_that_is_set_while_pictures_are_placed_counts(cards, monkeypatch):
+def test_an_event_whose_picture_has_changed_is_placed_by_the_next_run(cards):
+    cards.add(("a", 0), ("a", 50), ("a", 500)).note()
+    before = sorted(cards.rows(pictures.c.id, pictures.c.event))
+    first = next(event for number, event in before if number != event)
+    cards.database.transact(partial(dissolve_events, numbers=[first]))
+    now = dict(cards.rows(pictures.c.id, pictures.c.event))
+    assert now == {number: 0 if event == first else event for number, event in before}
+    cards.note()
+    assert sorted(cards.rows(pictures.c.id, pictures.c.event)) == before
+
+
+def test_a_table_of_cameras_that_is_set_when_some_pictures_are_placed_counts_for_all(cards, monkeypatch):
     cards.add(("a", 0), ("a", 1000))
     fill_facts(cards.database, cards.source, RULES, None)
-    shift, place = timedelta(hours=1), place_events.place_pictures
-
-    def place_and_set(*arguments):
-        placed = place(*arguments)
-        monkeypatch.undo()
-        return placed
-
-    monkeypatch.setattr(place_events, "place_pictures", place_and_set)
-    place_all(cards.database, GAP, at_once=1)
+    shift, transact, waits = timedelta(hours=1), cards.database.transact, iter([True, True])
+    monkeypatch.setattr(cards.database, "transact", lambda work: next(waits) and transact(work))
+    with pytest.raises(StopIteration):  # as of a process that is killed
+        place_all(cards.database, GAP, at_once=1)
+    monkeypatch.undo()
+    assert sorted(event for (event,) in cards.rows(pictures.c.event)) in ([0, 1], [0, 2])
     set_cameras(cards.database, [CameraPeriod(camera="a", shift=shift)])
     place_all(cards.database, GAP)
     starts = sorted(time for (time,) in cards.rows(events.c.started_at))
@@ -340,14 +376,15 @@ def test_a_picture_that_is_listed_no_more_makes_no_run_look_at_all_again(cards):
 
 
 def test_an_event_without_its_pictures_is_named_by_the_audit(cards, execute):
-    cards.add(("a", 0), ("b", 40)).note()
+    cards.add(("a", 0), ("b", 40), ("b", 50)).note()
     before = list(audit_rows(cards.database))  # of rows that no run wrote
-    execute("UPDATE infer_events SET first_picture = 99 WHERE camera = 'a'")
-    execute("DELETE FROM infer_events WHERE camera = 'b'")
+    execute("UPDATE infer_pictures SET event = 99 WHERE camera = 'a'")
+    execute("UPDATE infer_pictures SET event_last = 99 WHERE camera = 'b' AND event = id")
+    execute("UPDATE infer_pictures SET camera = 'c' WHERE camera = 'b' AND event <> id")
     told = [one for one in audit_rows(cards.database) if one not in before]
     assert [one.rpartition(":")[0] for one in told] == [
-        "1 image of an event that is not in infer_events, or is of another camera",
-        "1 event whose first picture is not of it",
+        "2 images of an event whose first picture is not of it, or is of another camera",
+        "1 image of an event whose last picture is not of it",
     ]
     assert not [one for one in before if "event" in one]
 

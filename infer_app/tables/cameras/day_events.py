@@ -30,14 +30,22 @@ from sqlalchemy import (
 from infer_app.base.day import Day
 from infer_app.base.domain import TimeOrigin
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_cameras
+from infer_app.tables.cameras.place_events import moment_of
 from infer_app.tables.engine.bulk import in_batches
-from infer_app.tables.engine.column_types import AsText, Query
+from infer_app.tables.engine.column_types import AsText, Microseconds, Query
 from infer_app.tables.listing.source import find_listed
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import KeyedJoin, has_prediction, has_rejection, picture_of
-from infer_app.tables.results.schema import cameras, events, pictures, predictions, rejections
+from infer_app.tables.results.schema import cameras, pictures, predictions, rejections
 
 A_YEAR = timedelta(days=365)
+events = table(
+    "infer_events",
+    column("id", BigInteger),
+    column("camera"),
+    column("started_at", Microseconds),
+    column("ended_at", Microseconds),
+)
 _shown = table(
     "infer_shown_results", column("model", String), column("picture", BigInteger), column("label"), column("score")
 )
@@ -84,20 +92,15 @@ def read_events(images: ListedImages, day: Day) -> tuple[list[Event], int]:
     A picture that is no longer listed is of no day.
     """
     of_day = _read_day(images, day)
-    with images.database.read() as connection:
-        rows = list(_in_parts(connection, select(events), events.c.id, {*of_day.values()}))
-    begun = {row.first_picture: row.id for row in rows if row.first_picture not in of_day}
     continued = set[int]()
-    if begun:
-        day_before = _read_day(images, day.before(1))
-        left = [number for number in begun if number not in day_before]
-        listed = find_listed(images.source, left, day)
-        continued = {event for number, event in begun.items() if number in day_before or listed.get(number)}
-        before = _members_before(images, {*begun.values()} - continued, of_day)  # of those whose first is gone
-        listed = find_listed(images.source, [number for numbers in before.values() for number in numbers], day)
-        continued |= {event for event, numbers in before.items() if any(listed.get(number) for number in numbers)}
-    own = [row for row in rows if row.id not in continued]
+    if begun := {*of_day.values()} - of_day.keys():
+        day_before, before = _read_day(images, day.before(1)), _members_before(images, begun, of_day)
+        continued = {event for event, numbers in before.items() if not day_before.keys().isdisjoint(numbers)}
+        left = {number: event for event in before.keys() - continued for number in before[event]}
+        listed = find_listed(images.source, left, day)  # more than a day before, or gone from the user's table
+        continued |= {event for number, event in left.items() if listed.get(number)}
     with images.database.read() as connection:
+        own = list(_in_parts(connection, select(events), events.c.id, {*of_day.values()} - continued))
         labels = dict(_read_labels(connection, images, [row.id for row in own]))
     own.sort(key=lambda row: (row.camera, row.started_at or datetime.min, row.id))
     found = [Event(row.id, row.camera, row.started_at, row.ended_at, *labels[row.id]) for row in own]
@@ -116,14 +119,12 @@ def _read_day(images: ListedImages, day: Day) -> dict[int, int]:
 
 def _members_before(images: ListedImages, event_ids: Collection[int], of_day: Collection[int]) -> dict[int, list[int]]:
     """Return the pictures of events that were taken before the first one of the day."""
-    columns = (pictures.c[name] for name in ("id", "event", "camera", "taken_at", "taken_offset"))
-    members = select(*columns).where(images.source.own_pictures)
-    in_order = defaultdict[int, list[tuple[datetime, int]]](list)
+    columns = (pictures.c[name] for name in ("id", "event", "captured_at", "taken_offset"))
+    members = select(*columns).where(images.source.own_pictures, pictures.c.captured_at.is_not(None))
+    in_order = defaultdict[int, list[tuple[timedelta, int]]](list)
     with images.database.read() as connection:
-        clocks = CameraClocks(read_cameras(connection))
-        for number, event, camera, at, offset in _in_parts(connection, members, pictures.c.event, event_ids):
-            right = clocks.put_right(camera, at) - timedelta(seconds=offset or 0) if at else datetime.min
-            in_order[event].append((right, number))
+        for number, event, at, offset in _in_parts(connection, members, pictures.c.event, event_ids):
+            in_order[event].append((moment_of(at, offset), number))
     return {
         event: list(takewhile(lambda number: number not in of_day, (number for _, number in sorted(found))))
         for event, found in in_order.items()

@@ -17,8 +17,8 @@ from sqlalchemy import Connection, delete, insert, select
 from infer_app.base.errors import UsageError
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.events import dissolve_cameras, lock_events
-from infer_app.tables.results.schema import cameras
+from infer_app.tables.results.events import let_wait, lock_events
+from infer_app.tables.results.schema import cameras, pictures
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def set_cameras(database: Database, periods: Sequence[CameraPeriod]) -> set[str]
         if rows:
             connection.execute(insert(cameras), rows)
         if changed:
-            dissolve_cameras(connection, changed)
+            let_wait(connection, pictures.c.camera.in_(changed))
         return changed
 
     return database.transact(replace)

@@ -18,7 +18,7 @@ from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import is_new_for_any
 from infer_app.tables.results.counters import next_numbers
-from infer_app.tables.results.events import dissolve_events, lock_events
+from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.pictures import find_replaced, taken_columns
 from infer_app.tables.results.schema import WITHOUT_EVENT, pictures, predictions, rejections
 
@@ -185,10 +185,9 @@ def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: 
         {"row_id": key, "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256 or ""}
         for key, now in changed.items()
     ]:
-        lock_events(connection)  # before rows of pictures, as `place_all` does: else each may wait for the other
         replaced = find_replaced(connection, {key: now.sha256 for key, now in changed.items()})
+        dissolve_events(connection, replaced)  # before others lock rows of pictures: `place_all` does it so too
         connection.execute(_SET_FACTS, rows)
-        dissolve_events(connection, replaced)
         for some in in_batches(replaced):  # nothing is known of them until they are read
             unknown = taken_columns(None) | {"event": None}
             connection.execute(update(pictures).where(pictures.c.id.in_(some)).values(unknown))

@@ -9,7 +9,6 @@ from infer_app.base.domain import Reason
 from infer_app.tables.engine.column_types import AsText
 from infer_app.tables.results.schema import (
     WITHOUT_EVENT,
-    events,
     object_predictions,
     objects,
     pictures,
@@ -44,16 +43,14 @@ def result_laws(table: Table, noun: str, second_networks: Sequence[str]) -> Iter
     yield Law(noun, "of a detector that has no result of the image", and_(row.detector_id.is_not(None), ~has_result))
 
 
-def picture_laws() -> Iterator[Law]:
-    """Yield laws on pictures, each with its event."""
-    is_other = or_(events.c.id.is_(None), AsText(events.c.camera) != AsText(pictures.c.camera))
-    fault = "of an event that is not in infer_events, or is of another camera"
-    yield Law("image", fault, and_(pictures.c.event > WITHOUT_EVENT, is_other))
-
-
-def event_laws() -> Iterator[Law]:
-    """Yield laws on events, each with its first picture."""
-    yield Law("event", "whose first picture is not of it", events.c.id.is_distinct_from(pictures.c.event))
+def picture_laws(first: FromClause, last: FromClause) -> Iterator[Law]:
+    """Yield laws on pictures, each with the first one of its event, a first one with the last."""
+    is_other = AsText(first.c.camera) != AsText(pictures.c.camera)
+    is_wrong = or_(first.c.event.is_distinct_from(pictures.c.event), is_other)
+    fault = "of an event whose first picture is not of it, or is of another camera"
+    yield Law("image", fault, and_(pictures.c.event > WITHOUT_EVENT, is_wrong))
+    has_no_last = last.c.event.is_distinct_from(pictures.c.event)
+    yield Law("image", "of an event whose last picture is not of it", and_(first.c.id == pictures.c.id, has_no_last))
 
 
 def num_objects_of_prediction() -> ColumnElement[int]:

@@ -1,4 +1,4 @@
-"""Numbers of pictures, objects and events, which are never given twice."""
+"""Numbers of pictures and objects, which are never given twice."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ def next_numbers(connection: Connection, counter: str, count: int) -> range:
     return range(last - count + 1, last + 1)
 
 
-_COUNTERS = ("last_picture", "last_object", "last_event")
+_COUNTERS = ("last_picture", "last_object")
 _GIVE = {
     name: update(project_table).values({name: project_table.c[name] + bindparam("count", type_=BigInteger)})
     for name in _COUNTERS

@@ -60,7 +60,7 @@ def upgrade(database: Database, owner: DatabaseOwner | None = None) -> str | Non
         if before is None:
             # Last, and together: MariaDB commits each statement above at once, and rows tell that nothing is missing.
             command.stamp(config, VERSION)
-            numbers = dict.fromkeys(("last_picture", "last_object", "last_event"), 0)
+            numbers = dict.fromkeys(("last_picture", "last_object"), 0)
             connection.execute(insert(project_table).values(owner._asdict() | numbers))
     return before
 

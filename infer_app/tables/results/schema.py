@@ -31,6 +31,7 @@ Number = BigInteger().with_variant(Integer, "sqlite")  # there the row's own, wh
 _IS_OURS = text("added_at IS NOT NULL")
 _IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
 _HAS_EVENT = text("event IS NOT NULL")
+_IS_FIRST = text("event = id")  # of its event
 OUR_IMAGES = "infer_images"  # a view of what is registered here: by a command, or as files of watched folders
 # A row for each picture that was registered or that a run selected. Results name its number.
 pictures = Table(
@@ -51,11 +52,14 @@ pictures = Table(
     # was tried for some days.
     Column("queued_at", Microseconds),
     Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
-    Column("camera", Text),  # empty: none is known; NULL: it was never asked
+    Column("camera", Exact(MAX_ID)),  # empty: none is known; NULL: it was never asked
     Column("taken_at", Microseconds),  # by the camera's own clock
     Column("taken_offset", Integer),  # of that clock from UTC, in seconds, if it is stated
     Column("taken_from", String(16)),  # a TimeOrigin; NULL: the file was not read
-    Column("event", BigInteger),  # its number in infer_events, or WITHOUT_CAMERA or WITHOUT_EVENT; NULL: none is asked
+    # The number of its event's first picture, or WITHOUT_CAMERA or WITHOUT_EVENT; NULL: none is asked.
+    Column("event", BigInteger),
+    Column("captured_at", Microseconds),  # by the camera's clock, put right; this and the one below go with the event
+    Column("event_last", BigInteger),  # of the first picture of an event: the number of the last
     UniqueConstraint("key", "registered", name="uq_infer_pictures_key"),
     Index("ix_infer_pictures_image_id", "image_id"),  # for users' own SQL, which finds rows of the views by it
     # The key that a day's pages are read by; of ours alone.
@@ -63,23 +67,9 @@ pictures = Table(
     # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
     Index("ix_infer_pictures_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
     Index("ix_infer_pictures_event", "event", sqlite_where=_HAS_EVENT),
+    Index("ix_infer_pictures_captured_at", "camera", "taken_offset", "captured_at", sqlite_where=_IS_FIRST),
 )
 WITHOUT_CAMERA, WITHOUT_EVENT = -1, 0  # of pictures that wait for their camera, or for their event
-
-# Pictures of one camera with no gap between one and the next that is longer than [events] gap.
-events = Table(
-    "infer_events",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=False),  # its number, which is never given twice
-    Column("camera", Exact(MAX_ID), nullable=False),
-    Column("first_picture", BigInteger, nullable=False),
-    Column("started_at", Microseconds),  # by the clock of the camera, put right; NULL: a picture without a time
-    Column("ended_at", Microseconds),
-    # The same, in microseconds since 1970: of UTC, where the pictures state the offset of the clock.
-    Column("first_us", BigInteger),
-    Column("last_us", BigInteger),
-    Index("ix_infer_events_camera", "camera", "last_us"),
-)
 
 cameras = Table(
     "infer_cameras",
@@ -101,9 +91,8 @@ project_table = Table(
     Column("id", String(64), primary_key=True),  # a random name, by which a project knows its database and the reverse
     Column("host", Text),  # of the machine that wrote last
     Column("folder", Text),  # of its settings
-    Column("last_picture", BigInteger, nullable=False),  # this and the two below are the last numbers given
+    Column("last_picture", BigInteger, nullable=False),  # this and the one below are the last numbers given
     Column("last_object", BigInteger, nullable=False),
-    Column("last_event", BigInteger, nullable=False),
     Column("source", Text),  # what the last run read its images from: table or query, with its columns
     Column("source_url", Text),  # and the URL of its database, without a password
     Column("base", Text),  # the folder that its relative locations started at, on its machine

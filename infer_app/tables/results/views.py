@@ -84,6 +84,12 @@ UNION ALL SELECT c.model, c.picture, {label}, c.score FROM infer_current_predict
 JOIN infer_models m ON m.id = c.model_id AND m.name = c.model
 WHERE c.label IS NOT NULL AND c.num_objects IS NULL AND {activation} NOT IN {multi_label}
 """
+# An event has the number of its first picture.
+_EVENTS = """
+SELECT f.id, f.camera, f.id AS first_picture, f.captured_at AS started_at, l.captured_at AS ended_at
+FROM infer_pictures f JOIN infer_pictures l ON l.id = f.event_last
+WHERE f.event = f.id
+"""
 # Of each event and label: the most objects in one picture, and the picture with the best one.
 _SHOWN_EVENTS = """
 SELECT f.model, f.event, f.label, f.most AS count, f.num_images AS images, c.image_id AS best_image, f.score,
@@ -205,12 +211,17 @@ def _shown_results(connection: Connection) -> str:
     return _SHOWN_RESULTS.format(label=label, activation=f"COALESCE({activation}, '')", multi_label=MULTI_LABEL)
 
 
+def _events(_: Connection) -> str:
+    return _EVENTS
+
+
 def _shown_events(_: Connection) -> str:
     return _SHOWN_EVENTS
 
 
 VIEWS: dict[str, Callable[[Connection], str]] = {
     OUR_IMAGES: _our_images,
+    "infer_events": _events,
     "infer_current_predictions": partial(_whole_rows, predictions),
     "infer_current_objects": partial(_whole_rows, objects),
     "infer_shown_objects": _shown_objects,
