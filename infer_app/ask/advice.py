@@ -1,5 +1,6 @@
 """Decide from figures alone what has changed since the days before, and what to do about a day."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -8,7 +9,7 @@ from statistics import mean, median
 from infer_app.ask.drift import SURE, Drift, z_score
 from infer_app.ask.next_run import backfill_command
 from infer_app.ask.run_figures import RunFigures, count_nearly_black
-from infer_app.base.domain import DECODER_MODULES, Reason
+from infer_app.base.domain import DECODER_MODULES, Reason, ReasonClass
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.base.packages import install, retried_reasons
 from infer_app.base.printing import counted, named, percent, printed_options
@@ -81,8 +82,7 @@ def _images(counts: DayCounts, before: Before) -> Change | None:
     known = [count for count in before.images if count]
     if not known:
         return None
-    is_notable = is_unusual(counts.eligible, known)
-    return Change("Images", f"{counts.eligible:,}", f"{mean(known):,.0f} a day", is_notable)
+    return Change("Images", f"{counts.eligible:,}", f"{mean(known):,.0f} a day", is_unusual(counts.eligible, known))
 
 
 def _rejected(counts: DayCounts, before: Before) -> Change | None:
@@ -139,9 +139,8 @@ def _steps(of: Situation) -> Iterator[Step]:
     elif num_pending:
         yield Step(f"{pending}: run the day again", f"infer run {options}")
     if older := facts.older:
-        number = older.num_images
-        images = "1 image of an earlier day is" if number == 1 else f"{number:,} of earlier days are"
-        yield Step(f"{images} pending", backfill_command(older.first, older.last, ""))
+        what = "1 image of an earlier day is" if older.num_images == 1 else f"{older.num_images:,} of earlier days are"
+        yield Step(f"{what} pending", backfill_command(older.first, older.last, ""))
     if of.changed.replaced:
         yield Step(describe_replaced(of.changed.replaced))
     if of.changed.missing:
@@ -151,25 +150,28 @@ def _steps(of: Situation) -> Iterator[Step]:
     elif of.day_state.exit_code == EXIT_TOO_MANY_REJECTED:
         yield Step("More images were rejected than --max-rejected allows: see why", rejected)
     elif of.reasons:
-        yield Step(_about_rejections(of), rejected)
+        yield Step("; ".join(_about_rejections(of)), rejected)
     if nearly_black := count_nearly_black(facts.runs):
         yield Step(describe_nearly_black(nearly_black))
     if facts.labels_moved:
         yield Step("The labels have changed by more than chance: check the labels and photos below")
 
 
-def _about_rejections(of: Situation) -> str:
-    reasons, options = of.reasons, f"--date {of.date}{printed_options()}"
-    retried = retried_reasons()
-    transient = sum(count for reason, count in reasons.items() if reason in retried)
-    undecoded = sum(count for reason, count in reasons.items() if reason in DECODER_MODULES and reason not in retried)
-    refused = Reason.LOCATION_NOT_ALLOWED.value
-    outside = reasons.get(refused, 0)
-    final = sum(reasons.values()) - transient - undecoded - outside
-    texts = {
-        "rejected for content: fix or remove the files": final,
-        f"rejected for location: correct it, or allow it and run `infer retry {options} --reason {refused}`": outside,
-        f"rejected for want of a decoder: `{install('heic')}`, then run again": undecoded,
-        "rejected for now: the next run retries them": transient,
-    }
-    return "; ".join(f"{count:,} {what}" for what, count in texts.items() if count)
+def _about_rejections(of: Situation) -> Iterator[str]:
+    helps = {reason.value: _HELPS[reason.of] for reason in Reason}
+    helps |= dict.fromkeys(DECODER_MODULES, f"want of a decoder: `{install('heic')}`, then run again")
+    helps |= dict.fromkeys(retried_reasons(), "now: the next run retries them")
+    found = defaultdict[str, list[str]](list)
+    for reason in of.reasons:
+        found[helps.get(reason, _HELPS[ReasonClass.CONTENT])].append(reason)
+    for what, its in found.items():
+        retry = f"infer retry --date {of.date}{printed_options()} --reason {' --reason '.join(its)}"
+        yield f"{sum(of.reasons[reason] for reason in its):,} rejected for {what.replace('RETRY', retry)}"
+
+
+_HELPS = {
+    ReasonClass.CONTENT: "content: fix or remove the files",
+    ReasonClass.MODEL: "the model: correct it, or run `RETRY`",
+    ReasonClass.SETTING: "a setting: correct the images, or change it and run `RETRY`",
+    ReasonClass.STORAGE: "the storage: run `RETRY`",
+}

@@ -26,7 +26,17 @@ class ReasonFact(Flag):
     NOT_SHOWN = auto()  # a report does not decode the file again: it may crash, take too long or can't be read
 
 
-_Is = ReasonFact
+class ReasonClass(StrEnum):
+    """Where the cause of a rejection lies, and so what helps."""
+
+    CONTENT = "content"  # of the file
+    MODEL = "model"  # or a function of its own
+    SETTING = "setting"  # a limit, or what this machine has
+    STORAGE = "storage"  # of files or of rows
+
+
+_Is, _Of = ReasonFact, ReasonClass
+_UNREAD = ReasonFact.RETRIED | ReasonFact.NOT_READ  # which may be the storage's fault
 
 
 class Reason(StrEnum):
@@ -38,42 +48,49 @@ class Reason(StrEnum):
     other images were seen.
     """
 
+    of: ReasonClass
     meaning: str  # as a report says it
     facts: ReasonFact
 
-    def __new__(cls, value: str, meaning: str, facts: ReasonFact) -> Reason:
+    def __new__(cls, value: str, of: ReasonClass, meaning: str, facts: ReasonFact) -> Reason:
         reason = str.__new__(cls, value)
-        reason._value_, reason.meaning, reason.facts = value, meaning, facts
+        reason._value_, reason.of, reason.meaning, reason.facts = value, of, meaning, facts
         return reason
 
-    # about the content: final
-    EMPTY = "empty", "the file has no bytes", _Is.IN_CONTENT | _Is.NOT_SHOWN
-    TOO_LARGE_BYTES = "too_large_bytes", "more bytes than allowed", _Is.NOT_SHOWN
-    TOO_MANY_PIXELS = "too_many_pixels", "more pixels than allowed", _Is.NOT_SHOWN
-    UNSUPPORTED_FORMAT = "unsupported_format", "not an image of a supported format", _Is.IN_CONTENT | _Is.HASHED
+    # final
+    EMPTY = "empty", _Of.CONTENT, "the file has no bytes", _Is.IN_CONTENT | _Is.NOT_SHOWN
+    TOO_LARGE_BYTES = "too_large_bytes", _Of.SETTING, "more bytes than allowed", _Is.NOT_SHOWN
+    TOO_MANY_PIXELS = "too_many_pixels", _Of.SETTING, "more pixels than allowed", _Is.NOT_SHOWN
+    UNSUPPORTED_FORMAT = (
+        "unsupported_format",
+        _Of.CONTENT,
+        "not of a supported format",
+        _Is.IN_CONTENT | _Is.HASHED,
+    )
     # until the decoder is installed, then retried
-    HEIC_DECODER_MISSING = "heic_decoder_missing", "HEIC, whose decoder is not installed", _Is.HASHED
-    AVIF_DECODER_MISSING = "avif_decoder_missing", "AVIF, whose decoder is not installed", _Is.HASHED
-    TRUNCATED = "truncated", "the file ends early", _Is.IN_CONTENT | _Is.HASHED
-    CORRUPT = "corrupt", "damaged data", _Is.IN_CONTENT | _Is.HASHED
-    DECODE_TIMEOUT = "decode_timeout", "decoding took too long", _Is.IN_CONTENT | _Is.NOT_SHOWN
-    DECODER_CRASH = "decoder_crash", "the decoder crashed", _Is.IN_CONTENT | _Is.NOT_SHOWN
-    NON_FINITE_OUTPUT = "non_finite_output", "the model's output is not finite", _Is.HASHED
-    MODEL_ERROR = "model_error", "the model failed on it", ReasonFact(0)
-    NOT_REGULAR_FILE = "not_regular_file", "a folder, device or socket", ReasonFact(0)
+    HEIC_DECODER_MISSING = "heic_decoder_missing", _Of.SETTING, "HEIC, whose decoder is not installed", _Is.HASHED
+    AVIF_DECODER_MISSING = "avif_decoder_missing", _Of.SETTING, "AVIF, whose decoder is not installed", _Is.HASHED
+    TRUNCATED = "truncated", _Of.CONTENT, "the file ends early", _Is.IN_CONTENT | _Is.HASHED
+    CORRUPT = "corrupt", _Of.CONTENT, "damaged data", _Is.IN_CONTENT | _Is.HASHED
+    DECODE_TIMEOUT = "decode_timeout", _Of.SETTING, "decoding took too long", _Is.IN_CONTENT | _Is.NOT_SHOWN
+    DECODER_CRASH = "decoder_crash", _Of.CONTENT, "the decoder crashed", _Is.IN_CONTENT | _Is.NOT_SHOWN
+    NON_FINITE_OUTPUT = "non_finite_output", _Of.MODEL, "the model's output is not finite", _Is.HASHED
+    MODEL_ERROR = "model_error", _Of.MODEL, "the model failed on it", ReasonFact(0)
+    NOT_REGULAR_FILE = "not_regular_file", _Of.CONTENT, "a folder, device or socket", ReasonFact(0)
     LOCATION_NOT_ALLOWED = (
         "location_not_allowed",
+        _Of.SETTING,
         "outside the allowed folders, or a row without a location",
         _Is.NOT_READ | _Is.NOT_SHOWN,
     )
-    # about the environment: retried
-    NOT_FOUND = "not_found", "no such file; retried", _Is.RETRIED | _Is.NOT_READ | _Is.NOT_SHOWN
-    PERMISSION_DENIED = "permission_denied", "permission denied; retried", _Is.RETRIED | _Is.NOT_READ
-    READ_TIMEOUT = "read_timeout", "reading took too long; retried", _Is.RETRIED | _Is.NOT_READ | _Is.NOT_SHOWN
-    READ_ERROR = "read_error", "storage error; retried", _Is.RETRIED | _Is.NOT_READ
-    OUT_OF_MEMORY = "out_of_memory", "out of memory; retried", _Is.RETRIED | _Is.NOT_SHOWN
-    WRITE_ERROR = "write_error", "its row could not be written; retried", _Is.RETRIED
-    OTHER_FILE = "other_file", "not the file in which its objects were found; retried", _Is.RETRIED | _Is.HASHED
+    # retried
+    NOT_FOUND = "not_found", _Of.STORAGE, "no such file; retried", _UNREAD | _Is.NOT_SHOWN
+    PERMISSION_DENIED = "permission_denied", _Of.STORAGE, "permission denied; retried", _UNREAD
+    READ_TIMEOUT = "read_timeout", _Of.STORAGE, "reading took too long; retried", _UNREAD | _Is.NOT_SHOWN
+    READ_ERROR = "read_error", _Of.STORAGE, "storage error; retried", _UNREAD
+    OUT_OF_MEMORY = "out_of_memory", _Of.SETTING, "out of memory; retried", _Is.RETRIED | _Is.NOT_SHOWN
+    WRITE_ERROR = "write_error", _Of.STORAGE, "its row could not be written; retried", _Is.RETRIED
+    OTHER_FILE = "other_file", _Of.CONTENT, "not the file its objects were found in; retried", _Is.RETRIED | _Is.HASHED
 
 
 def reasons_with(fact: ReasonFact) -> frozenset[Reason]:
@@ -82,7 +99,7 @@ def reasons_with(fact: ReasonFact) -> frozenset[Reason]:
 
 TRANSIENT_REASONS = reasons_with(ReasonFact.RETRIED)
 NOT_READ = reasons_with(ReasonFact.NOT_READ)
-READ_FAILURES = reasons_with(ReasonFact.RETRIED | ReasonFact.NOT_READ)  # which may be the storage's fault
+READ_FAILURES = reasons_with(_UNREAD)
 # Final until this module is there; then every image that was rejected for it is new again (packages.retried_reasons).
 DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
 MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
@@ -196,7 +213,7 @@ class Broken:
     @property
     def may_be_models_fault(self) -> bool:
         """Return whether the model or its preprocess function failed on the image."""
-        return self.stage in ("transform", "model", "outputs") or self.reason is Reason.MODEL_ERROR
+        return self.stage in ("transform", "model", "outputs") or self.reason.of is ReasonClass.MODEL
 
     def for_second_network(self, model_index: int, detector: str) -> Broken:
         """Return why a second network has no result of an image that its detector rejected.

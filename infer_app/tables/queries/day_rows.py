@@ -103,7 +103,7 @@ class DayRows:
         return self._read_joined(day, rejections, model_id)
 
     def final_rejections(self, day: Day, model_id: str) -> Generator[StoredRejection]:
-        """Yield the day's rejections that are final because of the image's content, with the facts of the file."""
+        """Yield the day's rejections that are final, with the facts of the file."""
         for row in self.read_rejections(day, model_id):
             if row["reason"] not in TRANSIENT_REASONS:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])

@@ -6,6 +6,7 @@ import pytest
 from infer_app.ask.advice import Before, Situation, changes, steps
 from infer_app.ask.drift import Drift
 from infer_app.ask.run_figures import run_figures
+from infer_app.base.domain import DECODER_MODULES, TRANSIENT_REASONS, Reason, ReasonClass
 from infer_app.base.run_report import DayCounts, DayState
 from infer_app.tables.queries.day_state import DayFacts
 from infer_app.tables.queries.pending_images import PendingDays
@@ -58,9 +59,20 @@ def test_rejections_are_told_by_what_helps():
     retry = "infer retry --date 2026-11-20 --reason location_not_allowed"
     assert step.what.split("; ") == [
         "2 rejected for content: fix or remove the files",
-        f"4 rejected for location: correct it, or allow it and run `{retry}`",
         "3 rejected for now: the next run retries them",
+        f"4 rejected for a setting: correct the images, or change it and run `{retry}`",
     ]
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_rejection_is_told_by_the_class_of_its_reason_or_by_what_retries_it(reason):
+    """Whatever the class, what the next run tries again by itself is told as such."""
+    (step,) = steps(replace(ALL_WELL, reasons={reason.value: 2}))
+    told = {"the model": ReasonClass.MODEL, "a setting": ReasonClass.SETTING, "content": ReasonClass.CONTENT}
+    found = next((of for text, of in told.items() if step.what.startswith(f"2 rejected for {text}:")), None)
+    is_retried = reason in TRANSIENT_REASONS or reason in DECODER_MODULES
+    assert found == (None if is_retried else reason.of)
+    assert found is not None or step.what.startswith(("2 rejected for now", "2 rejected for want of a decoder"))
 
 
 def test_a_usual_day_has_nothing_notable():

@@ -7,6 +7,7 @@ import pytest
 
 from infer_app.ask.missing_prediction import Cause, Refusal, Why, explain_days, explain_image, explain_other_model
 from infer_app.ask.next_run import NextRun
+from infer_app.base.domain import Reason
 from infer_app.base.errors import UsageError
 from infer_app.base.packages import install
 from infer_app.tables.queries.pending_images import StoredFailure
@@ -115,3 +116,10 @@ def test_every_cause_is_documented():
     page = Path(__file__).parents[3] / "docs" / "reasons.md"
     table = page.read_text().partition("\n## Rejected")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(Why)
+
+
+def test_every_reason_is_documented_with_its_class():
+    page = Path(__file__).parents[3] / "docs" / "reasons.md"
+    rows = re.findall(r"^\| (`[^|]*`) \| (\w+) \|", page.read_text().partition("\n## Rejected")[2], re.MULTILINE)
+    documented = {name: of for names, of in rows for name in re.findall(r"`(\w+)`", names)}
+    assert documented == {reason.value: reason.of.value for reason in Reason}
