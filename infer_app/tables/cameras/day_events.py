@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -92,19 +92,23 @@ def read_events(images: ListedImages, day: Day) -> tuple[list[Event], int]:
     A picture that is no longer listed is of no day.
     """
     of_day = _read_day(images, day)
+    with images.database.read() as connection:
+        members = _read_members(connection, images, {*of_day.values()})
     continued = set[int]()
-    if begun := {*of_day.values()} - of_day.keys():
-        day_before, before = _read_day(images, day.before(1)), _members_before(images, begun, of_day)
-        continued = {event for event, numbers in before.items() if not day_before.keys().isdisjoint(numbers)}
-        left = {number: event for event in before.keys() - continued for number in before[event]}
+    if begun := members.keys() - of_day.keys():
+        day_before = _read_day(images, day.before(1)).keys()
+        before = {event: [*takewhile(lambda number: number not in of_day, members[event])] for event in begun}
+        continued = {event for event, numbers in before.items() if not day_before.isdisjoint(numbers)}
+        left = {number: event for event in begun - continued for number in before[event]}
         listed = find_listed(images.source, left, day)  # more than a day before, or gone from the user's table
         continued |= {event for number, event in left.items() if listed.get(number)}
+    own = {event: numbers for event, numbers in members.items() if event not in continued}
     with images.database.read() as connection:
-        own = list(_in_parts(connection, select(events), events.c.id, {*of_day.values()} - continued))
-        labels = dict(_read_labels(connection, images, [row.id for row in own]))
-    own.sort(key=lambda row: (row.camera, row.started_at or datetime.min, row.id))
-    found = [Event(row.id, row.camera, row.started_at, row.ended_at, *labels[row.id]) for row in own]
-    return found, len(continued)
+        labels = _read_labels(connection, own)
+        rows = list(_in_parts(connection, select(events), events.c.id, own))
+    rows.sort(key=lambda row: (row.camera, row.started_at or datetime.min, row.id))
+    ends = ((row.started_at, row.ended_at, len(own[row.id]), tuple(labels[row.id])) for row in rows)
+    return [Event(row.id, row.camera, *more) for row, more in zip(rows, ends, strict=True)], len(continued)
 
 
 def _read_day(images: ListedImages, day: Day) -> dict[int, int]:
@@ -117,28 +121,22 @@ def _read_day(images: ListedImages, day: Day) -> dict[int, int]:
     return dict(images.select(day, rows_of))
 
 
-def _members_before(images: ListedImages, event_ids: Collection[int], of_day: Collection[int]) -> dict[int, list[int]]:
-    """Return the pictures of events that were taken before the first one of the day."""
-    columns = (pictures.c[name] for name in ("id", "event", "captured_at", "taken_offset"))
-    members = select(*columns).where(images.source.own_pictures, pictures.c.captured_at.is_not(None))
-    in_order = defaultdict[int, list[tuple[timedelta, int]]](list)
-    with images.database.read() as connection:
-        for number, event, at, offset in _in_parts(connection, members, pictures.c.event, event_ids):
-            in_order[event].append((moment_of(at, offset), number))
-    return {
-        event: list(takewhile(lambda number: number not in of_day, (number for _, number in sorted(found))))
-        for event, found in in_order.items()
-    }
+def _read_members(
+    connection: Connection, images: ListedImages, event_ids: Collection[int]
+) -> dict[int, dict[int, str]]:
+    """Return the pictures of events in order of time, with their ids."""
+    columns = (pictures.c[name] for name in ("id", "event", "image_id", "captured_at", "taken_offset"))
+    members = select(*columns).where(images.source.own_pictures)
+    found = defaultdict[int, dict[int, str]](dict)
+    rows = _in_parts(connection, members, pictures.c.event, event_ids)
+    for row in sorted(rows, key=lambda row: (moment_of(row.captured_at or datetime.min, row.taken_offset), row.id)):
+        found[row.event][row.id] = row.image_id
+    return found
 
 
-def _read_labels(
-    connection: Connection, images: ListedImages, event_ids: Sequence[int]
-) -> Iterator[tuple[int, tuple[int, tuple[ShownLabel, ...]]]]:
-    """Yield for each event its number of pictures, and what is shown of them."""
-    members = select(pictures.c.id, pictures.c.event, pictures.c.image_id).where(images.source.own_pictures)
-    event_of, names = dict[int, int](), dict[int, str]()
-    for row in _in_parts(connection, members, pictures.c.event, event_ids):
-        event_of[row.id], names[row.id] = row.event, row.image_id
+def _read_labels(connection: Connection, members: Mapping[int, Mapping[int, str]]) -> Mapping[int, list[ShownLabel]]:
+    """Return for each event what is shown of its pictures."""
+    event_of = {number: event for event, numbers in members.items() for number in numbers}
     per_picture = (
         select(_shown.c.model, _shown.c.label, _shown.c.picture, func.count(), func.max(_shown.c.score))
         .group_by(_shown.c.model, _shown.c.label, _shown.c.picture)
@@ -150,11 +148,11 @@ def _read_labels(
     labels = defaultdict[int, list[ShownLabel]](list)
     for (event, model, label), rows in found.items():
         _, score, best = max(rows, key=lambda row: (row[1] if row[1] is not None else 0.0, -row[2]))
-        labels[event].append(ShownLabel(model, label, max(row[0] for row in rows), len(rows), names[best], score))
-    num_images = Counter(event_of.values())
-    for event in event_ids:
-        ordered = sorted(labels[event], key=lambda one: (one.model, -one.count, -one.images, one.label))
-        yield event, (num_images[event], tuple(ordered))
+        count, best_image = max(row[0] for row in rows), members[event][best]
+        labels[event].append(ShownLabel(model, label, count, len(rows), best_image, score))
+    for its in labels.values():
+        its.sort(key=lambda one: (one.model, -one.count, -one.images, one.label))
+    return labels
 
 
 def _in_parts(connection: Connection, wanted: Any, key: Any, keys: Collection[int]) -> Iterator[Any]:

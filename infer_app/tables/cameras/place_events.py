@@ -100,7 +100,8 @@ def _read_near(connection: Connection, camera: str, new: Sequence[Span], gap: ti
     windows = [(some[0].first.moment - gap, some[-1].last.moment + gap) for some in group_by_gap(new, max(gap, WINDOW))]
     for known in connection.scalars(select(offset).where(*its_first).distinct()).all():
         begun = _STORED.where(*its_first, offset.is_(None) if known is None else offset == known)
-        before = begun.where(at < bindparam("least")).order_by(at.desc()).limit(1)
+        # In the order of the index: PostgreSQL does not see that only one offset is left.
+        before = begun.where(at < bindparam("least")).order_by(offset.desc(), at.desc()).limit(1)
         within = begun.where(at >= bindparam("least"), at <= bindparam("most"))
         for window in windows:
             least, most = (_clock_at(moment, known) for moment in window)
