@@ -19,7 +19,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from infer_app.base.day import Day
-from infer_app.base.settings.sections import SourceSettings
 from infer_app.base.telemetry.log import unbind_all
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
@@ -145,7 +144,7 @@ def database(tmp_path: Path, migrated_file: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def tables(database: Database) -> ProjectDatabase:
-    return ProjectDatabase(database, Source(database, SourceSettings()))
+    return ProjectDatabase(database, Source(database))
 
 
 @pytest.fixture

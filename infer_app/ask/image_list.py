@@ -18,7 +18,6 @@ from infer_app.ask.missing_prediction import (
     describe_failure,
     explain_former_objects,
     explain_image,
-    explain_left_out,
     refusal_of,
     what_to_do,
 )
@@ -26,7 +25,6 @@ from infer_app.ask.next_run import NextRun
 from infer_app.base.day import MAX_YEAR, Day
 from infer_app.base.domain import DECODER_MODULES, ImageRef, Reason
 from infer_app.base.errors import EXIT_OK, InferError, StorageUnavailable, UsageError
-from infer_app.base.locations import as_location
 from infer_app.base.printing import counted, printed_options
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
@@ -77,7 +75,7 @@ def read_predicted(project: ProjectDatabase, day: Day, model: str | None) -> Ite
     """Yield one prediction of each image for each name: that of the version in use or, without one, used before it."""
     for row in project.rows.read_current_predictions(day, project.versions.models_in_use(model)):
         shown = day.date, row["model"], row["model_id"], "predicted", row["label"], row["score"], _describe(row)
-        yield ImageRow(row["image_id"], as_location(row["location"]), *shown)
+        yield ImageRow(row["image_id"], row["location"], *shown)
 
 
 def _describe(row: Row) -> str:
@@ -151,18 +149,12 @@ class Unpredicted:
         `only_refused`: the storage is asked only about images rejected for their location. Raises StorageUnavailable if
         it does not answer whether a location is allowed.
         """
-        source, zone = self.project.source, self.loaded.run.time_zone
         with closing(found):
             while page := list(islice(found, _IMAGES_AT_ONCE)):
-                left_out = {day: source.find_left_out(Day.of(day, zone)) for day in {one.day for one in page}}
-                named = [one for one in page if not left_out[one.day].has(one.image_id)]
-                asked = [one for one in named if not only_refused or _is_refused(one)]
+                asked = [one for one in page if not only_refused or _is_refused(one)]
                 refusals = find_refusals(asked, read_limits(self.loaded)) if asked else {}
                 for one in page:
-                    if left_out[one.day].has(one.image_id):
-                        cause = explain_left_out(next_run, one.day, self.loaded.source.id)
-                    else:
-                        cause = self._explain(one, version, next_run, refusals.get(one.location))
+                    cause = self._explain(one, version, next_run, refusals.get(one.location))
                     state, failure = ("pending", None) if one.failure is None else ("rejected", one.failure)
                     row = ImageRow.of(one.image_id, one.location, one.day, version, state, cause)
                     yield replace(row, cause=failure.reason) if failure else row

@@ -28,7 +28,6 @@ from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.workers.isolated_call import run_in_process
 from infer_app.tables.engine.column_types import is_utf8
-from infer_app.tables.listing.source import find_by_id, find_similar
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.queries.image_history import ModelHistory, read_history
 from infer_app.tables.queries.pending_images import StoredFailure
@@ -164,7 +163,8 @@ def _find(
 
     Raises UsageError if it is of another day than `day`, or if several images have its id.
     """
-    places = find_by_id(project.source, image_id, day) or (find_by_id(project.source, image_id) if day else [])
+    source = project.source
+    places = source.find_by_id(image_id, day) or (source.find_by_id(image_id) if day else [])
     zone = find_zone(loaded.run.time_zone)
     dated = [(location, time, time and time.astimezone(zone).date()) for location, time in places]
     chosen = [one for one in dated if day is None or one[2] == day.date]
@@ -206,14 +206,14 @@ def file_now(location: str, limits: ReadLimits) -> FileNow:
 
 
 def _unknown(project: ProjectDatabase, image_id: str) -> UsageError:
-    found = find_similar(project.source, image_id)
+    found = project.source.find_similar(image_id)
     similar = [f"{one} ({shown_location(location)})" for one, location in found]
     hint = "`infer list --state predicted --date DATE` lists the ids of a day, without --state the pending ones"
     if os.path.exists(image_id):  # noqa: PTH110 - a Path raises for a text that can't be a file's name
         adds = f"`infer images add {shlex.quote(image_id)}` registers it"
-        hint = adds if project.source.is_ours else "your table lists no image with that location: add a row to it"
+        hint = adds if project.source.registered else "your table lists no image with that location: add a row to it"
     elif "/" in image_id or "." in image_id:  # possibly a file name
-        hint = "no location contains it, and there is no such file here"
+        hint = "no listed location contains it, and there is no such file here"
     if similar:
         hint = f"did you mean {', '.join(similar)}?"
     return UsageError(f"no image has the id {image_id!r}", hint)

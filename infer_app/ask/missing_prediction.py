@@ -25,7 +25,6 @@ class Why(StrEnum):
     OTHER_MODEL = "other_model"  # runs use other models, or another version of this one
     NO_TIME = "no_time"
     FORGOTTEN = "forgotten"  # its day
-    NO_ID = "no_id"  # of its own: runs leave it out
     REJECTED = "rejected"  # no run tries it again
     NOT_ALLOWED = "not_allowed"  # its location
     IN_FUTURE = "in_future"
@@ -125,15 +124,6 @@ def explain_former_objects(next_run: NextRun, day: date, versions: tuple[str, st
     former, used = versions
     message = f"made of objects of {former}, and {used} is in use now; {of_day.message}"
     return replace(of_day, why=Why.DETECTOR_CHANGED, message=message)
-
-
-def explain_left_out(next_run: NextRun, day: date, column: str) -> Cause:
-    """Return the cause for a row that `Source.find_left_out` finds."""
-    of_day = explain_days(next_run, day, day)
-    if next_run.error is not None:
-        return of_day
-    message = "it has no id, too long a one or that of another image, so runs leave it out"
-    return Cause(Why.NO_ID, message, of_day.command, f"give it an id of its own in column {column}")
 
 
 def explain_forgotten(day: date) -> Cause:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
@@ -36,6 +36,11 @@ class Day:
 
     def __str__(self) -> str:
         return self.date.isoformat()
+
+
+def between(days: Sequence[Day]) -> Day:
+    """Return the interval from the first day to the last one, which is called by the first."""
+    return replace(days[0], end=days[-1].end)
 
 
 @cache

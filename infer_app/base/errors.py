@@ -37,10 +37,6 @@ class NothingAllowed(UsageError):
     """No image of a day has a location that may be read."""
 
 
-class UnusableIds(UsageError):
-    """Images of a day have no ids by which their results could be stored."""
-
-
 class DatabaseUnavailable(InferError):
     """The database can't be reached or opened."""
 
@@ -170,7 +166,7 @@ def os_errors_as(kind: type[InferError], what: str, hint: str = "") -> Iterator[
 
 
 # A run over several days leaves such a day out and goes on with the others.
-OF_ONE_DAY = (DayHeld, NothingAllowed, PrecisionUnavailable, StorageUnavailable, UnusableIds, WorkersKilled)
+OF_ONE_DAY = (DayHeld, NothingAllowed, PrecisionUnavailable, StorageUnavailable, WorkersKilled)
 
 EXIT_OK = 0
 EXIT_BUG = 1

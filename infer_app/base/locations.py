@@ -32,6 +32,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 _IN_A_PATH = "/%:@!$&'()*+,;=~"  # besides letters, digits and _.-~
 _IN_A_QUERY = _IN_A_PATH + "?"
 _LIKE_AN_ESCAPE = re.compile(r"\\(?=x5c|udc|x00)")
+_ESCAPE = re.compile(r"\\(?:x(5c|00)|u(dc[0-9a-f]{2}))")  # of `stored_location`
 _USER = re.compile(r"^([a-z0-9+.-]+://)[^/?#]*@", re.IGNORECASE)
 
 
@@ -197,11 +198,20 @@ def stored_location(location: str) -> str:
     """Return a location as results keep it: without secrets, and with what no database takes escaped.
 
     That is undecodable bytes of a file name, and NUL, which PostgreSQL refuses. No two paths are stored alike; URLs are
-    if they differ in user or query only. `StoredLocation` does the same in SQL.
+    if they differ in user or query only.
     """
     if location.isascii() and "\\" not in location and "://" not in location and "\0" not in location:
         return location  # as nearly all are: a run stores one for each image
     return escape_unstorable(_LIKE_AN_ESCAPE.sub(r"\\x5c", shown(location)))
+
+
+def listed_location(stored: str) -> str:
+    """Return the location of which `stored_location` has made this one, but for the secrets of a URL."""
+    return _ESCAPE.sub(_unescape, stored) if "\\" in stored else stored
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    return chr(int(escape[1] or escape[2], 16))
 
 
 def picture_key(image_id: str, location: str) -> int:

@@ -86,7 +86,6 @@ class RunReport:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     stopped: str | None = None  # why the run stopped early and left images pending; exit code 3
     bottleneck: str | None = None  # `limited_by`, or other programs; None when there were too few images to judge
-    left_out: str | None = None  # which rows have no id of their own and stay pending; exit code 2
     nearly_black: int = 0  # images of 16 bits that use at most 12 of them, as they were read by depth full
 
     def to_short_json(self) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 from infer_app.base.day import MIN_YEAR, Day
@@ -25,7 +25,6 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.engine.sqlite_file import HINT_DAMAGED, check_writable, is_full
 from infer_app.tables.known_database import describe_known
 from infer_app.tables.listing.image_registry import count_images
-from infer_app.tables.listing.left_out import NEEDED
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import find_missing_index, find_row_security
 from infer_app.tables.project_database import (
@@ -65,7 +64,7 @@ def check_database(loaded: LoadedSettings) -> Iterator[Finding]:
         if problem is not None:
             yield Finding("database", problem, HINT_DAMAGED, DatabaseUnavailable.exit_code)
         with open_source(loaded, database) as source:
-            yield from _source(loaded, source, is_remote=source.database is not database)
+            yield from _source(loaded, source)
         if loaded.lists_own_images:
             yield Finding("images", f"{count_images(database):,} registered")
         file = database.file
@@ -105,17 +104,18 @@ def check_rights(database: Database) -> Iterator[Finding]:
         yield Finding("rights", f"{counted(len(ours), 'table')} can be written")
 
 
-def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator[Finding]:
-    if is_remote:
-        yield Finding("source", f"{source.database.shown_url} is only read")
+def _source(loaded: LoadedSettings, source: Source) -> Iterator[Finding]:
+    table = source.table
+    if table is not None and table.database is not source.database:
+        yield Finding("source", f"{table.database.shown_url} is only read")
     zone, today = loaded.run.time_zone, loaded.day("today")
     nearest = source.latest_date(today) or source.nearest_date(today)  # or the first of those in the future
     described = f"latest images on {nearest}" if nearest else "no images yet"
     fix = "" if nearest else _how_to_list(loaded)
-    for table, policy in find_row_security(source):
-        found = f"row security hides rows of {table} from this role, without an error"
+    for hidden, policy in find_row_security(table) if table else ():
+        found = f"row security hides rows of {hidden} from this role, without an error"
         yield Finding("source", found, f"let the table's owner show them: {policy}")
-    timeless = source.count_without_time()
+    timeless = table.count_without_time() if table else 0
     if timeless:
         found = (
             f"{timeless:,} {'image has' if timeless == 1 else 'images have'} no readable time, so no run covers them"
@@ -126,9 +126,9 @@ def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator
     yield Finding("source", f"{name}: {described}; days begin in {zone}", fix)
     if loaded.roots or loaded.remote_access.places or not loaded.lists_own_images:  # otherwise check_roots reports it
         yield from _locations(loaded, source, nearest)
-    if not loaded.lists_own_images:
+    if table is not None:
         yield from _files(loaded, source, nearest)
-        if index := find_missing_index(source):
+        if index := find_missing_index(table):
             yield Finding("index", "a day is found by reading the whole table", index)
 
 
@@ -152,8 +152,6 @@ def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> 
     num_images = num_refused = 0
     num_of = Counter[str]()
     for day in sorted(days if nearest is None else {*days, nearest}):
-        if left_out := source.find_left_out(Day.of(day, zone)).text:
-            yield Finding("source", left_out, NEEDED, UsageError.exit_code)
         refs = some_images(source, Day.of(day, zone), MAX_FAILED_READS)
         refused = refused_among(refs, limits)
         num_images, num_refused = num_images + len(refs), num_refused + len(refused)
@@ -195,5 +193,4 @@ def _files(loaded: LoadedSettings, source: Source, day: date | None) -> Iterator
 
 def some_images(source: Source, day: Day, count: int) -> list[ImageRef]:
     """Return the first images of a day, whether or not they have a result."""
-    new_for_none = source.select_pages(day, "")
-    return [new.ref for new in islice(chain.from_iterable(new_for_none), count)]
+    return list(islice(source.read_refs(day), count))

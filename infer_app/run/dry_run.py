@@ -11,7 +11,7 @@ from infer_app.predict.chunking import FEW_IMAGES
 from infer_app.run.flow.failure_budget import FailureBudget
 from infer_app.run.flow.flow import ModelRun
 from infer_app.run.group_run import GroupRun
-from infer_app.run.run_day import find_left_out, predict, with_left_out
+from infer_app.run.run_day import predict
 from infer_app.run.run_result import make_report
 from infer_app.tables.dry_run_database import open_dry_run_database
 from infer_app.tables.results.runs import RunStore
@@ -36,7 +36,6 @@ def dry_run(
     chunk_size, num_chunks = executor.limit_chunk(group.loaded.run.chunk_size), DRY_RUN_CHUNKS * executor.num_workers
     plan = replace(group.plan, max_images=limit or max(DRY_RUN_IMAGES, num_chunks * (chunk_size or FEW_IMAGES)))
     few = limit or num_chunks * (chunk_size or executor.least_chunk)
-    left_out = "; ".join(filter(None, (find_left_out(project, day) for day in days)))
 
     def pages() -> Iterator[Sequence[NewImage]]:
         if unregistered:
@@ -54,7 +53,7 @@ def dry_run(
         tally = predict(group, plan, days, take_until(pages(), few, time.monotonic() + DRY_RUN_S), model_runs)
         reports = [make_report(group, days[-1], executor, one, tally) for one in model_runs]
         reports.sort(key=lambda one: -one.selected)  # the first has the costs: a detector may have nothing new
-        return with_left_out(reports, left_out)
+        return reports
 
 
 def take_until(pages: Iterator[Sequence[NewImage]], num_images: int, end: float) -> Iterator[Sequence[NewImage]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -13,7 +14,7 @@ from infer_app.base.locations import is_local, is_relative, stored_location
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.local_files import hash_files, stat_all
 from infer_app.run.files.changed_files import ask_storage
-from infer_app.tables.listing.source import find_locations
+from infer_app.tables.listing.user_table import UserTable
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.results.project_row import ReadFrom, read_last_pictures, read_source, record_source
 
@@ -41,11 +42,11 @@ def check_source(loaded: LoadedSettings, project: ProjectDatabase, *, is_meant: 
 
     What is read is recorded for the next run. `is_meant`: the change is meant, so nothing is compared.
     """
-    source = project.source
-    if source.registered:
+    table = project.source.table
+    if table is None or project.source.not_asked:
         return
     base = None if loaded.base is None else loaded.path_map.to_local(str(loaded.base))
-    now, before = ReadFrom(source.described, source.database.shown_url, base), project.database.ask(read_source)
+    now, before = ReadFrom(table.described, table.database.shown_url, base), project.database.ask(read_source)
     if now == before:
         return
     if before.source is not None and not is_meant:
@@ -54,7 +55,7 @@ def check_source(loaded: LoadedSettings, project: ProjectDatabase, *, is_meant: 
             locations.setdefault(row.image_id, row.location)
             known.setdefault(row.location, _KnownFile(row.size, set())).checksums.update({row.sha256} - {None})
         if now[:2] != before[:2]:
-            _check_listed(loaded, project, known, locations, is_elsewhere=now.source == before.source)
+            _check_listed(loaded, table, known, locations, is_elsewhere=now.source == before.source)
         relative = {location: one for location, one in known.items() if is_local(location) and is_relative(location)}
         if now.base != before.base and not _have_same_bytes(loaded, relative):
             now = now._replace(base=before.base)  # none is there: they are compared by the next run
@@ -64,7 +65,7 @@ def check_source(loaded: LoadedSettings, project: ProjectDatabase, *, is_meant: 
 
 def _check_listed(
     loaded: LoadedSettings,
-    project: ProjectDatabase,
+    table: UserTable,
     known: Mapping[str, _KnownFile],
     locations: Mapping[str, str],
     *,
@@ -74,7 +75,9 @@ def _check_listed(
 
     `is_elsewhere`: the same table or query at another URL. Such a query may list only what has no result.
     """
-    listed = project.ask(find_locations, project.source, locations)
+    listed = defaultdict[str, list[str]](list)
+    for row in table.find_rows(locations):
+        listed[row.image_id].append(row.location)
     least, among = LEAST_SHARE * len(locations), f"{len(listed):,} of the last {len(locations):,} images"
     if len(listed) < least and is_elsewhere and loaded.source.query is not None:
         log.warning("the query finds %s at the new URL of [source]: is it the same database?", among)

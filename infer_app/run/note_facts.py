@@ -22,7 +22,7 @@ def note_facts(loaded: LoadedSettings, project: ProjectDatabase, days: Collectio
     """Store the facts of the pictures that runs of these days have read, and give them their events."""
     if not loaded.wants_facts:
         return
-    rules = FactRules.of(loaded, project.source)
+    rules = FactRules.of(loaded)
     for day in days:
         fill_facts(project.database, project.source, rules, day)
     if left := project.database.ask(partial(without_camera, source=project.source)):  # by a run that was killed
@@ -38,7 +38,7 @@ def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop)
     """
     from infer_app.predict.images.decode.capture_time import look_into_files  # it loads Pillow
 
-    limits, rules = read_limits(loaded), FactRules.of(loaded, project.source)
+    limits, rules = read_limits(loaded), FactRules.of(loaded)
 
     def ask(locations: Sequence[str]) -> Iterator[CaptureTime | None]:
         return iterate_in_process(

@@ -10,8 +10,7 @@ from itertools import chain, islice
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageRef, NewImage
-from infer_app.base.errors import EXIT_BUG, DayHeld, InferError, StorageUnavailable, UsageError, as_known
-from infer_app.base.locations import as_location
+from infer_app.base.errors import EXIT_BUG, DayHeld, InferError, StorageUnavailable, as_known
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.run_report import RunReport
 from infer_app.base.telemetry.log import bound, names_and_ids
@@ -31,7 +30,6 @@ from infer_app.run.flow.run_plan import RunPlan, plan_day
 from infer_app.run.group_run import GroupRun
 from infer_app.run.run_result import make_report
 from infer_app.run.stop import Stop
-from infer_app.tables.listing.left_out import NEEDED
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.results.runs import RunModel, new_run_id
 
@@ -44,11 +42,10 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
 
     The variants are those that the day was begun in, which is asked once the day is held: no other run can begin it
     then. `limit` is a number of images. Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was
-    committed before stays. Raises UnusableIds before anything is written.
+    committed before stays.
     """
     project, loaded, first = group.project, group.loaded, group.plan
     with hold_day(project, first.models, day, group.stop, waits=loaded.run.wait) as run_ids:
-        left_out = find_left_out(project, day)
         for model_id in first.model_ids:
             project.ask(reset_changed_rejections, project, loaded.path_map, day, model_id)
         if first.detector is not None and not project.count_new_of_days([day], [first.model_ids[first.detector]]):
@@ -59,7 +56,6 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
         pages = project.source.select_pages(day, *plan.model_ids)
         tally = predict(group, plan, [day], pages, model_runs)
         reports = [make_report(group, day, executor, one, tally) for one in model_runs]
-        reports = with_left_out(reports, left_out)
         for report in reports:
             project.ask(project.run_store.close_run, report)
     return reports
@@ -92,21 +88,6 @@ def predict(
         working = [one for one in model_runs if not plan.executions[one.number].is_idle]
         run_flow(new, executor.pool, guard, working, size, observer)
     return tally
-
-
-def find_left_out(project: ProjectDatabase, day: Day) -> str:
-    """Log and return which rows of the day are left out; empty if none is."""
-    text = project.source.find_left_out(day).text
-    if text:
-        log.error("%s (%s)", text, NEEDED)
-    return text
-
-
-def with_left_out(reports: list[RunReport], left_out: str) -> list[RunReport]:
-    """Return the reports with the rows that were left out, which are wrong settings unless something worse happened."""
-    if not left_out:
-        return reports
-    return [replace(one, left_out=left_out, exit_code=one.exit_code or UsageError.exit_code) for one in reports]
 
 
 def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, run_ids: Sequence[str]) -> list[ModelRun]:
@@ -219,12 +200,12 @@ class OtherImages:
     def _done(self) -> Iterator[ImageRef]:
         for day in self.days:
             for row in chain(self.project.rows.read_predictions(day), self.project.rows.read_rejections(day)):
-                yield ImageRef(row["image_id"], as_location(row["location"]))
+                yield ImageRef(row["image_id"], row["location"])
 
     def _near(self) -> Iterator[str]:
         day = self.days[-1]
         for row in islice(self.project.rows.read_predictions(day), NEAR_IMAGES):
-            yield as_location(row["location"])
+            yield row["location"]
         for number in (1, -1, 2, -2, 3, -3):
             page = next(iter(self.project.source.list_pages(day.before(number), NEAR_IMAGES)), ())
-            yield from (as_location(row[1]) for row in page)
+            yield from (row[1] for row in page)

@@ -5,14 +5,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import chain
+from itertools import chain, islice
 
 from infer_app.artifact.artifact import Artifact
-from infer_app.base.day import Day
-from infer_app.base.domain import NewImage
+from infer_app.base.day import Day, between
+from infer_app.base.domain import ImageRef, NewImage
 from infer_app.base.errors import (
     OF_ONE_DAY,
     SIGNALLED,
+    DatabaseUnavailable,
     DayHeld,
     InferError,
     Interrupted,
@@ -28,7 +29,7 @@ from infer_app.base.telemetry.display import Progress
 from infer_app.base.telemetry.log import bind_models
 from infer_app.base.telemetry.summary_line import Forecast, forecast
 from infer_app.run.dry_run import dry_run
-from infer_app.run.files.registration import Registration
+from infer_app.run.files.registration import SAMPLE, Registration
 from infer_app.run.group_run import GroupRun, open_group
 from infer_app.run.known_source import check_source
 from infer_app.run.note_facts import note_facts
@@ -44,6 +45,8 @@ from infer_app.tables.queries.late_days import find_late_days, settle_late_image
 
 log = logging.getLogger(__name__)
 
+RECENT = 100_000  # rows before the days of a run, among which are those that came late
+
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
@@ -56,6 +59,7 @@ class RunRequest:
     with_late: bool = False  # then also the days of images that were registered late
     not_found: Mapping[str, ModelError] = field(default_factory=dict)  # by name: models that should run too
     other_source: bool = False  # [source] may list other images than in the last run
+    lists_each_day: bool = False  # before it is run, and no rows before: those of a backfill may be many
 
 
 def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
@@ -67,8 +71,9 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
     results: list[ModelResult] = []
     failures = [FailedModel(name, error) for name, error in request.not_found.items()]
     nearest = gap = None
+    hidden = list[int]()  # numbers of pictures, as `update_list` returns them
     silent: Mapping[str, date] = {}
-    left = deque(group_by_pixels(request.artifacts))
+    left, is_listed = deque(group_by_pixels(request.artifacts)), request.lists_each_day
     while left and not stop.exit_code:
         models = left.popleft()
         artifacts = models.artifacts
@@ -77,7 +82,11 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
             with open_group(request.loaded, models, stop, progress) as group:
                 check_source(request.loaded, group.project, is_meant=request.other_source, read_only=False)
                 project = group.project
-                ran = run_group(group, days, request.limit, with_late=with_late)
+                if not is_listed:
+                    hidden.append(project.update_list(between(days), RECENT))
+                    is_listed = True
+                each_day = hidden if request.lists_each_day else None
+                ran = run_group(group, days, request.limit, with_late=with_late, hidden=each_day)
                 results += [result for result in ran if result.last.model not in {one.last.model for one in results}]
                 if request.loaded.source.camera:
                     silent = project.ask(find_silent_cameras, project, days[-1].zone)
@@ -101,7 +110,7 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
         raise Interrupted(stop.exit_code - SIGNALLED)
     outcomes = [result.outcome for result in results] + [failure.outcome for failure in failures]
     outcomes += [ModelOutcome(name, stop.exit_code) for name in not_started]
-    return RunSummary(results, failures, outcomes, nearest, gap, silent)
+    return RunSummary(results, failures, outcomes, nearest, gap, silent, sum(hidden))
 
 
 def dry_run_days(
@@ -114,12 +123,17 @@ def dry_run_days(
     days, measured = request.days, []
     for models in group_by_pixels(request.artifacts):
         indices = tuple(range(len(models.artifacts)))
-        sample = [NewImage(ref, indices) for ref in registration.sample]
         with open_group(request.loaded, models, stop, progress, read_only=True) as group:
             check_source(request.loaded, group.project, is_meant=request.other_source, read_only=True)
+            if why := group.project.source.not_asked:
+                raise DatabaseUnavailable(why)
             late = _find_late(group, days) if request.with_late else []
+            refs = (ImageRef(row.image_id, row.location) for row in group.project.source.read_unlisted(between(days)))
+            unlisted = list(islice(refs, SAMPLE))
+            num_new = registration.to_run + len(unlisted) + sum(1 for _ in refs)
+            sample = [NewImage(ref, indices) for ref in (*registration.sample, *unlisted)]
             reports = dry_run(group, [*late, *days], request.limit, sample)
-            measured.append((reports, forecast(reports[0], _count_pending(group, days) + registration.to_run)))
+            measured.append((reports, forecast(reports[0], _count_pending(group, days) + num_new)))
     return measured
 
 
@@ -129,11 +143,13 @@ def run_group(
     limit: int | None,
     *,
     with_late: bool,
+    hidden: list[int] | None = None,
     run: Callable[[GroupRun, Day, int | None], list[RunReport]] = run_day,
 ) -> list[ModelResult]:
     """Run the days and return how each model ended. Raises the error of the last day, once the late days were run.
 
-    `limit` is a number of images of each model, of all days together. Raises Interrupted instead if a signal came.
+    `limit` is a number of images of each model, of all days together. With `hidden` each day is listed before it is
+    run, and what `update_list` returns is added to it. Raises Interrupted instead if a signal came.
     """
     ran: dict[Day, list[RunReport]] = {}
     left_out: list[InferError] = []  # why days could not be run
@@ -148,20 +164,21 @@ def run_group(
 
     for day in chain(days, _late_days(group, days, is_over) if with_late else ()):
         try:
+            if hidden is not None:
+                hidden.append(group.project.update_list(day, recent=0))
             ran[day] = run(group, day, images_left())
         except OF_ONE_DAY as error:
             if isinstance(error, PrecisionUnavailable) and group.may_split:
                 raise  # the models are run one by one then
             if day is days[-1]:
-                if isinstance(error, StorageUnavailable | WorkersKilled):
-                    raise  # what keeps late days from being run, too
                 of_last_day = error
+                if isinstance(error, StorageUnavailable | WorkersKilled):
+                    break  # it keeps late days from being run, too
                 continue
             log.warning("%s left out: %s (%s)", day, error, error.hint)
             left_out.append(error)
-    note_facts(
-        group.loaded, group.project, [day for day, reports in ran.items() if any(one.selected for one in reports)]
-    )
+    changed = [day for day, reports in ran.items() if any(one.selected for one in reports)]
+    note_facts(group.loaded, group.project, [*changed, days[-1]] if of_last_day else changed)
     if of_last_day and group.stop.exit_code > SIGNALLED:
         raise Interrupted(group.stop.exit_code - SIGNALLED)
     if of_last_day:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 
 from infer_app.base.day import Day
-from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, InferError, most_severe
+from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, InferError, UsageError, most_severe
 from infer_app.base.run_report import DayState, ModelOutcome, RunReport
 from infer_app.base.settings.sections import rejection_budget
 from infer_app.base.telemetry.bottleneck import Cost, find_bottleneck, judged, rate_limits
@@ -87,10 +87,11 @@ class RunSummary:
     nearest: date | None  # the nearest day with images, if the last day has none
     gap: ArrivalGap | None = None  # if images have stopped coming
     silent: Mapping[str, date] = field(default_factory=dict)  # cameras that bring none any more, with their last days
+    num_hidden: int = 0  # pictures in a column that have the id and time of another one: none is predicted
 
     @property
     def exit_code(self) -> int:
-        codes = [result.exit_code for result in self.results]
+        codes = [result.exit_code for result in self.results] + ([UsageError.exit_code] if self.num_hidden else [])
         return most_severe(codes + [failure.error.exit_code for failure in self.failures])
 
     def to_json(self) -> dict[str, object]:

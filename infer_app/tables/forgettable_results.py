@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Table,
     case,
@@ -29,12 +31,11 @@ from sqlalchemy import (
 
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError
-from infer_app.base.locations import as_location, picture_key, stored_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.forget_results import delete_results
-from infer_app.tables.listing.cross_database_source import as_relation
-from infer_app.tables.listing.source import PAGE_SIZE, Source
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.user_table import UserTable
 from infer_app.tables.results.conditions import is_up_to_date, join_results
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.runs import refuse_during_runs
@@ -97,32 +98,46 @@ def of_versions(database: Database, model_ids: Iterable[str], at_once: int = AT_
 
 
 def of_missing(
-    database: Database, source: Source, are_gone: Callable[[Sequence[str]], Sequence[bool]]
+    database: Database,
+    source: Source,
+    are_gone: Callable[[Sequence[str]], Sequence[bool]],
+    gone_before: datetime | None = None,
 ) -> Iterator[Forgettable]:
     """Yield the images whose file is gone, with their results.
 
     Of our own table they are those that walks have not found, and that `are_gone` says are gone, by their locations. Of
-    the user's they are those that it does not list.
+    the user's they are those that it does not list; with `gone_before` (naive UTC) those that a run had missed then.
     """
-    return _missing_files(source, are_gone) if source.registered else _not_listed(database, source)
+    if source.table is None:
+        return _missing_files(source, are_gone)
+    is_gone = [] if gone_before is None else [pictures.c.unlisted_since < gone_before]
+    return _not_listed(database, source.table, [source.own_pictures, *is_gone])
 
 
-def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
-    listed = _listed_keys(source)
+def _not_listed(
+    database: Database, table: UserTable, conditions: Sequence[ColumnElement[bool]]
+) -> Iterator[Forgettable]:
+    listed = _keys_of(table)
     with database.read() as connection:
         versions = connection.execute(select(models.c.id, models.c.manifest)).all()
     # Second networks first: their results are deleted with those of their detector.
     for _, model_id in sorted({(not manifest.get("crop"), one) for one, manifest in versions}):
         for results, *_ in _every_result(database, "model_id", model_id):
-            with database.read() as connection:
-                its = pictures.c.id.in_({one.picture for one in results}), source.own_pictures
-                keys = connection.execute(select(pictures.c.id, pictures.c.key).where(*its)).all()
-            gone = {
-                row.id
-                for row, known in zip(keys, _is_among([row.key for row in keys], listed), strict=True)
-                if not known
-            }
+            gone = _gone_among(database, listed, pictures.c.id.in_({one.picture for one in results}), *conditions)
             yield Forgettable([one for one in results if one.picture in gone], sorted(gone))
+    unlisted = select(pictures.c.id).where(pictures.c.unlisted_since.is_not(None), *conditions)
+    numbers = database.ask(lambda connection: connection.scalars(unlisted).all())
+    for first in range(0, len(numbers), AT_ONCE):  # some of them never had a result
+        yield Forgettable(
+            [], sorted(_gone_among(database, listed, pictures.c.id.in_(numbers[first : first + AT_ONCE])))
+        )
+
+
+def _gone_among(database: Database, listed: np.ndarray, *conditions: ColumnElement[bool]) -> set[int]:
+    """Return those of some pictures that have no row among the keys of the user's table."""
+    its = select(pictures.c.id, pictures.c.key).where(*conditions)
+    rows = database.ask(lambda connection: connection.execute(its).all())
+    return {row.id for row, known in zip(rows, _is_among([row.key for row in rows], listed), strict=True) if not known}
 
 
 def _missing_files(source: Source, are_gone: Callable[[Sequence[str]], Sequence[bool]]) -> Iterator[Forgettable]:
@@ -148,7 +163,7 @@ def of_days_before(database: Database, source: Source, day: Day, at_once: int = 
     for page in source.list_pages_before(day, at_once):
         with database.read() as connection:
             backend_of(connection).plan_for_pages(connection)
-            listed = as_relation(page, source)
+            listed = source.images_in(page, day)
             both = ((table, join_results(listed, table)) for table in _TABLES)
             results = [one for table, joined in both for one in _read(connection, _keys(table).select_from(joined))]
         yield Forgettable(results)
@@ -283,14 +298,13 @@ def _read(connection: Connection, keys: Query) -> list[StoredResult]:
     return [StoredResult(*row) for row in connection.execute(keys)]
 
 
-def _listed_keys(source: Source) -> np.ndarray:
-    """Return the sorted keys of the pictures that the source lists, int64 (N,): in little memory, never too few."""
-    with (
-        source.database.read() as connection,
-        connection.execution_options(yield_per=PAGE_SIZE).execute(source.with_id()) as rows,
-    ):
-        keys = (picture_key(row.infer_image_id, stored_location(as_location(row[1]))) for row in rows)
-        return np.sort(np.fromiter(keys, np.int64))
+def _keys_of(table: UserTable) -> np.ndarray:
+    """Return the sorted keys of all rows of the user's table, int64 (N,): in little memory, never too few."""
+
+    def read(connection: Connection) -> np.ndarray:
+        return np.sort(np.fromiter((row.key for page in table.read_all(connection) for row in page), np.int64))
+
+    return table.database.ask(read)
 
 
 def _is_among(values: Sequence[int], known: np.ndarray) -> Sequence[bool]:

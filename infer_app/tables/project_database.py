@@ -1,5 +1,6 @@
 """Opening of the database and the source that the settings name."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property, partial
@@ -12,12 +13,13 @@ from infer_app.base.day import Day
 from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.tables.cameras.picture_facts import FactRules
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.known_database import check_known, is_missing, owner_of, remembered
-from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.listing.user_table import UserTable
 from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingImages
@@ -27,6 +29,8 @@ from infer_app.tables.results.model_versions import all_in_use, read_versions
 from infer_app.tables.results.project_row import read_forgotten_before
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,6 +59,14 @@ class ProjectDatabase(ListedImages):
         """Call a function that opens its own connections, again while the database is away for a moment."""
         return self.database.with_reconnect(lambda: question(*args, **kwargs))
 
+    def update_list(self, days: Day, recent: int) -> int:
+        """Bring the list up to date with the user's table, if there is one; return `ListChanges.num_hidden`."""
+        if self.source.table is None:
+            return 0
+        from infer_app.tables.listing.update_list import update_list  # loads numpy, which other runs do without
+
+        return update_list(self.source, days, recent=recent).num_hidden
+
     def count_new_of_days(self, days: Sequence[Day], model_ids: Sequence[str]) -> int:
         """Return the number of images of the days that are new for at least one of the models."""
         return sum(self.ask(self.count_new, day, *model_ids) for day in days)
@@ -68,16 +80,18 @@ def open_project_database(
 
     With a camera the source lists only its images. Raises UsageError if none is of this camera.
     """
-    with open_results_database(loaded, read_only) as database, open_source(loaded, database, camera) as source:
-        if source.conditions:
-            database.ask(partial(_check_camera, source=source, camera=camera))
+    with (
+        open_results_database(loaded, read_only) as database,
+        open_source(loaded, database, camera, read_only=read_only) as source,
+    ):
+        if camera is not None:
+            database.ask(partial(_check_camera, source=source))
         yield ProjectDatabase(database, source)
 
 
-def _check_camera(connection: Connection, source: Source, camera: str | None) -> None:
-    its = select(pictures.c.id).where(source.own_pictures, *source.conditions)
-    if connection.execute(its.limit(1)).first() is None:
-        raise UsageError(f"no image is of a camera {camera!r}", "`infer cameras list` names those with images")
+def _check_camera(connection: Connection, source: Source) -> None:
+    if connection.execute(select(pictures.c.id).where(source.is_listed).limit(1)).first() is None:
+        raise UsageError(f"no image is of a camera {source.camera!r}", "`infer cameras list` names those with images")
 
 
 def find_database_to_make(loaded: LoadedSettings) -> Path | None:
@@ -144,23 +158,34 @@ def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
 
 
 @contextmanager
-def open_source(loaded: LoadedSettings, results: Database, camera: str | None = None) -> Iterator[Source]:
-    """Open the source that lists the images, in the database of results or in another, which is only read.
+def open_source(
+    loaded: LoadedSettings, results: Database, camera: str | None = None, *, read_only: bool = False
+) -> Iterator[Source]:
+    """Open the list of images, and the user's table, in the database of results or in another, which is only read.
 
-    Raises DatabaseUnavailable, or UsageError for a source that doesn't exist.
+    Raises DatabaseUnavailable, or UsageError for a table that doesn't exist. `read_only`: one that can't be read is
+    not asked.
     """
-    settings = loaded.source
+    if loaded.lists_own_images and (named := {"id", "location", "time", "bytes"} & loaded.source.model_fields_set):
+        raise UsageError(f"[source] {', '.join(sorted(named))}: of which table?", "name it too: [source] table")
     with ExitStack() as stack:
-        if loaded.source_url == loaded.database_url:
-            source = Source(results, settings, camera=camera)
-        else:
-            listing = stack.enter_context(Database(loaded.source_url, read_only=True))
-            if listing.file is not None and not listing.file.exists():
-                raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
-            source = CrossDatabaseSource(listing, settings, results, camera=camera)
-        check_source(source)
-        if source.has_bytes_for_text:
-            source = CrossDatabaseSource(source.database, settings, results, camera=camera)
+        table, not_asked = None, ""
+        if not loaded.lists_own_images:
+            listing = results
+            if loaded.source_url != loaded.database_url:
+                listing = stack.enter_context(Database(loaded.source_url, read_only=True))
+            table = UserTable(listing, loaded.source, loaded.run.time_zone)
+            try:
+                check_source(table)
+            except DatabaseUnavailable as error:
+                if not read_only:
+                    raise
+                not_asked = error.message
+                log.warning("the images' table was not asked: %s", not_asked)
+        source = Source(results, table, camera)
+        source.not_asked, source.asks_table = not_asked, read_only and table is not None
+        if loaded.source.camera is not None:
+            source.camera_of = FactRules.of(loaded).camera
         source.forgotten_before = read_forgotten_before(results)
         yield source
 

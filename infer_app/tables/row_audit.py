@@ -1,7 +1,6 @@
 """Laws that every stored row keeps, whatever its day: a row that breaks one was not written by a run.
 
-Each law is a condition on the rows of one table; those of a table are counted in one query over it. The rows of the
-images' table, of a day, are compared with the list.
+Each law is a condition on the rows of one table; those of a table are counted in one query over it.
 """
 
 from __future__ import annotations
@@ -10,18 +9,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import islice
 from typing import Any
 
-import numpy as np
 from sqlalchemy import ColumnElement, Connection, FromClause, Table, and_, func, literal_column, not_, or_, select
 
-from infer_app.base.day import Day
-from infer_app.base.locations import as_location, picture_key, stored_location
+from infer_app.base.locations import picture_key
 from infer_app.base.printing import counted
-from infer_app.tables.engine.column_types import AsText, Query, UtcNow, is_utf8
+from infer_app.tables.engine.column_types import AsText, UtcNow
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import PAGE_SIZE
+from infer_app.tables.listing.user_table import PAGE_SIZE
 from infer_app.tables.queries.laws import (
     HAS_UNKNOWN_REASON,
     ROUNDING,
@@ -34,8 +30,7 @@ from infer_app.tables.queries.laws import (
     picture_laws,
     result_laws,
 )
-from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import count_each, has_prediction, has_rejection, picture_of
+from infer_app.tables.results.conditions import count_each
 from infer_app.tables.results.model_versions import kind_of
 from infer_app.tables.results.runs import LEASE_S, is_alive
 from infer_app.tables.results.schema import (
@@ -106,8 +101,18 @@ def audit_rows(database: Database) -> Iterator[str]:
     with_first = pictures.outerjoin(first, first.c.id == pictures.c.event)
     with_both = with_first.outerjoin(last, last.c.id == pictures.c.event_last)
     yield from ask(_broken_laws, with_both, pictures.c.id, picture_laws(first, last))
+    yield from ask(_wrong_keys)
     yield from ask(_unknown_labels, kinds)
     yield from ask(_broken_runs)
+
+
+def _wrong_keys(connection: Connection) -> Iterator[str]:
+    """Yield a message on pictures that no row of the user's table, or no file, would be found by."""
+    columns = (pictures.c[name] for name in ("id", "registered", "image_id", "location", "key"))
+    rows = connection.execution_options(yield_per=PAGE_SIZE).execute(select(*columns))
+    keys = ((row, picture_key("" if row.registered else row.image_id, row.location)) for row in rows)
+    if wrong := [row.image_id for row, key in keys if row.key != key]:
+        yield _message(len(wrong), "image", "with the key of another one", wrong)
 
 
 def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
@@ -261,61 +266,6 @@ def _broken_runs(connection: Connection) -> Iterator[str]:
             problems.setdefault(fault, []).append(run.id)
     for fault, run_ids in problems.items():
         yield _message(len(run_ids), "run", fault, run_ids)
-
-
-def find_unlisted(images: ListedImages, day: Day, model_id: str) -> Iterator[str]:
-    """Yield a message on the day's rows of the images' table that are not listed, or with other results than they have.
-
-    The table is read alone, and results by an image's id and location: without the joins and keys of the list. What
-    differs is read again, since a run may write meanwhile. A row takes 8 bytes of memory.
-    """
-    found = _find_differing(images, day, model_id)
-    if len(found):
-        found = np.intersect1d(found, _find_differing(images, day, model_id))
-    if wanted := set(found.tolist()):
-        named = (row[0] for row in _rows_of_table(images, day, model_id) if _entry(*row) in wanted)
-        fault = "of the images' table not listed, or without its result"
-        yield _message(len(wanted), "row", fault, list(islice(named, NUM_EXAMPLES)))
-
-
-def _find_differing(images: ListedImages, day: Day, model_id: str) -> np.ndarray:
-    """Return the entries of the table's rows that the list lacks, int64 (N,), sorted."""
-    sides = (_rows_of_table, _rows_of_list)  # in this order: a row that is added meanwhile is listed
-    table, listed = (np.fromiter((_entry(*row) for row in rows(images, day, model_id)), np.int64) for rows in sides)
-    return np.setdiff1d(table, listed)
-
-
-def _entry(image_id: str, location: object, is_predicted: bool | None, is_rejected: bool | None) -> int:
-    """Return what tells a row and its results apart from others."""
-    key = picture_key(image_id, stored_location(as_location(location)))
-    return key & ~3 | bool(is_predicted) | bool(is_rejected) << 1
-
-
-def _rows_of_table(images: ListedImages, day: Day, model_id: str) -> Iterator[Row]:
-    """Yield the rows with an id; a page of them is in memory."""
-    results = has_prediction(pictures.c.id, model_id), has_rejection(pictures.c.id, model_id)
-    stored = select(pictures.c.image_id, pictures.c.location, *results).where(images.source.own_pictures)
-    with (
-        images.source.database.read() as connection,
-        connection.execution_options(yield_per=PAGE_SIZE).execute(images.source.in_day(connection, day)) as rows,
-    ):
-        for page in rows.partitions():
-            ids = [row[3] for row in page if row[3] is not None and is_utf8(row[3])]
-            with images.database.read() as own:
-                its = own.execute(stored.where(pictures.c.image_id.in_(ids)).order_by(pictures.c.id))
-                known = {(row[0], row[1]): row[2:] for row in its}
-            for _, location, _, image_id in page:
-                if image_id is not None:
-                    place = location if images.source.registered else stored_location(as_location(location))
-                    yield image_id, location, *known.get((image_id, place), (False, False))
-
-
-def _rows_of_list(images: ListedImages, day: Day, model_id: str) -> Iterator[Row]:
-    def rows_of(part: FromClause) -> Query:
-        has_results = (has(picture_of(part), model_id) for has in (has_prediction, has_rejection))
-        return select(part.c[3], part.c[1], *has_results).where(part.c[3].is_not(None))
-
-    return images.stream(day, rows_of)
 
 
 def _message(count: int, noun: str, fault: str, examples: Sequence[str]) -> str:

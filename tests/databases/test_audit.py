@@ -4,20 +4,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import select, update
 
 from infer_app.base.domain import Broken, DetectedObject, ImageRef, Output, Prediction, Reason
-from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing.source import Source
-from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.runs import RunModel
-from infer_app.tables.results.schema import pictures, runs
-from infer_app.tables.row_audit import audit_rows, find_unlisted
+from infer_app.tables.results.schema import runs
+from infer_app.tables.row_audit import audit_rows
 from tests.conftest import DAY
 from tests.databases.conftest import only
 from tests.support.results import commit
 from tests.support.second_networks import DOG, FILE, LION, SECOND, VECTORS, D, S, StoredModel
-from tests.support.shots import ID, QUERY, SHOTS, opened
 from tests.support.statements import execute_at
 
 MANIFESTS = {
@@ -59,43 +54,6 @@ def found(database):
 
 def test_what_runs_write_breaks_no_law(stored):
     assert found(stored) == []
-
-
-class Losing(Source):
-    """A list without the table's row 2."""
-
-    def parts(self, connection, day):
-        yield from (select(part).where(part.c[3] != "2").subquery() for part in super().parts(connection, day))
-
-
-HIDDEN = "not listed, or without its result: image"
-
-
-def test_a_row_that_the_list_lacks_is_named(database, fill):
-    fill("shots", *((str(number), f"/{number}.jpg", DAY) for number in range(1, 4)))
-    tables = ProjectDatabase(database, Losing(database, SHOTS))
-    assert list(find_unlisted(tables, DAY, ID)) == [f"1 row of the images' table {HIDDEN} 2"]
-    assert list(find_unlisted(tables, DAY.before(1), ID)) == []
-
-
-@pytest.mark.parametrize("kind_of_source", ["table", "query", "another database", "bytes", "our own list"])
-def test_a_row_whose_result_the_list_does_not_find_is_named(database, fill, run, register, kind_of_source):
-    """Its picture is stored by another key than before or, of our own, by another id."""
-    listing, is_ours = database if kind_of_source == "another database" else None, kind_of_source == "our own list"
-    settings = {"query": QUERY, "bytes": SHOTS.model_copy(update={"bytes": "path"})}.get(kind_of_source, SHOTS)
-    settings = SourceSettings() if is_ours else settings
-    fill("shots", *((str(number), f"/{number}.jpg", DAY) for number in range(1, 8)))
-    register(*(f"/{number}.jpg" for number in range(1, 8)))
-    first, *_ = run(settings, listing=listing, bad=["/7.jpg"])
-    tables = ProjectDatabase(database, opened(database, settings, listing))
-    assert list(find_unlisted(tables, DAY, ID)) == list(find_unlisted(tables, DAY, "another")) == []
-    hidden = update(pictures).values({pictures.c.image_id: "?"} if is_ours else {pictures.c.key: -pictures.c.key})
-    with database.write() as connection:
-        connection.execute(hidden.where(pictures.c.location == first))
-    assert list(find_unlisted(tables, DAY, ID)) == [f"1 row of the images' table {HIDDEN} 1"]
-    with database.write() as connection:
-        connection.execute(hidden.where(pictures.c.location != first))
-    assert list(find_unlisted(tables, DAY, ID)) == [f"7 rows of the images' table {HIDDEN} 1, 2, 3, …"]
 
 
 def of(table, values, where):

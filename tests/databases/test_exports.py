@@ -14,13 +14,13 @@ from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.base.domain import DetectedObject, Reason
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunModel
 from infer_app.tables.results.schema import models
 from tests.conftest import DAY
+from tests.support.listings import listed, source_of
 from tests.support.results import broken, commit, predicted
 
 AT = datetime(2026, 11, 1, 12)
@@ -116,7 +116,8 @@ def test_versions_of_several_kinds_are_told_apart(two_versions, database):
 def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path):
     """Not with the version in use, another prediction, another day, or a version that runs again or is only tried."""
     execute("CREATE TABLE shots (id VARCHAR(40) PRIMARY KEY, location VARCHAR(40), added_at TIMESTAMP)")
-    project = ProjectDatabase(database, Source(database, SourceSettings(table="shots", time_zone="UTC")))
+    settings = SourceSettings(table="shots", time_zone="UTC")
+    project = ProjectDatabase(database, source_of(database, settings))
     labels = {OLD: ("cat", "dog"), NEW: ("bird", "dog", "cat"), OTHER: ("fish", "bird")}
     images, classes = {}, {}
 
@@ -129,6 +130,7 @@ def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path
             at = datetime(2026, 11, 21 if image == "late" else 20, 12)
             row = {"id": image, "location": f"/{image}.jpg", "at": at}
             execute(("INSERT INTO shots VALUES (:id, :location, :at)", [row]))
+            listed(database, settings)
             one = DetectedObject(label, labels[model_id].index(label), 0.5, 0.1, 0.1, 0.2, 0.2)
             commit(database, predicted(image, objects=(one,)), model_id=model_id, registered=False)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import update
@@ -12,7 +12,6 @@ from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.load import load_settings
 from infer_app.tables.listing.image_registry import add_images
-from infer_app.tables.listing.source import find_similar
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.project_database import open_project_database
 from infer_app.tables.queries.late_days import find_late_days
@@ -62,7 +61,7 @@ def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded
         assert project.pending.find_older_pending(DAY, ID) is None
         assert project.source.nearest_date(DAYS[0].before(100)) == DAYS[1].date
         assert project.source.latest_date(DAYS[0]) is None
-        (first, *_) = find_similar(project.source, "1" if listing == "our table" else f"{DAYS[0].date:%d}-0")
+        (first, *_) = project.source.find_similar("1" if listing == "our table" else f"{DAYS[0].date:%d}-0")
         with pytest.raises(UsageError, match=f"has taken {DAYS[0]} out: no run covers it"):
             find_place(loaded, project, first[0], None)
     forget(loaded, before=str(DAYS[1]))
@@ -84,6 +83,15 @@ def test_an_image_registered_late_for_a_forgotten_day_is_named(loaded, tmp_path,
     assert "no run takes 3 images registered late, of days before 2" in caplog.text
 
 
+def miss_for_a_day(loaded):
+    """Let runs find out which rows of the table are gone, and more than 24 hours pass."""
+    for day in DAYS:
+        run(loaded, day)
+    is_gone = pictures.c.unlisted_since.is_not(None)
+    with open_project_database(loaded) as project, project.database.write() as connection:
+        connection.execute(update(pictures).where(is_gone).values(unlisted_since=datetime(2026, 1, 1)))
+
+
 def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, tmp_path):
     gone, back, *_ = sorted(tmp_path.glob("photos/*.jpg"))
     gone.unlink()
@@ -92,6 +100,9 @@ def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, tmp_path)
             mark_missing(project.database, ids_of(project.database, gone, back))
     else:
         execute_at(loaded.source_url, f"DELETE FROM shots WHERE path = '{gone}'")
+        forget(loaded, missing=True)
+        assert answer(capsys) == NOTHING
+        miss_for_a_day(loaded)
     forget(loaded, missing=True)
     assert answer(capsys) == NOTHING | {"predictions": 1, "objects": 1, "images": int(listing == "our table")}
     assert counts(loaded) == [DayCounts(2, 1, 1, 0), WHOLE, WHOLE]
@@ -111,6 +122,7 @@ def test_most_of_a_source_is_not_forgotten_without_a_second_flag(loaded, listing
             mark_missing(project.database, list(range(2, 10)))
     else:
         execute_at(loaded.source_url, "DELETE FROM shots")
+        miss_for_a_day(loaded)
     with pytest.raises(UsageError, match=f"nothing was deleted: .* {8 if listing == 'our table' else 9} of 9 results"):
         forget(loaded, missing=True)
     assert stored(loaded, predictions, objects, rejections) == (6, 6, 3)
@@ -154,6 +166,7 @@ def test_results_of_registered_photos_are_not_those_of_a_table_that_is_listed_no
     execute(f"INSERT INTO shots VALUES ('1', '/1.jpg', '{DAY}')")
     assert run(loaded, DAY) == ["1"]
     execute("DELETE FROM shots")
+    miss_for_a_day(loaded)
     with pytest.raises(UsageError, match="most of what there is, 1 of 1 results"):
         forget(loaded, as_json=False, missing=True)
     forget(loaded, as_json=False, missing=True, even_most=True)

@@ -20,7 +20,6 @@ from infer_app.base.domain import (
     Output,
     Prediction,
 )
-from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.cameras.day_events import events, find_jumps, read_camera_rows, read_ends, read_events
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
@@ -29,7 +28,7 @@ from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.cameras.silent_cameras import find_silent_cameras
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
 from infer_app.tables.listing.image_registry import DatedImage, register
-from infer_app.tables.listing.source import Source, storable_camera
+from infer_app.tables.listing.update_list import update_list
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.events import dissolve_events
@@ -37,6 +36,7 @@ from infer_app.tables.results.schema import pictures
 from infer_app.tables.row_audit import audit_rows
 from tests.conftest import MODEL
 from tests.support.day_rows import add_model  # noqa: F401
+from tests.support.listings import ALL_DAYS, source_of
 from tests.support.results import commit
 
 DAY = Day.of(datetime(2026, 11, 20).date(), "UTC")
@@ -49,9 +49,9 @@ RULES = FactRules(1, ("/photos/",), None, "", "UTC", names_cameras=True, has_own
 class Cards:
     """Photos of cameras in the program's own list, with the times that their files state."""
 
-    def __init__(self, database, settings=SourceSettings()):  # noqa: B008
+    def __init__(self, database, settings=None):
         self.database = database
-        self.source = Source(database, settings)
+        self.source = source_of(database, settings)
         self.taken = {}  # by location
 
     def add(self, *photos, offset=None):
@@ -278,6 +278,7 @@ class TableCards(Cards):
 
     def __init__(self, database, **listed):
         super().__init__(database, SourceSettings(**listed, time_zone="UTC", camera="camera"))
+        self.source.camera_of = self.rules.camera
 
     def read(self, *seconds, of):
         """Predict photos of `of`, one that was taken at each of the seconds, which are their ids."""
@@ -290,6 +291,7 @@ class TableCards(Cards):
         return self
 
     def note(self, gap=GAP):
+        update_list(self.source, ALL_DAYS)
         return super().note(gap, self.rules)
 
     def fill(self):
@@ -332,7 +334,7 @@ def test_the_time_of_a_column_counts_for_a_replaced_file_too_whatever_its_run_wa
     assert [row[:2] for row in cards.rows(*TIME)] == [row[:2] for row in before]
 
 
-def test_cameras_and_events_are_those_of_all_lists(database, make_photos):
+def test_events_are_those_of_all_lists_and_cameras_of_what_is_listed_now(database, make_photos):
     make_photos("photos", -86_400, 0)
     TableCards(database, query="SELECT * FROM photos").read(-86_400, of="photos").note()
     set_cameras(database, [CameraPeriod(camera="cam1", shift=timedelta(seconds=5))])
@@ -340,7 +342,7 @@ def test_cameras_and_events_are_those_of_all_lists(database, make_photos):
     now.note()
     make_photos("others", 7)
     TableCards(database, table="others").read(7, of="others").note()
-    assert (now.events, now.cameras) == (([5], 0), {"cam1": 3})
+    assert (now.events, now.cameras) == (([5], 0), {"cam1": 1})
 
 
 def test_an_event_is_of_the_day_of_its_first_picture_that_is_listed(database, make_photos, execute):
@@ -440,7 +442,7 @@ def shown(event):
 
 
 def test_a_camera_is_silent_from_its_second_night_without_images_while_others_bring_some(cards, execute):
-    """`rare` brings images now and then, and `old` is retired."""
+    """`rare` brings images now and then, `old` is retired, and `mute` was, but stands elsewhere since."""
     nights = {"busy": range(10), "mute": range(2, 10), "one": range(1, 10), "rare": (4, 9), "old": range(3, 10)}
     nights |= {"long gone": range(40, 50)}
     now = datetime(2026, 11, 20, 3, tzinfo=UTC)
@@ -450,7 +452,9 @@ def test_a_camera_is_silent_from_its_second_night_without_images_while_others_br
         for number, night in zip(numbers, ago, strict=True):
             seen = (now - timedelta(days=night)).timestamp()
             execute(f"UPDATE infer_pictures SET first_seen = {seen} WHERE id = {number}")
-    set_cameras(cards.database, [CameraPeriod(camera="old", retired=True)])
+    moved = datetime(2026, 5, 1)
+    periods = [CameraPeriod(camera="mute", until=moved, retired=True), CameraPeriod(camera="mute", since=moved)]
+    set_cameras(cards.database, [CameraPeriod(camera="old", retired=True), *periods])
     images = ListedImages(cards.database, cards.source)
     assert find_silent_cameras(images, "UTC") == {"mute": datetime(2026, 11, 18).date()}
 
@@ -487,14 +491,14 @@ def test_a_camera_is_found_by_the_name_that_is_stored_whatever_the_column_holds(
     shared = {"table": "photos", "id": "id", "location": "id", "time": "added_at", "time_zone": "UTC"}
     for column in ("a", "b", "c"):
         settings = SourceSettings(**shared, camera=column)
-        rows = [row for page in Source(cards.database, settings).list_facts(DAY, 10) for row in page]
-        names = sorted(storable_camera(row[4]) for row in rows)
+        source = source_of(cards.database, settings)
+        source.camera_of = replace(RULES, camera_folder=None).camera
+        update_list(source, ALL_DAYS)
+        names = sorted(name for (name,) in cards.rows(pictures.c.camera))
         assert (names[0], len(names)) == ("", 2)
         assert names[1] == names[1].strip()
-        sources = [Source(cards.database, settings, camera=name) for name in names]
-        assert [ListedImages(cards.database, source).count(DAY) for source in sources] == [1, 1]
-        with pytest.raises(UsageError, match="no image is of a camera"):
-            Source(cards.database, settings, camera="\udcff")
+        sources = [source_of(cards.database, settings, camera=name) for name in (*names, "\udcff")]
+        assert [ListedImages(cards.database, source).count(DAY) for source in sources] == [1, 1, 0]
 
 
 def test_a_photo_that_could_not_be_read_when_it_was_registered_gets_its_time_from_the_run_that_reads_it(cards):

@@ -5,13 +5,13 @@ from dataclasses import replace
 from sqlalchemy import select
 
 from infer_app.base.domain import Broken, CropOutput, FileFacts, ImageRef, Output, Prediction, Reason
-from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.schema import objects, pictures
 from tests.conftest import DAY, MODEL
+from tests.support.listings import source_of
 from tests.support.results import commit
 from tests.support.second_networks import DETECTOR, LION, D, StoredModel, classified, made
-from tests.support.shots import SHOTS, opened
+from tests.support.shots import SHOTS
 
 
 def commit_to(database, results, **more):
@@ -56,9 +56,9 @@ def test_only_rows_of_the_source_are_predicted_again(database, fill, register, r
     fill("shots", ("1", "/a.jpg", DAY))
     register("/b.jpg")
     run(SHOTS)
-    run(SourceSettings())
-    for settings, location in ((SHOTS, "/a.jpg"), (SourceSettings(), "/b.jpg")):
-        asked = ProjectDatabase(database, opened(database, settings))
+    run(None)
+    for settings, location in ((SHOTS, "/a.jpg"), (None, "/b.jpg")):
+        asked = ProjectDatabase(database, source_of(database, settings))
         ((number, _),) = asked.stream_keys([MODEL.model_id], None)
         with database.read() as connection:
             assert connection.scalar(select(pictures.c.location).where(pictures.c.id == number)) == location

@@ -12,16 +12,15 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.forgettable_results import ForgettableCounts, forget, of_missing
 from infer_app.tables.listing.image_registry import register as register_files
 from infer_app.tables.listing.row_images import RowReader
-from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.image_history import read_history
 from infer_app.tables.results.schema import pictures
 from tests.conftest import DAY
-from tests.support.listings import at
-from tests.support.shots import ID, MONDAY, QUERY, SCANS, SHOTS, TUESDAY, labels_of, noon_of, opened, snapshot
+from tests.support.listings import at, select_new, source_of
+from tests.support.shots import ID, MONDAY, QUERY, SCANS, SHOTS, TUESDAY, labels_of, noon_of, snapshot
 
 EDITED = QUERY.model_copy(update={"query": "SELECT id, path, taken FROM shots WHERE id <> '2'"})
-OURSELVES = SourceSettings()
+OURSELVES = None
 
 
 def test_images_of_two_tables_and_registered_ones_have_results_of_their_own_though_ids_clash(
@@ -40,7 +39,7 @@ def test_images_of_two_tables_and_registered_ones_have_results_of_their_own_thou
         assert run(settings) == []
         labels = {path: path for path in listed[name][1:]}
         assert labels_of(database, settings) == (labels, DayCounts(3, 2, 1, 0))
-    (history,) = read_history(database, [("stub", ID)], opened(database, SCANS).find_picture("2", "/another/2.jpg"))
+    (history,) = read_history(database, [("stub", ID)], source_of(database, SCANS).find_picture("2", "/another/2.jpg"))
     assert history.state == "pending"
     with database.write() as connection:  # ours keep their numbers wherever they move
         moved = literal("/moved").concat(pictures.c.location)
@@ -61,7 +60,7 @@ def test_results_of_a_table_are_left_alone_by_what_happens_to_registered_photos_
     assert before[1] == DayCounts(3, 2, 1, 0)
     list(register_files(database, [files[2]._replace(size=8)], at(noon_of(DAY))))
     mark_missing(database, [2])
-    gone = list(of_missing(database, opened(database, OURSELVES), lambda paths: [True] * len(paths)))
+    gone = list(of_missing(database, source_of(database, OURSELVES), lambda paths: [True] * len(paths)))
     assert forget(database, gone, ForgettableCounts.of(gone)).predictions == 1
     assert labels_of(database, OURSELVES) == ({"/own/1.jpg": "/own/1.jpg"}, DayCounts(2, 1, 0, 1))
     assert labels_of(database, SHOTS) == before
@@ -114,7 +113,7 @@ def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, ru
     settings = SourceSettings(table="scans", bytes="picture", time="came", time_zone="UTC")
     reader = RowReader(url, settings)
     for day in (MONDAY, TUESDAY):
-        ((ref,),) = [list(Source(database, settings).select_new(day, ID))]
+        (ref,) = select_new(database, settings, day)
         assert read_image(ref.location, ReadLimits((), 100, rows=reader)).data == str(day).encode()
         assert labels_of(database, settings, day) == ({}, DayCounts(1, 0, 0, 1))
         assert [run(settings, day) for _ in range(2)] == [[ref.location], []]

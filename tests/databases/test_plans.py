@@ -1,7 +1,7 @@
 """No query that runs per page or per chunk reads a whole table, whatever the database thinks of its size.
 
 100,000 images of ten days, half of each predicted: with statistics and without, as after a night that filled them.
-They are registered here, and listed again by a table of the user's, among whose pictures are those with results.
+They are registered here; a table of the user's has as many.
 """
 
 from dataclasses import replace
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
-from sqlalchemy import event, insert, literal, null, select, text
+from sqlalchemy import event, text
 
 from infer_app.ask.compare.paired_answers import Overlap, count_overlap
 from infer_app.ask.figures.detections import Part, read_predicted_images, read_together
@@ -17,11 +17,10 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.engine.column_types import PictureKey
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.forget_results import forget_results
-from infer_app.tables.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.update_list import ListChanges, update_list
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.stored_objects import read_detections
@@ -29,20 +28,19 @@ from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
+from infer_app.tables.results.schema import object_predictions, objects, pictures, rejections
 from infer_app.tables.results.sink import Sink
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
+from tests.support.listings import source_of
 from tests.support.query_plans import IN_VIEWS, OURS, RESULTS, recorded, steps_of
 from tests.support.results import register_rows
 from tests.support.statements import execute_all
 
 NUM_IMAGES = 100_000
 SECOND = "of the objects"  # id of a second network
-THEIRS = 1_000_000  # from here on are the numbers of the pictures that the user's table lists, and of their objects
 CROPS = (CropOutput(0, Output("cat", 0.9)), CropOutput(1, Output("cat", 0.1)))
 SHOTS = SourceSettings(table="shots", location="path", time="taken", time_zone="UTC")
-SOURCES = pytest.mark.parametrize("settings", [SourceSettings(), SHOTS], ids=["ours", "a user's table"])
 FOUND = tuple(DetectedObject("cat", 0, score, 0.0, 0.0, 1.0, 1.0) for score in (0.9, 0.1))
 pytestmark = pytest.mark.slow
 
@@ -84,49 +82,31 @@ def fill(database):
     for first in range(0, NUM_IMAGES, 20_000):
         good = tuple(Prediction(ImageRef(i, ""), Output(crops=CROPS)) for i in ids[first : first + 20_000 : 2])
         second.commit_chunk(ChunkResult(0, good, ()))
+    listed = "CREATE TABLE shots AS SELECT id, location AS path, added_at AS taken FROM infer_pictures"
     with database.write() as connection:
-        list_again(connection)
+        execute_all(connection, [listed, "CREATE INDEX at ON shots (taken, id)"])
     RunStore(database).open_run(DAY, replace(MODEL, name="detector"))
 
 
-def list_again(connection):
-    """List all in a table of the user's too; the results of its pictures are copies of ours."""
-    listed = "CREATE TABLE shots AS SELECT id, location AS path, added_at AS taken FROM infer_pictures"
-    execute_all(connection, [listed, "CREATE UNIQUE INDEX by_id ON shots (id)", "CREATE INDEX at ON shots (taken, id)"])
-    has_result = pictures.c.id.in_(select(predictions.c.picture).union(select(rejections.c.picture)))
-    for table in (pictures, predictions, rejections, objects, object_predictions):
-        is_number = ("id", "picture", "object_id")
-        copied = {column.name: column + THEIRS if column.name in is_number else column for column in table.c}
-        if table is pictures:
-            key = PictureKey(pictures.c.image_id, pictures.c.location)
-            copied |= {"registered": literal(0), "added_at": null(), "key": key}
-        rows = select(*copied.values()).where(*[has_result] if table is pictures else [])
-        connection.execute(insert(table).from_select(list(copied), rows))
-
-
-@SOURCES
-def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, settings):
+def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled):
     statements = recorded(filled)
-    source = Source(filled, settings)
+    source = Source(filled)
     pages = source.select_pages(DAY, MODEL.model_id)
     first, second = next(pages), next(pages)
     both = next(source.select_pages(DAY, MODEL.model_id, SECOND))
     assert (len(first), len(second), len(both)) == (1000, 1000, 1000)
     refs = [new.ref for new in second[:64]]
-    number = None if source.is_ours else 1
-    written = replace(MODEL, model_id=f"written {number}")
+    written = replace(MODEL, model_id="written")
     run_id = RunStore(filled).open_run(DAY, written)
     good = tuple(Prediction(ref, Output(objects=FOUND)) for ref in refs[:40])
     bad = tuple(Broken(ref, Reason.CORRUPT, "", "read") for ref in refs[40:])
     of_objects = tuple(Prediction(ref, Output(crops=CROPS)) for ref in refs[:40])
     for result, *of in (
         (ChunkResult(0, good, bad), written.model_id, MODEL.variant, run_id, None),
-        (ChunkResult(0, of_objects, ()), f"second {number}", MODEL.variant, run_id, written.model_id),
+        (ChunkResult(0, of_objects, ()), "second", MODEL.variant, run_id, written.model_id),
     ):
-        assert Sink(filled, *of, source.registered).commit_chunk(result) is result
-    asked = ProjectDatabase(filled, source)
-    assert asked.count_day(DAY, MODEL.model_id) == DayCounts(10_000, 5000, 500, 4500)
-    known = {n + (0 if source.is_ours else THEIRS): ImageRef(str(n), "") for n in range(80_001, 81_001)}
+        assert Sink(filled, *of).commit_chunk(result) is result
+    known = {n: ImageRef(str(n), "") for n in range(80_001, 81_001)}
     with filled.read() as connection:
         assert len(read_detections(connection, known, MODEL.model_id)) == 550
     explained = steps_of(filled, statements)
@@ -134,50 +114,49 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, settings):
     assert [step for step in explained if step.reads_all or step.sorts] == []
 
 
-@SOURCES
-def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled, settings):
-    """Here that is the same, which makes no difference to how it is asked."""
+def test_no_query_of_an_update_of_the_list_reads_a_whole_table(filled):
+    """Of another day than that of the other tests. The rows of a day are read as those of the next test."""
     statements = recorded(filled)
-    source = CrossDatabaseSource(filled, settings, filled)
-    pages = source.select_pages(DAY, MODEL.model_id, "another")
-    assert [len(next(pages)), len(next(pages))] == [PAGE_SIZE] * 2
-    asked = ProjectDatabase(filled, source)
-    assert asked.count_day(DAY, MODEL.model_id).eligible == 10_000
-    assert asked.rows.find_problems(DAY, MODEL.model_id) != []
-    explained = steps_of(filled, statements)
-    assert {step.table for step in explained} >= OURS
-    sorts_pages = filled.file is not None  # whose rows of JSON are in no order that it knows
-    assert [step for step in explained if step.reads_all or (step.sorts and not sorts_pages)] == []
+    day, source = DAY.before(3), source_of(filled, SHOTS)
+    assert update_list(source, day, recent=0) == ListChanges(num_new=10_000)
+    (first, *_) = next(source.select_pages(day, MODEL.model_id))
+    written = Prediction(first.ref, Output(objects=FOUND))
+    Sink(filled, "listed", MODEL.variant, "run", registered=False).commit_chunk(ChunkResult(0, (written,), ()))
+    with filled.write() as connection:
+        execute_all(connection, [f"DELETE FROM shots WHERE id = {first.ref.image_id}"])
+    assert update_list(source, day, recent=0) == ListChanges(num_unlisted=1)
+    assert source.find_by_id(first.ref.image_id) == []
+    explained = steps_of(filled, [one for one in statements if "added_at <" not in one[0]])
+    assert {step.table for step in explained} >= {pictures.name}
+    assert [step for step in explained if step.reads_all or step.sorts] == []
 
 
-@SOURCES
-def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(filled, settings):
-    """These may sort the page."""
-    source = CrossDatabaseSource(filled, settings, filled)
-    asked, both = ProjectDatabase(filled, source), (MODEL.model_id, "another")
+def test_the_results_of_a_day_are_found_by_key(filled):
+    """These may sort the day, whose images MariaDB finds by reading all: here they are a tenth of the table."""
+    asked, both = ProjectDatabase(filled, Source(filled)), (MODEL.model_id, "another")
     figures = Figures(asked, MODEL.model_id)
     statements = recorded(filled)
+    assert asked.count_day(DAY, MODEL.model_id) == DayCounts(10_000, 5000, 500, 4500)
     assert len(list(asked.rows.read_predictions(DAY))) >= 5000
     assert len(list(asked.rows.read_predictions(DAY, MODEL.model_id))) == 5000
     assert len(list(asked.rows.read_rejections(DAY, MODEL.model_id))) == 500
+    assert asked.rows.find_problems(DAY, MODEL.model_id) != []
     assert figures.count_predicted(DAY) == 5000
     assert figures.count_labels(DAY) == {}
     assert figures.count_reasons(DAY) == {"corrupt": 500}
     assert figures.score_range(DAY) is None
     assert figures.count_scores(DAY, [0.0, 0.5, 1.0]) == [0, 0]
     assert figures.results.extremes(DAY, 3, highest=True) == []
-    assert len(figures.some_rejected(DAY, "corrupt", 3)) == 3
     assert count_overlap(asked, DAY, both) == Overlap(both=0, only_a=5000, only_b=0, neither=5000)
-    assert list(read_together(ListedImages(filled, source), DAY, both, Part.OUTPUT)) == []
+    assert list(read_together(asked, DAY, both, Part.OUTPUT)) == []
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS - {objects.name} | {"a", "b"}
-    assert [step for step in explained if step.reads_all] == []
+    assert [step for step in explained if step.reads_all and step.table not in ("", pictures.name)] == []
 
 
-@SOURCES
-def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled, settings):
-    """These may sort the day, whose images MariaDB finds by reading all: here they are a tenth of the table."""
-    source, other = Source(filled, settings), "another"
+def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
+    """As of the day's other results."""
+    source, other = Source(filled), "another"
     statements = recorded(filled)
     found = list(read_predicted_images(ListedImages(filled, source), DAY, MODEL.model_id))
     assert (len(found), {one.objects for one in found}) == (5000, {FOUND})
@@ -215,7 +194,7 @@ def test_the_crops_of_an_image_are_found_by_key(filled):
 def test_later_pages_cost_no_more_than_the_first(filled):
     """By what the database says it does: a page must not begin at the start of its day, nor of its time."""
     work = _steps_taken(filled) if filled.file is not None else partial(_rows_read, filled)
-    source = Source(filled, SourceSettings())
+    source = Source(filled)
     costs = []
     pages = source.select_pages(DAY, MODEL.model_id)
     for _ in range(4):

@@ -42,11 +42,13 @@ def test_a_day_from_registering_to_verifying(day):
 def test_a_dry_run_needs_no_right_to_write(day, url, add_role, monkeypatch):
     monkeypatch.setenv("INFER_DATABASE__URL", add_role("GRANT SELECT ON {all} TO {role}"))
     assert day.infer_json(*day.command("--dry-run"))["predicted"] > 0
+    monkeypatch.setenv("INFER_SOURCE__TABLE", "infer_runs")
     monkeypatch.setenv("INFER_SOURCE__TIME", "paths")
     day.infer(*day.command("--dry-run"), exit_code=2)
     assert "paths" in day.errors
     assert "column" in day.errors
-    monkeypatch.delenv("INFER_SOURCE__TIME")
+    for key in ("TABLE", "TIME"):
+        monkeypatch.delenv(f"INFER_SOURCE__{key}")
     monkeypatch.setenv("INFER_DATABASE__URL", url)
     assert day.results() == []
     assert day.rows("SELECT count(*) FROM infer_runs") == [(0,)]

@@ -12,24 +12,27 @@ from infer_app.base.settings.sections import SourceSettings
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.row_images import RowReader
-from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.listing.user_table import UserTable
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.schema import predictions
 from tests.conftest import DAY
 from tests.databases.conftest import only
-from tests.support.results import commit, stored
+from tests.support.listings import listed, select_new
+from tests.support.results import commit, run_day, stored
 
 SHOTS = SourceSettings(table="shots", time_zone="UTC")
 
 
 @only("sqlite", "mariadb")  # PostgreSQL's collations tell all texts apart, unless one is made not to
-def test_ids_that_a_collation_takes_for_equal_are_refused_before_the_run(database, execute, kind):
+def test_ids_that_a_collation_takes_for_equal_are_those_of_two_images(database, execute, kind):
     collation = {"sqlite": "COLLATE NOCASE", "mariadb": "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"}[kind]
     execute(f"CREATE TABLE shots (id VARCHAR(20) {collation}, location TEXT, added_at DATE)")
-    execute("INSERT INTO shots VALUES ('a', '/a.jpg', '2026-11-20'), ('A', '/b.jpg', '2026-11-20')")
-    with pytest.raises(UsageError, match="1 have an id that the column's collation.*'/a.jpg' and '/b.jpg'"):
-        Source(database, SHOTS).find_left_out(DAY)
+    execute("INSERT INTO shots VALUES ('a', '/a.jpg', '2026-11-20'), ('A', '/a.jpg', '2026-11-20')")
+    source = listed(database, SHOTS)
+    assert sorted(ref.image_id for ref in run_day(database, source, DAY)) == ["A", "a"]
+    assert stored(database, predictions, "label") == {"A": ("cat",), "a": ("cat",)}
+    assert source.find_by_id("A", DAY) == [("/a.jpg", DAY.start)]
 
 
 @only("postgres", "mariadb")  # all numbers of SQLite are double
@@ -39,20 +42,20 @@ def test_numbers_that_are_not_read_as_they_are_stored_are_refused(database, exec
     columns = {"id": "INTEGER", "location": "TEXT", "added_at": "DATE"} | {key: single}
     execute(f"CREATE TABLE shots ({', '.join(f'{name} {type_}' for name, type_ in columns.items())})")
     with pytest.raises(UsageError, match="single precision"):
-        check_source(Source(database, SHOTS))
+        check_source(UserTable(database, SHOTS))
 
 
 @only("mariadb")  # PostgreSQL writes them as text, SQLite hands them on
 def test_ids_of_bytes_that_are_no_text_are_refused_before_the_run(database, execute):
     execute("CREATE TABLE shots (id BINARY(16), location TEXT, added_at DATE)")
-    source = Source(database, SHOTS)
+    table = UserTable(database, SHOTS)
     execute("INSERT INTO shots VALUES ('sixteen letters.', '/a.jpg', '2026-11-20')")
-    check_source(source)
+    check_source(table)
     execute("DELETE FROM shots")
     row = {"id": uuid.UUID("f47ac10b-58cc-4372-a567-0e02b2c3d479").bytes}
     execute(("INSERT INTO shots VALUES (:id, '/a.jpg', '2026-11-20')", [row]))
     with pytest.raises(UsageError, match="bytes that are not text"):
-        check_source(source)
+        check_source(table)
 
 
 def test_an_image_in_a_column_is_found_by_its_own_id_only(url, execute, kind):
@@ -85,19 +88,17 @@ def test_images_in_some_rows_and_paths_in_others_are_both_read(url, database, ex
     settings = {"table": "shots", "bytes": "picture", "time_zone": "UTC"}
     for query in (None, "SELECT id, picture, path, added_at FROM shots"):
         both = SourceSettings(**settings, location="path", query=query)
-        source = Source(database, both)
-        check_source(source)
-        refs = list(source.select_new(DAY, "model"))
+        check_source(UserTable(database, both))
+        refs = select_new(database, both)
         assert [ref.location for ref in refs] == ["row:1@2026-11-20", str(file), "row:3@2026-11-20", ""]
         limits = ReadLimits((tmp_path,), 100, rows=RowReader(url, both))
         assert [read_image(ref.location, limits).data for ref in refs[:3]] == [b"in the row", b"in a file", b"both"]
         limits.rows._open[0].close()
-    assert [ref.location for ref in Source(database, SourceSettings(**settings)).select_new(DAY, "model")] == [
-        f"row:{number}@2026-11-20" for number in range(1, 5)
-    ]
+    refs = select_new(database, SourceSettings(**settings))
+    assert sorted(ref.location for ref in refs) == [f"row:{number}@2026-11-20" for number in range(1, 5)]
     for key in ("location", "bytes"):
         with pytest.raises(UsageError, match=f"{key} = 'paths' is not a column of shots"):
-            check_source(Source(database, SourceSettings(**settings | {key: "paths"})))
+            check_source(UserTable(database, SourceSettings(**settings | {key: "paths"})))
 
 
 @only("postgres")  # the others have our tables in UTF-8
@@ -118,12 +119,11 @@ def test_text_is_the_same_in_a_database_of_any_encoding(server_url, encoding, mo
                     "INSERT INTO shots VALUES ('é', '/é.jpg', '2026-11-20'), ('ü', '/ü.jpg', '2026-11-20')"
                 )
             refs = [ImageRef("é", "/é.jpg"), ImageRef("ü", "/ü.jpg")]
-            source = Source(database, SHOTS)
-            assert list(source.select_new(DAY, "model")) == refs
+            assert select_new(database, SHOTS, model_id="model") == refs
             written = {"model_id": "model", "registered": False}
             commit(database, bad=[Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs], **written)
             commit(database, [Prediction(ref, Output(label="Möwe")) for ref in refs], **written)
-            assert list(source.select_new(DAY, "model")) == []
+            assert select_new(database, SHOTS, model_id="model") == []
             with database.read() as connection:
                 assert connection.exec_driver_sql("SELECT * FROM infer_rejections").all() == []
             assert stored(database, predictions, "label") == {"é": ("Möwe",), "ü": ("Möwe",)}

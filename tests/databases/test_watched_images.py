@@ -7,7 +7,6 @@ from sqlalchemy import event, select, text
 
 from infer_app.base.domain import Broken, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.base.errors import DayHeld
-from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.image_registry import DatedImage, add_objects, register
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.watched_images import (
@@ -47,7 +46,7 @@ def run(database, sizes, bad=()):
             return Broken(ref, Reason.CORRUPT, "", "decode", facts)
         return Prediction(ref, Output("cat", 0.9), facts)
 
-    return sorted(ref.location for ref in run_day(database, Source(database, SourceSettings()), DAY, answer))
+    return sorted(ref.location for ref in run_day(database, Source(database), DAY, answer))
 
 
 def queued(database):
@@ -56,7 +55,7 @@ def queued(database):
 
 
 def changed(database):
-    return count_changed(database, Source(database, SourceSettings()), [ID])
+    return count_changed(database, Source(database), [ID])
 
 
 def test_a_walk_knows_what_it_has_not_seen_whatever_the_ids_are(database):

@@ -126,13 +126,7 @@ def test_late_rows_that_may_not_be_read_are_rejected_beside_those_that_are_done(
     assert "location  none" in told[1]
 
 
-def row_without_id(project):
-    project.own_table("nullif(id, 1) AS id, location, added_at")
-    project.set("images", watch=[], roots=["photos"])
-
-
 FAULTS = {
-    "row without an id": (row_without_id, 2),
     "watched folder": (lambda project: project.photos.rename(project.folder / "away"), 14),
     "models": (lambda project: shutil.rmtree(project.folder / "models/colors"), 12),
     "version in use": (lambda project: shutil.rmtree(*project.folder.glob("models/colors/*")), 12),

@@ -144,8 +144,9 @@ def test_the_file_as_it_is_now(night, harm, reason, same, said):
 def test_an_image_that_the_source_lists_no_longer(night):
     night.own_table()
     night.run_day()
-    write_detections(night, {"0000.jpg": [CAT]}, registered=False)
     night.write("DELETE FROM shots WHERE id = 1")
+    night.run_day()  # which notices it
+    write_detections(night, {"0000.jpg": [CAT]}, registered=False)
     found = explained(night, "1")
     assert (found["location"], found["file"], found["models"][0]["state"]) == (None, None, "predicted")
     assert "no longer" in explained(night, "1", "--draw", "drawn.svg", exit_code=2)["error"]
@@ -194,7 +195,7 @@ def test_what_names_no_image_of_the_day_is_refused(night):
 
 
 def test_an_id_that_two_images_share(night):
-    night.set("source", query="SELECT 77 AS id, location, added_at FROM infer_images", time_zone="UTC")
+    night.own_table("77 AS id, location, added_at")
     assert "images have the id 77" in explained(night, "77", exit_code=2)["error"]
 
 

@@ -163,25 +163,22 @@ def test_an_image_without_a_time(project):
     assert "1 image without a time, which no run covers: give each a time in " in project.infer("list")
 
 
-def test_rows_without_an_id_of_their_own_are_left_out_and_said_by_every_command(project):
+def test_rows_without_an_id_of_their_own_are_images_by_their_locations(project):
     project.add_photos(5, date=str(day(1)))
     project.own_table("nullif(max(id, 2), 5) AS id, location, added_at")
-    said = project.infer_json("run", "--dry-run", exit_code=2)["left_out"]
-    assert f"of 5 images of {day(1)} some are left out: 1 without an id" in said
-    for predicted in (2, 0):  # each run says so
-        report = project.infer_json("run", exit_code=2)
-        assert (report["predicted"], report["left_out"], report["exit_code"]) == (predicted, said, 2)
-        assert report["day"] == {"eligible": 5, "predicted": 2, "rejected": 0, "pending": 3}
-        assert said in project.errors
-    assert project.rows("SELECT image_id FROM infer_current_predictions ORDER BY 1") == [("3",), ("4",)]
-    (checked,) = project.infer_json("verify", "--date", str(day(1)), exit_code=1)["models"]
-    assert (checked["problems"], checked["balanced"]) == ([said], False)
-    note = "3 pending; the last run left out rows without an id of their own: exit code 2"
-    assert note in " ".join(project.infer("status", COLUMNS="300").split())
-    rows = project.list_images("pending", str(day(1)))
-    assert [(row["image_id"], row["cause"]) for row in rows] == [(None, "no_id"), ("2", "no_id"), ("2", "no_id")]
-    findings = project.infer_json("doctor", exit_code=2)["findings"]
-    assert said in [one["found"] for one in findings if one["check"] == "source"]
+    project.write("INSERT INTO shots SELECT * FROM shots WHERE id = 3")  # the same picture again
+    rehearsed = project.infer_json("run", "--dry-run")
+    report = project.infer_json("run")
+    assert (rehearsed["predicted"], report["predicted"], project.infer_json("run")["predicted"]) == (5, 5, 0)
+    assert report["day"] == {"eligible": 5, "predicted": 5, "rejected": 0, "pending": 0}
+    without_id = str(project.photos / "0004.jpg")
+    found = project.rows("SELECT image_id, location, label FROM infer_current_predictions ORDER BY location")
+    assert [image_id for image_id, *_ in found] == ["2", "2", "3", "4", without_id]
+    assert [(location[-8:], label) for _, location, label in found] == [
+        ("0000.jpg", "red"), ("0001.jpg", "green"), ("0002.jpg", "blue"), ("0003.jpg", "red"), ("0004.jpg", "green")
+    ]  # fmt: skip
+    assert project.infer_json("verify", "--date", str(day(1)))["balanced"]
+    assert missing(project, without_id) is None
 
 
 def test_a_file_that_is_not_registered(project):

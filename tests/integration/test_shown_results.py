@@ -134,7 +134,7 @@ def test_what_is_told_to_be_deleted_of_pictures_that_a_table_no_longer_lists_is_
     stored.set("source", table="shots", location="location", time="added_at", time_zone="UTC")
     stored.detect("1", D1, 0.9)
     stored.classify("1", S1, D1, ("lion", 0.8))
-    stored.write("UPDATE infer_pictures SET registered = 0")
+    stored.write("UPDATE infer_pictures SET registered = 0, unlisted_since = '2026-01-01 00:00:00.000000'")
     told, deleted = stored.infer("forget", "--missing", "--even-most", "--yes").splitlines()
     amount = "2 predictions with 1 object, 0 rejections (1 result of second networks among them)"
     assert (amount in told, deleted) == (True, f"deleted {amount}")

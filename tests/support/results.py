@@ -5,6 +5,7 @@ from sqlalchemy import func, insert, inspect, select, update
 from infer_app.base.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.locations import picture_key
 from infer_app.base.size import Size
+from infer_app.tables.listing.update_list import update_list
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures, project_table, runs
 from infer_app.tables.results.sink import Sink
@@ -87,6 +88,7 @@ def a_cat(ref):
 
 def run_day(database, source, day, answer=a_cat, model=MODEL):
     """Do what a run does with the new images of a day, which are returned; `answer` is called for each."""
+    update_list(source, day, recent=1000)
     run_id = RunStore(database).open_run(day, model)
     refs = list(source.select_new(day, model.model_id))
     results = [answer(ref) for ref in refs]

@@ -9,13 +9,11 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.ask.figures.object_figures import ObjectResults
 from infer_app.base.domain import Broken, DetectedObject, FileFacts, Output, Prediction, Reason
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
-from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.schema import objects, predictions, rejections
-from infer_app.tables.row_audit import find_unlisted
 from tests.conftest import DAY, MODEL
+from tests.support.listings import listed
 from tests.support.results import run_day
 
 ID = MODEL.model_id
@@ -52,7 +50,7 @@ def run(database):
     """run(settings, day) does what a run does, with labels that are the locations; locations in `bad` are rejected."""
 
     def run_settings(settings, day=DAY, bad=(), listing=None):
-        source = opened(database, settings, listing)
+        source = listed(database, settings, listing)
 
         def answer(ref):
             if ref.location in bad:
@@ -64,17 +62,13 @@ def run(database):
     return run_settings
 
 
-def opened(database, settings, listing=None):
-    return CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
-
-
 def labels_of(database, settings, day=DAY, listing=None):
     """Labels by location, and the counts of the day, which must agree with what the audit and the figures find."""
-    source = opened(database, settings, listing)
+    source = listed(database, settings, listing)
     asked = ProjectDatabase(database, source)
     found = {row["location"]: row["label"] for row in asked.rows.read_predictions(day, ID)}
     counts = asked.count_day(day, ID)
-    assert [*asked.rows.find_problems(day, ID), *find_unlisted(asked, day, ID)] == []
+    assert asked.rows.find_problems(day, ID) == []
     figures = Figures(asked, ID, ObjectResults(asked, MODEL.name, ID))
     assert (counts.predicted, figures.count_predicted(day)) == (len(found), len(found))
     assert figures.count_labels(day) == ({"cat": len(found)} if found else {})

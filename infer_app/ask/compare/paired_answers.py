@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import FromClause, Subquery, and_
+from sqlalchemy import FromClause, and_
 
 from infer_app.ask.figures.detections import PredictedCrop, PredictedImage
 from infer_app.base.day import Day
 from infer_app.base.locations import shown as shown_location
 from infer_app.predict.detection.boxes import match_objects
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import added_up, count_each, join_results
+from infer_app.tables.results.conditions import count_each, join_results
 from infer_app.tables.results.schema import predictions
 
 _A, _B = predictions.alias("a"), predictions.alias("b")
@@ -47,16 +47,14 @@ class Pair(NamedTuple):
 
 
 def count_overlap(images: ListedImages, day: Day, model_ids: tuple[str, str]) -> Overlap:
-    def joined(listed: Subquery) -> FromClause:
-        rows: FromClause = listed
-        for side, model_id in zip((_A, _B), model_ids, strict=True):
-            rows = join_results(listed, side, model_id, left=rows, is_outer=True)
-        return rows
-
+    listed = images.source.images_of(day)
+    rows: FromClause = listed
+    for side, model_id in zip((_A, _B), model_ids, strict=True):
+        rows = join_results(listed, side, model_id, left=rows, is_outer=True)
     has_a, has_b = _A.c.picture.is_not(None), _B.c.picture.is_not(None)
     wanted = (and_(has_a, has_b), and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b))
-    with images.parts(day) as parts:
-        return Overlap(*added_up(count_each(connection, joined(listed), wanted) for connection, listed in parts))
+    with images.database.read() as connection:
+        return Overlap(*count_each(connection, rows, wanted))
 
 
 def paired_images(images: Iterable[tuple[PredictedImage, ...]]) -> Iterator[Pair]:

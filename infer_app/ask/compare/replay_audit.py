@@ -18,7 +18,6 @@ from infer_app.base.domain import NOT_READ, Broken, ImageRef
 from infer_app.base.errors import ModelChanged, ModelError, PixelsChanged, UsageError
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.tables.listing.source import find_listed, find_locations
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.image_history import ModelHistory, read_history
 
@@ -137,14 +136,14 @@ def audit_by_replay(
     names = {model_id: name for name, model_id in versions}
     keys, num_rows = choose(project.stream_keys(list(names), day), amount)
     audit = ReplayAudit(num_rows, len(keys))
-    listed = find_listed(project.source, {number for number, _ in keys})
+    listed = project.source.find_listed({number for number, _ in keys})
     for first in range(0, len(keys), ROWS_AT_ONCE):
         rows = list[StoredRow]()
         for number, model_id in keys[first : first + ROWS_AT_ONCE]:
             if location := listed.get(number):
                 rows += _rows_of(project, (names[model_id], model_id), number, location)
             else:
-                audit.not_compared[_why_not_listed(is_id_listed=number in listed)] += 1
+                audit.not_compared["the source no longer lists the image"] += 1
         _audit(loaded, audit, rows)
     return audit
 
@@ -156,7 +155,7 @@ def replay_image(
 
     Raises UsageError without one, and what `audit_by_replay` raises.
     """
-    listed = list(dict.fromkeys(find_locations(project.source, [image_id]).get(image_id, ())))
+    listed = list(dict.fromkeys(location for location, _ in project.source.find_by_id(image_id)))
     numbers = {project.source.find_picture(image_id, location): location for location in listed}
     places = [(number, location) for number, location in numbers.items() if number is not None]
     rows = [row for version in versions for place in places for row in _rows_of(project, version, *place)]
@@ -183,10 +182,6 @@ def _rows_of(project: ProjectDatabase, version: Version, number: int, location: 
     for history in read_history(project.database, [version], number):
         if history.prediction is not None:
             yield StoredRow(ImageRef(history.prediction["image_id"], location), history, history.prediction)
-
-
-def _why_not_listed(*, is_id_listed: bool) -> str:
-    return "its image is listed at another location" if is_id_listed else "the source no longer lists the image"
 
 
 def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, rows: Sequence[StoredRow]) -> None:

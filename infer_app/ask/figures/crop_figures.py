@@ -13,7 +13,6 @@ from infer_app.ask.figures.figures import Figures, ScoredImage, of_version
 from infer_app.ask.figures.object_figures import ObjectCounts, ObjectResults, count_objects
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
-from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.label_groups import read_label_groups
 from infer_app.tables.queries.listed_images import ListedImages
@@ -103,7 +102,7 @@ def _is_of_detector() -> ColumnElement[bool]:
 
 def _scored_crop(row: Sequence[Any]) -> ScoredCrop:
     _, image_id, location, label, score, sha256, number, *detected = row
-    return ScoredCrop(image_id, as_location(location), label, score, sha256, number, DetectedObject(*detected))
+    return ScoredCrop(image_id, location, label, score, sha256, number, DetectedObject(*detected))
 
 
 def open_figures(images: ListedImages, model: str, model_id: str) -> Figures:

@@ -14,7 +14,6 @@ from sqlalchemy import ColumnElement, Subquery, and_, or_, select
 from infer_app.ask.figures.figures import REJECTED, RejectedImage
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject, OutputKind
-from infer_app.base.locations import as_location
 from infer_app.base.size import Size
 from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.queries.listed_images import ListedImages
@@ -159,7 +158,7 @@ def read_rejected_images(images: ListedImages, days: Day, *model_ids: str) -> It
 
     for _, of_image in groupby(images.stream(days, rows_of), key=itemgetter(_NUMBER)):
         image_id, location, _, _, *rejection = _preferred(list(of_image), model_ids)[0]
-        yield RejectedImage(image_id, as_location(location), *rejection)
+        yield RejectedImage(image_id, location, *rejection)
 
 
 def _preferred(rows: list[Any], model_ids: Sequence[str]) -> list[Any]:
@@ -187,5 +186,5 @@ def _crop(number: int | None, label: str | None, score: float | None, *output: A
 def _image(row: Any, objects: tuple[DetectedObject, ...] = (), **more: Any) -> PredictedImage:
     image_id, location, number, model_id, width, height, label, score, variant, sha256, created_at = row[:_FIRST]
     picture = None if width is None else Size(width, height)
-    shared = image_id, as_location(location), picture, label, score
+    shared = image_id, location, picture, label, score
     return PredictedImage(*shared, objects, model_id, variant, sha256, number=number, created_at=created_at, **more)

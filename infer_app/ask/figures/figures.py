@@ -11,10 +11,9 @@ from typing import Any, Protocol
 from sqlalchemy import ColumnElement, FromClause, Integer, Subquery, Table, and_, func, literal_column, or_, select
 
 from infer_app.base.day import Day
-from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import added_up, count_each, has_prediction, join_results, picture_of
+from infer_app.tables.results.conditions import count_each, has_prediction, join_results, picture_of
 from infer_app.tables.results.model_versions import kind_of
 from infer_app.tables.results.schema import models, predictions, rejections, runs
 
@@ -84,7 +83,7 @@ class ImageResults:
             return rows.where(score.is_not(None))
 
         found = self._images.select_first(day, limit, wanted)
-        return [ScoredImage(row[1], as_location(row[2]), *row[3:]) for row in found]
+        return [ScoredImage(row[1], row[2], *row[3:]) for row in found]
 
 
 class Figures:
@@ -132,9 +131,9 @@ class Figures:
 
     def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
         """Count the scores in each [edges[i], edges[i + 1]); the first and last one include all scores beyond them."""
-        with self._images.parts(day) as parts:
-            scored = ((connection, self.results.scores(images)) for connection, images in parts)
-            return added_up(count_each(*part, _between(part[1].c.score, edges)) for part in scored)
+        scored = self.results.scores(self._images.source.images_of(day))
+        with self._images.database.read() as connection:
+            return count_each(connection, scored, _between(scored.c.score, edges))
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
         """Return the first images, by id, that were rejected for the reason."""
@@ -145,7 +144,7 @@ class Figures:
             return wanted.where(rejections.c.reason == reason)
 
         found = self._images.select_first(day, limit, rows_of)
-        return [RejectedImage(row[1], as_location(row[2]), *row[3:]) for row in found]
+        return [RejectedImage(row[1], row[2], *row[3:]) for row in found]
 
     def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, object]]:
         """Return runs of all versions of the model over days up to `until`, without those that found no new image."""

@@ -10,11 +10,10 @@ from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from infer_app.ask.figures.figures import ScoredImage, of_version
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
-from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import threshold_of
-from infer_app.tables.results.conditions import added_up, join_results, picture_of
+from infer_app.tables.results.conditions import join_results, picture_of
 from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
 
 MAX_OBJECTS = 20  # of one image, the best: more boxes would hide the picture
@@ -53,7 +52,8 @@ def count_objects(images: ListedImages, day: Day, model_id: str, of_image: OfIma
         return select(func.sum(counted.num_objects), func.sum(counted.num_stored), func.count(), empty)
 
     # MariaDB's sums are decimals.
-    return ObjectCounts(*added_up([int(number or 0) for number in row] for row in images.select(day, rows_of)))
+    (row,) = images.select(day, rows_of)
+    return ObjectCounts(*(int(number or 0) for number in row))
 
 
 class ObjectResults:
@@ -109,7 +109,7 @@ class ObjectResults:
         connection: Connection,
         image_id: str,
         picture: int,
-        location: object,
+        location: str,
         label: str | None,
         score: float | None,
         sha256: str | None,
@@ -120,7 +120,7 @@ class ObjectResults:
         shown = tuple(DetectedObject(*row[1:]) for row in rows)
         if shown:
             label, score = shown[0].label, shown[0].score
-        return ImageObjects(image_id, as_location(location), label, score, sha256, rows[0][0] if rows else 0, shown)
+        return ImageObjects(image_id, location, label, score, sha256, rows[0][0] if rows else 0, shown)
 
     def _counted(self, images: Subquery) -> Subquery:
         """Return the images with a prediction, with the number of their shown objects and the score of the best."""

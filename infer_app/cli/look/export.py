@@ -14,6 +14,7 @@ from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.ask.export.sampling.choose_images import Chosen, choose_images, keep_one_per_event
 from infer_app.ask.export.sampling.copy_photos import copy_photos
 from infer_app.ask.figures.detections import PredictedImage
+from infer_app.base.day import between
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import shown
 from infer_app.base.printing import counted
@@ -37,6 +38,7 @@ def export_days(options: ExportOptions) -> None:
         captures = Captures(project, days[0].zone) if loaded.wants_facts else None
         paths = _paths(loaded, options.relative_to)
         export = Export.of_days(project, days, model, paths, options.min_score, captures)
+        project.ask(project.source.note_unlisted, between(days))
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
         num_pending = sum(project.count_pending(day, *model.all_ids) for day in days)
         write_export(options.format, options.to, export)

@@ -51,7 +51,8 @@ def list_images(options: ListOptions) -> None:
             for failure in dict.fromkeys(chain.from_iterable(last_failures(project, one, model) for one in told)):
                 print(one_line(failure))
             _print_to_do(some)
-            if state == "pending" and day is None and (number := project.source.count_without_time()):
+            table = None if project.source.not_asked or options.camera else project.source.table
+            if state == "pending" and day is None and table and (number := table.count_without_time()):
                 fix = f"give each a time in {loaded.source.time_column}"
                 print(f"{counted(number, 'image')} without a time, which no run covers: {fix}")
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from infer_app.artifact.model_names import SHOWN_ID
 from infer_app.ask.next_run import NextRun
-from infer_app.base.day import Day
+from infer_app.base.day import Day, between
 from infer_app.base.model_variants import variant_facts
 from infer_app.base.printing import counted
 from infer_app.base.run_report import DayObjects, DayState
@@ -64,7 +64,11 @@ def show_status(days: int, camera: str | None, as_json: bool, config: Path | Non
     loaded = load_settings(config)
     with open_project_database(loaded, read_only=True, camera=camera) as project:
         next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
-        rows, changed, attention = read_last_days(project, loaded.day("today"), days, loaded.run.max_rejected, next_run)
+        today = loaded.day("today")
+        project.ask(project.source.note_unlisted, between([today.before(days - 1), today]))
+        rows, changed, attention = read_last_days(project, today, days, loaded.run.max_rejected, next_run)
+        if why := project.source.not_asked:
+            attention.insert(0, f"the images' table was not asked: {why}")
     if as_json:
         print(json.dumps({"days": list(map(_to_json, rows)), "attention": attention} | asdict(changed)))
         return

@@ -18,7 +18,7 @@ from infer_app.base.settings.load import load_settings
 from infer_app.base.telemetry.summary_line import balance
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 from infer_app.tables.queries.day_objects import count_day_objects
-from infer_app.tables.row_audit import audit_rows, find_unlisted
+from infer_app.tables.row_audit import audit_rows
 
 SHOWN_DIFFERENCES = 20
 
@@ -111,10 +111,10 @@ def _check_counts(project: ProjectDatabase, day: Day, model: str | None) -> list
     in_use, checked = project.versions.ids_in_use(), list[VerifiedCounts]()
     for name, model_id in _versions_to_verify(project, day, model):
         counts = project.count_day(day, model_id)
-        problems = [*project.rows.find_problems(day, model_id, counts), *find_unlisted(project, day, model_id)]
+        problems = project.rows.find_problems(day, model_id, counts)
         objects = count_day_objects(project, day, model_id)
         checked.append(VerifiedCounts(name, model_id, counts, problems, model_id in in_use, objects))
-    return checked or [VerifiedCounts(None, None, project.count_day(day, ""), [*find_unlisted(project, day, "")])]
+    return checked or [VerifiedCounts(None, None, project.count_day(day, ""), [])]
 
 
 def _replay_lines(audit: ReplayAudit) -> Iterator[str]:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact, open_artifact
@@ -53,7 +52,6 @@ from infer_app.tables.project_database import open_project_database, read_limits
 # EfficientNet-Lite0, in our measurements.
 WITHOUT_VNNI = "this CPU has no VNNI: int8 kept 98.1 % of the labels on such a one, at 1.4 times the rate"
 FLAGS = ("name", "labels", "output", "recipe", "size", "weights")  # keys of a model file that are options too
-ANY_MODEL = ""  # no model has this id, so that every image of a day is new for it
 
 
 def build(options: BuildOptions) -> None:
@@ -191,9 +189,10 @@ def judge(options: JudgeOptions) -> None:
     min_agreement = find_min_agreement(artifact.manifest.output, parse_share(options.min_agreement))
     day = loaded.day(options.date)
     with open_project_database(loaded, read_only=True) as project:
-        new = chain.from_iterable(project.source.select_pages(day, ANY_MODEL))
         draw = random.Random(0).random  # the same images at each call
-        locations = [one.ref.location for one in heapq.nsmallest(options.count, new, key=lambda _: draw())]
+        locations = [
+            one.location for one in heapq.nsmallest(options.count, project.source.read_refs(day), key=lambda _: draw())
+        ]
     if not locations:
         raise UsageError(f"there are no images on {day}", "name another day with --date")
     keep_better = "count" not in options.given

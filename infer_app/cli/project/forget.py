@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,9 +64,20 @@ def _missing(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOp
     check_source(loaded, project, is_meant=False, read_only=True)
     if options.even_most and loaded.watched:
         WatchedFolders(loaded, project.database).mark_deleted()
-    find = partial(of_missing, project.database, project.source, partial(are_missing, loaded, options.even_most))
+    a_day_ago = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=1) if options.yes else None
+    are_gone = partial(are_missing, loaded, options.even_most)
+    find = partial(of_missing, project.database, project.source, are_gone, a_day_ago)
     missing = WatchedFolders(loaded, project.database).count_missing()
-    return _ToForget("pictures that are gone", find, missing=list(missing))
+    said = "" if project.source.registered or not options.yes else _describe_kept(project, find)
+    return _ToForget("pictures that are gone", find, consequence=said, missing=list(missing))
+
+
+def _describe_kept(project: ProjectDatabase, find: Callable[[], Iterator[Forgettable]]) -> str:
+    """Say how many results of rows that are gone stay, since they may only be away."""
+    gone = of_missing(project.database, project.source, lambda paths: [True] * len(paths))
+    kept = ForgettableCounts.of(gone).num_results - ForgettableCounts.of(find()).num_results
+    what = f"{counted(kept, 'result')} of rows that runs have not missed for 24 hours"
+    return f"{what} stay: without --yes it asks." if kept else ""
 
 
 def _of_days(loaded: LoadedSettings, project: ProjectDatabase, options: ForgetOptions) -> _ToForget:

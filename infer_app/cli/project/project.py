@@ -165,12 +165,13 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
         for moved in WatchedFolders(loaded, project.database).follow_moved():
             print(printable(moved))
         looked = partial(_hash, limits=ReadLimits((*loaded.roots, *folders), 0, path_map=loaded.path_map))
-        added, known = add_images(project.database, storable, added_at, loaded.path_map, looked), len(storable)
+        camera_of, known = project.source.camera_of, len(storable)
+        added = add_images(project.database, storable, added_at, loaded.path_map, looked, camera_of)
         for url, place in zip(urls, places, strict=True):
             scan = FolderScan(str(place), loaded.images.exclude)
             scans.append(scan)
             for found in _list_images(url, place, loaded.remote_access, scan):
-                added += add_objects(project.database, found, added_at)
+                added += add_objects(project.database, found, added_at, camera_of)
                 known += len(found)
     print(f"{counted(added, 'image')} added for {date or 'today'}, {known - added:,} known already")
     if left_out := sum((scan.left_out for scan in scans), Counter[str]()):

@@ -81,7 +81,16 @@ def _run_days(loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions,
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
     session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
     with_late = isinstance(options, RunOptions) and _takes_late(loaded, days[-1], options, artifacts)
-    request = RunRequest(loaded, artifacts, days, options.limit, with_late, not_found, options.other_source)
+    request = RunRequest(
+        loaded,
+        artifacts,
+        days,
+        options.limit,
+        with_late,
+        not_found,
+        options.other_source,
+        lists_each_day=isinstance(options, BackfillOptions),
+    )
     with _stop(options) as stop:
         registration = _register(loaded, days, stop)
         summary = run_days(request, stop, Progress(options.quiet))

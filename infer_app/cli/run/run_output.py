@@ -83,6 +83,11 @@ class RunOutput:
         yield from self.registration.describe()
         if self.summary.gap is not None and isinstance(self.options, RunOptions) and not self.registration.added:
             yield str(self.summary.gap)
+        if num_hidden := self.summary.num_hidden:
+            yield (
+                f"{counted(num_hidden, 'picture')} in a column left out: another row has the id and time; write a query"
+                " that tells them apart, or SELECT DISTINCT if it gives them twice"
+            )
         for camera, last in self.summary.silent.items():
             yield (
                 f"camera {one_line(camera)} has brought no images since {last}: does it still run?"

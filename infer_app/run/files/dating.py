@@ -16,7 +16,6 @@ from infer_app.run.files.registration import Registration
 from infer_app.tables.cameras.picture_facts import FactRules
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import DatedImage, first_usual_time
-from infer_app.tables.listing.source import Source
 from infer_app.tables.results.runs import last_start
 
 FIRST_DIGITAL = datetime(1995, 1, 1, tzinfo=UTC).timestamp()  # no camera wrote a file before
@@ -32,7 +31,7 @@ class Dating:
         self._database = database
         self._ask = ask
         self._found = found
-        self._rules = FactRules.of(loaded, Source(database, loaded.source))
+        self._rules = FactRules.of(loaded)
 
     def date_all(self, new: Sequence[ImageFile]) -> Sequence[DatedImage]:
         """Return new images with their own times: of their cameras, if [images] day says so, or of their files.

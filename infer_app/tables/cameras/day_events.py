@@ -33,7 +33,6 @@ from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_ca
 from infer_app.tables.cameras.place_events import moment_of
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import AsText, Microseconds, Query
-from infer_app.tables.listing.source import find_listed
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import KeyedJoin, has_prediction, has_rejection, picture_of
 from infer_app.tables.results.schema import cameras, pictures, predictions, rejections
@@ -100,7 +99,7 @@ def read_events(images: ListedImages, day: Day) -> tuple[list[Event], int]:
         before = {event: [*takewhile(lambda number: number not in of_day, members[event])] for event in begun}
         continued = {event for event, numbers in before.items() if not day_before.isdisjoint(numbers)}
         left = {number: event for event in begun - continued for number in before[event]}
-        listed = find_listed(images.source, left, day)  # more than a day before, or gone from the user's table
+        listed = images.source.find_listed(left, kept=True)  # more than a day before, or gone from the user's table
         continued |= {event for number, event in left.items() if listed.get(number)}
     own = {event: numbers for event, numbers in members.items() if event not in continued}
     with images.database.read() as connection:
@@ -126,7 +125,7 @@ def _read_members(
 ) -> dict[int, dict[int, str]]:
     """Return the pictures of events in order of time, with their ids."""
     columns = (pictures.c[name] for name in ("id", "event", "image_id", "captured_at", "taken_offset"))
-    members = select(*columns).where(images.source.own_pictures)
+    members = select(*columns).where(images.source.is_listed)
     found = defaultdict[int, dict[int, str]](dict)
     rows = _in_parts(connection, members, pictures.c.event, event_ids)
     for row in sorted(rows, key=lambda row: (moment_of(row.captured_at or datetime.min, row.taken_offset), row.id)):
@@ -196,7 +195,7 @@ def read_camera_rows(images: ListedImages) -> list[CameraRow]:
         func.count(case((has_none, 1))),
     )
     with images.database.read() as connection:
-        its = images.source.own_pictures, pictures.c.camera.is_not(None)
+        its = images.source.is_listed, pictures.c.camera.is_not(None)
         by_name = counted.where(*its).group_by(pictures.c.camera).order_by(pictures.c.camera == "", pictures.c.camera)
         return [CameraRow(*tuple(row)) for row in connection.execute(by_name)]
 
@@ -216,7 +215,7 @@ def read_ends(images: ListedImages) -> dict[tuple[str, CameraPeriod | None], tup
         ends = select(
             pictures.c.camera, cameras.c.place, func.min(pictures.c.taken_at), func.max(pictures.c.taken_at)
         ).select_from(pictures.outerjoin(cameras, covers))
-        its = images.source.own_pictures, pictures.c.camera.is_not(None), pictures.c.taken_at.is_not(None)
+        its = images.source.is_listed, pictures.c.camera.is_not(None), pictures.c.taken_at.is_not(None)
         rows = connection.execute(ends.where(*its).group_by(pictures.c.camera, cameras.c.place)).all()
     found = dict[tuple[str, CameraPeriod | None], tuple[datetime, datetime]]()
     for camera, place, first, last in rows:
@@ -235,7 +234,7 @@ def find_jumps(images: ListedImages, clocks: CameraClocks) -> dict[str, datetime
     by_arrival = select(pictures.c.camera, func.min(taken_at), func.max(taken_at)).group_by(pictures.c.camera, arrival)
     latest, jumps = dict[str, datetime](), dict[str, datetime]()
     with images.database.read() as connection:
-        dated = by_arrival.where(images.source.own_pictures, pictures.c.camera.is_not(None), taken_at.is_not(None))
+        dated = by_arrival.where(images.source.is_listed, pictures.c.camera.is_not(None), taken_at.is_not(None))
         for camera, *ends in connection.execute(dated.order_by(pictures.c.camera, arrival)):
             first, last = sorted(clocks.put_right(camera, time) for time in ends)
             if camera in latest and latest[camera] - first > A_YEAR:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ from sqlalchemy import Connection, bindparam, select, update
 from infer_app.base.day import Day
 from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
 from infer_app.base.locations import (
-    as_location,
     is_local,
     is_relative,
     path_of_uri,
@@ -26,8 +26,9 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.sections import NAME_CODES
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import Source, storable_camera
+from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.time_column import read_clock
+from infer_app.tables.listing.user_table import storable_camera
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.pictures import taken_columns
 from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures
@@ -50,25 +51,22 @@ class FactRules:
     has_own_times: bool  # whether the source's time says more than on which day an image was added
 
     @classmethod
-    def of(cls, loaded: LoadedSettings, source: Source) -> FactRules:
+    def of(cls, loaded: LoadedSettings) -> FactRules:
         recorded = loaded.path_map.recorded
         watched, others = [f"{one}/" for one in loaded.all_watched], [f"{one}/" for one in loaded.roots]
         if loaded.base is not None:
             others.append(f"{loaded.base}/")
-        folders = [
-            *sorted({*watched, *map(recorded, watched)}, key=len),
-            *sorted({*others, *map(recorded, others)}, key=len, reverse=True),
-        ]
+        folders = (sorted({*some, *map(recorded, some)}, key=len) for some in (watched, others))
         pattern = loaded.source.taken_in_name or ""
         name = re.compile(_as_expression(pattern)) if pattern else None
         return cls(
             loaded.source.camera_folder,
-            tuple(folders),
+            tuple(chain.from_iterable(folders)),
             name,
             pattern,
-            source.zone,
+            loaded.source.time_zone,
             loaded.source.camera is not None,
-            not source.is_ours,
+            not loaded.lists_own_images,
         )
 
     def camera(self, named: object, location: str) -> str:
@@ -102,7 +100,8 @@ class _Listed(NamedTuple):
     """An image as the source lists it."""
 
     location: str
-    time: object
+    at: datetime | None  # naive UTC
+    time: object  # that, as its column has it
     camera: object
     taken: object
 
@@ -112,6 +111,7 @@ class _Stored(NamedTuple):
 
     id: int
     key: int
+    added_at: datetime | None
     camera: str | None
     taken_at: datetime | None
     taken_offset: int | None
@@ -140,10 +140,13 @@ def fill_facts(
     yet are left; of one that can't be read nothing is stored, and it is counted as "". `check` may end it.
     """
     counts = Counter[str]()
-    for page in source.list_facts(day, PAGE):
+    for page in _pages(source, day):
         check()
-        listed = {source.key_of(row[3], row[1]): _Listed(as_location(row[1]), row[2], row[4], row[5]) for row in page}
-        stored = database.ask(partial(_read, source=source, keys=list(listed)))
+        stored = database.ask(partial(_read, source=source, keys=list(page)))
+        # Of several rows of one picture that at the time at which it is listed.
+        listed = {
+            one.key: next((row for row in page[one.key] if row.at == one.added_at), page[one.key][0]) for one in stored
+        }
         unknown = [one for one in stored if look and _needs_look(rules, listed[one.key], one)]
         locations = [listed[one.key].location for one in unknown]
         looked = dict(zip((one.id for one in unknown), look(locations) if look and locations else (), strict=True))
@@ -153,6 +156,22 @@ def fill_facts(
         if changes:
             database.transact(partial(_store, changes=changes))
     return +counts
+
+
+def _pages(source: Source, day: Day | None) -> Iterator[Mapping[int, Sequence[_Listed]]]:
+    """Yield pages of images by the number of their picture, or by its key where the user's table lists them."""
+    table = source.table
+    if table is None:
+        for page in source.list_pages(day, PAGE):
+            yield {row[0]: [_Listed(row[1], row[2], row[2], None, None)] for row in page}
+        return
+    interval = table.database.ask(lambda connection: table.find_interval(connection, day))
+    for rows in table.read_first(interval):
+        page_of = defaultdict[int, list[_Listed]](list)
+        for row in rows:
+            at = row.time and row.time.replace(tzinfo=None)
+            page_of[row.key].append(_Listed(row.location, at, row.clock, row.camera, row.taken))
+        yield page_of
 
 
 def without_camera(connection: Connection, source: Source) -> list[int]:

@@ -24,6 +24,7 @@ from infer_app.tables.results.schema import WITHOUT_EVENT, pictures, project_tab
 log = logging.getLogger(__name__)
 _Row: TypeAlias = dict[str, object]
 AT_ONCE = 20_000  # pictures that one transaction places
+AT_ONCE_IN_A_FILE = 500  # for which a program of the user's may wait
 WINDOW = timedelta(hours=6)  # pictures with less between them are looked up at once
 _EPOCH = datetime(1970, 1, 1)
 
@@ -44,12 +45,13 @@ class Span(NamedTuple):
     is_stored: bool = False
 
 
-def place_all(database: Database, gap_s: float, at_once: int = AT_ONCE) -> None:
+def place_all(database: Database, gap_s: float, at_once: int | None = None) -> None:
     """Give an event to every picture that waits for one; `gap_s` is [events] gap in seconds."""
+    at_once = at_once or (AT_ONCE if database.file is None else AT_ONCE_IN_A_FILE)
     database.transact(partial(_keep_gap, gap_s=gap_s))
     place = partial(_place, gap=timedelta(seconds=gap_s), at_once=at_once)
     while database.transact(place) == at_once:
-        pass
+        database.pause()
 
 
 def group_by_gap(spans: Iterable[Span], gap: timedelta) -> Iterator[list[Span]]:

@@ -26,7 +26,8 @@ def find_silent_cameras(images: ListedImages, zone: str) -> dict[str, date]:
             return {}
         recent = pictures.c.first_seen >= latest - RECENT_S
         seen = connection.execute(select(pictures.c.camera, pictures.c.first_seen).where(*its, recent).distinct()).all()
-        left_out = {one.camera for one in read_cameras(connection) if one.retired}
+        periods = sorted(read_cameras(connection), key=lambda one: one.since or datetime.min)
+    is_retired = {one.camera: one.retired for one in periods}  # by the last that is known of each
     days = defaultdict[str, set[date]](set)
     for camera, first_seen in seen:
         days[camera].add(datetime.fromtimestamp(first_seen, UTC).astimezone(find_zone(zone)).date())
@@ -36,5 +37,5 @@ def find_silent_cameras(images: ListedImages, zone: str) -> dict[str, date]:
     return {
         camera: one
         for camera, one in sorted(last.items())
-        if camera not in left_out and judge_gap(one, newest, active[camera])
+        if not is_retired.get(camera) and judge_gap(one, newest, active[camera])
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Dialect, Engine, Inspector, Table, func
+from sqlalchemy import ColumnElement, Connection, Dialect, Engine, Inspector, Table
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, NotSupportedError, ProgrammingError
 from sqlalchemy.sql.dml import Insert
@@ -25,7 +25,6 @@ class Backend:
     insert: Callable[[Table], Any]  # SQLAlchemy's, with the clauses of this database
     restarts = True  # a server that was reached before may be restarting, and is waited for
     has_typed_columns = True  # all values of a column have its type
-    has_text_limits = True  # a key of ours has a maximum length
     integer_bits = 63  # of a positive integer that a column can hold
     lists_all_tables = True  # also those that the role has no right on
     # What a second project needs for its results.
@@ -33,7 +32,6 @@ class Backend:
     join_in_order = "JOIN"  # whose right side is read after its left one, if the planner would do otherwise
     hides_bytes = False  # a text column may give bytes
     single_precision: int | None = None  # the driver's code of such a column
-    json_pictures = ""  # SELECT of place, from 1, image_id and picture_key out of the JSON array :pictures of pairs
     row_errors: tuple[object, ...] = ()  # about a row, which the driver doesn't tell from errors of the server
     deadlocks: tuple[object, ...] = ()  # the transaction was ended for the sake of another one
     losses: tuple[object, ...] = ()  # the server announced that it ends the connection
@@ -113,13 +111,6 @@ class Backend:
     def bulk_delete(self, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
         """Return what deletes rows of given pictures that meet a condition, which must have no list parameters."""
         return BatchDelete(table, condition)
-
-    def exact(self, text: ColumnElement[str]) -> ColumnElement[str]:
-        """Return a text that is compared byte by byte, if a cast keeps the collation of its column."""
-        return text
-
-    def char_length(self, text: ColumnElement[str]) -> ColumnElement[int]:
-        return func.char_length(text)
 
     def plan_for_pages(self, connection: Connection) -> None:
         """Make the planner use indexes until the transaction ends, if it would rely on outdated statistics."""

@@ -5,7 +5,6 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     JSON,
-    BigInteger,
     ColumnElement,
     DateTime,
     Dialect,
@@ -13,7 +12,6 @@ from sqlalchemy import (
     Select,
     String,
     TypeDecorator,
-    func,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
@@ -88,42 +86,3 @@ class AsText(FunctionElement[str]):
 @compiles(AsText)
 def _as_text(element: AsText, compiler: Any, **options: Any) -> str:
     return f"CAST({compiler.process(element.clauses, **options)} AS TEXT)"
-
-
-class AsUtcText(FunctionElement[str]):
-    """A value of a time column cast to text that is the same in every session."""
-
-    type = String()
-    inherit_cache = True
-    name = "as_utc_text"
-
-
-@compiles(AsUtcText)
-def _as_utc_text(element: AsUtcText, compiler: Any, **options: Any) -> str:
-    return str(compiler.process(AsText(*element.clauses), **options))
-
-
-class StoredLocation(FunctionElement[str]):
-    """A location that the source lists, as `locations.stored_location` stores it with a result."""
-
-    type = String()
-    inherit_cache = True
-    name = "stored_location"
-
-
-class PictureKey(FunctionElement[int]):
-    """The key of a picture in its source: `locations.picture_key` of an id as text and a location as it is listed."""
-
-    type = BigInteger()
-    inherit_cache = True
-    name = "picture_key"
-
-
-def stored_parts(element: PictureKey) -> tuple[ColumnElement[str], ColumnElement[str]]:
-    """Return the id, and the location as it is stored."""
-    image_id, location = element.clauses
-    return image_id, func.coalesce(StoredLocation(location), "")
-
-
-# What looks like an escape of `stored_location`, and its own.
-ESCAPED = ((r"\x5c", r"\x5cx5c"), (r"\udc", r"\x5cudc"), (r"\x00", r"\x5cx00"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from time import sleep
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -36,6 +37,7 @@ from infer_app.tables.engine.reconnect import (
 )
 
 T = TypeVar("T")
+PAUSE_S = 0.03
 # The class in a file of this package, by the first part of a URL. Each is imported once it is used: a run saves what
 # SQLAlchemy has for the other databases. A further one is a file of its own and a line here.
 _CLASSES = {
@@ -117,6 +119,11 @@ class Database:
                 return work(connection)
 
         return self.with_reconnect(once)
+
+    def pause(self) -> None:
+        """Let another program write to a SQLite file, between two of many transactions: it waits for it by sleeping."""
+        if self.file is not None:
+            sleep(PAUSE_S)
 
     def with_reconnect(self, work: Callable[[], T]) -> T:
         """Call `work`, which opens its own connections, and retry it as `reconnect.with_reconnect` does."""

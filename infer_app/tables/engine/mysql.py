@@ -14,26 +14,22 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.dml import Insert
 
 from infer_app.base.errors import DatabaseUnavailable
-from infer_app.base.locations import SCHEMES
 from infer_app.tables.engine.backend import Backend, merged
 from infer_app.tables.engine.bulk import Merges
 from infer_app.tables.engine.column_types import (
-    ESCAPED,
     FAMILY,
     MAX_ID,
     AsText,
     Exact,
     HoursAfter,
-    PictureKey,
     Query,
-    StoredLocation,
     UtcNow,
-    stored_parts,
 )
 from infer_app.tables.engine.reconnect import OUTAGE_S
 
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen
 UNKNOWN_COLUMN = 1054  # for which PyMySQL raises OperationalError
+DUPLICATE_COLUMN = 1060
 HINTS: dict[object, str] = {
     1071: "keys of our tables need the row format DYNAMIC, and innodb_page_size=16k or more",
     1969: "let statements of this role take longer (max_statement_time), and repeat the command",
@@ -51,10 +47,6 @@ class MySQL(Backend):
     join_in_order = "STRAIGHT_JOIN"
     hides_bytes = True
     single_precision = 4
-    json_pictures = (
-        "SELECT place, image_id, picture_key FROM JSON_TABLE(:pictures, '$[*]' COLUMNS (place FOR ORDINALITY,"
-        f" image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$[0]', picture_key BIGINT PATH '$[1]')) AS page"
-    )
     # A trigger, a constraint (MariaDB's and MySQL's number), a row that is too long, a statement longer than the server
     # accepts.
     row_errors = (1644, 4025, 3819, 1118, 1153)
@@ -96,7 +88,7 @@ class MySQL(Backend):
         return cause.args[0] if cause is not None and is_numbered else None
 
     def is_statement_error(self, error: DBAPIError) -> bool:
-        return super().is_statement_error(error) or self.code_of(error) == UNKNOWN_COLUMN
+        return super().is_statement_error(error) or self.code_of(error) in (UNKNOWN_COLUMN, DUPLICATE_COLUMN)
 
     def hint_for(self, error: BaseException | None, file: Path | None) -> str:
         code = error.args[0] if error is not None and error.args else None
@@ -140,13 +132,6 @@ def _exact(type_: Exact, compiler: Any, **_: Any) -> str:
     return f"{name} CHARACTER SET utf8mb4 COLLATE {exact_collation(compiler.dialect)}"
 
 
-@compiles(PictureKey, *FAMILY)
-def _picture_key_mariadb(element: PictureKey, compiler: Any, **options: Any) -> str:
-    image_id, location = (compiler.process(one, **options) for one in stored_parts(element))
-    number = f"CONV(LEFT(SHA2(CONCAT({image_id}, CHAR(10), {location}), 256), 16), 16, 10)"
-    return f"CAST(CAST({number} AS UNSIGNED) AS SIGNED)"
-
-
 @compiles(UtcNow, *FAMILY)
 def _utc_now_mariadb(element: UtcNow, compiler: object, **_: object) -> str:
     return "UTC_TIMESTAMP(6)"
@@ -161,18 +146,3 @@ def _hours_after_mariadb(element: HoursAfter, compiler: Any, **options: Any) -> 
 def _as_exact_text(element: AsText, compiler: Any, **options: Any) -> str:
     value = compiler.process(element.clauses, **options)
     return f"CAST({value} AS CHAR CHARACTER SET utf8mb4) COLLATE {exact_collation(compiler.dialect)}"
-
-
-@compiles(StoredLocation, *FAMILY)
-def _stored_location_mariadb(element: StoredLocation, compiler: Any, **options: Any) -> str:
-    listed = compiler.process(AsText(*element.clauses), **options)
-    # Without groups: MariaDB and MySQL refer to them in different ways.
-    after = f"SUBSTRING({listed}, LOCATE('://', {listed}) + 3)"
-    user = f"CONCAT(SUBSTRING_INDEX({listed}, '://', 1), '://', REGEXP_REPLACE({after}, '^[^/?#]*@', '***@'))"
-    query = f"REGEXP_REPLACE({user}, '(?s)[?].*$', '?***')"
-    shown = f"CASE WHEN {listed} REGEXP '(?i)^https?://' THEN {query} ELSE {user} END"
-    shown = f"CASE WHEN {listed} REGEXP '(?i)^({'|'.join(SCHEMES)})://' THEN {shown} ELSE {listed} END"
-    for plain, escaped in (*ESCAPED, ("\0", "\\x00")):
-        plain, escaped = (text.replace("\\", "\\\\").replace("\0", "\\0") for text in (plain, escaped))
-        shown = f"REPLACE({shown}, '{plain}', '{escaped}')"
-    return f"{shown} COLLATE {exact_collation(compiler.dialect)}"

@@ -13,19 +13,12 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex
 
 from infer_app.base.errors import SchemaOutdated
-from infer_app.base.locations import SCHEMES
 from infer_app.tables.engine.array_upsert import ArrayDelete, ArrayUpsert
 from infer_app.tables.engine.backend import Backend
 from infer_app.tables.engine.bulk import BulkDelete, BulkUpsert, Merges
 from infer_app.tables.engine.column_types import (
-    ESCAPED,
-    AsText,
-    AsUtcText,
     HoursAfter,
-    PictureKey,
-    StoredLocation,
     UtcNow,
-    stored_parts,
 )
 
 CONNECT_TIMEOUT_S = 10
@@ -69,10 +62,6 @@ class PostgreSQL(Backend):
     insert = staticmethod(postgresql.insert)
     of_its_own = "a schema of its own, [database] results_schema, or another database"
     single_precision = 700
-    json_pictures = (
-        "SELECT place, pair ->> 0 AS image_id, CAST(pair ->> 1 AS bigint) AS picture_key"
-        " FROM json_array_elements(CAST(:pictures AS json)) WITH ORDINALITY AS page (pair, place)"
-    )
     row_errors = ("54000",)  # a value is too long for its type or for an index
     deadlocks = ("40P01", "40001", "55P03")
     losses = ("57P01", "57P02", "57P03", "08003", "08006", "25P03", "25P04")  # shutdowns, timeouts of a transaction
@@ -205,35 +194,6 @@ def _create_index(element: CreateIndex, compiler: Any, **options: Any) -> str:
     """Return the statement with the condition that is declared for SQLite, whose words are the same."""
     where = element.element.dialect_options["sqlite"]["where"]
     return f"{compiler.visit_create_index(element, **options)}{'' if where is None else f' WHERE {where}'}"
-
-
-_BY_BYTES = '"C"'  # PostgreSQL's collation
-
-
-@compiles(AsUtcText, "postgresql")
-def _as_utc_text_postgres(element: AsUtcText, compiler: Any, **options: Any) -> str:
-    """Shift times with a zone to UTC: PostgreSQL writes them in the zone of the session. The type is not known here."""
-    text = compiler.process(AsText(*element.clauses), **options)
-    utc = f"CAST(CAST({text} AS timestamptz) AT TIME ZONE 'UTC' AS TEXT)"
-    return f"CASE WHEN {text} ~ '^[0-9]+-[0-9][0-9]-[0-9][0-9] .*[+-][0-9]+' THEN {utc} ELSE {text} END"
-
-
-@compiles(StoredLocation, "postgresql")
-def _stored_location_postgres(element: StoredLocation, compiler: Any, **options: Any) -> str:
-    listed = compiler.process(AsText(*element.clauses), **options)
-    user = f"regexp_replace({listed}, '^(({'|'.join(SCHEMES)})://)[^/?#]*@', '\\1***@', 'i')"
-    query = f"regexp_replace({user}, '^(https?://[^?]*)[?].*$', '\\1?***', 'i')"
-    shown = f"CASE WHEN strpos({listed}, '://') = 0 THEN {listed} ELSE {query} END"
-    for plain, escaped in ESCAPED:
-        shown = f"replace({shown}, '{plain}', '{escaped}')"
-    return f"({shown}) COLLATE {_BY_BYTES}"
-
-
-@compiles(PictureKey, "postgresql")
-def _picture_key_postgres(element: PictureKey, compiler: Any, **options: Any) -> str:
-    image_id, location = (compiler.process(one, **options) for one in stored_parts(element))
-    hashed = f"sha256(convert_to({image_id} || chr(10) || {location}, 'UTF8'))"
-    return f"CAST(CAST('x' || encode(substring({hashed} FROM 1 FOR 8), 'hex') AS bit(64)) AS bigint)"
 
 
 @compiles(UtcNow, "postgresql")

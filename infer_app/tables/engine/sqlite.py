@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Dialect, Engine, create_engine, event, func
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -14,10 +14,8 @@ from sqlalchemy.ext.compiler import compiles
 
 from infer_app.base.errors import UsageError
 from infer_app.tables.engine.backend import Backend
-from infer_app.tables.engine.column_types import AsText, HoursAfter, PictureKey, StoredLocation, UtcNow
+from infer_app.tables.engine.column_types import HoursAfter, UtcNow
 from infer_app.tables.engine.sqlite_file import (
-    PICTURE_KEY,
-    STORED_LOCATION,
     begin_sqlite,
     commit_sqlite,
     connect_sqlite,
@@ -33,11 +31,6 @@ class SQLite(Backend):
     of_its_own = "another file in [database] url (this one in [source] database_url, if it lists its images)"
     restarts = False
     has_typed_columns = False
-    has_text_limits = False
-    json_pictures = (
-        "SELECT key + 1 AS place, json_extract(value, '$[0]') AS image_id,"
-        " json_extract(value, '$[1]') AS picture_key FROM json_each(:pictures)"
-    )
 
     def check_url(self, url: URL, shown_url: str) -> None:
         if url.host:
@@ -94,12 +87,6 @@ class SQLite(Backend):
         with self.without_views(connection, views):
             pass
 
-    def exact(self, text: ColumnElement[str]) -> ColumnElement[str]:
-        return text.collate("BINARY")
-
-    def char_length(self, text: ColumnElement[str]) -> ColumnElement[int]:
-        return func.length(text)
-
 
 @compiles(UtcNow, "sqlite")
 def _utc_now_sqlite(element: UtcNow, compiler: object, **_: object) -> str:
@@ -109,17 +96,3 @@ def _utc_now_sqlite(element: UtcNow, compiler: object, **_: object) -> str:
 @compiles(HoursAfter, "sqlite")
 def _hours_after_sqlite(element: HoursAfter, compiler: Any, **options: Any) -> str:
     return f"datetime({compiler.process(element.clauses, **options)}, '+{element.hours} hours')"
-
-
-@compiles(PictureKey, "sqlite")
-def _picture_key_sqlite(element: PictureKey, compiler: Any, **options: Any) -> str:
-    parts = (f"CAST({compiler.process(one, **options)} AS BLOB)" for one in element.clauses)
-    return f"{PICTURE_KEY}({', '.join(parts)})"
-
-
-@compiles(StoredLocation, "sqlite")
-def _stored_location_sqlite(element: StoredLocation, compiler: Any, **options: Any) -> str:
-    listed = compiler.process(AsText(*element.clauses), **options)
-    # Python is called only for a URL, or where not all is printable ASCII without a backslash.
-    is_plain = f"{listed} NOT GLOB '*[^] -[^-~]*' AND instr({listed}, '://') = 0 AND instr({listed}, char(0)) = 0"
-    return f"CASE WHEN {is_plain} THEN {listed} ELSE {STORED_LOCATION}(CAST({listed} AS BLOB)) END"

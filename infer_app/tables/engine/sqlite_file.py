@@ -12,7 +12,6 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from infer_app.base.errors import DatabaseUnavailable
-from infer_app.base.locations import as_location, picture_key, stored_location
 from infer_app.tables.engine.reconnect import BUSY_TIMEOUT_S
 
 LEAST_FREE_BYTES = 1 << 20  # on the disk: a transaction needs some
@@ -20,7 +19,7 @@ HINT_FOLDER = "does the file's folder exist, and is it writable?"
 HINT_LOCKED = "another program holds the file: close it there (`fuser FILE` names it); the next run catches up"
 HINT_SPACE = "the disk is full: free some space, then run again; what was committed stays"
 HINT_DAMAGED = "the file is damaged: restore a backup, or save what can be read: sqlite3 FILE .recover"
-STORED_LOCATION, PICTURE_KEY = "infer_stored_location", "infer_picture_key"  # functions of connections, from bytes
+
 FILE = "infer_file"  # key of the os.stat of a connection's file when it was opened
 
 
@@ -37,8 +36,6 @@ def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
     # One undecodable file name must not end a run: it is passed on, and the file system decides whether it exists.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-    connection.create_function(STORED_LOCATION, 1, _stored_location, deterministic=True)
-    connection.create_function(PICTURE_KEY, 2, _picture_key, deterministic=True)
     if read_only:
         connection.execute("PRAGMA query_only=ON")
         return connection
@@ -50,14 +47,6 @@ def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
     # With a rollback journal a power cut could leave a partial commit, so that one needs FULL.
     connection.execute(f"PRAGMA synchronous={'NORMAL' if is_wal else 'FULL'}")
     return connection
-
-
-def _stored_location(listed: bytes | None) -> str | None:
-    return None if listed is None else stored_location(as_location(listed))
-
-
-def _picture_key(image_id: bytes | None, listed: bytes | None) -> int | None:
-    return None if image_id is None else picture_key(as_location(image_id), stored_location(as_location(listed)))
 
 
 def check_writable(path: Path) -> None:

@@ -27,6 +27,9 @@ ROWS_PER_INSERT = 500
 Hash = Callable[[Sequence[ImageFile]], Iterable[FileFacts]]  # of files as they are now; without a size: can't be read
 
 
+CameraOf = Callable[[object, str], str]  # of what a column names, and of the location
+
+
 class DatedImage(NamedTuple):
     """An image with the time that decides its day; both times are naive UTC."""
 
@@ -63,19 +66,34 @@ def add_images(
     added_at: datetime,
     path_map: PathMapping = NO_MAPPING,
     hash_files: Hash | None = None,
+    camera_of: CameraOf | None = None,
 ) -> int:
     """Register absolute paths under `added_at` (naive UTC) and return how many are new; known ones keep their day."""
     found = (_with_facts(path)._replace(location=path_map.recorded(str(path))) for path in paths)
-    return _add(database, found, added_at, hash_files or unhashed)
+    return _add(database, found, added_at, hash_files or unhashed, camera_of)
 
 
-def add_objects(database: Database, found: Iterable[tuple[str, int | None]], added_at: datetime) -> int:
+def add_objects(
+    database: Database,
+    found: Iterable[tuple[str, int | None]],
+    added_at: datetime,
+    camera_of: CameraOf | None = None,
+) -> int:
     """Register remote locations with their sizes in bytes under `added_at`, and return how many are new."""
-    return _add(database, (ImageFile(*one) for one in found), added_at, unhashed)
+    return _add(database, (ImageFile(*one) for one in found), added_at, unhashed, camera_of)
 
 
-def _add(database: Database, found: Iterable[ImageFile], added_at: datetime, hash_files: Hash) -> int:
-    batches = register(database, found, lambda new: [DatedImage(file, added_at) for file in new], hash_files)
+def _add(
+    database: Database,
+    found: Iterable[ImageFile],
+    added_at: datetime,
+    hash_files: Hash,
+    camera_of: CameraOf | None,
+) -> int:
+    def dated(file: ImageFile) -> DatedImage:
+        return DatedImage(file, added_at, camera=camera_of(None, file.location) if camera_of else None)
+
+    batches = register(database, found, lambda new: list(map(dated, new)), hash_files)
     return sum(len(batch.new) for batch in batches)
 
 
@@ -112,7 +130,7 @@ def first_usual_time(database: Database) -> datetime | None:
     """Return a time (UTC) that all but a twentieth of the registered images are not before; None without any."""
 
     def read(connection: Connection) -> datetime | None:
-        added_at, is_ours = pictures.c.added_at, pictures.c.added_at.is_not(None)
+        added_at, is_ours = pictures.c.added_at, pictures.c.registered == 1
         place = (connection.scalar(select(func.count()).where(is_ours)) or 0) // 20
         times = select(added_at).where(is_ours).order_by(added_at)
         found: datetime | None = connection.scalar(times.offset(place).limit(1))
@@ -236,7 +254,7 @@ def end_queue(connection: Connection, registered_before: datetime) -> None:
 
 def count_images(database: Database) -> int:
     with database.read() as connection:
-        return connection.scalar(select(func.count()).where(pictures.c.added_at.is_not(None))) or 0
+        return connection.scalar(select(func.count()).where(pictures.c.registered == 1)) or 0
 
 
 def unhashed(files: Iterable[ImageFile]) -> Iterator[FileFacts]:

@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, case, column, func, select
+from sqlalchemy import ColumnElement, and_, case, column, func, or_, select
 
 from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.engine.column_types import AsText, AsUtcText
+from infer_app.tables.engine.column_types import AsText
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.source import relation_of
+from infer_app.tables.listing.user_table import relation_of, text_of_time
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}", re.ASCII)
 
@@ -22,7 +22,7 @@ Candidates = Callable[[str], list[Any]]  # values of the id column that an id's 
 class RowReader:
     """Reads images by `ID@TIME`, since an id may come again. It is pickled to workers, and connects at the first read.
 
-    The time is that which `Source` gives in its locations.
+    The time is that which `UserTable` gives in its locations.
     """
 
     def __init__(self, url: str, settings: SourceSettings) -> None:
@@ -42,18 +42,18 @@ class RowReader:
         identity: ColumnElement[Any] = column(self._settings.id)
         data: ColumnElement[Any] = column(str(self._settings.bytes))
         size = func.length(data)
-        capped = select(func.coalesce(size, 0), case((size <= max_bytes, data)))
+        capped = select(column(self._settings.time), func.coalesce(size, 0), case((size <= max_bytes, data)))
         capped = capped.select_from(relation_of(self._settings))
         try:
             database, candidates = self._open = self._open or self._opened()
             # A value of the column's own type can use an index. The text then decides: '017' is not 17.
-            is_id = identity.in_(candidates(image_id)), AsText(identity) == image_id
-            is_it = *is_id, AsUtcText(column(self._settings.time)) == time
+            is_id = and_(identity.in_(candidates(image_id)), AsText(identity) == image_id)
+            is_it = is_id if image_id else or_(is_id, identity.is_(None))
             with database.read() as connection:
-                found = connection.execute(capped.where(*is_it)).first()
+                rows = connection.execute(capped.where(is_it)).all()
         except (DatabaseUnavailable, UsageError) as error:
             raise OSError(str(error)) from None
-        return None if found is None else (found[0], found[1])
+        return next(((size, data) for at, size, data in rows if text_of_time(at) == time), None)
 
     def _opened(self) -> tuple[Database, Candidates]:
         database = Database(self._url, read_only=True)

@@ -1,4 +1,4 @@
-"""Checks of the table or query that lists the images: without them pages could lose or repeat images."""
+"""Checks of the table or query that lists the images: without them rows could be lost."""
 
 import difflib
 import re
@@ -9,48 +9,39 @@ from typing import Any
 from sqlalchemy import Connection, CursorResult, inspect, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from infer_app.base.errors import UsageError
-from infer_app.base.locations import as_location, stored_location
-from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.engine.column_types import StoredLocation
-from infer_app.tables.listing.source import Source
+from infer_app.base.errors import DatabaseUnavailable, UsageError
+from infer_app.tables.listing.user_table import UserTable
+from infer_app.tables.results.schema import OUR_IMAGES
 
 
-def check_source(source: Source) -> None:
-    """Raise UsageError if the table or a column doesn't exist, naming those that do, or has an unusable type."""
-    with source.database.read() as connection:
-        if source.settings.query is None:
-            _check_table(connection, source)
-        columns = select(source.id, source.location, source.time)
+def check_source(table: UserTable) -> None:
+    """Raise UsageError if the table or a column doesn't exist, naming those that do, or has an unusable type.
+
+    Raises DatabaseUnavailable too, of a file that is missing.
+    """
+    database, settings = table.database, table.settings
+    if database.file is not None and not database.file.exists():
+        raise DatabaseUnavailable(f"{database.shown_url} does not exist", "[source] database_url names it")
+    if OUR_IMAGES in (settings.query or settings.table):
+        raise UsageError(f"{OUR_IMAGES} can't be read from a query or another database", "leave out [source]")
+    with database.read() as connection:
+        if settings.query is None:
+            _check_table(connection, table)
+        columns = select(table.id, table.location, table.time)
         try:
-            example = connection.execute(columns.select_from(source.relation).limit(1))
-            stored = StoredLocation(source.location)
-            located = select(source.location, stored).select_from(source.relation).where(source.location.is_not(None))
-            location = connection.execute(located.limit(1)).first()
+            example = connection.execute(columns.select_from(table.relation).limit(1))
         except DBAPIError as error:
-            if source.database.is_denied(error) or not source.database.backend.is_statement_error(error):
+            if database.is_denied(error) or not database.backend.is_statement_error(error):
                 raise  # the role lacks a privilege, the file is locked, or for example a time limit of the server
             raise UsageError(
                 f"[source] can't be read: {str(error.orig).splitlines()[0]}",
                 "its id, location and time must be columns of the table or query",
             ) from None
-        _check_types(example, source)
-        has_bytes = location is not None and isinstance(location[0], bytes | memoryview)
-        source.has_bytes_for_text = has_bytes and source.database.backend.has_typed_columns
-        if location and not source.has_bytes_for_text and location[1] != stored_location(as_location(location[0])):
-            raise not_as_text(source.settings)
+        _check_types(example, table)
 
 
-def not_as_text(settings: SourceSettings) -> UsageError:
-    """Return the error for locations that the database casts to another text than is read."""
-    return UsageError(
-        f"[source] location = {settings.location!r} is of a type that can't be compared with text",
-        'give it as text: [source] query = "SELECT CAST(… AS …) AS …"',
-    )
-
-
-def _check_table(connection: Connection, source: Source) -> None:
-    settings = source.settings
+def _check_table(connection: Connection, table: UserTable) -> None:
+    settings = table.settings
     schema, _, name = settings.table.rpartition(".")
     inspector = inspect(connection)
     if not inspector.has_table(name, schema=schema or None):
@@ -62,7 +53,7 @@ def _check_table(connection: Connection, source: Source) -> None:
     try:
         columns = [found["name"] for found in inspector.get_columns(name, schema=schema or None)]
     except DBAPIError as error:
-        if source.database.is_denied(error):
+        if table.database.is_denied(error):
             return  # MariaDB describes a view only to roles with SHOW VIEW; reading it says which column is missing
         raise
     holders = ["bytes"] if settings.bytes is not None else []
@@ -79,9 +70,9 @@ def _check_table(connection: Connection, source: Source) -> None:
         raise UsageError(f"[source] {', '.join(found)}", _among(list(wrong.values()), columns, "its columns are"))
 
 
-def _check_types(example: CursorResult[Any], source: Source) -> None:
+def _check_types(example: CursorResult[Any], table: UserTable) -> None:
     """Reject columns whose values can't be compared exactly. `example` has columns id, location, time."""
-    settings, backend = source.settings, source.database.backend
+    settings, backend = table.settings, table.database.backend
     single = backend.single_precision
     described = example.cursor.description if example.cursor else None
     for place, key in ((0, "id"), (2, "time")):
@@ -114,13 +105,13 @@ def _among(wanted: Sequence[str], known: list[str], what: str) -> str:
     return f"{meant}{what}: {', '.join(known) or 'none'}"
 
 
-def find_missing_index(source: Source) -> str | None:
+def find_missing_index(table: UserTable) -> str | None:
     """Return the statement that creates the index for reading a day, if a table of the user's has none."""
-    settings = source.settings
+    settings = table.settings
     schema, _, name = settings.table.rpartition(".")
-    with source.database.read() as connection, suppress(SQLAlchemyError):  # of indexes a role may not be told
+    with table.database.read() as connection, suppress(SQLAlchemyError):  # of indexes a role may not be told
         inspector = inspect(connection)
-        if source.is_ours or settings.query is not None or name not in inspector.get_table_names(schema or None):
+        if settings.query is not None or name not in inspector.get_table_names(schema or None):
             return None  # a view has no indexes
         key = inspector.get_pk_constraint(name, schema or None)["constrained_columns"]
         firsts = [index["column_names"][0] for index in inspector.get_indexes(name, schema or None)]
@@ -132,10 +123,10 @@ def find_missing_index(source: Source) -> str | None:
     return None
 
 
-def find_row_security(source: Source) -> list[tuple[str, str]]:
+def find_row_security(table: UserTable) -> list[tuple[str, str]]:
     """Return the tables that [source] names and of which policies hide rows from the role, and what would show them."""
-    settings, hiding = source.settings, source.database.backend.row_security
-    with source.database.read() as connection:
+    settings, hiding = table.settings, table.database.backend.row_security
+    with table.database.read() as connection:
         found = [(row[0], row[1]) for row in connection.execute(text(hiding))] if hiding else []
     named = settings.table if settings.query is None else settings.query
     return [(table, policy) for table, policy in found if re.search(rf"(?<!\w){re.escape(table)}(?!\w)", named)]

@@ -24,6 +24,7 @@ _EXIF_DATE = re.compile(r"^(\d{4}):(\d\d):(\d\d) ")
 _UTC_OFFSETS = ("Z", "UTC", "+00", "+0000", "+00:00")
 _EPOCH_UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # from these values on: nano-, micro-, milliseconds
 EXAMPLES = 20  # values that are looked at in no order
+MAX_INTEGER = 2**63 - 1  # that a column can hold: nanoseconds end in 2262
 _LEAST_S = 1e8  # the year 1973: a column of smaller numbers alone is one of ids or sizes
 _LIKELY = range(473_385_600, 4_102_444_800)  # seconds from 1985 to 2100: a number in this range shows the unit
 
@@ -92,9 +93,9 @@ def _writer(column: str, example: object, zone: str | None) -> Callable[[datetim
         raise _not_a_time(column, example)
     if isinstance(example, int | float):
         factor = _factor_of(example)
-        if example and abs(example) / factor < _LEAST_S:
+        if example and not _LEAST_S <= abs(example) / factor < _LIKELY.stop:
             raise _not_a_time(column, example)
-        return lambda instant: int(instant.timestamp()) * factor
+        return lambda instant: min(int(instant.timestamp()) * factor, MAX_INTEGER)
     if isinstance(example, datetime):
         if example.tzinfo is not None:
             return lambda instant: instant
@@ -157,7 +158,21 @@ def read_time(value: object, zone: str | None, *, strict: bool = False) -> datet
         value = datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime) or not MIN_YEAR <= value.year < MAX_YEAR:
         return None
+    if value.tzinfo is None and zone in (None, "UTC"):
+        return value.replace(tzinfo=UTC)
     return (value if value.tzinfo else value.replace(tzinfo=find_zone(zone or "UTC"))).astimezone(UTC)
+
+
+def read_instant(value: object, zone: str | None, day_zone: str) -> datetime | None:
+    """Return a value of the column as UTC time, or None if no day has it: an image's time, by which it is listed.
+
+    A date alone is the beginning of the day in `day_zone`. A text that a day's bounds cover is of its date at least.
+    """
+    is_date = type(value) is date or (isinstance(value, str) and len(value) == 10)
+    instant = read_time(value, day_zone if is_date else zone)
+    if instant is None and isinstance(value, str) and not isinstance(value, OddTime):
+        instant = read_time(value[:10], zone)
+    return instant
 
 
 def read_clock(value: object, zone: str | None, origin: TimeOrigin) -> CaptureTime:
@@ -188,7 +203,7 @@ def read_clock(value: object, zone: str | None, origin: TimeOrigin) -> CaptureTi
 
 def _read_text(text: str, *, strict: bool) -> date:
     try:
-        return datetime.fromisoformat(text.replace(" UTC", "Z"))
+        return datetime.fromisoformat(text.replace(" UTC", "Z") if text[-1:] == "C" else text)
     except ValueError:
         if strict or not _TEXT.match(text):
             raise

@@ -221,7 +221,7 @@ def count_changed(
     database: Database, source: Source, model_ids: Sequence[str], day: Day | None = None
 ) -> ChangedCounts:
     """Count the images, of a day or of all, that `read_changed` yields."""
-    if not _is_known(database, source):
+    if not source.registered:
         return UNCHANGED
     states = (_is_replaced(model_ids), pictures.c.missing_since.is_not(None))
     with database.read() as connection:
@@ -234,7 +234,7 @@ def read_changed(
     database: Database, source: Source, model_ids: Sequence[str], day: Day | None = None
 ) -> Iterator[ChangedImage]:
     """Yield the images, of a day or of all, that are missing, or of which a model predicted other bytes, by time."""
-    if not _is_known(database, source):
+    if not source.registered:
         return
     columns = (pictures.c.id, pictures.c.location, pictures.c.added_at, pictures.c.missing_since)
     changed = or_(pictures.c.missing_since.is_not(None), _is_replaced(model_ids))
@@ -251,10 +251,6 @@ def read_changed(
         page = wanted.where(tuple_(pictures.c.added_at, pictures.c.id) > tuple_(time, row_id))
 
 
-def _is_known(database: Database, source: Source) -> bool:
-    return source.is_ours and source.database is database
-
-
 def _is_replaced(model_ids: Sequence[str]) -> ColumnElement[bool]:
     """Return the condition that a prediction is of other bytes: for the few images whose file was looked at again.
 
@@ -268,7 +264,4 @@ def _is_replaced(model_ids: Sequence[str]) -> ColumnElement[bool]:
 
 
 def _listed(source: Source, day: Day | None) -> list[ColumnElement[bool]]:
-    if day is None:
-        return [pictures.c.registered == 1, *source.conditions]
-    start, end = (time.replace(tzinfo=None) for time in (day.start, day.end))
-    return [pictures.c.added_at >= start, pictures.c.added_at < end, *source.conditions]
+    return [source.is_listed, *([] if day is None else source.within(day))]

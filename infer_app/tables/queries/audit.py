@@ -44,17 +44,15 @@ def audit(connection: Connection, source: Source, day: Day, model_id: str) -> It
         key = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
         if set(key) != {column.name for column in table.primary_key}:
             yield f"{table.name} has lost its primary key: an image may have two rows of one model"
-    if left_out := source.find_left_out(day).text:
-        yield left_out
+    images = source.images_of(day)
     found: Counter[tuple[str, str]] = Counter()
     predicted_by, rejected_by = Counter[str](), Counter[str]()
-    for images in source.parts(connection, day):
-        for noun, fault, rows, is_so in _checks(images, model_id):
-            found[noun, fault] += count_rows(connection, rows, is_so)
-        for table, counts in ((predictions, predicted_by), (rejections, rejected_by)):
-            written = join_results(images, table, model_id)
-            by_run = select(table.c.run_id, func.count()).select_from(written).group_by(table.c.run_id)
-            counts.update({row[0]: row[1] for row in connection.execute(by_run)})
+    for noun, fault, rows, is_so in _checks(images, model_id):
+        found[noun, fault] += count_rows(connection, rows, is_so)
+    for table, counts in ((predictions, predicted_by), (rejections, rejected_by)):
+        written = join_results(images, table, model_id)
+        by_run = select(table.c.run_id, func.count()).select_from(written).group_by(table.c.run_id)
+        counts.update({row[0]: row[1] for row in connection.execute(by_run)})
     of_day = select(runs).where(runs.c.day == day.date, runs.c.model_id == model_id)
     for run in connection.execute(of_day):
         found.update(("run", fault) for fault in faults_of_run(run, predicted_by[run.id], rejected_by[run.id]))

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Subquery, and_, exists, select, true
+from sqlalchemy import ColumnElement, Connection, and_, exists, select, true
 
 from infer_app.artifact.specs import CropSpec
 from infer_app.base.day import Day
 from infer_app.base.run_report import DayObjects
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import KeyedJoin, added_up, count_each, picture_of
+from infer_app.tables.results.conditions import KeyedJoin, count_each, picture_of
 from infer_app.tables.results.schema import models, object_predictions, objects
 
 
@@ -28,14 +28,10 @@ def count_day_objects(images: ListedImages, day: Day, model_id: str) -> DayObjec
     is_taken = _is_taken(crop)
     wanted = [true(), is_taken, and_(is_taken, exists().where(*is_made))]
 
-    def found_in(listed: Subquery) -> KeyedJoin:
-        return KeyedJoin(
-            listed, objects, and_(objects.c.picture == picture_of(listed), objects.c.model_id == detector_id)
-        )
-
-    with images.parts(day) as parts:
-        counts = added_up(count_each(connection, found_in(listed), wanted) for connection, listed in parts)
-    return DayObjects(*counts)
+    listed = images.source.images_of(day)
+    is_its = and_(objects.c.picture == picture_of(listed), objects.c.model_id == detector_id)
+    with images.database.read() as connection:
+        return DayObjects(*count_each(connection, KeyedJoin(listed, objects, is_its), wanted))
 
 
 def _crop_of(connection: Connection, model_id: str) -> CropSpec | None:

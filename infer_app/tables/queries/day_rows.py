@@ -12,7 +12,7 @@ from sqlalchemy import Subquery, Table, select
 from infer_app.artifact.model_names import Version
 from infer_app.base.day import Day
 from infer_app.base.domain import TRANSIENT_REASONS, FileFacts, Reason
-from infer_app.base.locations import as_location, mask_checksum
+from infer_app.base.locations import mask_checksum
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.audit import audit
@@ -107,7 +107,7 @@ class DayRows:
         for row in self.read_rejections(day, model_id):
             if row["reason"] not in TRANSIENT_REASONS:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])
-                yield StoredRejection(row["picture"], as_location(row["location"]), row["reason"], facts)
+                yield StoredRejection(row["picture"], row["location"], row["reason"], facts)
 
     def predicted_files(self, day: Day, model_ids: Collection[str]) -> Iterator[PredictedFile]:
         """Yield the files of the day's predictions by some models, in order of time."""
@@ -119,7 +119,7 @@ class DayRows:
             return select(images.c[3], images.c[1], *columns).select_from(joined).order_by(images.c[2], images.c[0])
 
         for image_id, location, number, sha256, *facts in self._images.stream(day, rows_of) if model_ids else ():
-            yield PredictedFile(number, image_id, as_location(location), sha256, FileFacts(*facts))
+            yield PredictedFile(number, image_id, location, sha256, FileFacts(*facts))
 
     def runs_of(self, day: Day, model_id: str) -> set[str]:
         """Return the ids of the runs that predicted the day's images, as far as their rows are there."""

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from infer_app.base.day import Day
-from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, UsageError, most_severe
+from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, most_severe
 from infer_app.base.run_report import DayCounts, DayState
 from infer_app.base.settings.sections import rejection_budget
 from infer_app.tables.queries.day_rows import DayRows
@@ -177,8 +177,7 @@ def _about_early_end(facts: DayFacts) -> str:
     last = facts.last_run
     if last is None or last["state"] != "done" or last["exit_code"] in (None, 0, EXIT_TOO_MANY_REJECTED):
         return ""
-    what = "left out rows without an id of their own" if last["exit_code"] == UsageError.exit_code else "ended early"
-    return f"the last run {what}: exit code {last['exit_code']}"
+    return f"the last run ended early: exit code {last['exit_code']}"
 
 
 def _about_number(facts: DayFacts) -> str:

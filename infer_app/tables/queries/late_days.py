@@ -22,7 +22,7 @@ MIN_DAYS = 7
 
 def find_late_days(database: Database, source: Source, first: Day, model_ids: Sequence[str]) -> list[Day]:
     """Return the days before the `first` of the look-back, oldest first, of queued images new for one of the models."""
-    if not source.is_ours:
+    if not source.registered:
         return []
     found, num_forgotten = list[Day](), 0
     with database.read() as connection:
@@ -45,6 +45,6 @@ def settle_late_images(database: Database, source: Source, first: Day) -> None:
     What another program registers meanwhile stays: no run has tried it. So does for MIN_DAYS what a run of another
     model may have left.
     """
-    if source.is_ours:
+    if source.registered:
         before = min(first.start, datetime.now(UTC) - timedelta(days=MIN_DAYS)).replace(tzinfo=None)
         database.transact(lambda connection: end_queue(connection, before))

@@ -1,23 +1,19 @@
-"""Queries over the images of a source, part by part or row by row: memory does not grow with their number."""
+"""Queries over the images of a source, as counts or row by row: memory does not grow with their number."""
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Subquery, and_, exists, or_, select, true
+from sqlalchemy import ColumnElement, Subquery, and_, exists, or_, select, true
 
 from infer_app.base.day import Day
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.cross_database_source import as_relation
-from infer_app.tables.listing.source import PAGE_SIZE, Source
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.user_table import PAGE_SIZE
 from infer_app.tables.results.conditions import (
-    added_up,
     count_each,
     count_rows,
     has_prediction,
@@ -30,7 +26,7 @@ from infer_app.tables.results.schema import pictures, predictions, rejections
 
 IMAGES_AT_ONCE = 250  # whose rows are in memory, perhaps 300 objects of each
 
-# What to select, and the conditions of what is counted, for a relation of images as `Source.parts` yields them.
+# What to select, and the conditions of what is counted, for a relation of images as `Source.images_of` returns it.
 RowsOf = Callable[[Subquery], Query]
 Conditions = Callable[[Subquery], Sequence[ColumnElement[bool]]]
 
@@ -42,36 +38,32 @@ class ListedImages:
     database: Database
     source: Source
 
-    @contextmanager
-    def parts(self, days: Day) -> Iterator[Iterator[tuple[Connection, Subquery]]]:
-        """Open a transaction for the images of an interval of days, in parts as `Source.parts` yields them.
-
-        What is asked within the `with` block fails as the database's own errors do, which can be tried again.
-        """
-        with self.database.read() as connection:
-            yield ((connection, images) for images in self.source.parts(connection, days))
-
     def count(self, days: Day, conditions: Conditions = lambda images: ()) -> int:
         """Count the images that meet all conditions."""
-        with self.parts(days) as parts:
-            return sum(count_rows(connection, images, *conditions(images)) for connection, images in parts)
+        images = self.source.images_of(days)
+        with self.database.read() as connection:
+            return count_rows(connection, images, *conditions(images))
 
     def count_day(self, day: Day, model_id: str) -> DayCounts:
         """Count the day's rows. Pending is counted and not computed as a difference, so that an inconsistency shows.
 
         One statement counts all: on a server each sees what other programs have committed before it.
         """
-        with self.parts(day) as parts:
-            return DayCounts(*added_up(count_each(*part, _counted(part[1], model_id)) for part in parts))
+        images = self.source.images_of(day)
+        with self.database.read() as connection:
+            eligible, predicted, rejected, pending = count_each(connection, images, _counted(images, model_id))
+        num_new = self.source.count_unlisted(day)
+        return DayCounts(eligible + num_new, predicted, rejected, pending + num_new)
 
     def count_asked(self, day: Day, model_id: str) -> tuple[int, int]:
         """Count the predicted and the rejected images that the model was given, or that could not be read for it.
 
         A second network is given no image without an object, and none that its detector has rejected.
         """
-        with self.parts(day) as parts:
-            counts = added_up(count_each(*part, _asked(part[1], model_id)) for part in parts)
-        return counts[0], counts[1]
+        images = self.source.images_of(day)
+        with self.database.read() as connection:
+            predicted, rejected = count_each(connection, images, _asked(images, model_id))
+        return predicted, rejected
 
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Count the images that a run of the day would select: those that are new for at least one of the models."""
@@ -79,13 +71,12 @@ class ListedImages:
 
     def count_pending(self, day: Day, *model_ids: str) -> int:
         """Count the images with a result of none of the models."""
-        return self.count(day, lambda images: without_results(images, model_ids))
+        return self.count(day, lambda images: without_results(images, model_ids)) + self.source.count_unlisted(day)
 
-    def select(self, days: Day, rows_of: RowsOf) -> Iterator[Any]:
-        """Yield the rows that `rows_of` selects, of all parts in one transaction."""
-        with self.parts(days) as parts:
-            for connection, images in parts:
-                yield from connection.execute(rows_of(images))
+    def select(self, days: Day, rows_of: RowsOf) -> list[Any]:
+        """Return the rows that `rows_of` selects."""
+        with self.database.read() as connection:
+            return list(connection.execute(rows_of(self.source.images_of(days))))
 
     def select_first(self, days: Day, limit: int, rows_of: RowsOf) -> list[Any]:
         """Return the first rows in the order of their first two columns, of which the second one is the image's id."""
@@ -94,7 +85,7 @@ class ListedImages:
             rows = rows_of(images)
             return rows.order_by(*list(rows.selected_columns)[:2]).limit(limit)
 
-        return heapq.nsmallest(limit, self.select(days, first_of), key=itemgetter(0, 1))
+        return self.select(days, first_of)
 
     def tally(self, days: Day, rows_of: RowsOf) -> dict[str, int]:
         """Add up the numbers by the name that `rows_of` selects before each, the highest number first."""
@@ -114,14 +105,13 @@ class ListedImages:
             for page in self.source.list_pages(days, self.source.page_size):
                 for first in range(0, len(page), IMAGES_AT_ONCE):
                     with self.database.read() as connection:
-                        images = as_relation(page[first : first + IMAGES_AT_ONCE], self.source)
+                        images = self.source.images_in(page[first : first + IMAGES_AT_ONCE], days)
                         rows = connection.execute(rows_of(images)).all()
                     yield from rows
             return
         with self.database.read() as connection:
             streaming = connection.execution_options(yield_per=PAGE_SIZE)
-            for images in self.source.parts(connection, days):
-                yield from streaming.execute(rows_of(images))
+            yield from streaming.execute(rows_of(self.source.images_of(days)))
 
     def stream_keys(self, model_ids: Sequence[str], day: Day | None) -> Iterator[tuple[int, str]]:
         """Yield (picture, model id) of the predictions of some models: those of a day, or all."""

@@ -2,16 +2,14 @@
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import partial
 from itertools import compress
 
 from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, literal_column, or_, select, true
 
 from infer_app.base.day import Day, find_zone
-from infer_app.base.locations import as_location
 from infer_app.tables.engine.column_types import Query
-from infer_app.tables.listing.time_column import read_time
 from infer_app.tables.queries.listed_images import Conditions, ListedImages, without_results
 from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.conditions import (
@@ -43,7 +41,7 @@ class StoredFailure:
 class UnpredictedImage:
     """An image without a prediction; `failure` is that of its last attempt."""
 
-    image_id: str | None  # None for a row without one, which is left out
+    image_id: str
     location: str
     day: date
     failure: StoredFailure | None
@@ -78,33 +76,38 @@ class PendingImages:
     ) -> dict[str, PendingDays | None]:
         """Return what `find_older_pending` returns for several models, by reading the images once."""
         with self._images.database.read() as connection:
-            older = self._images.source.older_parts(connection, day, examined)
-            return self._add_up(((connection, images) for images in older), day.before(1), self._without_any(model_ids))
+            older = self._images.source.older_than(connection, day, examined)
+            return self._add_up(connection, older, day, self._without_any(model_ids))
 
     def find_pending_between(self, days: Day, model_id: str) -> PendingDays | None:
         """Return what `find_older_pending` returns, of all images of an interval of days."""
-        with self._images.parts(days) as parts:
-            return self._add_up(parts, days, self._without_any([model_id]))[model_id]
+        with self._images.database.read() as connection:
+            images = self._images.source.images_of(days)
+            return self._add_up(connection, images, days, self._without_any([model_id]))[model_id]
 
     def find_older_selected(self, day: Day, model_id: str, done_by: Sequence[str]) -> PendingDays | None:
         """Return those of the last EXAMINED images before a day that a run of their days would select.
 
         Those with a result of the versions `done_by` are left out.
         """
+        wanted = {model_id: partial(_selected, model_id=model_id, done_by=done_by)}
         with self._images.database.read() as connection:
-            parts = ((connection, part) for part in self._images.source.older_parts(connection, day, EXAMINED))
-            wanted = {model_id: partial(_selected, model_id=model_id, done_by=done_by)}
-            return self._add_up(parts, day.before(1), wanted)[model_id]
+            older = self._images.source.older_than(connection, day, EXAMINED)
+            return self._add_up(connection, older, day, wanted)[model_id]
 
     def read_pending(self, days: Day, model_id: str, done_by: Sequence[str] = ()) -> Generator[UnpredictedImage]:
-        """Yield the images of an interval of days that a run of their days would select, in order of (time, id).
+        """Yield the images of an interval of days that a run of their days would select, in order of time.
 
-        Those with a result of the versions `done_by` are left out.
+        Those with a result of the versions `done_by` are left out. Rows that are not listed yet come last.
         """
-        return self._read_unpredicted(days, model_id, partial(_selected, model_id=model_id, done_by=done_by))
+        yield from self._read_unpredicted(days, model_id, partial(_selected, model_id=model_id, done_by=done_by))
+        source = self._images.source
+        for row in source.read_unlisted(days) if source.asks_table else ():
+            day = row.time.astimezone(find_zone(days.zone)).date() if row.time else days.date
+            yield UnpredictedImage(row.image_id, row.location, day, None)
 
     def read_rejected(self, day: Day, model_id: str) -> Generator[UnpredictedImage]:
-        """Yield the rejected images of a day, in order of (time, id)."""
+        """Yield the rejected images of a day, in order of time."""
         return self._read_unpredicted(day, model_id, partial(_rejected, model_id=model_id))
 
     def _read_unpredicted(self, days: Day, model_id: str, conditions: Conditions) -> Generator[UnpredictedImage]:
@@ -119,23 +122,22 @@ class PendingImages:
         for image_id, location, time, former, reason, attempts, detail, settled in self._images.stream(days, rows_of):
             has_failed = reason is not None and not former
             failure = StoredFailure(reason, attempts, detail, bool(settled)) if has_failed else None
-            yield UnpredictedImage(image_id, as_location(location), self._date_of(time, days), failure, former)
+            yield UnpredictedImage(image_id, location, _date_of(time, days), failure, former)
 
     def _add_up(
-        self, parts: Iterable[tuple[Connection, Subquery]], days: Day, wanted: Mapping[str, Conditions]
+        self, connection: Connection, images: Subquery, days: Day, wanted: Mapping[str, Conditions]
     ) -> dict[str, PendingDays | None]:
         """Add up the images that meet the conditions of each model."""
         found = {model_id: list[PendingDays]() for model_id in wanted}
-        for connection, images in parts:
-            # Each image is asked about once, and only those that are pending for a model are counted.
-            pending = [and_(true(), *conditions(images)) for conditions in wanted.values()]
-            flags = [one.label(f"pending_{number}") for number, one in enumerate(pending)]
-            some = select(images.c[2].label("time"), *flags).where(or_(*pending)).subquery()
-            ends = func.count(), func.min(some.c.time), func.max(some.c.time)
-            for *is_pending, count, first, last in connection.execute(select(*some.c[1:], *ends).group_by(*some.c[1:])):
-                of_days = PendingDays(self._date_of(first, days), self._date_of(last, days), count)
-                for model_id in compress(wanted, is_pending):
-                    found[model_id].append(of_days)
+        # Each image is asked about once, and only those that are pending for a model are counted.
+        pending = [and_(true(), *conditions(images)) for conditions in wanted.values()]
+        flags = [one.label(f"pending_{number}") for number, one in enumerate(pending)]
+        some = select(images.c[2].label("time"), *flags).where(or_(*pending)).subquery()
+        ends = func.count(), func.min(some.c.time), func.max(some.c.time)
+        for *is_pending, count, first, last in connection.execute(select(*some.c[1:], *ends).group_by(*some.c[1:])):
+            of_days = PendingDays(_date_of(first, days), _date_of(last, days), count)
+            for model_id in compress(wanted, is_pending):
+                found[model_id].append(of_days)
         return {model_id: add_up(some_days) for model_id, some_days in found.items()}
 
     def _without_any(self, model_ids: Collection[str]) -> dict[str, Conditions]:
@@ -143,10 +145,10 @@ class PendingImages:
         versions = {model_id: self._versions.versions_of(model_id) for model_id in model_ids}
         return {model_id: partial(without_results, model_ids=ids) for model_id, ids in versions.items()}
 
-    def _date_of(self, time: object, days: Day) -> date:
-        """Return the date of a time column's value; that of `days`, in which it lies, if it can't be read."""
-        instant = read_time(time, self._images.source.zone)
-        return days.date if instant is None else instant.astimezone(find_zone(days.zone)).date()
+
+def _date_of(time: datetime, days: Day) -> date:
+    """Return the date of a time (naive UTC) in the zone of the days."""
+    return time.replace(tzinfo=UTC).astimezone(find_zone(days.zone)).date()
 
 
 def add_up(found: Iterable[PendingDays | None]) -> PendingDays | None:

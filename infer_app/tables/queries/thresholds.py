@@ -48,17 +48,10 @@ def count_shown(database: Database, source: Source, days: Day, model: str) -> in
     The labels are those of a multi-label classification, and those of objects by a second network.
     """
     views = (SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS)
+    images = source.images_of(days)
     with database.read() as connection:
-        return sum(
-            count_rows(
-                connection,
-                join_results(images, view),
-                view.c.model == model,
-                view.c.label.is_not(None),
-            )
-            for images in source.parts(connection, days)
-            for view in views
-        )
+        its = ((join_results(images, view), view.c.model == model, view.c.label.is_not(None)) for view in views)
+        return sum(count_rows(connection, *one) for one in its)
 
 
 def threshold_of(model: str, label: ColumnElement[str]) -> ColumnElement[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
@@ -31,7 +31,7 @@ Picture: TypeAlias = ColumnElement[int | None]  # the number of a listed image's
 
 
 def picture_of(images: FromClause) -> Picture:
-    """Return the number of the picture of a row of a relation as `Source.parts` yields them."""
+    """Return the number of the picture of a row of a relation as `Source.images_of` returns it."""
     number: Picture = images.c.infer_picture
     return number
 
@@ -94,7 +94,7 @@ def join_results(
 ) -> FromClause:
     """Join the rows of each image in a table of results, for some models or for all; with `counting` those that count.
 
-    `images` is a relation as `Source.parts` yields them; `left` is one that it was joined to before.
+    `images` is a relation as `Source.images_of` returns it; `left` is one that it was joined to before.
 
     Whatever shows or counts results asks for those that count; what compares, checks or deletes rows for all.
     """
@@ -155,8 +155,3 @@ def count_each(connection: Connection, rows: FromClause, conditions: Sequence[Co
     sums = [func.sum(case((condition, 1), else_=0)) for condition in conditions]
     counts = connection.execute(select(*sums).select_from(rows)).one()
     return [int(count or 0) for count in counts]  # MariaDB's sums are decimals
-
-
-def added_up(counts: Iterable[Sequence[int]]) -> list[int]:
-    """Add up the counts of several parts, index by index; there must be at least one part."""
-    return [sum(values) for values in zip(*counts, strict=True)]

@@ -25,7 +25,7 @@ from infer_app.tables.results.schema import (
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
 _TAKEN = ("taken_at", "taken_offset", "taken_from")
 _COLUMNS = ("id", "registered", "key", "image_id", "location", *_FACTS, *_TAKEN, "event", "camera")
-_EVENT, _CAMERA = _COLUMNS.index("event"), _COLUMNS.index("camera")
+_EVENT, _CAMERA, _SIZE = (_COLUMNS.index(name) for name in ("event", "camera", "size"))
 _OTHERS = dict.fromkeys(column.name for column in pictures.columns if column.name not in _COLUMNS)
 _Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
 # Built once: building them takes longer than reading or writing the rows.
@@ -71,9 +71,11 @@ class PictureRows:
             shared = _OTHERS | {"first_seen": time()}
             self._rows.write(connection, dict(zip(_COLUMNS, columns, strict=True)), shared)
         changed = {row[0]: files[key].file for key, row in known.items() if _differs(row, files[key].file)}
-        replaced = find_replaced(connection, {number: file.sha256 for number, file in changed.items()})
+        seen = {row[0] for row in known.values() if row[_SIZE] is not None}  # others are listed, and read first here
+        replaced = find_replaced(connection, {number: changed[number].sha256 for number in changed.keys() & seen})
         if changed:
-            connection.execute(_SET_FACTS, [_new_facts(number, file) for number, file in changed.items()])
+            facts = [_new_facts(number, file, is_first=number not in seen) for number, file in changed.items()]
+            connection.execute(_SET_FACTS, facts)
         asked = ((row, files[key].file) for key, row in known.items())
         if dated := [(row, file) for row, file in asked if _is_dated(row, file, row[0] in replaced)]:
             if with_event := [row[0] for row, _ in dated if row[_EVENT] is not None]:
@@ -113,8 +115,9 @@ def _differs(row: _Row, file: FileFacts) -> bool:
     return not is_same and None not in (file.size, file.sha256)
 
 
-def _new_facts(number: int, file: FileFacts) -> dict[str, object]:
-    return {"number": number} | {f"new_{name}": getattr(file, name) for name in _FACTS}
+def _new_facts(number: int, file: FileFacts, *, is_first: bool) -> dict[str, object]:
+    sha256 = None if is_first else file.sha256  # stored once the file has changed
+    return {"number": number, "new_size": file.size, "new_modified": file.modified, "new_sha256": sha256}
 
 
 def _is_dated(row: _Row, file: FileFacts, is_replaced: bool) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, or_, select, update
+from sqlalchemy import Connection, Row, exists, or_, select, update
 
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.runs import refuse_during_runs
-from infer_app.tables.results.schema import pictures, predictions, project_table
+from infer_app.tables.results.schema import pictures, predictions, project_table, rejections
 
 
 class DatabaseOwner(NamedTuple):
@@ -46,9 +46,11 @@ def record_source(database: Database, now: ReadFrom) -> None:
 
 
 def read_last_pictures(connection: Connection, count: int) -> Sequence[Row[Any]]:
-    """Return id, image_id, location and size of the last pictures of the table, a row for each sha256 predicted."""
+    """Return id, image_id, location and size of the last listed pictures with a result, a row for each sha256."""
     columns = [pictures.c[name] for name in ("id", "image_id", "location", "size")]
-    last = select(*columns).where(pictures.c.registered == 0).order_by(pictures.c.id.desc()).limit(count).subquery()
+    has_result = or_(*(exists().where(table.c.picture == pictures.c.id) for table in (predictions, rejections)))
+    its = pictures.c.registered == 0, pictures.c.unlisted_since.is_(None), has_result
+    last = select(*columns).where(*its).order_by(pictures.c.id.desc()).limit(count).subquery()
     joined = last.outerjoin(predictions, predictions.c.picture == last.c.id)
     rows = select(last, predictions.c.sha256).select_from(joined)
     return connection.execute(rows.order_by(last.c.id.desc())).all()

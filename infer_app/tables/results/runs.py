@@ -135,7 +135,7 @@ class RunStore:
     def close_run(self, report: RunReport) -> None:
         columns = {name: getattr(report, name) for name in _REPORTED}
         speed = {name: getattr(report, name) for name in _OF_SPEED}
-        error = report.stopped or report.left_out
+        error = report.stopped
         self._close(report.run_id, state="done", **columns, throughput=speed, error=error)
 
     def fail_run(self, run_id: str, exit_code: int, error: str) -> None:

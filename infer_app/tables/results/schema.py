@@ -47,11 +47,12 @@ pictures = Table(
     # Once the file has changed since the picture was first seen; empty for a remote one, of which it is not known.
     Column("sha256", String(64)),
     Column("first_seen", Double, nullable=False),  # seconds since the epoch: in SQLite a third of a time as text
-    Column("added_at", Microseconds),  # of ours: decides the day
+    Column("added_at", Microseconds),  # decides the day: when it was registered or taken, or the time of the user's row
     # When a watched folder's image was registered: runs take it, however old its day. NULL for all others, and when it
     # was tried for some days.
     Column("queued_at", Microseconds),
     Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
+    Column("unlisted_since", Microseconds),  # when a run first found no such row in the user's table; NULL: there
     Column("camera", Exact(MAX_ID)),  # empty: none is known; NULL: it was never asked
     Column("taken_at", Microseconds),  # by the camera's own clock
     Column("taken_offset", Integer),  # of that clock from UTC, in seconds, if it is stated
@@ -62,7 +63,7 @@ pictures = Table(
     Column("event_last", BigInteger),  # of the first picture of an event: the number of the last
     UniqueConstraint("key", "registered", name="uq_infer_pictures_key"),
     Index("ix_infer_pictures_image_id", "image_id"),  # for users' own SQL, which finds rows of the views by it
-    # The key that a day's pages are read by; of ours alone.
+    # The key that a day's pages are read by.
     Index("ix_infer_pictures_added_at", "added_at", "id", sqlite_where=_IS_OURS),
     # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
     Index("ix_infer_pictures_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
@@ -97,6 +98,7 @@ project_table = Table(
     Column("source_url", Text),  # and the URL of its database, without a password
     Column("base", Text),  # the folder that its relative locations started at, on its machine
     Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
+    Column("read_by", Text),  # the settings by which the list was made of the user's table
     Column("event_gap", Double),  # seconds, by which events were made
 )
 

@@ -196,7 +196,7 @@ def _whole_rows(table: Table, _: Connection) -> str:
 
 def _our_images(_: Connection) -> str:
     columns = "id, location, added_at, size, sha256, modified, queued_at, missing_since"
-    return f"SELECT {columns} FROM infer_pictures WHERE added_at IS NOT NULL"
+    return f"SELECT {columns} FROM infer_pictures WHERE registered = 1"
 
 
 def _shown_objects(_: Connection) -> str:

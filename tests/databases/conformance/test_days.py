@@ -15,9 +15,10 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.picture_tables import find_picture_tables
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source, find_missing_index, find_row_security
+from infer_app.tables.listing.user_table import UserTable
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
-from tests.support.listings import LISTINGS, open_source, select_new
+from tests.support.listings import select_new, source_of
 from tests.support.results import broken, commit, predicted
 
 ID = MODEL.model_id
@@ -70,10 +71,10 @@ def test_times_of_every_type_fall_into_their_day(database, execute, kind, type_n
     rows[:0] = [{"id": 9, "at": unknown} for key, unknown in (("TEXT", ""), ("BIGINT", 0)) if key == type_name]
     settings = SourceSettings(table="shots", time_zone=zone)
     assert select_new(database, settings) == []  # before it has any row
-    assert Source(database, settings).nearest_date(DAY) is None
+    assert source_of(database, settings).nearest_date(DAY) is None
     execute(("INSERT INTO shots VALUES (:id, '/a.jpg', :at)", rows))
     assert {ref.image_id for ref in select_new(database, settings)} == found
-    assert Source(database, settings).nearest_date(Day.of(date(2026, 12, 1), "UTC")) == date(2026, 11, 21)
+    assert source_of(database, settings).nearest_date(Day.of(date(2026, 12, 1), "UTC")) == date(2026, 11, 21)
 
 
 @only("postgres")
@@ -111,17 +112,17 @@ def test_a_users_table_view_and_query_in_other_words_give_the_same(database, exe
         SourceSettings(table="my photos", location="order", **common),
         SourceSettings(table="seen_photos", location="path", **common),
         SourceSettings(query=query, location="path", **common),
+        SourceSettings(query=f"{query} ;  \n", location="path", **common),
+        SourceSettings(query=f"{query} -- all of them", location="path", **common),
     ):
-        source = Source(database, settings)
-        check_source(source)
-        assert source.find_left_out(DAY).text == ""
+        check_source(UserTable(database, settings))
         assert select_new(database, settings) == [ImageRef("7", "/a:b%c.jpg")]
-    assert Source(database, SourceSettings(table="seen_photos", location="path", **common)).count_without_time() == 1
+    assert UserTable(database, SourceSettings(table="seen_photos", location="path", **common)).count_without_time() == 1
     with pytest.raises(UsageError, match="no table or view 'seen_photo'"):
-        check_source(Source(database, SourceSettings(table="seen_photo")))
+        check_source(UserTable(database, SourceSettings(table="seen_photo")))
     for wrong in ("SELECT pid FROM seen_photos", "SELECT * FROM nowhere", "SELEC 1"):
         with pytest.raises(UsageError, match="can't be read"):
-            check_source(Source(database, SourceSettings(query=wrong, location="path", **common)))
+            check_source(UserTable(database, SourceSettings(query=wrong, location="path", **common)))
 
 
 @only("postgres", "mariadb")
@@ -137,7 +138,7 @@ def test_a_query_that_the_server_ends_is_not_called_a_wrong_one(url, database, e
         Database(f"{url}{'&' if '?' in url else '?'}{limit}") as impatient,
         pytest.raises(DatabaseUnavailable) as caught,
     ):
-        check_source(Source(impatient, settings))
+        check_source(UserTable(impatient, settings))
     assert ("max_statement_time" in caught.value.hint) == (kind == "mariadb")
 
 
@@ -176,10 +177,10 @@ def test_large_values_are_not_read_for_their_names(database, execute, kind):
 def test_an_index_that_begins_with_the_time_is_missed_until_it_is_there(database, execute):
     execute("CREATE TABLE shots (id INTEGER PRIMARY KEY, location VARCHAR(80), added_at DATE)")
     execute("CREATE VIEW seen AS SELECT * FROM shots")
-    source = Source(database, SourceSettings(table="shots"))
-    execute(find_missing_index(source))
-    assert find_missing_index(source) is None
-    assert find_missing_index(Source(database, SourceSettings(table="seen"))) is None
+    table = UserTable(database, SourceSettings(table="shots"))
+    execute(find_missing_index(table))
+    assert find_missing_index(table) is None
+    assert find_missing_index(UserTable(database, SourceSettings(table="seen"))) is None
 
 
 @only("postgres")
@@ -188,15 +189,17 @@ def test_partitions_are_not_tables_and_row_security_is_told_until_a_policy_shows
     execute("CREATE TABLE shots_2026 PARTITION OF shots FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')")
     execute("INSERT INTO shots VALUES (1, '/a.jpg', '2026-11-20')", "ALTER TABLE shots ENABLE ROW LEVEL SECURITY")
     assert [table.name for table in find_picture_tables(database)] == ["shots"]
-    table, query = SourceSettings(table="shots"), SourceSettings(query="SELECT * FROM shots s")
-    assert find_row_security(Source(database, table)) == []  # its owner sees all
+    names = "shots", "shots_2026", "SELECT * FROM shots s"
+    shots, part, query = (SourceSettings(**{"query" if " " in name else "table": name}) for name in names)
+    assert find_row_security(UserTable(database, shots)) == []  # its owner sees all
     with Database(add_role("GRANT SELECT ON {all} TO {role}")) as limited:
-        assert Source(limited, table).latest_date(DAY) is None
-        assert find_row_security(Source(limited, SourceSettings(table="shots_2026"))) == []
-        ((name, policy),) = find_row_security(Source(limited, query))
-        assert find_row_security(Source(limited, table)) == [(name, policy)]
+        table = UserTable(limited, shots)
+        assert table.find_rows(["1"]) == []
+        assert find_row_security(UserTable(limited, part)) == []
+        ((name, policy),) = find_row_security(UserTable(limited, query))
+        assert find_row_security(table) == [(name, policy)]
         execute(policy)
-        assert (Source(limited, table).latest_date(DAY), find_row_security(Source(limited, table))) == (DAY.date, [])
+        assert ([row.location for row in table.find_rows(["1"])], find_row_security(table)) == (["/a.jpg"], [])
 
 
 @only("postgres", "mariadb")  # a file that is not there has a test of its own
@@ -218,13 +221,12 @@ def test_names_are_found_in_a_table_with_types_of_its_own(database, execute):
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])
-@LISTINGS
-def test_pages_of_any_size_give_each_image_once(database, register, size, listing):
+def test_pages_of_any_size_give_each_image_once(database, register, size):
     """Though results are written meanwhile."""
     for minute in (1, 0, 2):
         register(*[f"/{minute}-{number}.jpg" for number in range(7)], at=datetime(2026, 11, 20, 12, minute))
     found = []
-    for ref in open_source(listing, database, SourceSettings(), size).select_new(DAY, ID):
+    for ref in Source(database, page_size=size).select_new(DAY, ID):
         commit(database, predicted(ref.image_id))
         found.append(ref.location)
     assert found == [f"/{minute}-{number}.jpg" for minute in (0, 1, 2) for number in range(7)]

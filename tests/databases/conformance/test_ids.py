@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import select
 
 from infer_app.base.domain import Broken, ImageFile, Output, Prediction, Reason
-from infer_app.base.errors import UsageError
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.column_types import MAX_ID
@@ -24,13 +23,11 @@ from infer_app.tables.listing.image_registry import (
     read_late_times,
 )
 from infer_app.tables.listing.image_registry import register as register_files
-from infer_app.tables.listing.left_out import MAX_SHARED
-from infer_app.tables.listing.source import Source, find_by_id, find_similar
 from infer_app.tables.listing.watched_images import has_images_in
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.results.schema import pictures, predictions, rejections
 from tests.conftest import DAY, MODEL
-from tests.support.listings import LISTINGS, at, open_source, select_new
+from tests.support.listings import at, listed, select_new
 from tests.support.results import ODD_TEXTS, broken, commit, predicted, run_day, stored
 from tests.support.statements import refuse
 
@@ -44,8 +41,6 @@ def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     rows = [{"id": i, "location": f"/{n}/{i[:20]}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
     execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
     settings = SourceSettings(table="shots")
-    source = Source(database, settings)
-    assert source.find_left_out(DAY).text == ""
     refs = select_new(database, settings)
     assert {ref.image_id: ref.location for ref in refs} == {row["id"]: row["location"] for row in rows}
     commit(database, bad=[Broken(ref, Reason.READ_ERROR, "", "read") for ref in refs], registered=False)
@@ -57,48 +52,35 @@ def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     assert len(stored(database, predictions)) + len(stored(database, rejections)) == len(ids)
 
 
-@LISTINGS
-def test_rows_without_an_id_of_their_own_are_left_out_and_named(database, execute, kind, listing):
-    """Of images of one moment: pages go on after an id, which three rows on two pages have."""
-    exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if kind == "mariadb" else ""
+def test_rows_without_an_id_of_their_own_are_images_like_others(database, execute, kind):
+    """A location stands for an id that is missing, a long id is cut, and those of one id are told apart by location."""
+    exact = " CHARACTER SET utf8mb4" if kind == "mariadb" else ""
     execute(f"CREATE TABLE shots (id VARCHAR(600){exact}, location VARCHAR(80), added_at DATE)")
-    ids = [None, None, None, None, "x" * (MAX_ID + 1), "twice", "twice", "twice", "TWICE", "3", "4", "5"]
+    ids = [None, None, "", "x" * (MAX_ID + 1), "x" * (MAX_ID + 2), "twice", "twice", "twice", "TWICE", "3"]
     rows = [{"id": i, "location": f"/{n}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
-    execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
-    source = open_source(listing, database, SourceSettings(table="shots"), page_size=2)
-    found = source.find_left_out(DAY).text
-    assert "of 12 images of 2026-11-20 some are left out: 4 without an id ('/0.jpg', '/1.jpg', '/2.jpg'); " in found
-    assert "3 with an id that several have ('/5.jpg', '/6.jpg', '/7.jpg')" in found
-    assert ("1 with an id of more than 512 characters ('/4.jpg')" in found) == (kind != "sqlite")
-    usable = {f"/{n}.jpg" for n in range(8, 12)} | ({"/4.jpg"} if kind == "sqlite" else set())
+    execute(("INSERT INTO shots VALUES (:id, :location, :at)", [*rows, rows[-1]]))  # of one id and location: one image
+    source = listed(database, SourceSettings(table="shots"), page_size=2)
     refs = list(source.select_new(DAY, ID))
-    assert {ref.location for ref in refs} == usable
-    run_day(database, source, DAY)
+    assert [ref.location for ref in refs] == [row["location"] for row in rows]
+    found = [ref.image_id for ref in refs]
+    assert found[:3] + found[5:] == ["/0.jpg", "/1.jpg", *ids[2:3], *ids[5:]]
+    assert [len(long) for long in {*found[3:5]}] == [MAX_ID, MAX_ID]
+    assert set(run_day(database, source, DAY)) == set(refs)
+    assert run_day(database, source, DAY) == []
     asked = ProjectDatabase(database, source)
-    assert asked.count_day(DAY, ID) == DayCounts(12, len(usable), 0, 12 - len(usable))
-    assert found in asked.rows.find_problems(DAY, ID)
-    pending = [one.location for one in asked.pending.read_pending(DAY, ID)]
-    assert sorted(pending) == sorted({f"/{n}.jpg" for n in range(len(ids))} - usable)
-
-
-def test_a_column_whose_values_are_mostly_shared_is_refused(database, execute):
-    execute("CREATE TABLE shots (id INTEGER, location TEXT, added_at DATE)")
-    ids = [{"id": number % (MAX_SHARED + 1)} for number in range(3 * (MAX_SHARED + 1))]
-    execute(("INSERT INTO shots VALUES (:id, '/a.jpg', '2026-11-20')", ids))
-    with pytest.raises(UsageError, match="of 3,003 images of 2026-11-20 2,002 have the id of another"):
-        Source(database, SourceSettings(table="shots")).find_left_out(DAY)
+    assert asked.count_day(DAY, ID) == DayCounts(len(ids), len(ids), 0, 0)
+    assert asked.rows.find_problems(DAY, ID) == []
 
 
 @pytest.mark.parametrize("type_name", ["SMALLINT", "BIGINT", "UUID", "CHAR(36)", "VARCHAR(40)", "NUMERIC(20, 0)"])
-@LISTINGS
-def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_name, listing):
+def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_name):
     execute(f"CREATE TABLE shots (id {type_name} PRIMARY KEY, location TEXT, added_at TIMESTAMP)")
     textual = type_name in ("UUID", "CHAR(36)", "VARCHAR(40)")
     first = 0 if type_name == "SMALLINT" else 10**10
     ids = [f"123e4567-e89b-12d3-a456-42661417400{n}" if textual else str(first + n) for n in range(7)]
     rows = [{"id": i if textual else int(i), "at": datetime(2026, 11, 20, 12, int(i[-1]) // 3)} for i in ids]
     execute(("INSERT INTO shots VALUES (:id, '/a.jpg', :at)", rows))
-    source = open_source(listing, database, SourceSettings(table="shots", time_zone="UTC"), page_size=2)
+    source = listed(database, SourceSettings(table="shots", time_zone="UTC"), page_size=2)
     refs = list(source.select_new(DAY, ID))
     assert [ref.image_id for ref in refs] == ids
     good = [Prediction(ref, Output()) for ref in refs[:4]]
@@ -213,9 +195,9 @@ def test_an_image_is_found_by_its_id_and_by_what_looks_like_it(tables, register)
     register("/p/1%.jpg", "/p/12.jpg", at=datetime(2026, 11, 20))
     source = tables.source
     (ref, _) = source.select_new(DAY, ID)
-    assert find_by_id(source, ref.image_id) == [(ref.location, DAY.start)]
-    assert find_by_id(source, ref.image_id, DAY) == [(ref.location, DAY.start)]
-    assert find_by_id(source, ref.image_id, DAY.before(1)) == []
-    assert find_by_id(source, "x'; --") == []
-    assert [location for _, location in find_similar(source, "%.jpg")] == ["/p/1%.jpg"]
-    assert find_similar(source, "\\") == []
+    assert source.find_by_id(ref.image_id) == [(ref.location, DAY.start)]
+    assert source.find_by_id(ref.image_id, DAY) == [(ref.location, DAY.start)]
+    assert source.find_by_id(ref.image_id, DAY.before(1)) == []
+    assert source.find_by_id("x'; --") == []
+    assert [location for _, location in source.find_similar("%.jpg")] == ["/p/1%.jpg"]
+    assert source.find_similar("\\") == []

@@ -10,8 +10,8 @@ from infer_app.run.database_checks import check_rights
 from infer_app.tables.dry_run_database import open_dry_run_database
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import count_images
-from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
+from infer_app.tables.listing.user_table import UserTable
 from infer_app.tables.results.migrate import check_schema
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import metadata, predictions, rejections
@@ -36,7 +36,6 @@ def test_a_read_only_connection_reads_and_can_not_write(url, database, register)
     register("/1.jpg")
     with Database(url, read_only=True) as read_only:
         assert len(select_new(read_only)) == 1
-        check_source(Source(read_only, SourceSettings()))
         with pytest.raises(DatabaseUnavailable) as caught, read_only.write() as connection:
             register_rows(connection, {"location": "/2.jpg", "added_at": datetime(2026, 11, 20)})
         assert caught.value.exit_code == 10
@@ -64,7 +63,7 @@ def test_a_role_that_may_not_read_the_source_is_told_so(execute, add_role):
         Database(add_role("GRANT SELECT ON {schema}.infer_runs TO {role}")) as limited,
         pytest.raises(DatabaseUnavailable, match="(?i)(permission|command) denied.*shots") as caught,
     ):
-        check_source(Source(limited, settings))
+        check_source(UserTable(limited, settings))
     assert "to read the table of [source]" in caught.value.hint
 
 

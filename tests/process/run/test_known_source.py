@@ -101,6 +101,7 @@ def test_a_query_of_what_is_not_done_is_no_other_table_at_another_url(listed, ca
     with pytest.raises(UsageError, match="names another table"):
         listed.night()
     listed.night(is_meant=True)
+    listed.write("UPDATE infer_pictures SET unlisted_since = NULL")  # as before the first night of such a query
     listed.folder = listed.folder.rename(listed.folder.with_name("renamed"))
     listed.night()
     assert "the query finds 0 of the last 12 images at the new URL of [source]" in caplog.text

@@ -10,6 +10,7 @@ from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile
 from infer_app.base.errors import OF_ONE_DAY, DayHeld, Interrupted, NothingAllowed
 from infer_app.base.settings.sections import RunSettings
+from infer_app.run import run_days
 from infer_app.run.run_days import run_group
 from infer_app.tables.listing.image_registry import register
 from tests.conftest import MODEL
@@ -57,6 +58,15 @@ def test_a_day_that_can_not_be_run_is_left_out_alone_and_gives_its_exit_code(gro
     (found,) = run_group(group, DAYS, None, with_late=False, run=Runner({DAYS[0]: error("no")}))
     assert (dates(found.reports), found.late, found.rest) == (dates(DAYS[1:]), [], None)
     assert (found.exit_code, found.all_late_tried) == (error.exit_code, error is not DayHeld)
+
+
+@pytest.mark.parametrize("error", OF_ONE_DAY)
+def test_what_a_run_has_predicted_of_its_last_day_is_placed_though_the_day_ends_early(group, error, monkeypatch):
+    noted = []
+    monkeypatch.setattr(run_days, "note_facts", lambda loaded, project, days: noted.extend(days))
+    with pytest.raises(error):
+        run_group(group, DAYS, None, with_late=False, run=Runner({DAYS[-1]: error("no")}))
+    assert DAYS[-1] in noted
 
 
 def test_late_days_wait_for_the_next_run_once_the_limit_is_reached(group):

@@ -4,51 +4,23 @@ Boxes are x, y, width, height in pixels. Each annotation has a score, as a list 
 Of a second network each annotation has `attributes` with its label and score.
 """
 
-import hashlib
 import json
-import re
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-import numpy as np
-
 from infer_app.ask.export.crop_labels import ShownCrop
 from infer_app.ask.export.exported_images import Export, ExportedImage
 from infer_app.ask.export.formats.categories import Categories
 from infer_app.base.atomic_file import new_content
-from infer_app.base.errors import UsageError
-
-_WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)  # below _HASHED
-_HASHED = 1 << 52  # numbers of all other ids are from here to 2**53, up to which each JSON reader is exact
 
 
 def write_dataset(path: Path, export: Export) -> None:
-    """Write a dataset. Raises UsageError if two images have one number."""
+    """Write a dataset."""
     with new_content(path) as file, TemporaryFile(dir=path.parent) as annotations:
         _write_dataset(file, annotations, export)
-
-
-def image_number(image_id: str) -> int:
-    """Return an id that is a whole number of up to 15 digits as it is, of any other one a number that it decides."""
-    if _WHOLE_NUMBER.fullmatch(image_id):
-        return int(image_id)
-    digest = hashlib.blake2b(image_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return _HASHED + int.from_bytes(digest, "big") % _HASHED
-
-
-def _numbered(images: Iterable[ExportedImage]) -> Iterator[tuple[int, ExportedImage]]:
-    """Yield each image with its number. Two of a million ids have one hash in one of nine thousand exports."""
-    numbers = array("Q")  # 8 bytes an image
-    for image in images:
-        number = image_number(image.prediction.image_id)
-        numbers.append(number)
-        yield number, image
-    if len(np.unique(np.asarray(numbers))) < len(numbers):
-        raise UsageError("the ids of two images give one number", "export fewer days, or another format than COCO")
 
 
 def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export) -> None:
@@ -68,7 +40,8 @@ def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export) -> Non
 
 def _image_lines(export: Export, categories: Categories, annotations: BinaryIO) -> Iterator[str]:
     first = 1  # an annotation with the id 0 would count as none in pycocotools
-    for number, image in _numbered(export.read_images()):
+    for image in export.read_images():
+        number = image.prediction.number
         if image.objects:
             separator = ",\n" if first > 1 else ""
             lines = ",\n".join(_annotations(image, number, first, categories, export.model.name))

@@ -51,7 +51,7 @@ class Folders(WatchedFolders):
 def settings(day):
     sections = {"images": ImagesSettings(day=day), "run": RunSettings(lookback=3)}
     folders = {"watched": ["photos"], "all_watched": [], "roots": [], "base": None, "path_map": NO_MAPPING}
-    return SimpleNamespace(**folders, **sections, source=SourceSettings(), wants_facts=False)
+    return SimpleNamespace(**folders, **sections, source=SourceSettings(), wants_facts=False, lists_own_images=True)
 
 
 def date(database, file_time, taken=None, day="taken"):

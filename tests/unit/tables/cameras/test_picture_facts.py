@@ -2,7 +2,6 @@ import pytest
 
 from infer_app.base.settings.load import load_settings
 from infer_app.tables.cameras.picture_facts import FactRules
-from infer_app.tables.listing.source import Source
 
 
 @pytest.mark.parametrize(
@@ -11,11 +10,12 @@ from infer_app.tables.listing.source import Source
         ('[source]\ncamera = "folder:1"\n[images]\nwatch = ["cards"]\nroots = ["cards/cam1"]', "cam1"),
         ('[source]\ncamera = "folder:1"\n[images]\nwatch = ["cards", "cards/cam1"]', "cam1"),
         ('[source]\ncamera = "folder:1"\n[images]\nroots = ["cards"]', "cam1"),
+        ('[source]\ncamera = "folder:1"\n[images]\nroots = ["cards/cam1", "cards"]', "cam1"),
     ],
 )
 def test_folders_are_counted_below_what_is_watched_whatever_else_may_be_read(tmp_path, database, settings, camera):
     (tmp_path / "cards/cam1/100").mkdir(parents=True)
     (tmp_path / "infer.toml").write_text(settings)
     loaded = load_settings(tmp_path / "infer.toml")
-    rules = FactRules.of(loaded, Source(database, loaded.source))
+    rules = FactRules.of(loaded)
     assert rules.camera(None, f"{tmp_path}/cards/cam1/100/1.jpg") == camera

@@ -1,6 +1,5 @@
 """Which images a day has, from a user's own table as well as from ours, where SQLite alone can show it."""
 
-import itertools
 import random
 from datetime import date, datetime
 
@@ -10,11 +9,12 @@ from infer_app.base.day import Day
 from infer_app.base.domain import ImageRef
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing.source import Source, find_locations
+from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source
 from infer_app.tables.listing.time_column import EXAMPLES
+from infer_app.tables.listing.user_table import UserTable
 from tests.conftest import DAY, MODEL
-from tests.support.listings import select_new
+from tests.support.listings import listed, select_new, source_of
 from tests.support.query_plans import recorded
 from tests.support.results import run_day
 
@@ -44,23 +44,20 @@ def photos(execute):
 
 
 @pytest.mark.parametrize("num_ids", [2, 20])
-def test_locations_are_found_in_one_read_of_the_source(database, photos, num_ids):
-    wanted, statements = {ref.image_id: [ref.location] for ref in photos[:num_ids]}, recorded(database)
-    assert find_locations(Source(database, PHOTOS, page_size=3), [*wanted, "gone"]) == wanted
+def test_rows_are_found_by_their_ids_in_one_read_of_the_table(database, photos, num_ids):
+    wanted, statements = {ref.image_id: ref.location for ref in photos[:num_ids]}, recorded(database)
+    rows = UserTable(database, PHOTOS).find_rows([*wanted, "gone"])
+    assert {row.image_id: row.location for row in rows} == wanted
     assert len([sql for sql, *_ in statements if "FROM photos" in sql]) == 1
 
 
-def test_images_that_arrive_while_the_day_is_read_are_found_if_they_are_later(database, photos, execute):
-    refs = Source(database, PHOTOS, page_size=3).select_new(DAY, MODEL.model_id)
-    first = list(itertools.islice(refs, 5))
-    execute("INSERT INTO photos (photo_id, path, uploaded_at) VALUES ('new', '/n.jpg', '2026-11-20 23:00:00')")
-    assert first + list(refs) == [*photos, ImageRef("new", "/n.jpg")]
-
-
-def test_one_page_is_read_at_a_time(database, photos):
+def test_images_of_the_day_are_selected_in_order_of_time_a_page_at_a_time(database, photos):
+    source = listed(database, PHOTOS, page_size=3)
     statements = recorded(database)
-    next(Source(database, PHOTOS, page_size=3).select_new(DAY, MODEL.model_id))
+    refs = source.select_new(DAY, MODEL.model_id)
+    first = next(refs)
     assert len([sql for sql, *_ in statements if "ORDER BY" in sql]) == 1
+    assert [first, *refs] == photos
 
 
 def test_ids_of_any_type_are_matched_with_their_results(database, execute):
@@ -68,7 +65,7 @@ def test_ids_of_any_type_are_matched_with_their_results(database, execute):
     execute("CREATE TABLE shots (id, location TEXT, added_at TEXT)")
     for i, identity in enumerate((7, "7b", 0.1 + 0.2, 1e22, "é", "it's")):
         execute(("INSERT INTO shots VALUES (?, ?, ?)", (identity, f"/{i}.jpg", "2026-11-20")))
-    source = Source(database, SourceSettings(table="shots"))
+    source = source_of(database, SourceSettings(table="shots"))
     assert [len(run_day(database, source, DAY)) for _ in range(2)] == [6, 0]
 
 
@@ -99,7 +96,7 @@ COLUMNS = "its columns are: path, note, uploaded_at, photo_id"
 )
 def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(database, photos, settings, message, hint):
     with pytest.raises(UsageError) as caught:
-        check_source(Source(database, PHOTOS.model_copy(update=settings)))
+        check_source(UserTable(database, PHOTOS.model_copy(update=settings)))
     assert message in caught.value.message
     assert caught.value.hint == hint
 
@@ -115,9 +112,9 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(database, photo
 def test_the_nearest_day_that_has_images(database, register, day, nearest):
     for at in (datetime(2026, 11, 19, 23, 59, 59), datetime(2026, 11, 20, 12), datetime(2026, 11, 21)):
         register(f"/{at}.jpg", at=at)
-    assert Source(database, SourceSettings()).nearest_date(day) == nearest
+    assert Source(database).nearest_date(day) == nearest
 
 
-def test_our_own_table_is_in_utc_whatever_zone_is_stated_for_others(database, register):
+def test_our_own_table_is_in_utc(database, register):
     register("/a.jpg", at=datetime(2026, 11, 20, 0, 0))
-    assert [ref.location for ref in select_new(database, SourceSettings(time_zone="Asia/Tokyo"))] == ["/a.jpg"]
+    assert [ref.location for ref in select_new(database)] == ["/a.jpg"]

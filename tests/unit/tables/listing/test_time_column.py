@@ -11,7 +11,7 @@ import pytest
 from infer_app.base.day import Day
 from infer_app.base.domain import TimeOrigin
 from infer_app.base.errors import UsageError
-from infer_app.tables.listing.time_column import day_bounds, read_clock, read_time
+from infer_app.tables.listing.time_column import MAX_INTEGER, day_bounds, read_clock, read_time
 
 DATE = date(2026, 11, 20)
 DAY = Day.of(DATE, "UTC")
@@ -136,7 +136,8 @@ def test_texts_of_several_formats_are_refused_where_the_day_differs_by_them():
 NAIVE = ["2026-11-20 12:00:00", "2026-11-20T12:00", datetime(2026, 11, 20, 12)]
 OF_OTHER_UNITS = [DAY.start.timestamp(), MILLISECONDS * 1000, "2026-11-20"]
 OTHER_OFFSETS = ["+01:00", "-0500", " +02"]
-NO_TIMES = ["", "yesterday", "20.11.2026 12:00", "2026-11-20 noon", "1764000000", True, b"x"]
+WEBKIT = 13_440_247_200_000_000  # microseconds since 1601, which would be of the year 2395
+NO_TIMES = [WEBKIT, "", "yesterday", "20.11.2026 12:00", "2026-11-20 noon", "1764000000", True, b"x"]
 
 
 @pytest.mark.parametrize(
@@ -153,6 +154,10 @@ def test_what_can_not_be_compared_with_a_day_is_refused(examples, zone, message,
         day_bounds(DAY, "taken", examples, zone)
     assert message in caught.value.message
     assert hint in caught.value.hint
+
+
+def test_the_last_day_of_nanoseconds_is_a_number_that_a_column_can_hold():
+    assert day_bounds(Day.of(date(9000, 1, 1), "UTC"), "taken", [MILLISECONDS * 10**6], None) == (MAX_INTEGER,) * 2
 
 
 def test_a_column_without_a_value_has_no_rows_and_no_error():

@@ -30,7 +30,7 @@ def with_run(**changed):
         (with_run(exit_code=75), "pending, attention, 75, 40 pending, the last run ended early: exit code 75"),
         (
             with_run(exit_code=2),
-            "pending, attention, 2, 40 pending, the last run left out rows without an id of their own: exit code 2",
+            "pending, attention, 2, 40 pending, the last run ended early: exit code 2",
         ),
         (replace(with_run(state="running", exit_code=None), is_running=True), "running, attention, None, 40 pending"),
         (with_run(state="running", exit_code=None), "failed, failed, None, the last run died, 40 pending"),

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile
-from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.listing.image_registry import register
 from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.late_days import MIN_DAYS, find_late_days, settle_late_images
@@ -15,7 +14,7 @@ def test_an_image_is_late_until_the_first_day_of_a_run_is_after_that_of_its_regi
     """Another run, without a look-back too, may end before an image that was just registered is tried."""
     today = Day.of(datetime.now(UTC).date(), "UTC")
     before, latest = today.before(30), today.before(MIN_DAYS - 1)
-    source = Source(database, SourceSettings())
+    source = Source(database)
     for day in (before, latest):
         registered = day.start.replace(tzinfo=None) + timedelta(hours=23)
         noon = datetime(2026, 1, day.date.day, 12)

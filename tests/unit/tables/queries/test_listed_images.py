@@ -7,8 +7,6 @@ import pytest
 
 from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
 from infer_app.base.domain import DetectedObject
-from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.listing.cross_database_source import CrossDatabaseSource
 from infer_app.tables.listing.source import Source
 from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.listed_images import IMAGES_AT_ONCE, ListedImages
@@ -42,17 +40,15 @@ def write(database):
     return write_result
 
 
-@pytest.mark.parametrize("source_class", [Source, CrossDatabaseSource])
 @pytest.mark.parametrize("reader", READERS)
-def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, write, reader, source_class):
+def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, write, reader):
     register("/1.jpg", "/2.jpg", "/3.jpg", "/4.jpg")
     for image_id in "12":
         write(image_id)
         write(image_id, model_id="c")
     for image_id in "34":
         write(image_id, bad=True)
-    others = (database,) if source_class is CrossDatabaseSource else ()
-    rows = READERS[reader](ListedImages(database, source_class(database, SourceSettings(), *others)))
+    rows = READERS[reader](ListedImages(database, Source(database)))
     first = next(rows)
     with closing(sqlite3.connect(database.file, timeout=0, isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")  # what a commit needs
@@ -65,7 +61,7 @@ def test_images_of_several_pages_are_read_once_and_in_order_with_all_their_objec
     ids = [str(number) for number in range(1, 601)]
     register(*(f"/{number}.jpg" for number in ids))
     write(*ids[:300])
-    images = read_predicted_images(ListedImages(database, Source(database, SourceSettings(), page_size=400)), DAY, "a")
+    images = read_predicted_images(ListedImages(database, Source(database, page_size=400)), DAY, "a")
     found = [next(images)]
     write("1", *ids[300:])  # of which the first was read already
     found += images

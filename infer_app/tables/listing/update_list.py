@@ -1,0 +1,364 @@
+"""Brings the list of images up to date with the user's table."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, partial
+from itertools import compress, islice
+from tempfile import SpooledTemporaryFile
+from time import time as clock
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from infer_app.base.day import Day
+from infer_app.base.domain import ROW
+from infer_app.base.locations import stored_location
+from infer_app.base.printing import counted
+from infer_app.tables.engine.bulk import BulkUpsert, in_batches
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.listing.image_registry import CameraOf
+from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.user_table import PAGE_SIZE, SPOOLED_BYTES, TableInterval, TableRow, UserTable
+from infer_app.tables.results.counters import next_numbers
+from infer_app.tables.results.events import dissolve_events
+from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures, project_table
+
+log = logging.getLogger(__name__)
+
+ROWS_AT_ONCE = 500  # that one transaction writes: the user's own program waits for it where both write to one file
+MANY = 1000  # rows that are gone at once: was the table emptied, or is it half loaded?
+LATELY = timedelta(days=30)
+PROBED = 150
+
+
+@dataclass(slots=True)
+class ListChanges:
+    """What has changed in the list."""
+
+    num_new: int = 0
+    num_changed: int = 0  # with another time or camera, or listed again
+    num_unlisted: int = 0
+    num_shared: int = 0  # rows with the id and location of another one, at another time
+    num_hidden: int = 0  # of these, rows with the picture itself, which is another one
+    num_unreadable: int = 0  # rows without a time that can be read, which are not listed
+
+
+def update_list(source: Source, days: Day | None, *, recent: int = 0) -> ListChanges:
+    """Let the list of an interval of days, and of the last `recent` rows before it, be as the user's table is.
+
+    Without days all rows are read, and those that are not known stay so. The table is read in one statement, to its
+    end, before anything is written: rows that are changed meanwhile are as they were before or after.
+    """
+    if source.table is None:
+        return ListChanges()
+    make = partial(_Update, source.database, source.table, source.camera_of, source.forgotten_before)
+    before = source.database.ask(lambda connection: connection.scalar(select(project_table.c.read_by)))
+    is_other = before not in (None, source.table.read_by)
+    if days is not None and (is_other or (recent and _are_back(source, source.table))):
+        log.warning(
+            "all rows of the images' table are read again: %s",
+            "its settings or a time zone have changed" if is_other else "some that were gone are back",
+        )
+        make(adds=False).run(None, 0)
+    if before != source.table.read_by:
+        source.database.transact(partial(_keep_settings, read_by=source.table.read_by))
+    changes = make(adds=days is not None).run(days, recent)
+    if changes.num_unlisted:
+        level = logging.INFO if changes.num_unlisted <= MANY else logging.WARNING
+        log.log(level, "no longer listed, since their rows are gone: %s", counted(changes.num_unlisted, "image"))
+    if changes.num_shared:
+        log.info("of one picture with another row, by id and location: %s", counted(changes.num_shared, "row"))
+    if changes.num_hidden:
+        log.error("left out, since another row has the id and time: %s", counted(changes.num_hidden, "picture"))
+    if changes.num_unreadable:
+        log.warning("left out, since no day has such a time: %s of the table", counted(changes.num_unreadable, "row"))
+    return changes
+
+
+def _are_back(source: Source, table: UserTable) -> bool:
+    """Return whether a row of a picture that was found gone lately is there again, such as of a table that was empty.
+
+    Some of the last ones are looked for, by their keys of any day: it may have come back in part.
+    """
+    lately = source.own_pictures, pictures.c.unlisted_since >= _now() - LATELY
+    some = select(pictures.c.image_id, pictures.c.key).where(*lately)
+    rows = source.database.ask(
+        lambda connection: connection.execute(
+            some.order_by(pictures.c.unlisted_since.desc(), pictures.c.key).limit(PROBED)
+        ).all()
+    )
+    gone = {row.key for row in rows}
+    found = table.find_rows([row.image_id for row in rows]) if rows else []
+    return any(row.key in gone and row.time and not source.has_forgotten(row.time) for row in found)
+
+
+def _keep_settings(connection: Connection, read_by: str) -> None:
+    connection.execute(update(project_table).values(read_by=read_by))
+
+
+class _ListedRows:
+    """What the list has of an interval of time: 26 bytes a picture."""
+
+    TYPE = np.dtype([("key", "i8"), ("time", "i8"), ("camera", "i8")])  # two are hashes
+
+    def __init__(self, rows: np.ndarray, since: datetime | None, until: datetime | None) -> None:
+        self._rows = rows[np.argsort(rows["key"])]
+        self._is_at_time, self._is_same = np.zeros((2, len(rows)), bool)
+        self._since, self._until = since, until
+
+    def differing(self, keys: Sequence[int], times: Sequence[int], cameras: Sequence[int]) -> list[bool]:
+        """Return for each row of the table whether the list has it otherwise or not at all."""
+        places, is_known = self._find(keys)
+        if not len(self._rows):
+            return [True] * len(keys)
+        is_at_time = is_known & (self._rows["time"][places] == np.asarray(times, np.int64))
+        is_same = is_at_time & (self._rows["camera"][places] == np.asarray(cameras, np.int64))
+        self._is_at_time[places[is_at_time]] = True
+        self._is_same[places[is_same]] = True
+        is_other: list[bool] = (~is_same).tolist()
+        return is_other
+
+    def has(self, key: int) -> bool:
+        return bool(self._find([key])[1][0])
+
+    def is_at_time(self, key: int) -> bool:
+        """Return whether the table has a row of a picture at the time that the list has."""
+        places, is_known = self._find([key])
+        return bool(is_known[0] and self._is_at_time[places[0]])
+
+    def is_same(self, key: int) -> bool:
+        """Return whether it has one with the camera that the list has, too."""
+        places, is_known = self._find([key])
+        return bool(is_known[0] and self._is_same[places[0]])
+
+    def covers(self, time: datetime) -> bool:
+        return (self._since is None or time >= self._since) and (self._until is None or time < self._until)
+
+    def unseen(self) -> np.ndarray:
+        """Return the keys of the pictures of which the table has no row at the time that the list has, int64 (N,)."""
+        return self._rows["key"][~self._is_at_time]
+
+    def _find(self, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        wanted = np.asarray(keys, np.int64)
+        if not len(self._rows):
+            return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
+        places = np.searchsorted(self._rows["key"], wanted).clip(max=len(self._rows) - 1)
+        return places, self._rows["key"][places] == wanted
+
+
+class _Change(NamedTuple):
+    """What becomes of a listed picture."""
+
+    number: int
+    added_at: datetime
+    camera: str | None
+    is_moved: bool = False  # to another camera
+
+
+@dataclass
+class _Update:
+    """One update of the list, of an interval of time."""
+
+    database: Database
+    table: UserTable
+    camera_of: CameraOf | None
+    forgotten_before: datetime | None
+    adds: bool  # rows that are not known
+    changes: ListChanges = field(default_factory=ListChanges)
+    _known: _ListedRows = field(init=False)
+    _settled: set[int] = field(default_factory=set)  # keys of pictures that this update has written
+    _elsewhere: dict[int, TableRow] = field(default_factory=dict)  # by key, known at a time that was not read
+
+    @cached_property
+    def _rows(self) -> BulkUpsert:
+        return self.database.backend.bulk_upsert(self.database.dialect, pictures)
+
+    def run(self, days: Day | None, recent: int) -> ListChanges:
+        with SpooledTemporaryFile(SPOOLED_BYTES) as spool:
+            self._compare(spool, self.table.database.ask(partial(self.table.find_interval, days=days, recent=recent)))
+            spool.seek(0)
+            with suppress(EOFError):
+                while True:
+                    self._write_page(pickle.load(spool))
+        self._look_up()
+        return self.changes
+
+    def _compare(self, spool: SpooledTemporaryFile[bytes], interval: TableInterval) -> None:
+        """Write down the rows that the list does not have as they are."""
+        since, until = (time and _naive(time) for time in (interval.since, interval.until))
+        if self.forgotten_before is not None:
+            since = max(since or datetime.min, _naive(self.forgotten_before))
+        self._known = _ListedRows(self.database.ask(partial(self._read_known, since=since, until=until)), since, until)
+        in_columns = list[int]()  # keys of rows with the picture itself
+        for page in self.table.read_first(interval):
+            rows = list(filter(self._counts, page))
+            in_columns += [row.key for row in rows if row.location.startswith(ROW)]
+            keys, facts = [row.key for row in rows], [self._facts(row) for row in rows]
+            is_other = self._known.differing(keys, *([hash(one[place]) for one in facts] for place in (0, 1)))
+            if others := [(key, row) for key, row, other in zip(keys, rows, is_other, strict=True) if other]:
+                pickle.dump(others, spool)
+        self.changes.num_hidden = len(in_columns) - len({*in_columns})
+
+    def _read_known(self, connection: Connection, since: datetime | None, until: datetime | None) -> np.ndarray:
+        at = pictures.c.added_at
+        its = [pictures.c.registered == 0, pictures.c.unlisted_since.is_(None)]
+        its += [at >= since] if since else []
+        its += [at < until] if until else []
+        wanted = select(pictures.c.key, at, pictures.c.camera).where(*its)
+        rows = connection.execution_options(yield_per=PAGE_SIZE).execute(wanted)
+        names = self.camera_of is not None
+        found = ((key, hash(time), hash(camera if names else None)) for key, time, camera in rows)
+        return np.fromiter(found, _ListedRows.TYPE)
+
+    def _counts(self, row: TableRow) -> bool:
+        """Return whether a row is of a day."""
+        self.changes.num_unreadable += row.time is None
+        return row.time is not None and (self.forgotten_before is None or row.time >= self.forgotten_before)
+
+    def _facts(self, row: TableRow) -> tuple[datetime, str | None]:
+        """Return the time (naive UTC) and the camera of a row that counts; None: no setting tells cameras."""
+        time = row.time.replace(tzinfo=None) if row.time else datetime.min
+        return time, self.camera_of(row.camera, row.location) if self.camera_of else None
+
+    def _write_page(self, rows: Sequence[tuple[int, TableRow]]) -> None:
+        left = iter(rows)
+        while some := list(islice(left, ROWS_AT_ONCE)):
+            of_pictures = defaultdict[int, list[TableRow]](list)  # rows with one key are one picture
+            for key, row in some:
+                if key not in self._settled:
+                    of_pictures[key].append(row)
+            new, changed, elsewhere = self.database.transact(partial(self._write, of_pictures))
+            self._settled.update(new, changed)
+            self.database.pause()
+            self._elsewhere |= elsewhere
+            self.changes.num_new += len(new)
+            self.changes.num_changed += len(changed)
+            self.changes.num_shared += len(some) - len(new) - len(changed) - len(elsewhere)
+
+    def _write(
+        self, rows: Mapping[int, Sequence[TableRow]], connection: Connection
+    ) -> tuple[list[int], list[int], dict[int, TableRow]]:
+        """Add and change pictures; return their keys, and the rows of pictures that are known at a time not read."""
+        may_be_new = [key for key in rows if not self._known.has(key)] if self.adds else []
+        # Of which other processes wait: what they have added is found below.
+        numbers = next_numbers(connection, "last_picture", len(may_be_new)) if may_be_new else range(0)
+        known = _find(connection, rows)
+        new = [key for key in may_be_new if key not in known]
+        if new:
+            shared = _NOTHING_ELSE | {"registered": 0, "first_seen": clock()}
+            columns = zip(*(self._columns(key, rows[key][0]) for key in new), strict=True)
+            given = dict(zip(_GIVEN, columns, strict=True)) | {"id": numbers[: len(new)]}
+            self._rows.write(connection, given, shared)
+        changes, elsewhere = dict[int, _Change](), dict[int, TableRow]()
+        for key, one in known.items():
+            at_time = (row for row in rows[key] if self._facts(row)[0] == one.added_at)
+            change = self._change(one, next(at_time, rows[key][0]))
+            if one.unlisted_since or one.added_at is None:
+                changes[key] = change
+            elif one.added_at != change.added_at and not self._known.covers(one.added_at):
+                elsewhere[key] = rows[key][0]
+            elif not (self._known.is_same(key) if one.added_at == change.added_at else self._known.is_at_time(key)):
+                changes[key] = change
+        _store(connection, list(changes.values()))
+        return new, list(changes), elsewhere
+
+    def _columns(self, key: int, row: TableRow) -> tuple[object, ...]:
+        return key, row.image_id, stored_location(row.location), *self._facts(row)
+
+    def _change(self, one: Row[Any], row: TableRow) -> _Change:
+        added_at, camera = self._facts(row)
+        is_moved = self.camera_of is not None and camera != one.camera and one.event not in (None, WITHOUT_CAMERA)
+        return _Change(one.id, added_at, camera if self.camera_of else one.camera, is_moved)
+
+    def _look_up(self) -> None:
+        """Look at any time for pictures that the table has no row of where they are listed, or one elsewhere."""
+        written = np.fromiter(self._settled, np.int64)
+        wanted = np.union1d(np.setdiff1d(self._known.unseen(), written), np.fromiter(self._elsewhere, np.int64))
+        if not len(wanted):
+            return
+        found = defaultdict[int, list[TableRow]](list)
+        for row in self._find_rows(wanted):
+            found[row.key].append(row)
+        for first in range(0, len(wanted), ROWS_AT_ONCE):
+            some: list[int] = wanted[first : first + ROWS_AT_ONCE].tolist()
+            unlisted, changed = self.database.transact(partial(self._settle, some, found))
+            self.database.pause()
+            self.changes.num_unlisted += unlisted
+            self.changes.num_changed += changed
+
+    def _find_rows(self, keys: np.ndarray) -> Iterator[TableRow]:
+        """Yield the rows of pictures, and perhaps others with their ids; of many by reading the whole table."""
+        if len(keys) > PAGE_SIZE:
+            interval = self.table.database.ask(partial(self.table.find_interval, days=None))
+            for page in self.table.read_first(interval):
+                own = np.fromiter((row.key for row in page), np.int64)
+                yield from compress(page, keys[np.searchsorted(keys, own).clip(max=len(keys) - 1)] == own)
+            return
+        ids = select(pictures.c.image_id).where(pictures.c.registered == 0)
+        named = set[str]()
+        for some in in_batches(keys.tolist()):
+            its = ids.where(pictures.c.key.in_(some))
+            named.update(self.database.ask(lambda connection, its=its: connection.scalars(its).all()))  # type: ignore[misc]
+        yield from self.table.find_rows(named)
+
+    def _settle(
+        self, keys: Sequence[int], found: Mapping[int, Sequence[TableRow]], connection: Connection
+    ) -> tuple[int, int]:
+        """Give each picture the time of a row that is there, unless one has its own; without one it is unlisted."""
+        changes, gone = list[_Change](), list[int]()
+        for key, one in _find(connection, keys).items():
+            rows = sorted((row for row in found.get(key, ()) if row.time), key=lambda row: row.time or _LATEST)
+            if not rows:
+                gone += [] if one.unlisted_since else [one.id]
+            elif one.unlisted_since or all(self._facts(row)[0] != one.added_at for row in rows):
+                changes.append(self._change(one, rows[0]))
+        _store(connection, changes)
+        connection.execute(update(pictures).where(pictures.c.id.in_(gone)).values(unlisted_since=_now()))
+        return len(gone), len(changes)
+
+
+_LATEST = datetime.max.replace(tzinfo=UTC)
+_GIVEN = ("key", "image_id", "location", "added_at", "camera")  # of a new picture
+_NOTHING_ELSE = dict.fromkeys(one.name for one in pictures.columns if one.name not in ("id", *_GIVEN))
+_COLUMNS = [pictures.c[name] for name in ("id", "key", "added_at", "camera", "event", "unlisted_since")]
+_BY_KEY = select(*_COLUMNS).where(pictures.c.key.in_(bindparam("keys", expanding=True)), pictures.c.registered == 0)
+_SET = (
+    update(pictures)
+    .where(pictures.c.id == bindparam("number"))
+    .values(
+        unlisted_since=None,
+        added_at=bindparam("new_time", type_=pictures.c.added_at.type),
+        camera=bindparam("new_camera", type_=pictures.c.camera.type),
+    )
+)
+
+
+def _find(connection: Connection, keys: Iterable[int]) -> dict[int, Row[Any]]:
+    rows = (row for some in in_batches(keys) for row in connection.execute(_BY_KEY, {"keys": some}))
+    return {row.key: row for row in rows}
+
+
+def _store(connection: Connection, changes: Sequence[_Change]) -> None:
+    if moved := [one.number for one in changes if one.is_moved]:
+        dissolve_events(connection, moved)
+        for some in in_batches(moved):
+            connection.execute(update(pictures).where(pictures.c.id.in_(some)).values(event=WITHOUT_EVENT))
+    if changes:
+        its = [{"number": one.number, "new_time": one.added_at, "new_camera": one.camera} for one in changes]
+        connection.execute(_SET, its)
+
+
+def _naive(time: datetime) -> datetime:
+    return time.astimezone(UTC).replace(tzinfo=None)
+
+
+def _now() -> datetime:
+    return _naive(datetime.now(UTC))
