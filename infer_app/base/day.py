@@ -38,6 +38,11 @@ class Day:
         return self.date.isoformat()
 
 
+def naive(time: datetime) -> datetime:
+    """Return a time as our tables have it: in UTC, without a zone."""
+    return time.astimezone(UTC).replace(tzinfo=None)
+
+
 def between(days: Sequence[Day]) -> Day:
     """Return the interval from the first day to the last one, which is called by the first."""
     return replace(days[0], end=days[-1].end)

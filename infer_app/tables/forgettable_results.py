@@ -1,4 +1,4 @@
-"""Results that `infer forget` deletes for good: of models, of pictures that are gone, of days before a date.
+"""Deletes for good what `infer forget` names: results of models, of pictures that are gone, of days before a date.
 
 None of it is predicted again by itself: a version that was not in use counts on no day, a picture that is gone is not
 listed, and images of days before the date belong to no day any more.
@@ -34,6 +34,7 @@ from infer_app.base.errors import UsageError
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.forget_results import delete_results
+from infer_app.tables.listing.listed_rows import find_sorted
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.user_table import UserTable
 from infer_app.tables.results.conditions import is_up_to_date, join_results
@@ -46,7 +47,7 @@ AT_ONCE = 500  # images whose results one transaction deletes
 
 
 class StoredResult(NamedTuple):
-    """The key of a prediction with the number of its objects, or of a rejection."""
+    """Holds the key of a prediction with the number of its objects, or of a rejection."""
 
     picture: int
     model_id: str
@@ -56,7 +57,7 @@ class StoredResult(NamedTuple):
 
 
 class Forgettable(NamedTuple):
-    """Some results and the rows of infer_pictures that go with them."""
+    """Holds some results and the rows of infer_pictures that go with them."""
 
     results: Sequence[StoredResult]
     pictures: Sequence[int] = ()
@@ -65,7 +66,7 @@ class Forgettable(NamedTuple):
 
 @dataclass
 class ForgettableCounts:
-    """How much there is to forget."""
+    """Counts what there is to forget."""
 
     predictions: int = 0
     objects: int = 0
@@ -137,7 +138,8 @@ def _gone_among(database: Database, listed: np.ndarray, *conditions: ColumnEleme
     """Return those of some pictures that have no row among the keys of the user's table."""
     its = select(pictures.c.id, pictures.c.key).where(*conditions)
     rows = database.ask(lambda connection: connection.execute(its).all())
-    return {row.id for row, known in zip(rows, _is_among([row.key for row in rows], listed), strict=True) if not known}
+    _, is_known = find_sorted(listed, [row.key for row in rows])
+    return {row.id for row, known in zip(rows, is_known, strict=True) if not known}
 
 
 def _missing_files(source: Source, are_gone: Callable[[Sequence[str]], Sequence[bool]]) -> Iterator[Forgettable]:
@@ -302,13 +304,6 @@ def _keys_of(table: UserTable) -> np.ndarray:
     """Return the sorted keys of all rows of the user's table, int64 (N,): in little memory, never too few."""
 
     def read(connection: Connection) -> np.ndarray:
-        return np.sort(np.fromiter((row.key for page in table.read_all(connection) for row in page), np.int64))
+        return np.sort(np.fromiter((row.key for row in table.read_all(connection)), np.int64))
 
     return table.database.ask(read)
-
-
-def _is_among(values: Sequence[int], known: np.ndarray) -> Sequence[bool]:
-    """Return for each value whether it is one of the known ones, which are sorted."""
-    wanted = np.asarray(values, known.dtype)
-    is_known: list[bool] = (np.searchsorted(known, wanted) < np.searchsorted(known, wanted, "right")).tolist()
-    return is_known

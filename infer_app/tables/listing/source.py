@@ -1,4 +1,4 @@
-"""The images that the program lists: those that are registered here, or the rows of the user's table as it knows them.
+"""Lists images: those that are registered here, or the rows of the user's table as the program knows them.
 
 Whatever is asked of images is asked of this list. `update_list` keeps it as the user's table is.
 """
@@ -30,14 +30,14 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from infer_app.base.day import Day, each_date, find_zone
+from infer_app.base.day import Day, each_date, find_zone, naive
 from infer_app.base.domain import ImageRef, NewImage
-from infer_app.base.locations import listed_location, picture_key, stored_location
+from infer_app.base.locations import listed_location
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.engine.connect import Database, backend_of
 from infer_app.tables.listing.image_registry import CameraOf
-from infer_app.tables.listing.user_table import PAGE_SIZE, TableRow, UserTable, storable_camera
+from infer_app.tables.listing.user_table import PAGE_SIZE, TableRow, UserTable, key_of, storable_camera
 from infer_app.tables.results.conditions import new_among
 from infer_app.tables.results.schema import pictures, predictions
 
@@ -45,7 +45,7 @@ MAX_MATCHES = 5  # shown to an operator
 
 
 class Source:
-    """The images of `database`, which holds our tables: of the user's table, or those that are registered here."""
+    """Lists the images of `database`, which has our tables: of the user's table, or those that are registered here."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class Source:
 
     def older_than(self, connection: Connection, day: Day, num_images: int) -> Subquery:
         """Return about the last `num_images` images of earlier days, as `images_of` does."""
-        times = self._times().where(pictures.c.added_at < _naive(day.start)).order_by(pictures.c.added_at.desc())
+        times = self._times().where(pictures.c.added_at < naive(day.start)).order_by(pictures.c.added_at.desc())
         first = connection.scalar(times.offset(num_images - 1).limit(1))
         since = [] if first is None else [pictures.c.added_at >= first]
-        older = (*self._kept, pictures.c.added_at < _naive(day.start), *since)
+        older = (*self._kept, pictures.c.added_at < naive(day.start), *since)
         return self._listed(day).where(*older).subquery()
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
@@ -109,7 +109,7 @@ class Source:
 
     def list_pages_before(self, day: Day, size: int) -> Iterator[Sequence[Any]]:
         """Yield pages of the images of earlier days as `list_pages` does, those that were forgotten too."""
-        within = (pictures.c.added_at.is_not(None), pictures.c.added_at < _naive(day.start))
+        within = (pictures.c.added_at.is_not(None), pictures.c.added_at < naive(day.start))
         return self._read_pages(self._listed(day), within, size)
 
     def images_in(self, page: Sequence[Any], days: Day) -> Subquery:
@@ -161,14 +161,14 @@ class Source:
     def within(self, days: Day) -> _Bounds:
         """Return the conditions that a picture is of an interval of days, and was not forgotten."""
         start = days.start if self.forgotten_before is None else max(days.start, self.forgotten_before)
-        return pictures.c.added_at >= _naive(start), pictures.c.added_at < _naive(days.end)
+        return pictures.c.added_at >= naive(start), pictures.c.added_at < naive(days.end)
 
     @property
     def _kept(self) -> list[ColumnElement[bool]]:
         """Return the condition that an image belongs to a day: none was forgotten."""
         if self.forgotten_before is None:
             return [pictures.c.added_at.is_not(None)]
-        return [pictures.c.added_at >= _naive(self.forgotten_before)]
+        return [pictures.c.added_at >= naive(self.forgotten_before)]
 
     def _times(self) -> Query:
         return select(pictures.c.added_at).where(self.is_listed, *self._kept)
@@ -180,13 +180,18 @@ class Source:
             return
         wanted = None if self.camera is None else storable_camera(self.camera)
         for page in table.read_first(table.database.ask(partial(table.find_interval, days=days))):
-            rows = {row.key: row for row in page if row.time and not self.has_forgotten(row.time)}
+            rows = {row.key: row for row in filter(self.counts, page)}
             known = self.database.ask(partial(_listed_among, keys=list(rows)))
             for key, row in rows.items():
-                if key not in known and (wanted is None or self._camera_of(row) == wanted):
+                if key not in known and (wanted is None or self.camera_of_row(row) == wanted):
                     yield row
 
-    def _camera_of(self, row: TableRow) -> str | None:
+    def counts(self, row: TableRow) -> bool:
+        """Return whether a row of the user's table belongs to a day: it has a time, and was not forgotten."""
+        return row.time is not None and not self.has_forgotten(row.time)
+
+    def camera_of_row(self, row: TableRow) -> str | None:
+        """Return the camera of a row of the user's table; None: no setting tells cameras."""
         return self.camera_of(row.camera, row.location) if self.camera_of else None
 
     def note_unlisted(self, days: Day) -> None:
@@ -212,8 +217,8 @@ class Source:
         """Return the date, in the day's zone, of the image nearest to the day, or None without images."""
         at, times = pictures.c.added_at, self._times()
         with self.database.read() as connection:
-            before = connection.scalar(times.where(at < _naive(day.start)).order_by(at.desc()).limit(1))
-            after = connection.scalar(times.where(at >= _naive(day.end)).order_by(at).limit(1))
+            before = connection.scalar(times.where(at < naive(day.start)).order_by(at.desc()).limit(1))
+            after = connection.scalar(times.where(at >= naive(day.end)).order_by(at).limit(1))
         found = [time.replace(tzinfo=UTC) for time in (before, after) if time]
         if self.table is not None and not self.not_asked:
             found += self.table.nearest_times(day, self.forgotten_before)
@@ -222,7 +227,7 @@ class Source:
 
     def latest_date(self, day: Day) -> date | None:
         """Return the date, in the day's zone, of the latest image up to the end of the day, or None."""
-        times = self._times().where(pictures.c.added_at < _naive(day.end)).order_by(pictures.c.added_at.desc())
+        times = self._times().where(pictures.c.added_at < naive(day.end)).order_by(pictures.c.added_at.desc())
         latest = self.database.ask(lambda connection: connection.scalar(times.limit(1)))
         found = [] if latest is None else [latest.replace(tzinfo=UTC)]
         if self.table is not None and not self.not_asked:
@@ -289,7 +294,7 @@ _MASKED = re.compile(r"(.*://.*\*\*\*.*)" + _SEPARATOR + r"(-?\d+)", re.DOTALL)
 
 
 class _ListedLocation(TypeDecorator[str]):
-    """A location as the user's table has it, which `listed_location` makes of the stored one, or the table knows."""
+    """Returns locations as the user's table has them: `listed_location` of the stored ones, or what the table knows."""
 
     impl = String
     cache_ok = False
@@ -309,15 +314,6 @@ def _listed_among(connection: Connection, keys: Sequence[int]) -> set[int]:
     is_known = or_(pictures.c.unlisted_since.is_(None), has_result)
     listed = select(pictures.c.key).where(pictures.c.registered == 0, is_known)
     return {key for some in in_batches(keys) for key in connection.scalars(listed.where(pictures.c.key.in_(some)))}
-
-
-def key_of(image_id: str, location: str) -> int:
-    """Return by what the picture of a row of the user's table is found."""
-    return picture_key(image_id, stored_location(location))
-
-
-def _naive(time: datetime) -> datetime:
-    return time.astimezone(UTC).replace(tzinfo=None)
 
 
 def _new_image(row: Row[Any]) -> NewImage:

@@ -6,7 +6,6 @@ import logging
 import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -18,15 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from infer_app.base.day import Day
+from infer_app.base.day import Day, naive
 from infer_app.base.domain import ROW
 from infer_app.base.locations import stored_location
 from infer_app.base.printing import counted
 from infer_app.tables.engine.bulk import BulkUpsert, in_batches
-from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.image_registry import CameraOf
+from infer_app.tables.listing.listed_rows import ListedRows, find_sorted
 from infer_app.tables.listing.source import Source
-from infer_app.tables.listing.user_table import PAGE_SIZE, SPOOLED_BYTES, TableInterval, TableRow, UserTable
+from infer_app.tables.listing.user_table import PAGE_SIZE, SPOOLED_BYTES, TableInterval, TableRow, UserTable, unpickled
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures, project_table
@@ -41,7 +39,7 @@ PROBED = 150
 
 @dataclass(slots=True)
 class ListChanges:
-    """What has changed in the list."""
+    """Counts what has changed in the list."""
 
     num_new: int = 0
     num_changed: int = 0  # with another time or camera, or listed again
@@ -59,7 +57,7 @@ def update_list(source: Source, days: Day | None, *, recent: int = 0) -> ListCha
     """
     if source.table is None:
         return ListChanges()
-    make = partial(_Update, source.database, source.table, source.camera_of, source.forgotten_before)
+    make = partial(_Update, source, source.table)
     before = source.database.ask(lambda connection: connection.scalar(select(project_table.c.read_by)))
     is_other = before not in (None, source.table.read_by)
     if days is not None and (is_other or (recent and _are_back(source, source.table))):
@@ -97,65 +95,15 @@ def _are_back(source: Source, table: UserTable) -> bool:
     )
     gone = {row.key for row in rows}
     found = table.find_rows([row.image_id for row in rows]) if rows else []
-    return any(row.key in gone and row.time and not source.has_forgotten(row.time) for row in found)
+    return any(row.key in gone and source.counts(row) for row in found)
 
 
 def _keep_settings(connection: Connection, read_by: str) -> None:
     connection.execute(update(project_table).values(read_by=read_by))
 
 
-class _ListedRows:
-    """What the list has of an interval of time: 26 bytes a picture."""
-
-    TYPE = np.dtype([("key", "i8"), ("time", "i8"), ("camera", "i8")])  # two are hashes
-
-    def __init__(self, rows: np.ndarray, since: datetime | None, until: datetime | None) -> None:
-        self._rows = rows[np.argsort(rows["key"])]
-        self._is_at_time, self._is_same = np.zeros((2, len(rows)), bool)
-        self._since, self._until = since, until
-
-    def differing(self, keys: Sequence[int], times: Sequence[int], cameras: Sequence[int]) -> list[bool]:
-        """Return for each row of the table whether the list has it otherwise or not at all."""
-        places, is_known = self._find(keys)
-        if not len(self._rows):
-            return [True] * len(keys)
-        is_at_time = is_known & (self._rows["time"][places] == np.asarray(times, np.int64))
-        is_same = is_at_time & (self._rows["camera"][places] == np.asarray(cameras, np.int64))
-        self._is_at_time[places[is_at_time]] = True
-        self._is_same[places[is_same]] = True
-        is_other: list[bool] = (~is_same).tolist()
-        return is_other
-
-    def has(self, key: int) -> bool:
-        return bool(self._find([key])[1][0])
-
-    def is_at_time(self, key: int) -> bool:
-        """Return whether the table has a row of a picture at the time that the list has."""
-        places, is_known = self._find([key])
-        return bool(is_known[0] and self._is_at_time[places[0]])
-
-    def is_same(self, key: int) -> bool:
-        """Return whether it has one with the camera that the list has, too."""
-        places, is_known = self._find([key])
-        return bool(is_known[0] and self._is_same[places[0]])
-
-    def covers(self, time: datetime) -> bool:
-        return (self._since is None or time >= self._since) and (self._until is None or time < self._until)
-
-    def unseen(self) -> np.ndarray:
-        """Return the keys of the pictures of which the table has no row at the time that the list has, int64 (N,)."""
-        return self._rows["key"][~self._is_at_time]
-
-    def _find(self, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        wanted = np.asarray(keys, np.int64)
-        if not len(self._rows):
-            return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
-        places = np.searchsorted(self._rows["key"], wanted).clip(max=len(self._rows) - 1)
-        return places, self._rows["key"][places] == wanted
-
-
 class _Change(NamedTuple):
-    """What becomes of a listed picture."""
+    """Says what becomes of a listed picture."""
 
     number: int
     added_at: datetime
@@ -165,41 +113,39 @@ class _Change(NamedTuple):
 
 @dataclass
 class _Update:
-    """One update of the list, of an interval of time."""
+    """Updates the list once, of an interval of time."""
 
-    database: Database
+    source: Source
     table: UserTable
-    camera_of: CameraOf | None
-    forgotten_before: datetime | None
     adds: bool  # rows that are not known
     changes: ListChanges = field(default_factory=ListChanges)
-    _known: _ListedRows = field(init=False)
+    _known: ListedRows = field(init=False)
     _settled: set[int] = field(default_factory=set)  # keys of pictures that this update has written
     _elsewhere: dict[int, TableRow] = field(default_factory=dict)  # by key, known at a time that was not read
 
     @cached_property
     def _rows(self) -> BulkUpsert:
-        return self.database.backend.bulk_upsert(self.database.dialect, pictures)
+        return self.source.database.backend.bulk_upsert(self.source.database.dialect, pictures)
 
     def run(self, days: Day | None, recent: int) -> ListChanges:
         with SpooledTemporaryFile(SPOOLED_BYTES) as spool:
             self._compare(spool, self.table.database.ask(partial(self.table.find_interval, days=days, recent=recent)))
-            spool.seek(0)
-            with suppress(EOFError):
-                while True:
-                    self._write_page(pickle.load(spool))
+            for rows in unpickled(spool):
+                self._write_page(rows)
         self._look_up()
         return self.changes
 
     def _compare(self, spool: SpooledTemporaryFile[bytes], interval: TableInterval) -> None:
         """Write down the rows that the list does not have as they are."""
-        since, until = (time and _naive(time) for time in (interval.since, interval.until))
-        if self.forgotten_before is not None:
-            since = max(since or datetime.min, _naive(self.forgotten_before))
-        self._known = _ListedRows(self.database.ask(partial(self._read_known, since=since, until=until)), since, until)
+        since, until = (time and naive(time) for time in (interval.since, interval.until))
+        if self.source.forgotten_before is not None:
+            since = max(since or datetime.min, naive(self.source.forgotten_before))
+        read = partial(self._read_known, since=since, until=until)
+        self._known = ListedRows(self.source.database.ask(read), since, until)
         in_columns = list[int]()  # keys of rows with the picture itself
         for page in self.table.read_first(interval):
-            rows = list(filter(self._counts, page))
+            self.changes.num_unreadable += sum(row.time is None for row in page)
+            rows = list(filter(self.source.counts, page))
             in_columns += [row.key for row in rows if row.location.startswith(ROW)]
             keys, facts = [row.key for row in rows], [self._facts(row) for row in rows]
             is_other = self._known.differing(keys, *([hash(one[place]) for one in facts] for place in (0, 1)))
@@ -214,19 +160,14 @@ class _Update:
         its += [at < until] if until else []
         wanted = select(pictures.c.key, at, pictures.c.camera).where(*its)
         rows = connection.execution_options(yield_per=PAGE_SIZE).execute(wanted)
-        names = self.camera_of is not None
+        names = self.source.camera_of is not None
         found = ((key, hash(time), hash(camera if names else None)) for key, time, camera in rows)
-        return np.fromiter(found, _ListedRows.TYPE)
-
-    def _counts(self, row: TableRow) -> bool:
-        """Return whether a row is of a day."""
-        self.changes.num_unreadable += row.time is None
-        return row.time is not None and (self.forgotten_before is None or row.time >= self.forgotten_before)
+        return np.fromiter(found, ListedRows.TYPE)
 
     def _facts(self, row: TableRow) -> tuple[datetime, str | None]:
         """Return the time (naive UTC) and the camera of a row that counts; None: no setting tells cameras."""
         time = row.time.replace(tzinfo=None) if row.time else datetime.min
-        return time, self.camera_of(row.camera, row.location) if self.camera_of else None
+        return time, self.source.camera_of_row(row)
 
     def _write_page(self, rows: Sequence[tuple[int, TableRow]]) -> None:
         left = iter(rows)
@@ -235,9 +176,9 @@ class _Update:
             for key, row in some:
                 if key not in self._settled:
                     of_pictures[key].append(row)
-            new, changed, elsewhere = self.database.transact(partial(self._write, of_pictures))
+            new, changed, elsewhere = self.source.database.transact(partial(self._write, of_pictures))
             self._settled.update(new, changed)
-            self.database.pause()
+            self.source.database.pause()
             self._elsewhere |= elsewhere
             self.changes.num_new += len(new)
             self.changes.num_changed += len(changed)
@@ -275,8 +216,10 @@ class _Update:
 
     def _change(self, one: Row[Any], row: TableRow) -> _Change:
         added_at, camera = self._facts(row)
-        is_moved = self.camera_of is not None and camera != one.camera and one.event not in (None, WITHOUT_CAMERA)
-        return _Change(one.id, added_at, camera if self.camera_of else one.camera, is_moved)
+        if self.source.camera_of is None:
+            return _Change(one.id, added_at, one.camera)
+        is_moved = camera != one.camera and one.event not in (None, WITHOUT_CAMERA)
+        return _Change(one.id, added_at, camera, is_moved)
 
     def _look_up(self) -> None:
         """Look at any time for pictures that the table has no row of where they are listed, or one elsewhere."""
@@ -289,8 +232,8 @@ class _Update:
             found[row.key].append(row)
         for first in range(0, len(wanted), ROWS_AT_ONCE):
             some: list[int] = wanted[first : first + ROWS_AT_ONCE].tolist()
-            unlisted, changed = self.database.transact(partial(self._settle, some, found))
-            self.database.pause()
+            unlisted, changed = self.source.database.transact(partial(self._settle, some, found))
+            self.source.database.pause()
             self.changes.num_unlisted += unlisted
             self.changes.num_changed += changed
 
@@ -300,13 +243,13 @@ class _Update:
             interval = self.table.database.ask(partial(self.table.find_interval, days=None))
             for page in self.table.read_first(interval):
                 own = np.fromiter((row.key for row in page), np.int64)
-                yield from compress(page, keys[np.searchsorted(keys, own).clip(max=len(keys) - 1)] == own)
+                yield from compress(page, find_sorted(keys, own)[1])
             return
         ids = select(pictures.c.image_id).where(pictures.c.registered == 0)
         named = set[str]()
         for some in in_batches(keys.tolist()):
             its = ids.where(pictures.c.key.in_(some))
-            named.update(self.database.ask(lambda connection, its=its: connection.scalars(its).all()))  # type: ignore[misc]
+            named.update(self.source.database.ask(lambda connection, its=its: connection.scalars(its).all()))  # type: ignore[misc]
         yield from self.table.find_rows(named)
 
     def _settle(
@@ -356,9 +299,5 @@ def _store(connection: Connection, changes: Sequence[_Change]) -> None:
         connection.execute(_SET, its)
 
 
-def _naive(time: datetime) -> datetime:
-    return time.astimezone(UTC).replace(tzinfo=None)
-
-
 def _now() -> datetime:
-    return _naive(datetime.now(UTC))
+    return naive(datetime.now(UTC))

@@ -1,19 +1,19 @@
-"""The user's table, view or query that lists images, which is only read."""
+"""Reads the user's table, view or query that lists images, and never writes to it."""
 
 import json
 import pickle
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from hashlib import sha256
 from tempfile import SpooledTemporaryFile
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, column, false, func, null, or_, select, text, true
+from sqlalchemy import ColumnElement, Connection, CursorResult, and_, column, false, func, null, or_, select, text, true
 from sqlalchemy import table as lightweight_table
 from sqlalchemy.sql.expression import FromClause
 
-from infer_app.base.day import MAX_YEAR, MIN_YEAR, Day
+from infer_app.base.day import MAX_YEAR, MIN_YEAR, Day, naive
 from infer_app.base.domain import ROW
 from infer_app.base.locations import as_location, escape_unstorable, picture_key, stored_location
 from infer_app.base.settings.sections import SourceSettings
@@ -28,7 +28,7 @@ PAGE_SIZE = 1000  # rows in memory at a time, however large the table
 
 
 class TableRow(NamedTuple):
-    """A row as the list of images takes it."""
+    """Holds a row as the list of images takes it."""
 
     image_id: str  # as text; the stored location of a row without an id
     location: str  # as the table has it
@@ -39,11 +39,11 @@ class TableRow(NamedTuple):
 
     @property
     def key(self) -> int:
-        return picture_key(self.image_id, stored_location(self.location))
+        return key_of(self.image_id, self.location)
 
 
 class TableInterval(NamedTuple):
-    """An interval of time, as the time column has it and as UTC."""
+    """Gives an interval of time as the time column has it and as UTC."""
 
     first: object
     end: object
@@ -92,33 +92,26 @@ class UserTable:
         since = self._time_of(found)
         return TableInterval(first if since is None else found, end, since, days.end)
 
-    def read_rows(self, connection: Connection, interval: TableInterval) -> Iterator[list[TableRow]]:
-        """Yield the rows of an interval in pages, in any order, of one statement."""
-        return self._read(connection, self._within(interval.first, interval.end))
-
     def read_first(self, interval: TableInterval) -> Iterator[list[TableRow]]:
-        """Yield the rows of an interval as `read_rows` does, once all are read: until then a file can't be written.
+        """Yield the rows of an interval in pages, in any order, once all are read: until then a file can't be written.
 
-        A read that fails begins anew.
+        They are read in one statement; a read that fails begins anew.
         """
-        wanted = self._columns().where(self._within(interval.first, interval.end))
         with SpooledTemporaryFile(SPOOLED_BYTES) as spool:
 
             def read(connection: Connection) -> None:
                 spool.seek(0)
                 spool.truncate()
-                with connection.execution_options(yield_per=PAGE_SIZE).execute(wanted) as rows:
+                with self._execute(connection, self._within(interval.first, interval.end)) as rows:
                     for page in rows.partitions():
                         pickle.dump([tuple(row) for row in page], spool)
 
             self.database.ask(read)
-            spool.seek(0)
-            with suppress(EOFError):
-                while True:
-                    yield [self._row(row) for row in pickle.load(spool)]
+            for page in unpickled(spool):
+                yield list(map(self._row, page))
 
-    def read_all(self, connection: Connection) -> Iterator[list[TableRow]]:
-        """Yield all rows in pages, those without a time too."""
+    def read_all(self, connection: Connection) -> Iterator[TableRow]:
+        """Yield all rows, those without a time too."""
         return self._read(connection, true())
 
     def find_rows(self, image_ids: Collection[str]) -> list[TableRow]:
@@ -126,8 +119,7 @@ class UserTable:
         wanted, is_it = set(image_ids), self._has_id(image_ids)
 
         def read(connection: Connection) -> list[TableRow]:
-            pages = self._read(connection, is_it)
-            return [row for page in pages for row in page if row.image_id in wanted]
+            return [row for row in self._read(connection, is_it) if row.image_id in wanted]
 
         return self.database.ask(read)
 
@@ -136,8 +128,8 @@ class UserTable:
         if self._secrets is None or self._secrets[0] != days:
 
             def read(connection: Connection) -> dict[int, str]:
-                pages = self.read_rows(connection, self.find_interval(connection, days))
-                rows = (row for page in pages for row in page)
+                interval = self.find_interval(connection, days)
+                rows = self._read(connection, self._within(interval.first, interval.end))
                 return {row.key: row.location for row in rows if "***" in stored_location(row.location)}
 
             self._secrets = days, self.database.ask(read)
@@ -167,11 +159,12 @@ class UserTable:
 
         return self.database.ask(count)
 
-    def _read(self, connection: Connection, condition: ColumnElement[bool]) -> Iterator[list[TableRow]]:
-        wanted = self._columns().where(condition)
-        with connection.execution_options(yield_per=PAGE_SIZE).execute(wanted) as rows:
-            for page in rows.partitions():
-                yield list(map(self._row, page))
+    def _read(self, connection: Connection, condition: ColumnElement[bool]) -> Iterator[TableRow]:
+        with self._execute(connection, condition) as rows:
+            yield from map(self._row, rows)
+
+    def _execute(self, connection: Connection, condition: ColumnElement[bool]) -> CursorResult[Any]:
+        return connection.execution_options(yield_per=PAGE_SIZE).execute(self._columns().where(condition))
 
     def _columns(self) -> Query:
         one, named = self.settings, self.relation.c
@@ -228,11 +221,22 @@ def relation_of(settings: SourceSettings) -> FromClause:
     return lightweight_table(name, *map(column, names), schema=schema or None)
 
 
+def key_of(image_id: str, location: str) -> int:
+    """Return by what the picture of a row of the user's table is found."""
+    return picture_key(image_id, stored_location(location))
+
+
+def unpickled(spool: SpooledTemporaryFile[bytes]) -> Iterator[Any]:
+    """Yield the objects that were pickled into a file, from its beginning."""
+    spool.seek(0)
+    with suppress(EOFError):
+        while True:
+            yield pickle.load(spool)
+
+
 def text_of_time(value: object) -> str:
     """Return a value of a time column as text that is the same in every session and zone."""
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        value = value.astimezone(UTC).replace(tzinfo=None)
-    return str(value)
+    return str(naive(value) if isinstance(value, datetime) and value.tzinfo is not None else value)
 
 
 def storable_id(text: str) -> str:
