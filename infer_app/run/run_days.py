@@ -225,7 +225,7 @@ def _result(
         rest=_forecast_rest(group, tried, list(ran.values())) if ended_early or was_stopped else None,
         exit_code=most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()]),
         day_state=judge_day(facts),
-        all_late_tried=not ended_early and not any(isinstance(error, DayHeld) for error in left_out),
+        all_late_tried=not (ended_early or was_stopped or any(isinstance(error, DayHeld) for error in left_out)),
         few_images=describe_few(facts, days[-1]),
         num_replaced=project.ask(count_changed, project.database, project.source, [last.model_id]).replaced,
     )

@@ -113,8 +113,8 @@ def make_report(group: GroupRun, day: Day, executor: Executor, model_run: ModelR
     too_many = model_run.budget.stopped is not None
     if model_run.failed > rejection_budget(max_rejected, model_run.asked):
         # The run may have had only what is left of the day, such as missing files that are tried again.
-        asked = sum(project.ask(project.count_asked, day, model.model_id))
-        too_many |= model_run.failed > rejection_budget(max_rejected, asked)
+        predicted, rejected = project.ask(project.count_asked, day, model.model_id)
+        too_many |= min(model_run.failed, rejected) > rejection_budget(max_rejected, predicted + rejected)
     report = RunReport(
         date=day.date,
         model=model.name,

@@ -108,10 +108,15 @@ def audit_rows(database: Database) -> Iterator[str]:
 
 def _wrong_keys(connection: Connection) -> Iterator[str]:
     """Yield a message on pictures that no row of the user's table, or no file, would be found by."""
-    columns = (pictures.c[name] for name in ("id", "registered", "image_id", "location", "key"))
+    columns = (pictures.c[name] for name in ("registered", "image_id", "location", "key"))
     rows = connection.execution_options(yield_per=PAGE_SIZE).execute(select(*columns))
-    keys = ((row, picture_key("" if row.registered else row.image_id, row.location)) for row in rows)
-    if wrong := [row.image_id for row, key in keys if row.key != key]:
+    wrong = [
+        image_id
+        for page in rows.partitions()  # an attribute of a row takes as long as its key
+        for registered, image_id, location, key in page
+        if key != picture_key("" if registered else image_id, location)
+    ]
+    if wrong:
         yield _message(len(wrong), "image", "with the key of another one", wrong)
 
 

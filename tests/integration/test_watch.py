@@ -8,6 +8,7 @@ import tempfile
 import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from PIL import ExifTags, Image
@@ -216,3 +217,95 @@ def test_photos_ahead_of_a_clock_that_is_behind_wait_for_the_right_time(project)
         put(project, f"usual{number}.jpg", YESTERDAY)
     assert "later.jpg: is the camera's clock right?" in daily(project, YESTERDAY)[1]
     assert project.rows(count_later) == [(1,)]
+
+
+def test_photos_deleted_before_they_were_predicted_are_no_broken_ones(project):
+    files = [put(project, f"{number}.jpg", YESTERDAY) for number in range(30)]
+    project.infer("run", "--date", str(TODAY - timedelta(days=2)), "--lookback", "0")
+    for file in files[:15]:
+        file.unlink()
+    nights = [project.infer_json("run")["day_state"] for _ in range(2)]
+    assert [(night["state"], night["exit_code"]) for night in nights] == [("done", 0)] * 2
+    [row] = [one for one in project.infer_json("status")["days"] if one["date"] == str(YESTERDAY)]
+    assert (row["predicted"], row["rejected"], row["day_state"]["exit_code"]) == (15, 15, 0)
+
+
+def test_what_a_fault_left_of_an_old_card_is_taken_by_a_later_run_however_long_it_takes(project):
+    """Each night all of its files are refused alike, so none is rejected."""
+    put(project, "fine.jpg", YESTERDAY)
+    for number in range(12):
+        file = put(project, f"card/{number}.jpg", OLD)
+        times = file.stat().st_atime, file.stat().st_mtime
+        file.write_bytes(file.read_bytes()[:300])
+        os.utime(file, times)
+    project.infer("run", exit_code=3)
+    project.write("UPDATE infer_pictures SET queued_at = '2020-01-01 00:00:00.000000' WHERE queued_at IS NOT NULL")
+    project.infer("run", exit_code=3)
+    [late] = project.infer_json("run", "--max-rejected", "100%")["late"]
+    assert (late["date"], late["rejected"]) == (str(OLD), 12)
+
+
+def test_photos_that_come_back_are_tried_again_by_the_model_that_missed_them(project):
+    for number in range(3):
+        put(project, f"card/{number}.jpg", OLD)
+        put(project, f"other/{number}.jpg", OLD)
+    project.infer("run")
+    card, away = project.photos / "card", project.folder / "away"
+    shutil.copytree(project.folder / "models" / "colors", project.folder / "models" / "second")
+    second = project.folder / "models" / "second"
+    for manifest in second.rglob("manifest.json"):
+        manifest.write_text(manifest.read_text().replace('"name": "colors"', '"name": "second"'))
+    card.rename(away)
+    project.infer("backfill", "--from", str(OLD), "--to", str(OLD), "--model", "second", "--max-rejected", "100%")
+    away.rename(card)
+    project.write("UPDATE infer_pictures SET queued_at = NULL")  # that of the first walk has ended
+    project.infer("run")
+    of_second = "SELECT count(*) FROM infer_predictions r JOIN infer_models m ON m.id = r.model_id"
+    assert project.rows(f"{of_second} WHERE m.name = 'second'") == [(6,)]
+
+
+def test_another_time_zone_leaves_photos_on_the_day_that_they_were_taken_on(project):
+    """Those whose clock states its zone, or that have the time of their file, stay where they are."""
+    project.set("images", day="taken")
+    day = TODAY - timedelta(days=9)
+    for number, (hour, offset) in enumerate([(12, None), (23, None), (23, "+00:00")]):
+        exif = Image.Exif()
+        details = exif.get_ifd(ExifTags.IFD.Exif)
+        details[ExifTags.Base.DateTimeOriginal] = f"{day:%Y:%m:%d} {hour}:30:00"
+        if offset:
+            details[ExifTags.Base.OffsetTimeOriginal] = offset
+        put(project, f"{number}.jpg", YESTERDAY, exif=exif)
+    put(project, "file.jpg", YESTERDAY)
+    exif = Image.Exif()
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "0001:01:01 00:00:00"
+    put(project, "no year.jpg", YESTERDAY, exif=exif)
+    project.infer("run")
+    times = "SELECT added_at FROM infer_pictures ORDER BY location"
+    before = [datetime.fromisoformat(at) for (at,) in project.rows(times)]
+    project.set("run", time_zone="Europe/Berlin")
+    project.infer("run")
+    after = [datetime.fromisoformat(at) for (at,) in project.rows(times)]
+    offset = datetime(day.year, day.month, day.day, 12, tzinfo=ZoneInfo("Europe/Berlin")).utcoffset()
+    assert [was - at for was, at in zip(before, after, strict=True)] == [offset, offset, *[timedelta(0)] * 3]
+    [row] = [one for one in project.infer_json("status", "--days", "12")["days"] if one["date"] == str(day)]
+    assert row["eligible"] == 2
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["another picture for a while", "rejected unread"])
+def test_a_file_that_has_its_former_bytes_again_keeps_its_time_and_event(project, is_read):
+    project.set("images", day="taken", max_bytes=10_000_000 if is_read else 20)
+    project.set("source", camera="folder:1")
+    project.set("events", gap="60s")
+    exif = Image.Exif()
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = f"{YESTERDAY:%Y:%m:%d} 10:00:00"
+    file = put(project, "camera/0.jpg", YESTERDAY, exif=exif)
+    project.infer("run", "--max-rejected", "100%")
+    stored = "SELECT taken_at, event FROM infer_pictures"
+    before, data = project.rows(stored), file.read_bytes()
+    if is_read:
+        file.write_bytes(data[:200])
+        project.infer("run", "--max-rejected", "100%")
+    file.write_bytes(data)
+    os.utime(file, (file.stat().st_atime, file.stat().st_mtime - 3600))
+    project.infer("run", "--max-rejected", "100%")
+    assert project.rows(stored) == before == [(f"{YESTERDAY} 10:00:00.000000", 1)]

@@ -120,6 +120,7 @@ TESTED_BY = {
     "predict.verification.classification": "unit/predict/verification/test_outputs.py",
     **{f"predict.workers.{one}": "process/predict/workers/test_fork_server.py" for one in ("parent_death", "preload")},
     **{f"tables.engine.{one}": "databases" for one in ("backend", "bulk", "mysql_connection", "postgresql")},
+    "tables.cameras.redate": "integration/test_watch.py",
     "tables.engine.postgres_connection": "databases/test_frozen.py",
     "tables.queries.scope": "databases/conformance/test_versions.py",
     "tables.results.conditions": "databases/test_plans.py",

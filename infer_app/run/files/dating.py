@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
+from itertools import repeat
 
 from infer_app.base.day import find_zone
-from infer_app.base.domain import CaptureTime, ImageFile
+from infer_app.base.domain import CaptureTime, FileFacts, ImageFile
 from infer_app.base.errors import ModelError, NoAnswer
-from infer_app.base.printing import one_line
+from infer_app.base.printing import counted, one_line
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.predict.images.read.local_files import hash_files
 from infer_app.run.files.changed_files import AskStorage
 from infer_app.run.files.registration import Registration
 from infer_app.tables.cameras.picture_facts import FactRules
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import DatedImage, first_usual_time
+from infer_app.tables.project_database import read_limits
 from infer_app.tables.results.runs import last_start
+
+log = logging.getLogger(__name__)
 
 FIRST_DIGITAL = datetime(1995, 1, 1, tzinfo=UTC).timestamp()  # no camera wrote a file before
 YEARS_S = 5 * 365 * 86400.0  # a clock that was reset begins so long before the other images, or longer
@@ -39,14 +46,8 @@ class Dating:
         If most are ahead of this machine's clock, and it is behind, these are left for a run that has the right time.
         """
         now = datetime.now(UTC)
-        taken: Sequence[CaptureTime | None] = [None] * len(new)
-        if self._loaded.images.day == "taken":
-            from infer_app.predict.images.decode.capture_time import read_capture_times
-
-            paths = [self._loaded.path_map.to_local(file.location) for file in new]
-            in_files = ask_times(partial(self._ask, read_capture_times), paths)
-            pairs = zip(new, in_files, strict=True)
-            taken = [in_file and self._rules.time_of(in_file, file.location) for file, in_file in pairs]
+        is_asked = self._loaded.images.day == "taken"
+        taken: Sequence[CaptureTime | None] = self._read_times(new) if is_asked else [None] * len(new)
         zone = find_zone(self._loaded.run.time_zone)
         stated = [
             [seconds for seconds in (camera.timestamp(zone) if camera else None, file.modified) if seconds is not None]
@@ -66,6 +67,23 @@ class Dating:
             DatedImage(file, at, queued_at, taken_at, self._camera(file))
             for file, at, taken_at in zip(new, times, taken, strict=True)
         ]
+
+    def hash_changed(self, changed: Sequence[ImageFile]) -> Iterator[FileFacts]:
+        """Yield the facts of known files as they are now, with their times where these are wanted."""
+        log.info("%s with another size or time than before: comparing the content", counted(len(changed), "known file"))
+        limits, is_asked = read_limits(self._loaded), self._loaded.images.day == "taken" or self._loaded.wants_facts
+        hashed = self._ask(hash_files, [file.location for file in changed], limits)
+        facts = list(filter(None, hashed))  # before the times: a file that changes in between is seen to have changed
+        times = self._read_times(changed) if is_asked else repeat(None, len(changed))
+        yield from (replace(now, taken=taken) for now, taken in zip(facts, times, strict=True))
+
+    def _read_times(self, files: Sequence[ImageFile]) -> list[CaptureTime | None]:
+        from infer_app.predict.images.decode.capture_time import read_capture_times
+
+        paths = [self._loaded.path_map.to_local(file.location) for file in files]
+        in_files = ask_times(partial(self._ask, read_capture_times), paths)
+        pairs = zip(files, in_files, strict=True)
+        return [in_file and self._rules.time_of(in_file, file.location) for file, in_file in pairs]
 
     def _camera(self, file: ImageFile) -> str | None:
         return self._rules.camera(None, file.location) if self._loaded.wants_facts else None

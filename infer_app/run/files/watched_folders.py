@@ -7,25 +7,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 from infer_app.base.day import Day, find_zone
-from infer_app.base.domain import FileFacts, ImageFile
+from infer_app.base.domain import ImageFile
 from infer_app.base.errors import NoAnswer, StorageUnavailable, UsageError
 from infer_app.base.locations import NO_MAPPING
 from infer_app.base.printing import counted, one_line
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.folder_scan import look_at_folders, scan_folders
-from infer_app.predict.images.read.local_files import are_gone, hash_files, stat_all
+from infer_app.predict.images.read.local_files import are_gone, stat_all
 from infer_app.predict.images.read.roots import ON_PURPOSE
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
 from infer_app.run.files.changed_files import FILES_AT_ONCE
 from infer_app.run.files.dating import Dating
 from infer_app.run.files.moved_folders import find_moved
 from infer_app.run.files.registration import SETTLED_S, Registration
+from infer_app.tables.cameras.redate import redate_images
 from infer_app.tables.engine.column_types import is_utf8
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import register
 from infer_app.tables.listing.walk_news import describe_walk_news
 from infer_app.tables.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
-from infer_app.tables.project_database import open_results_database, read_limits
+from infer_app.tables.project_database import open_results_database
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +93,11 @@ class WatchedFolders:
 
     def register(self, days: Sequence[Day], *, dry_run: bool) -> None:
         """Register what is new, and mark what is gone."""
+        if self._loaded.images.day == "taken" and not dry_run:
+            redate_images(self._database, self._loaded.run.time_zone)
         seen = SeenImages(self._database, self._recorded_folders())
         dating = Dating(self._loaded, self._database, self.ask, self.found)
-        for batch in register(self._database, self.images(), dating.date_all, self._hash, dry_run=dry_run):
+        for batch in register(self._database, self.images(), dating.date_all, dating.hash_changed, dry_run=dry_run):
             seen.add(batch.known)
             self.found.count(batch, days, is_sampled=dry_run)
             self._check()
@@ -187,11 +190,6 @@ class WatchedFolders:
         local, path_map = [f"{folder}/" for folder in folders or self._loaded.watched], self._loaded.path_map
         mapped = [f"{recorded}/" for recorded, here in path_map.folders if f"{here}/".startswith(tuple(local))]
         return list(dict.fromkeys([*map(path_map.recorded, local), *mapped]))
-
-    def _hash(self, files: Sequence[ImageFile]) -> Iterator[FileFacts]:
-        log.info("%s with another size or time than before: comparing the content", counted(len(files), "known file"))
-        locations = [file.location for file in files]
-        yield from filter(None, self.ask(hash_files, locations, read_limits(self._loaded)))
 
 
 def _unavailable(message: str, hint: str = "") -> StorageUnavailable:

@@ -9,12 +9,24 @@ from pathlib import Path
 from time import time
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, String, bindparam, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    String,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import StatementError
 
 from infer_app.base.domain import CaptureTime, FileFacts, ImageFile
 from infer_app.base.locations import NO_MAPPING, PathMapping, picture_key
-from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import is_new_for_any
 from infer_app.tables.results.counters import next_numbers
@@ -199,6 +211,8 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
 
 
 def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: Sequence[int]) -> None:
+    was_tried = exists().where(rejections.c.picture == pictures.c.id)  # while it was gone, perhaps by another model
+    queue_images(connection, returned, was_tried)
     if rows := [
         {"row_id": key, "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256 or ""}
         for key, now in changed.items()
@@ -206,9 +220,8 @@ def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: 
         replaced = find_replaced(connection, {key: now.sha256 for key, now in changed.items()})
         dissolve_events(connection, replaced)  # before others lock rows of pictures: `place_all` does it so too
         connection.execute(_SET_FACTS, rows)
-        for some in in_batches(replaced):  # nothing is known of them until they are read
-            unknown = taken_columns(None) | {"event": None}
-            connection.execute(update(pictures).where(pictures.c.id.in_(some)).values(unknown))
+        if dated := [{"row_id": key} | _new_times(changed[key].taken) for key in replaced]:
+            connection.execute(_SET_TIMES, dated)
         connection.execute(_DELETE_OUTDATED, rows)
     ids = [*changed, *returned]
     connection.execute(update(pictures).where(pictures.c.id.in_(ids)).values(missing_since=None))
@@ -222,10 +235,24 @@ _SET_FACTS = (
     .where(pictures.c.id == bindparam("row_id"))
     .values(size=bindparam("new_size"), modified=bindparam("new_time"), sha256=_new_sha256)
 )
+_SET_TIMES = (
+    update(pictures)
+    .where(pictures.c.id == bindparam("row_id"))
+    .values(
+        {name: bindparam(f"new_{name}", type_=pictures.c[name].type) for name in taken_columns(None)}
+        | {"event": case((pictures.c.camera.is_not(None), bindparam("new_event", type_=pictures.c.event.type)))}
+    )
+)
 _DELETE_OUTDATED = delete(rejections).where(
     rejections.c.picture == bindparam("row_id"),
     or_(rejections.c.sha256.is_(None), rejections.c.sha256 != _new_sha256),
 )
+
+
+def _new_times(taken: CaptureTime | None) -> dict[str, object]:
+    """Return the capture time to store of a file that was replaced; without one it is asked when the file is read."""
+    new = taken_columns(taken) | {"event": None if taken is None else WITHOUT_EVENT}
+    return {f"new_{name}": value for name, value in new.items()}
 
 
 def queue_images(connection: Connection, ids: Sequence[int], *conditions: ColumnElement[bool]) -> None:

@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
+from functools import lru_cache
 from hashlib import sha256
 from tempfile import SpooledTemporaryFile
 from typing import Any, NamedTuple
@@ -248,4 +249,9 @@ def storable_id(text: str) -> str:
 
 def storable_camera(named: object) -> str:
     """Return the name of a camera as it is stored, without blanks around it; empty for none."""
-    return "" if named is None else escape_unstorable(str(named))[:MAX_ID].strip()
+    return "" if named is None else _storable_name(str(named))
+
+
+@lru_cache(maxsize=1000)
+def _storable_name(name: str) -> str:
+    return escape_unstorable(name)[:MAX_ID].strip()

@@ -45,15 +45,17 @@ def judge_day(facts: DayFacts) -> DayState:
     """Return the state of a day. Rows take precedence: a day whose images all have results is done, whatever failed."""
     state = _state(facts)
     too_many, last = _too_many_rejected(facts), facts.last_run
+    early_end = _early_end(facts)
     ended = [EXIT_TOO_MANY_REJECTED] if too_many else []
-    ended += [] if last is None or last["exit_code"] is None else [last["exit_code"]]
+    if last is not None and last["exit_code"] is not None:
+        ended.append(last["exit_code"] if last["state"] != "done" or early_end else 0)
     is_wrong = bool(facts.problems) or not facts.counts.balanced
     notes = [
         "the counts do not add up" if is_wrong else "",
         _about_failure(facts, state),
         f"too many {too_many}: exit code {EXIT_TOO_MANY_REJECTED}" if too_many else "",
         f"{facts.counts.pending:,} pending" if facts.counts.pending else "",
-        _about_early_end(facts),
+        f"the last run ended early: exit code {early_end}" if early_end else "",
         _about_number(facts),
         facts.gap,
         f"{facts.older.num_images:,} of earlier days pending" if facts.older else "",
@@ -173,11 +175,13 @@ def _about_failure(facts: DayFacts, state: str) -> str:
     return f"the last run failed: exit code {last['exit_code']}"
 
 
-def _about_early_end(facts: DayFacts) -> str:
+def _early_end(facts: DayFacts) -> int | None:
+    """Return the exit code of the last run if it ended early and left images of the day."""
     last = facts.last_run
-    if last is None or last["state"] != "done" or last["exit_code"] in (None, 0, EXIT_TOO_MANY_REJECTED):
-        return ""
-    return f"the last run ended early: exit code {last['exit_code']}"
+    if last is None or last["state"] != "done" or last["exit_code"] in (0, EXIT_TOO_MANY_REJECTED):
+        return None
+    code: int | None = last["exit_code"] if facts.counts.pending else None
+    return code
 
 
 def _about_number(facts: DayFacts) -> str:

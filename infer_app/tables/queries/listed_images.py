@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Subquery, and_, exists, or_, select, true
 
 from infer_app.base.day import Day
+from infer_app.base.domain import Reason
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
@@ -58,7 +59,8 @@ class ListedImages:
     def count_asked(self, day: Day, model_id: str) -> tuple[int, int]:
         """Count the predicted and the rejected images that the model was given, or that could not be read for it.
 
-        A second network is given no image without an object, and none that its detector has rejected.
+        A second network is given no image without an object, and none that its detector has rejected. A file that a
+        walk has found gone is not counted: somebody deleted it.
         """
         images = self.source.images_of(day)
         with self.database.read() as connection:
@@ -153,7 +155,9 @@ def _asked(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
     predicted = has_prediction(
         picture, model_id, or_(predictions.c.detector_id.is_(None), predictions.c.num_objects > 0)
     )
+    its = pictures.c.id == rejections.c.picture, pictures.c.missing_since.is_not(None)
+    is_gone = and_(rejections.c.reason == Reason.NOT_FOUND, exists().where(*its))
     return [
         predicted,
-        and_(~has_prediction(picture, model_id), has_rejection(picture, model_id, ~exists().where(*key))),
+        and_(~has_prediction(picture, model_id), has_rejection(picture, model_id, ~exists().where(*key), ~is_gone)),
     ]

@@ -30,6 +30,7 @@ VERSION = "1"  # the number of the layout of the tables, which their database ke
 Number = BigInteger().with_variant(Integer, "sqlite")  # there the row's own, which needs no index
 _IS_OURS = text("added_at IS NOT NULL")
 _IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
+_IS_UNLISTED = text("unlisted_since IS NOT NULL")
 _HAS_EVENT = text("event IS NOT NULL")
 _IS_FIRST = text("event = id")  # of its event
 OUR_IMAGES = "infer_images"  # a view of what is registered here: by a command, or as files of watched folders
@@ -67,6 +68,7 @@ pictures = Table(
     Index("ix_infer_pictures_added_at", "added_at", "id", sqlite_where=_IS_OURS),
     # PostgreSQL makes it so too; said in its words, it would load all of SQLAlchemy's PostgreSQL in every run.
     Index("ix_infer_pictures_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
+    Index("ix_infer_pictures_unlisted_since", "unlisted_since", sqlite_where=_IS_UNLISTED),
     Index("ix_infer_pictures_event", "event", sqlite_where=_HAS_EVENT),
     Index("ix_infer_pictures_captured_at", "camera", "taken_offset", "captured_at", sqlite_where=_IS_FIRST),
 )

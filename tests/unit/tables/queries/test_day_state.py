@@ -27,6 +27,7 @@ def with_run(**changed):
         (replace(DONE, runs=[]), "never run, good, None"),
         (replace(PENDING, runs=[]), "never run, attention, None, 40 pending"),
         (PENDING, "pending, attention, 0, 40 pending"),
+        (replace(DONE, runs=[RUN | {"exit_code": 75}]), "done, good, 0"),  # of other days it left something
         (with_run(exit_code=75), "pending, attention, 75, 40 pending, the last run ended early: exit code 75"),
         (
             with_run(exit_code=2),
