@@ -48,8 +48,9 @@ class ImageRow:
     model: str | None  # None: of whatever model
     model_id: str | None
     state: str  # of the image: predicted, rejected, pending, changed, missing
-    cause: str | None  # the label, the reason or a `Why`
-    score: float | None  # of the label
+    label: str | None  # and its score, of a predicted image
+    score: float | None
+    cause: str | None  # the reason or a `Why`, of the others
     message: str
     fix: str = ""  # to be done before the command
     command: str | None = None
@@ -67,14 +68,14 @@ class ImageRow:
         cls, image_id: str | None, location: str, date: dt.date, version: Version | None, state: str, why: Cause
     ) -> ImageRow:
         name, model_id = version or (None, None)
-        result = why.why, None, why.message, why.fix, why.command
+        result = None, None, why.why, why.message, why.fix, why.command
         return cls(image_id, location, date, name, model_id, state, *result)
 
 
 def read_predicted(project: ProjectDatabase, day: Day, model: str | None) -> Iterator[ImageRow]:
     """Yield one prediction of each image for each name: that of the version in use or, without one, used before it."""
     for row in project.rows.read_current_predictions(day, project.versions.models_in_use(model)):
-        shown = day.date, row["model"], row["model_id"], "predicted", row["label"], row["score"], _describe(row)
+        shown = day.date, row["model"], row["model_id"], "predicted", row["label"], row["score"], None, _describe(row)
         yield ImageRow(row["image_id"], row["location"], *shown)
 
 

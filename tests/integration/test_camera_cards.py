@@ -174,7 +174,10 @@ def test_a_clock_that_is_wrong_is_named_and_put_right_by_a_table_of_cameras(card
     ("table", "error"),
     [
         ("camera,place\na,b\n", "line 2: no such column: place"),
-        ("from\n2026-10-01\n", "line 2: camera: Field required"),
+        ("from\n2026-10-01\n", "its first line names no column camera"),
+        ("", "its first line names no column camera"),
+        ("cam1,2026-10-01,,1h,,,\n", "its first line names no column camera"),
+        ("camera,from\n,2026-10-01\n", "line 2: camera: Field required"),
         ("camera,latitude\na,91\n", "line 2: latitude: Input should be less than or equal to 90"),
         ("camera,from\na,soon\n", "line 2: from: "),
         ("camera,shift\na,5000000d\n", "line 2: shift: Input should be less than or equal to"),

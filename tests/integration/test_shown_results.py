@@ -35,7 +35,7 @@ def test_results_of_objects_of_another_version_of_the_detector_are_shown_nowhere
         assert "1 image is pending" in stored.told
         current = "SELECT image_id, label FROM infer_current_predictions WHERE model_id = '{}'"
         listed = stored.list_images("predicted", DATE, "--model", "species")
-        assert [(one["image_id"], one["cause"]) for one in listed] == stored.rows(current.format(S1))
+        assert [(one["image_id"], one["label"]) for one in listed] == stored.rows(current.format(S1))
         assert [one["image_id"] for one in listed] == [image_id]
         found = json.loads(stored.export("megadetector", "--model", "species").read_text())
         assert (found["info"]["detector"], len(found["images"])) == (f"animals@{detector[:8]}", 1)

@@ -153,11 +153,13 @@ def set_cameras(database: Database, periods: Sequence[CameraPeriod]) -> set[str]
 def read_table(path: Path) -> list[CameraPeriod]:
     """Read a CSV file with columns of HEADER, of which all but the first may be missing or empty.
 
-    Raises UsageError for what can't be read, and for two lines that are of one camera at the same time.
+    Raises UsageError for what can't be read, without the header, and for two lines of one camera at the same time.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file, restkey="more values than columns")
+            if HEADER[0] not in (table.fieldnames or ()):
+                raise UsageError(f"{path}: its first line names no column {HEADER[0]}", f"columns: {', '.join(HEADER)}")
             periods = [_period(row, f"{path}, line {table.line_num}") for row in table]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} can't be read: {error}", "a CSV file in UTF-8 is needed") from None

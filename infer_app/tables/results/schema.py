@@ -100,7 +100,7 @@ project_table = Table(
     Column("source_url", Text),  # and the URL of its database, without a password
     Column("base", Text),  # the folder that its relative locations started at, on its machine
     Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
-    Column("read_by", Text),  # the settings by which the list was made of the user's table
+    Column("read_by", Text),  # the settings by which images have their times, and the list was made of the user's table
     Column("event_gap", Double),  # seconds, by which events were made
 )
 
