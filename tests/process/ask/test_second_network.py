@@ -74,6 +74,16 @@ def next_run(**changed):
     return replace(NextRun((("species", S),), None, date(2026, 11, 21), lookback=3), **changed)
 
 
+def test_what_its_detector_has_not_predicted_is_not_listed_as_pending_of_a_second_network(
+    database, register, capsys, monkeypatch
+):
+    monkeypatch.setattr(NextRun, "of", lambda *_: next_run(models=(("animals", D), ("species", S))))
+    register("/3.jpg")
+    for model, names in (("species", {"species"}), ("animals", {"animals"}), (None, {"animals", "species"})):
+        listed = told(capsys, list_images, ListOptions(date=str(DAY), model=model, as_json=True))["images"]
+        assert ({one["model"] for one in listed}, {one["image_id"] for one in listed}) == (names, {"3"})
+
+
 def test_another_version_of_the_detector_in_use_is_why_a_result_no_longer_counts(database, capsys, monkeypatch):
     monkeypatch.setattr(NextRun, "of", lambda *_: next_run())
     pending = ListOptions(date=str(DAY), as_json=True)
