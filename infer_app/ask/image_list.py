@@ -134,13 +134,9 @@ class Unpredicted:
                 yield from self._rows(found, version, replace(self.next_run, backlog=backlog))
 
     def _versions_to_run(self) -> Sequence[Version]:
-        """Return the models that the next run uses, or those that ran if no run is possible.
-
-        A second network is run with its detector, which is not what was asked for.
-        """
-        if self.next_run.models:
-            name = (self.model or "").partition("@")[0]
-            return [one for one in self.next_run.models if one[0] == name] or self.next_run.models
+        """Return the models that the next run uses, or those that ran if no run is possible."""
+        if versions := self.next_run.named(self.model):
+            return versions
         current: dict[str, str] = {}
         for name, model_id in self.project.versions.models_of(self.model):
             current.setdefault(name, model_id)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from infer_app.artifact.model_names import Version
+from infer_app.artifact.model_names import Version, versions_named
 from infer_app.base.day import MAX_DAYS, Day
 from infer_app.base.errors import InferError, ModelError
 from infer_app.base.printing import printed_options
@@ -53,6 +53,10 @@ class NextRun:
         first = Day.of(self.today, zone).before(1 + self.lookback)
         late = find_late_days(project.database, project.source, first, model_ids) if model_ids else []
         return replace(self, late=frozenset(day.date for day in late))
+
+    def named(self, model: str | None) -> Sequence[Version]:
+        """Return the versions that `model` names, all without one; of a second network not its detector."""
+        return versions_named(model, self.models) if model else self.models
 
     def covers(self, day: date) -> bool:
         """Return whether `infer run` covers the day when it is started today."""

@@ -14,6 +14,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from tests.support.waiting import wait_until
+from tests.support.watched import stating
 
 GAP_S = 60
 COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
@@ -21,12 +22,7 @@ COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 def take(file, at, color="red", name_of_tag=ExifTags.Base.DateTimeOriginal, camera_offset=None):
     """Save a photo as a camera does; without a time if `at` is None."""
-    exif = Image.Exif()
-    details = exif.get_ifd(ExifTags.IFD.Exif)
-    if at is not None:
-        details[name_of_tag] = f"{at:%Y:%m:%d %H:%M:%S}"
-    if camera_offset:
-        details[ExifTags.Base.OffsetTimeOriginal] = camera_offset
+    exif = Image.Exif() if at is None else stating(f"{at:%Y:%m:%d %H:%M:%S}", camera_offset, name_of_tag)
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (16, 16), COLORS[color]).save(file, exif=exif)
     long_ago = (at or datetime(2026, 10, 1)).timestamp()

@@ -11,10 +11,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from PIL import ExifTags, Image
+from PIL import Image
 
 from tests.support.projects import INFER
-from tests.support.watched import OLD, TODAY, YESTERDAY, daily, put
+from tests.support.watched import OLD, TODAY, YESTERDAY, daily, put, stating
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watching")]
 
@@ -56,8 +56,7 @@ def test_only_a_daily_run_takes_late_days_and_not_one_that_tries_a_version(proje
 def test_photos_may_be_of_the_day_that_they_were_taken_on(project):
     project.set("images", day="taken")
     taken = TODAY - timedelta(days=9)
-    exif = Image.Exif()
-    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = f"{taken:%Y:%m:%d} 12:00:00"
+    exif = stating(f"{taken:%Y:%m:%d} 12:00:00")
     put(project, "a.jpg", YESTERDAY, exif=exif)
     long = put(project, "long.jpg", YESTERDAY, exif=exif, xmp=bytes(60_000))
     data = long.read_bytes()
@@ -269,16 +268,9 @@ def test_another_time_zone_leaves_photos_on_the_day_that_they_were_taken_on(proj
     project.set("images", day="taken")
     day = TODAY - timedelta(days=9)
     for number, (hour, offset) in enumerate([(12, None), (23, None), (23, "+00:00")]):
-        exif = Image.Exif()
-        details = exif.get_ifd(ExifTags.IFD.Exif)
-        details[ExifTags.Base.DateTimeOriginal] = f"{day:%Y:%m:%d} {hour}:30:00"
-        if offset:
-            details[ExifTags.Base.OffsetTimeOriginal] = offset
-        put(project, f"{number}.jpg", YESTERDAY, exif=exif)
+        put(project, f"{number}.jpg", YESTERDAY, exif=stating(f"{day:%Y:%m:%d} {hour}:30:00", offset))
     put(project, "file.jpg", YESTERDAY)
-    exif = Image.Exif()
-    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "0001:01:01 00:00:00"
-    put(project, "no year.jpg", YESTERDAY, exif=exif)
+    put(project, "no year.jpg", YESTERDAY, exif=stating("0001:01:01 00:00:00"))
     project.infer("run")
     times = "SELECT added_at FROM infer_pictures ORDER BY location"
     before = [datetime.fromisoformat(at) for (at,) in project.rows(times)]
@@ -296,9 +288,7 @@ def test_a_file_that_has_its_former_bytes_again_keeps_its_time_and_event(project
     project.set("images", day="taken", max_bytes=10_000_000 if is_read else 20)
     project.set("source", camera="folder:1")
     project.set("events", gap="60s")
-    exif = Image.Exif()
-    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = f"{YESTERDAY:%Y:%m:%d} 10:00:00"
-    file = put(project, "camera/0.jpg", YESTERDAY, exif=exif)
+    file = put(project, "camera/0.jpg", YESTERDAY, exif=stating(f"{YESTERDAY:%Y:%m:%d} 10:00:00"))
     project.infer("run", "--max-rejected", "100%")
     stored = "SELECT taken_at, event FROM infer_pictures"
     before, data = project.rows(stored), file.read_bytes()

@@ -5,7 +5,7 @@ import subprocess
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from PIL import Image
+from PIL import ExifTags, Image
 
 from tests.support.projects import INFER, Project
 
@@ -24,6 +24,16 @@ def put(project: Project, name: str, day: date, hour: int = 12, **options: objec
     at = datetime(day.year, day.month, day.day, hour, tzinfo=UTC).timestamp()
     os.utime(file, (at, at))
     return file
+
+
+def stating(taken: str, offset: str | None = None, tag: int = ExifTags.Base.DateTimeOriginal) -> Image.Exif:
+    """What a camera writes of the time at which a photo was taken, and of its clock's offset from UTC."""
+    exif = Image.Exif()
+    details = exif.get_ifd(ExifTags.IFD.Exif)
+    details[tag] = taken
+    if offset:
+        details[ExifTags.Base.OffsetTimeOriginal] = offset
+    return exif
 
 
 def run_daily(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from infer_app.artifact.model_names import Version, short_name, versions_named
+from infer_app.artifact.model_names import Version, short_name
 from infer_app.ask.image_report import find_place
 from infer_app.ask.next_run import NextRun
 from infer_app.base.day import find_zone
@@ -68,7 +68,7 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
     """
     loaded, next_run = _load(model, config)
     day = None if date is None else loaded.day(date)
-    models = versions_named(model, next_run.models) if model else next_run.models  # not the detector of a named one
+    models = next_run.named(model)
     wanted = list(dict.fromkeys(image_ids))
     with open_project_database(loaded) as project:
         places = {image_id: find_place(loaded, project, image_id, day) for image_id in wanted}

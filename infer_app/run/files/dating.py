@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import repeat
 
-from infer_app.base.day import find_zone
+from infer_app.base.day import find_zone, naive
 from infer_app.base.domain import CaptureTime, FileFacts, ImageFile
 from infer_app.base.errors import ModelError, NoAnswer
 from infer_app.base.printing import counted, one_line
@@ -114,7 +114,7 @@ class Dating:
 
 
 def _as_utc(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    return naive(datetime.fromtimestamp(seconds, UTC))
 
 
 def ask_times(

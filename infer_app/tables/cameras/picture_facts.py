@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, select, update
 
 from infer_app.base.day import Day
 from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
@@ -30,7 +30,7 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.time_column import read_clock
 from infer_app.tables.listing.user_table import storable_camera
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.pictures import taken_columns
+from infer_app.tables.results.pictures import new_values, set_columns, taken_columns
 from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures
 
 PAGE = 1000  # pictures whose facts are written in one transaction
@@ -203,7 +203,7 @@ def _change(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureT
     is_known = all(getattr(stored, name) == value for name, value in new.items())
     if is_known and stored.event is not None and stored.event >= WITHOUT_EVENT:
         return None
-    return {"number": stored.id} | {f"new_{name}": value for name, value in new.items()}
+    return new_values(stored.id, new)
 
 
 def _taken(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureTime | None) -> CaptureTime | None:
@@ -231,17 +231,7 @@ def _store(connection: Connection, changes: Sequence[Mapping[str, object]]) -> N
     connection.execute(_SET, changes)
 
 
-_SET = (
-    update(pictures)
-    .where(pictures.c.id == bindparam("number"))
-    .values(
-        {
-            name: bindparam(f"new_{name}", type_=pictures.c[name].type)
-            for name in ("camera", "taken_at", "taken_offset", "taken_from")
-        }
-        | {"event": WITHOUT_EVENT}
-    )
-)
+_SET = set_columns("camera", *taken_columns(None)).values(event=WITHOUT_EVENT)
 
 
 def _as_expression(pattern: str) -> str:

@@ -16,9 +16,9 @@ from typing import NamedTuple, TypeAlias
 from sqlalchemy import Connection, bindparam, select, update
 
 from infer_app.tables.cameras.periods import CameraClocks, read_cameras
-from infer_app.tables.engine.column_types import Microseconds
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.events import let_wait, lock_events
+from infer_app.tables.results.pictures import new_values, set_columns
 from infer_app.tables.results.schema import WITHOUT_EVENT, pictures, project_table
 
 log = logging.getLogger(__name__)
@@ -122,10 +122,10 @@ def _write(connection: Connection, groups: Iterable[Sequence[Span]]) -> None:
         for one in group:
             number = one.first.number
             if not one.is_stored:
-                own: _Row = {"new_captured_at": one.captured_at, "new_event_last": last if number == event else None}
-                placed.append(own | {"number": number, "new_event": event})
+                own = {"captured_at": one.captured_at, "event_last": last if number == event else None}
+                placed.append(new_values(number, own | {"event": event}))
             elif number == event:
-                ends.append({"number": event, "new_event_last": last})
+                ends.append(new_values(event, {"event_last": last}))
             else:
                 joined.append({"former": number, "new_event": event})
     for statement, rows in ((_JOIN, joined), (_SET_END, ends), (_SET, placed)):
@@ -159,6 +159,6 @@ _last = pictures.alias("last")
 _STORED = select(
     *(one.c[name] for one in (pictures, _last) for name in ("id", "captured_at", "taken_offset"))
 ).join_from(pictures, _last, _last.c.id == pictures.c.event_last)
-_SET_END = update(pictures).where(pictures.c.id == bindparam("number")).values(event_last=bindparam("new_event_last"))
-_SET = _SET_END.values(event=bindparam("new_event"), captured_at=bindparam("new_captured_at", type_=Microseconds))
+_SET_END = set_columns("event_last")
+_SET = set_columns("event_last", "event", "captured_at")
 _JOIN = update(pictures).where(pictures.c.event == bindparam("former")).values(event=bindparam("new_event"))

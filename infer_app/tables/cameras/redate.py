@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, select
 
-from infer_app.base.day import find_zone
+from infer_app.base.day import find_zone, naive
 from infer_app.base.domain import CaptureTime, TimeOrigin
 from infer_app.base.printing import counted
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import ROWS_PER_INSERT
+from infer_app.tables.results.pictures import new_values, set_columns
+from infer_app.tables.results.project_row import keep_settings, read_settings
 from infer_app.tables.results.schema import pictures, project_table
 
 log = logging.getLogger(__name__)
 
+_Row: TypeAlias = Row[Any, Any, Any, Any]  # as _PAGE has it
 _PREFIX = "day = taken in "  # of what decided the times; the user's table has other settings
 _AT_ONCE = timedelta(hours=1)  # between the time that a walk gives an image and its row
 _PAGE = (
@@ -28,7 +33,7 @@ _PAGE = (
     .order_by(pictures.c.id)
     .limit(ROWS_PER_INSERT)
 )
-_SET_TIME = update(pictures).where(pictures.c.id == bindparam("row_id")).values(added_at=bindparam("new_time"))
+_SET_TIME = set_columns("added_at")
 
 
 def redate_images(database: Database, zone: str) -> int:
@@ -38,7 +43,7 @@ def redate_images(database: Database, zone: str) -> int:
     becomes later than its registration, and none crosses the day before which all are forgotten. Returns how many have
     another time now.
     """
-    if database.ask(_read_settings) == _PREFIX + zone:
+    if database.ask(read_settings) == _PREFIX + zone:
         return 0
     num_changed = database.transact(partial(_redate, zone=zone))  # whole, or a third zone would find two
     if num_changed:
@@ -46,30 +51,31 @@ def redate_images(database: Database, zone: str) -> int:
     return num_changed
 
 
-def _read_settings(connection: Connection) -> str:
-    return connection.scalar(select(project_table.c.read_by)) or ""
-
-
 def _redate(connection: Connection, zone: str) -> int:
-    before, num_changed, last = _read_settings(connection), 0, 0
-    forgotten = connection.scalar(select(project_table.c.forgotten_before)) or datetime.min
-    while before.startswith(_PREFIX):
-        page = connection.execute(_PAGE, {"last": last}).all()
-        times = [(row.id, row.added_at, _new_time(row, before.removeprefix(_PREFIX), zone, forgotten)) for row in page]
-        if changes := [{"row_id": row_id, "new_time": new} for row_id, at, new in times if new != at]:
-            connection.execute(_SET_TIME, changes)
-            num_changed += len(changes)
-        if len(page) < ROWS_PER_INSERT:
-            break
-        last = page[-1].id
-    connection.execute(update(project_table).values(read_by=_PREFIX + zone))
+    before, num_changed = read_settings(connection) or "", 0
+    if before.startswith(_PREFIX):
+        zones = find_zone(before.removeprefix(_PREFIX)), find_zone(zone)
+        forgotten = connection.scalar(select(project_table.c.forgotten_before)) or datetime.min
+        for page in _read_pages(connection):
+            times = ((row, _new_time(row, *zones, forgotten)) for row in page)
+            if changes := [new_values(row.id, {"added_at": at}) for row, at in times if at != row.added_at]:
+                connection.execute(_SET_TIME, changes)
+                num_changed += len(changes)
+    keep_settings(connection, _PREFIX + zone)
     return num_changed
 
 
-def _new_time(row: Row[Any, Any, Any, Any], former: str, zone: str, forgotten: datetime) -> datetime:
+def _read_pages(connection: Connection) -> Iterator[Sequence[_Row]]:
+    page: Sequence[_Row] = connection.execute(_PAGE, {"last": 0}).all()
+    while page:
+        yield page
+        page = connection.execute(_PAGE, {"last": page[-1].id}).all()
+
+
+def _new_time(row: _Row, former: ZoneInfo, zone: ZoneInfo, forgotten: datetime) -> datetime:
     """Return the time of an image in the zone of now; that which it has if no clock without a zone has given it."""
     at: datetime = row.added_at
-    seen = datetime.fromtimestamp(row.first_seen, UTC).replace(tzinfo=None)
+    seen = naive(datetime.fromtimestamp(row.first_seen, UTC))
     old, new = _taken_in(row.taken_at, former), _taken_in(row.taken_at, zone)
     if old is None or new is None or at < forgotten:
         return at
@@ -77,8 +83,8 @@ def _new_time(row: Row[Any, Any, Any, Any], former: str, zone: str, forgotten: d
     return max(min(new, seen), forgotten) if at == old or was_ahead else at
 
 
-def _taken_in(taken: datetime, zone: str) -> datetime | None:
-    seconds = CaptureTime(taken, None, TimeOrigin.EXIF).timestamp(find_zone(zone))
+def _taken_in(taken: datetime, zone: ZoneInfo) -> datetime | None:
+    seconds = CaptureTime(taken, None, TimeOrigin.EXIF).timestamp(zone)
     with suppress(ValueError, OverflowError):  # of the year 1 or 9999, which no image is given
-        return datetime.fromtimestamp(seconds or 0.0, UTC).replace(tzinfo=None)
+        return naive(datetime.fromtimestamp(seconds or 0.0, UTC))
     return None

@@ -31,7 +31,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import is_new_for_any
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.pictures import find_replaced, taken_columns
+from infer_app.tables.results.pictures import find_replaced, new_values, set_columns, taken_columns
 from infer_app.tables.results.schema import WITHOUT_EVENT, pictures, predictions, rejections
 
 ROWS_PER_INSERT = 500
@@ -214,13 +214,13 @@ def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: 
     was_tried = exists().where(rejections.c.picture == pictures.c.id)  # while it was gone, perhaps by another model
     queue_images(connection, returned, was_tried)
     if rows := [
-        {"row_id": key, "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256 or ""}
+        new_values(key, {"size": now.size, "modified": now.modified, "sha256": now.sha256 or ""})
         for key, now in changed.items()
     ]:
         replaced = find_replaced(connection, {key: now.sha256 for key, now in changed.items()})
         dissolve_events(connection, replaced)  # before others lock rows of pictures: `place_all` does it so too
         connection.execute(_SET_FACTS, rows)
-        if dated := [{"row_id": key} | _new_times(changed[key].taken) for key in replaced]:
+        if dated := [new_values(key, _times(changed[key].taken)) for key in replaced]:
             connection.execute(_SET_TIMES, dated)
         connection.execute(_DELETE_OUTDATED, rows)
     ids = [*changed, *returned]
@@ -230,29 +230,19 @@ def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: 
 
 
 _new_sha256: ColumnElement[str] = bindparam("new_sha256", type_=String)
-_SET_FACTS = (
-    update(pictures)
-    .where(pictures.c.id == bindparam("row_id"))
-    .values(size=bindparam("new_size"), modified=bindparam("new_time"), sha256=_new_sha256)
-)
-_SET_TIMES = (
-    update(pictures)
-    .where(pictures.c.id == bindparam("row_id"))
-    .values(
-        {name: bindparam(f"new_{name}", type_=pictures.c[name].type) for name in taken_columns(None)}
-        | {"event": case((pictures.c.camera.is_not(None), bindparam("new_event", type_=pictures.c.event.type)))}
-    )
+_SET_FACTS = set_columns("size", "modified", "sha256")
+_SET_TIMES = set_columns(*taken_columns(None)).values(
+    event=case((pictures.c.camera.is_not(None), bindparam("new_event", type_=pictures.c.event.type)))
 )
 _DELETE_OUTDATED = delete(rejections).where(
-    rejections.c.picture == bindparam("row_id"),
+    rejections.c.picture == bindparam("number"),
     or_(rejections.c.sha256.is_(None), rejections.c.sha256 != _new_sha256),
 )
 
 
-def _new_times(taken: CaptureTime | None) -> dict[str, object]:
+def _times(taken: CaptureTime | None) -> dict[str, object]:
     """Return the capture time to store of a file that was replaced; without one it is asked when the file is read."""
-    new = taken_columns(taken) | {"event": None if taken is None else WITHOUT_EVENT}
-    return {f"new_{name}": value for name, value in new.items()}
+    return taken_columns(taken) | {"event": None if taken is None else WITHOUT_EVENT}
 
 
 def queue_images(connection: Connection, ids: Sequence[int], *conditions: ColumnElement[bool]) -> None:

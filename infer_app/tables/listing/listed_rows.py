@@ -41,20 +41,24 @@ class ListedRows:
         return is_other
 
     def has(self, key: int) -> bool:
-        return bool(find_sorted(self._keys, [key])[1][0])
+        return self._place_of(key) is not None
 
     def is_at_time(self, key: int) -> bool:
         """Return whether the table has a row of a picture at the time that the list has."""
-        places, is_known = find_sorted(self._keys, [key])
-        return bool(is_known[0] and self._is_at_time[places[0]])
+        place = self._place_of(key)
+        return place is not None and bool(self._is_at_time[place])
 
     def is_same(self, key: int) -> bool:
         """Return whether it has one with the camera that the list has, too."""
-        places, is_known = find_sorted(self._keys, [key])
-        return bool(is_known[0] and self._is_same[places[0]])
+        place = self._place_of(key)
+        return place is not None and bool(self._is_same[place])
 
     def covers(self, time: datetime) -> bool:
         return (self._since is None or time >= self._since) and (self._until is None or time < self._until)
+
+    def _place_of(self, key: int) -> int | None:
+        places, is_known = find_sorted(self._keys, [key])
+        return int(places[0]) if is_known[0] else None
 
     def unseen(self) -> np.ndarray:
         """Return the keys of the pictures of which the table has no row at the time that the list has, int64 (N,)."""

@@ -27,7 +27,9 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.user_table import PAGE_SIZE, SPOOLED_BYTES, TableInterval, TableRow, UserTable, unpickled
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures, project_table
+from infer_app.tables.results.pictures import new_values, set_columns
+from infer_app.tables.results.project_row import keep_settings, read_settings
+from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +60,7 @@ def update_list(source: Source, days: Day | None, *, recent: int = 0) -> ListCha
     if source.table is None:
         return ListChanges()
     make = partial(_Update, source, source.table)
-    before = source.database.ask(lambda connection: connection.scalar(select(project_table.c.read_by)))
+    before = source.database.ask(read_settings)
     is_other = before not in (None, source.table.read_by)
     if days is not None and (is_other or (recent and _are_back(source, source.table))):
         log.warning(
@@ -67,7 +69,7 @@ def update_list(source: Source, days: Day | None, *, recent: int = 0) -> ListCha
         )
         make(adds=False).run(None, 0)
     if before != source.table.read_by:
-        source.database.transact(partial(_keep_settings, read_by=source.table.read_by))
+        source.database.transact(partial(keep_settings, read_by=source.table.read_by))
     changes = make(adds=days is not None).run(days, recent)
     if changes.num_unlisted:
         level = logging.INFO if changes.num_unlisted <= MANY else logging.WARNING
@@ -96,10 +98,6 @@ def _are_back(source: Source, table: UserTable) -> bool:
     gone = {row.key for row in rows}
     found = table.find_rows([row.image_id for row in rows]) if rows else []
     return any(row.key in gone and source.counts(row) for row in found)
-
-
-def _keep_settings(connection: Connection, read_by: str) -> None:
-    connection.execute(update(project_table).values(read_by=read_by))
 
 
 class _Change(NamedTuple):
@@ -273,15 +271,7 @@ _GIVEN = ("key", "image_id", "location", "added_at", "camera")  # of a new pictu
 _NOTHING_ELSE = dict.fromkeys(one.name for one in pictures.columns if one.name not in ("id", *_GIVEN))
 _COLUMNS = [pictures.c[name] for name in ("id", "key", "added_at", "camera", "event", "unlisted_since")]
 _BY_KEY = select(*_COLUMNS).where(pictures.c.key.in_(bindparam("keys", expanding=True)), pictures.c.registered == 0)
-_SET = (
-    update(pictures)
-    .where(pictures.c.id == bindparam("number"))
-    .values(
-        unlisted_since=None,
-        added_at=bindparam("new_time", type_=pictures.c.added_at.type),
-        camera=bindparam("new_camera", type_=pictures.c.camera.type),
-    )
-)
+_SET = set_columns("added_at", "camera").values(unlisted_since=None)
 
 
 def _find(connection: Connection, keys: Iterable[int]) -> dict[int, Row[Any]]:
@@ -295,7 +285,7 @@ def _store(connection: Connection, changes: Sequence[_Change]) -> None:
         for some in in_batches(moved):
             connection.execute(update(pictures).where(pictures.c.id.in_(some)).values(event=WITHOUT_EVENT))
     if changes:
-        its = [{"number": one.number, "new_time": one.added_at, "new_camera": one.camera} for one in changes]
+        its = [new_values(one.number, {"added_at": one.added_at, "camera": one.camera}) for one in changes]
         connection.execute(_SET, its)
 
 

@@ -18,7 +18,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     and_,
-    bindparam,
     func,
     literal_column,
     or_,
@@ -34,6 +33,7 @@ from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.conditions import count_each
+from infer_app.tables.results.pictures import new_values, set_columns
 from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import pictures, predictions
 
@@ -177,18 +177,16 @@ class RegisteredElsewhere:
             rows: list[Any] = [row for row in connection.execute(below) if kept is None or row.id in kept]
             for first in range(0, len(rows), ROWS_PER_UPDATE):
                 moved = {row.id: new + row.location[len(old) :] for row in rows[first : first + ROWS_PER_UPDATE]}
-                places = [{"row_id": key, "place": one, "new_key": picture_key("", one)} for key, one in moved.items()]
+                places = [
+                    new_values(number, {"location": one, "key": picture_key("", one)}) for number, one in moved.items()
+                ]
                 connection.execute(_MOVE, places)
             return len(rows)
 
         return self._database.transact(move)
 
 
-_MOVE = (
-    update(pictures)
-    .where(pictures.c.id == bindparam("row_id"))
-    .values(location=bindparam("place"), key=bindparam("new_key"))
-)
+_MOVE = set_columns("location", "key")
 
 
 @dataclass(frozen=True, slots=True)

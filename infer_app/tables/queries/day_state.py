@@ -178,10 +178,9 @@ def _about_failure(facts: DayFacts, state: str) -> str:
 def _early_end(facts: DayFacts) -> int | None:
     """Return the exit code of the last run if it ended early and left images of the day."""
     last = facts.last_run
-    if last is None or last["state"] != "done" or last["exit_code"] in (0, EXIT_TOO_MANY_REJECTED):
+    if last is None or last["state"] != "done" or last["exit_code"] == EXIT_TOO_MANY_REJECTED:
         return None
-    code: int | None = last["exit_code"] if facts.counts.pending else None
-    return code
+    return (facts.counts.pending and last["exit_code"]) or None
 
 
 def _about_number(facts: DayFacts) -> str:

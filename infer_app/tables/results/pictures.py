@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import time
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, Update, bindparam, select, update
 
 from infer_app.base.domain import Broken, CaptureTime, FileFacts, ImageRef, Prediction
 from infer_app.base.locations import picture_key, stored_location
@@ -32,16 +32,20 @@ _Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
 _ALL = select(*(pictures.c[name] for name in _COLUMNS))
 _BY_KEY = _ALL.where(pictures.c.key.in_(bindparam("keys", expanding=True)), pictures.c.registered == 0)
 _BY_NUMBER = _ALL.where(pictures.c.id.in_(bindparam("keys", expanding=True)))
-_SET_FACTS = (
-    update(pictures)
-    .where(pictures.c.id == bindparam("number"))
-    .values({name: bindparam(f"new_{name}", type_=pictures.c[name].type) for name in _FACTS})
-)
-_SET_TAKEN = (
-    update(pictures)
-    .where(pictures.c.id == bindparam("number"))
-    .values({name: bindparam(f"new_{name}", type_=pictures.c[name].type) for name in (*_TAKEN, "event")})
-)
+
+
+def set_columns(*names: str) -> Update:
+    """Return a statement that sets columns of pictures, each to a row of `new_values`."""
+    values = {name: bindparam(f"new_{name}", type_=pictures.c[name].type) for name in names}
+    return update(pictures).where(pictures.c.id == bindparam("number")).values(values)
+
+
+def new_values(number: int, columns: Mapping[str, object]) -> dict[str, object]:
+    """Return what `set_columns` sets of the picture with a number."""
+    return {"number": number} | {f"new_{name}": value for name, value in columns.items()}
+
+
+_SET_FACTS, _SET_TAKEN = set_columns(*_FACTS), set_columns(*_TAKEN, "event")
 
 
 class PictureRows:
@@ -97,8 +101,7 @@ class PictureRows:
         """Return what to store of a time; it waits for its event alone if nothing can be known better afterwards."""
         is_final = self._registered and row[_CAMERA] is not None and taken is not None and taken.is_of_file
         event = WITHOUT_EVENT if is_final else WITHOUT_CAMERA if taken else None
-        new = taken_columns(taken) | {"event": event}
-        return {"number": row[0]} | {f"new_{name}": value for name, value in new.items()}
+        return new_values(row[0], taken_columns(taken) | {"event": event})
 
     def _new_row(self, number: int, key: int, result: Prediction | Broken) -> _Row:
         """Return the row of a picture that is new: its checksum is stored once its file has changed."""
@@ -117,7 +120,7 @@ def _differs(row: _Row, file: FileFacts) -> bool:
 
 def _new_facts(number: int, file: FileFacts, *, is_first: bool) -> dict[str, object]:
     sha256 = None if is_first else file.sha256  # stored once the file has changed
-    return {"number": number, "new_size": file.size, "new_modified": file.modified, "new_sha256": sha256}
+    return new_values(number, {"size": file.size, "modified": file.modified, "sha256": sha256})
 
 
 def _is_dated(row: _Row, file: FileFacts, is_replaced: bool) -> bool:

@@ -45,6 +45,16 @@ def record_source(database: Database, now: ReadFrom) -> None:
     database.transact(lambda connection: connection.execute(update(project_table).values(now._asdict())))
 
 
+def read_settings(connection: Connection) -> str | None:
+    """Return the settings that the times of images, and the list of the user's table, were read by; None before."""
+    settings: str | None = connection.scalar(select(project_table.c.read_by))
+    return settings
+
+
+def keep_settings(connection: Connection, read_by: str) -> None:
+    connection.execute(update(project_table).values(read_by=read_by))
+
+
 def read_last_pictures(connection: Connection, count: int) -> Sequence[Row[Any]]:
     """Return id, image_id, location and size of the last listed pictures with a result, a row for each sha256."""
     columns = [pictures.c[name] for name in ("id", "image_id", "location", "size")]
