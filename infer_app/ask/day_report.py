@@ -11,18 +11,21 @@ from typing import Any
 
 from infer_app import __version__
 from infer_app.artifact.model_names import Version, short_name
-from infer_app.ask.advice import Change, Situation, Step, changes, steps
-from infer_app.ask.model_report import JudgedDay, ModelReport, gather_before, gather_model, judge
+from infer_app.ask.changes import Change, changes
+from infer_app.ask.model_report import JudgedDay, ModelReport, gather_before, gather_model, judge_day
 from infer_app.base.day import Day
 from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts
-from infer_app.base.printing import named, told_once
-from infer_app.base.telemetry.summary_line import LEVELS
+from infer_app.base.printing import named, printed_options, told_once
+from infer_app.base.run_report import LEVELS
 from infer_app.tables.cameras.day_events import count_by_camera, read_events
+from infer_app.tables.day.facts import DayReader
+from infer_app.tables.day.notices import notices_of_day
+from infer_app.tables.listing.stored_notices import Notice
 from infer_app.tables.listing.watched_images import ChangedCounts, ChangedImage, count_changed, read_changed
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.day_state import DayStates
 
+_WITHOUT_MODEL = ("doctor", "status")  # commands that take no --model
 NUM_CHANGED = 50  # replaced and missing images
 
 
@@ -96,7 +99,7 @@ class DayReport(DaySummary):
     time_zone: str
     made_at: str  # ISO 8601, UTC
     changes: tuple[Change, ...]
-    steps: tuple[Step, ...]
+    notices: tuple[Notice, ...]
     changed: ChangedCounts
     some_changed: tuple[ChangedImage, ...]  # replaced since a model predicted them, or missing
     events: DayEvents | None = None  # None: there are none
@@ -110,6 +113,7 @@ class DayReport(DaySummary):
 
     def to_json(self) -> dict[str, object]:
         found = asdict(self)
+        found["notices"] = [notice.to_json() for notice in self.notices]
         for image in found["some_changed"]:
             image["location"] = shown(image["location"])
         for model in found["models"]:
@@ -133,7 +137,7 @@ def summarize(day: date, judged: Mapping[str, JudgedDay]) -> DaySummary:
     notes = told_once({name: state.notes for name, state in states.items()})
     return DaySummary(
         date=day,
-        state=max((state.level for state in states.values()), key=list(LEVELS).index),
+        state=max((state.level for state in states.values()), key=[*LEVELS].index),
         notes=tuple(named(note, names) for note, names in notes.items()),
         images=counts.eligible,
         rejected=counts.rejected,
@@ -142,35 +146,42 @@ def summarize(day: date, judged: Mapping[str, JudgedDay]) -> DaySummary:
 
 
 def gather(
-    project: ProjectDatabase, states: DayStates, day: Day, versions: Sequence[Version], *, wants_facts: bool = False
+    project: ProjectDatabase, states: DayReader, day: Day, versions: Sequence[Version], *, wants_facts: bool = False
 ) -> DayReport:
     """Read the data of a day's report from the database; `wants_facts`: the project records cameras."""
     made_at = datetime.now(UTC).isoformat()  # a run that ends while this reads may not be in it
     ids = [model_id for _, model_id in versions]
     changed = count_changed(project.database, project.source, ids, day)
-    known = {one: judge(project, states, day, one) for one in versions}
+    known = {one: judge_day(project, states, day, one, changed) for one in versions}
     models = [gather_model(project.database, day, *one, judged) for one, judged in known.items()]
     names = model_names(versions)
     judged = dict(zip(names, known.values(), strict=True))
     images_before = states.count_images_before(day)
-    changes_of, steps_of = dict[str, tuple[Change, ...]](), dict[str, tuple[Step, ...]]()
-    worst_first = sorted(zip(names, models, strict=True), key=lambda one: -list(LEVELS).index(one[1].day_state.level))
+    changes_of, notices_of = dict[str, tuple[Change, ...]](), dict[str, list[Notice]]()
+    worst_first = sorted(zip(names, models, strict=True), key=lambda one: -[*LEVELS].index(one[1].day_state.level))
     for name, model in worst_first:
         one = judged[name]
         before = gather_before(one.figures, day, model.model, images_before)
         changes_of[name] = changes(model.counts, model.run, before, one.drift)
-        steps_of[name] = steps(Situation(day.date, one.facts, model.day_state, model.reasons, changed))
+        notices_of[name] = notices_of_day(one.facts)
     return DayReport(
         **summarize(day.date, judged).summary(),
         models=_with_second_networks(models),
         time_zone=day.zone,
         made_at=made_at,
         changes=tuple(replace(one, what=" · ".join([one.what, *of])) for one, of in told_once(changes_of).items()),
-        steps=tuple(step.of(of) for step, of in told_once(steps_of).items()),
+        notices=tuple(_of_models(notice, of) for notice, of in told_once(notices_of).items()),
         changed=changed,
         some_changed=tuple(islice(read_changed(project.database, project.source, ids, day), NUM_CHANGED)),
         events=DayEvents.read(project, day, ids) if wants_facts else None,
     )
+
+
+def _of_models(notice: Notice, names: Sequence[str]) -> Notice:
+    """Return a notice as it is told of these models; without names of all, whose names no command needs."""
+    takes_model = notice.command and notice.command.split()[1] not in _WITHOUT_MODEL
+    options = printed_options(*(names if len(names) == 1 and takes_model else ()))
+    return replace(notice, text=named(notice.text, names), command=notice.command and notice.command + options)
 
 
 def model_names(versions: Sequence[Version]) -> list[str]:

@@ -5,18 +5,19 @@ from dataclasses import dataclass, replace
 
 from infer_app.artifact.model_names import Version
 from infer_app.artifact.specs import CropSpec
-from infer_app.ask.advice import Before
+from infer_app.ask.changes import Before
 from infer_app.ask.drift import Drift, Labels, days_before, gather_labels
 from infer_app.ask.figures.crop_figures import CropResults, open_figures
 from infer_app.ask.figures.figures import Figures, RejectedImage, ScoredImage
 from infer_app.ask.figures.object_figures import ImageObjects, ObjectCounts, ObjectResults
 from infer_app.ask.run_figures import RunFigures, day_summary_line, run_figures, run_report
 from infer_app.base.day import Day
-from infer_app.base.run_report import DayCounts, DayState, RunReport
+from infer_app.base.run_report import DayCounts, RunReport, Verdict
+from infer_app.tables.day.facts import DayFacts, DayReader
+from infer_app.tables.day.verdict import judge
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.arrivals import find_gap
+from infer_app.tables.listing.watched_images import ChangedCounts
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.day_state import DayFacts, DayStates, judge_day
 from infer_app.tables.queries.thresholds import read_thresholds
 
 NUM_RUNS = 30
@@ -68,7 +69,7 @@ class ModelReport:
     model_id: str
     output: str  # classification, detection, embedding, regression or raw; empty for a model that never ran
     verdict: str
-    day_state: DayState
+    day_state: Verdict
     counts: DayCounts
     run: RunFigures | None  # the run of the day with the most images
     speed: RunReport | None  # of the same run
@@ -101,22 +102,23 @@ class JudgedDay:
     labels: Labels | None
 
     @property
-    def state(self) -> DayState:
-        return judge_day(self.facts)
+    def state(self) -> Verdict:
+        return judge(self.facts)
 
     @property
     def drift(self) -> Drift | None:
         return self.labels.drift_7 if self.labels else None
 
 
-def judge(project: ProjectDatabase, states: DayStates, day: Day, version: Version) -> JudgedDay:
-    """Read what decides the state of a day for a version."""
+def judge_day(
+    project: ProjectDatabase, states: DayReader, day: Day, version: Version, changed: ChangedCounts
+) -> JudgedDay:
+    """Read what decides the verdict on a day for a version; `changed`: how many images of the day are."""
     figures, facts = open_figures(project, *version), states.read_facts(day, version[1])
     labels = gather_labels(figures, day)
-    gap = "" if facts.counts.eligible else str(find_gap(project.source, day) or "")
     problems = project.rows.find_problems(day, version[1], facts.counts)
-    moved = bool(labels and labels.drift_7 and labels.drift_7.is_notable)
-    return JudgedDay(figures, replace(facts, problems=problems, gap=gap, labels_moved=moved), labels)
+    facts = replace(facts, problems=problems, changed=changed, reasons=figures.count_reasons(day))
+    return JudgedDay(figures, facts, labels)
 
 
 def gather_model(database: Database, day: Day, model: str, model_id: str, judged: JudgedDay) -> ModelReport:
@@ -124,7 +126,7 @@ def gather_model(database: Database, day: Day, model: str, model_id: str, judged
     main = max(facts.runs, key=lambda row: row["selected"], default=None)  # the newest of several with as many
     run, speed = (run_figures(main), run_report(main, facts.counts)) if main else (None, None)
     last = run_figures(facts.runs[0]) if facts.runs else None
-    reasons = figures.count_reasons(day)
+    reasons = dict(facts.reasons)
     return ModelReport(
         model=model,
         model_id=model_id,

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from infer_app.artifact.model_names import Version, versions_named
-from infer_app.base.day import MAX_DAYS, Day
+from infer_app.base.day import Day
 from infer_app.base.errors import InferError, ModelError
 from infer_app.base.printing import printed_options
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.choose_models import choose_artifacts, with_detectors
+from infer_app.tables.day.notices import backfill_command
 from infer_app.tables.project_database import ProjectDatabase, read_in_use
 from infer_app.tables.queries.late_days import find_late_days
 
@@ -83,12 +84,6 @@ class NextRun:
         return ([self.command(min(others), max(others))] if others else []) + (
             [f"infer run{self.options}"] if any(covered.values()) else []
         )
-
-
-def backfill_command(first: date, last: date, options: str = "") -> str:
-    """Return the command for a range of days, without those that are too many for one backfill."""
-    first = max(first, last - timedelta(days=MAX_DAYS))
-    return f"infer backfill --from {first} --to {last}{options}"
 
 
 def retry_command(image_ids: Sequence[str]) -> str:

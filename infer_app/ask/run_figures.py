@@ -1,11 +1,10 @@
 """A run as the report shows it: its row of infer_runs."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from typing import Any
 
-from infer_app.base.run_report import MIN_IMAGES, DayCounts, DayState, RunReport
+from infer_app.base.run_report import MIN_IMAGES, DayCounts, RunReport, Verdict
 from infer_app.base.telemetry.bottleneck import judged
 from infer_app.base.telemetry.summary_line import balance, short_date, summary_line
 
@@ -52,13 +51,8 @@ def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
     return judged(RunReport(**(same | measured | {"date": row["day"], "run_id": row["id"], "day": counts})))
 
 
-def count_nearly_black(rows: Iterable[dict[str, object]]) -> int:
-    """Add up the images of 16 bits that use at most 12, of a day's runs: each run predicts other images."""
-    return sum(_measured(row).get("nearly_black", 0) for row in rows)
-
-
 def day_summary_line(
-    day: date, counts: DayCounts, report: RunReport | None, last: RunFigures | None, state: DayState
+    day: date, counts: DayCounts, report: RunReport | None, last: RunFigures | None, state: Verdict
 ) -> str:
     """Return the last line of the day's run; if the last run failed or none ran, that replaces the speed."""
     line = f"{short_date(day)}: {balance(counts)}"

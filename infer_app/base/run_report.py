@@ -8,6 +8,7 @@ from typing import Any
 
 from infer_app.base.model_variants import variant_facts
 
+LEVELS = {"good": "all is well", "attention": "needs attention", "failed": "failed"}  # of a day, the worst last
 MIN_IMAGES = 20  # a run of fewer is mostly start-up: its speed is judged nowhere
 
 
@@ -38,8 +39,8 @@ class DayObjects:
 
 
 @dataclass(frozen=True, slots=True)
-class DayState:
-    """The state of a day and model, which `tables.queries.day_state` decides and everything else only renders."""
+class Verdict:
+    """The verdict on a day and model, which `tables.day.verdict` gives and everything else only shows."""
 
     state: str  # done, pending, running, failed or never run
     level: str  # good, attention or failed
@@ -105,7 +106,7 @@ class ModelOutcome:
     exit_code: int
     reports: Sequence[RunReport] = ()  # one for each day
     older_pending: int = 0  # pending images of earlier days
-    day_state: DayState | None = None  # of the last day
+    day_state: Verdict | None = None  # of the last day
 
     @property
     def selected(self) -> int:

@@ -4,7 +4,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from itertools import chain, islice
 
 from infer_app.artifact.artifact import Artifact
@@ -36,11 +35,10 @@ from infer_app.run.note_facts import note_facts
 from infer_app.run.run_day import run_day
 from infer_app.run.run_result import FailedModel, ModelResult, RunSummary
 from infer_app.run.stop import Stop
-from infer_app.tables.cameras.silent_cameras import find_silent_cameras
 from infer_app.tables.choose_models import group_by_pixels
-from infer_app.tables.listing.arrivals import find_gap
-from infer_app.tables.listing.watched_images import count_changed
-from infer_app.tables.queries.day_state import DayStates, describe_few, judge_day
+from infer_app.tables.day.facts import DayReader
+from infer_app.tables.day.notices import happened_in_run
+from infer_app.tables.day.verdict import judge
 from infer_app.tables.queries.late_days import find_late_days, settle_late_images
 
 log = logging.getLogger(__name__)
@@ -70,9 +68,8 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
     days, with_late = request.days, request.with_late
     results: list[ModelResult] = []
     failures = [FailedModel(name, error) for name, error in request.not_found.items()]
-    nearest = gap = None
+    nearest = None
     hidden = list[int]()  # numbers of pictures, as `update_list` returns them
-    silent: Mapping[str, date] = {}
     left, is_listed = deque(group_by_pixels(request.artifacts)), request.lists_each_day
     while left and not stop.exit_code:
         models = left.popleft()
@@ -88,11 +85,8 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
                 each_day = hidden if request.lists_each_day else None
                 ran = run_group(group, days, request.limit, with_late=with_late, hidden=each_day)
                 results += [result for result in ran if result.last.model not in {one.last.model for one in results}]
-                if request.loaded.source.camera:
-                    silent = project.ask(find_silent_cameras, project, days[-1].zone)
                 if not results[-1].last.day.eligible:
                     nearest = project.ask(project.source.nearest_date, days[-1])
-                    gap = project.ask(find_gap, project.source, days[-1])
                 if with_late and not (left or failures) and all(result.all_late_tried for result in results):
                     settle_late_images(project.database, project.source, days[0])
         except (*OF_ONE_DAY, ModelError) as error:
@@ -110,7 +104,7 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
         raise Interrupted(stop.exit_code - SIGNALLED)
     outcomes = [result.outcome for result in results] + [failure.outcome for failure in failures]
     outcomes += [ModelOutcome(name, stop.exit_code) for name in not_started]
-    return RunSummary(results, failures, outcomes, nearest, gap, silent, sum(hidden))
+    return RunSummary(results, failures, outcomes, nearest, sum(hidden))
 
 
 def dry_run_days(
@@ -183,7 +177,7 @@ def run_group(
         raise Interrupted(group.stop.exit_code - SIGNALLED)
     if of_last_day:
         raise of_last_day
-    states = DayStates(group.project, group.loaded.run.max_rejected)
+    states = DayReader(group.project, group.loaded.run.max_rejected)
     of_models = [{day: reports[number] for day, reports in ran.items()} for number in range(len(group.plan.models))]
     return [_result(group, days, reports, states, left_out, ended_early=is_over()) for reports in of_models]
 
@@ -205,7 +199,7 @@ def _result(
     group: GroupRun,
     days: Sequence[Day],
     ran: Mapping[Day, RunReport],
-    states: DayStates,
+    states: DayReader,
     left_out: Sequence[InferError],
     *,
     ended_early: bool,
@@ -224,10 +218,9 @@ def _result(
         older=older,
         rest=_forecast_rest(group, tried, list(ran.values())) if ended_early or was_stopped else None,
         exit_code=most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()]),
-        day_state=judge_day(facts),
+        day_state=judge(facts),
         all_late_tried=not (ended_early or was_stopped or any(isinstance(error, DayHeld) for error in left_out)),
-        few_images=describe_few(facts, days[-1]),
-        num_replaced=project.ask(count_changed, project.database, project.source, [last.model_id]).replaced,
+        happened=happened_in_run(facts, ran.values()),
     )
 
 

@@ -1,20 +1,20 @@
 """How a run ended: the report of a day, the result of a model over its days, the summary of all models."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import date
 
 from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, InferError, UsageError, most_severe
-from infer_app.base.run_report import DayState, ModelOutcome, RunReport
-from infer_app.base.settings.sections import rejection_budget
+from infer_app.base.run_report import ModelOutcome, RunReport, Verdict
 from infer_app.base.telemetry.bottleneck import Cost, find_bottleneck, judged, rate_limits
 from infer_app.base.telemetry.summary_line import Forecast
 from infer_app.base.telemetry.tally import Tally
 from infer_app.predict.executors import Executor
 from infer_app.run.flow.flow import ModelRun
 from infer_app.run.group_run import GroupRun
-from infer_app.tables.listing.arrivals import ArrivalGap
+from infer_app.tables.day.notices import is_too_many
+from infer_app.tables.listing.stored_notices import Notice
 from infer_app.tables.queries.day_objects import count_day_objects
 from infer_app.tables.queries.pending_images import PendingDays
 
@@ -28,10 +28,9 @@ class ModelResult:
     older: PendingDays | None  # with pending images, before those
     rest: Forecast | None  # for the images that an early end left pending
     exit_code: int
-    day_state: DayState  # of the last day
+    day_state: Verdict  # of the last day
     all_late_tried: bool  # neither an early end nor another run kept it from a late day
-    few_images: str  # if fewer came on the last day than usual
-    num_replaced: int  # images of any day whose prediction is of a former file
+    happened: Sequence[Notice] = ()  # what somebody should look at, and no row tells later
 
     @property
     def last(self) -> RunReport:
@@ -52,7 +51,6 @@ class ModelResult:
             "exit_code": self.exit_code,
             "lookback": [report.to_json() for report in self.reports[:-1]],
             "late": [report.to_short_json() for report in self.late],  # may be years
-            "replaced": self.num_replaced,
             "older_pending": self.num_older,
             "older_pending_dates": [str(self.older.first), str(self.older.last)] if self.older else None,
             "forecast": asdict(self.rest) if self.rest else None,
@@ -85,8 +83,6 @@ class RunSummary:
     failures: list[FailedModel]
     outcomes: list[ModelOutcome]  # of all models, also of those that were not started
     nearest: date | None  # the nearest day with images, if the last day has none
-    gap: ArrivalGap | None = None  # if images have stopped coming
-    silent: Mapping[str, date] = field(default_factory=dict)  # cameras that bring none any more, with their last days
     num_hidden: int = 0  # pictures in a column that have the id and time of another one: none is predicted
 
     @property
@@ -111,10 +107,8 @@ def make_report(group: GroupRun, day: Day, executor: Executor, model_run: ModelR
     rates = rate_limits(cost)
     limit = min(rates.values(), default=None)
     too_many = model_run.budget.stopped is not None
-    if model_run.failed > rejection_budget(max_rejected, model_run.asked):
-        # The run may have had only what is left of the day, such as missing files that are tried again.
-        predicted, rejected = project.ask(project.count_asked, day, model.model_id)
-        too_many |= min(model_run.failed, rejected) > rejection_budget(max_rejected, predicted + rejected)
+    if model_run.failed and not too_many:
+        too_many = is_too_many(max_rejected, project.ask(project.count_asked, day, model.model_id))
     report = RunReport(
         date=day.date,
         model=model.name,

@@ -32,7 +32,7 @@ from infer_app.tables.queries.laws import (
 )
 from infer_app.tables.results.conditions import count_each
 from infer_app.tables.results.model_versions import kind_of
-from infer_app.tables.results.runs import LEASE_S, is_alive
+from infer_app.tables.results.runs import LEASE_S
 from infer_app.tables.results.schema import (
     models,
     object_predictions,
@@ -255,17 +255,12 @@ def _broken_runs(connection: Connection) -> Iterator[str]:
     problems: dict[str, list[str]] = {}
     for run in connection.execute(select(runs).order_by(runs.c.started_at)):
         wrote = [counts.get(run.id, 0) for counts in written]
-        is_expired = run.heartbeat_at < now - timedelta(seconds=LEASE_S)
         faults = {
             "of a model that is not in infer_models": run.model_id not in known,
             "in a state that does not exist": run.state not in STATES,
             "that is running and has ended": run.state == "running" and run.ended_at is not None,
             "that is running with a heartbeat in the future": run.state == "running"
             and run.heartbeat_at > now + timedelta(seconds=LEASE_S),
-            "recorded as running whose process is gone; `infer run` for its day closes it": run.state == "running"
-            and run.ended_at is None
-            and is_expired
-            and not is_alive(run, now),
         }
         for fault in (*(fault for fault, is_so in faults.items() if is_so), *faults_of_run(run, *wrote)):
             problems.setdefault(fault, []).append(run.id)

@@ -63,5 +63,6 @@ def test_photos_of_a_moved_project_that_are_added_by_hand_are_known(project, tmp
     told = project.infer("images", "add", str(project.photos))
     assert f"300 images known below {tmp_path}/project/photos/ are now below {project.photos}/" in told
     assert "0 images added for today, 300 known already" in told
+    assert "attention: 300 images known below" in daily(project, SIX_DAYS[-1])[1]
     assert daily(project, SIX_DAYS[-1]) == (0, "")
     assert known(project) == [(300, 300), (300,), (300,)]

@@ -67,8 +67,6 @@ def test_old_images_of_an_own_table_are_mailed_once_and_again_when_there_are_mor
     project.write("INSERT INTO shots SELECT 3, location, added_at FROM shots LIMIT 1")
     mails.append(project.infer("run", "--quiet"))
     assert [mail[:20] for mail in mails] == ["attention: 2 images ", "", "attention: 3 images "]
-    ahead = "UPDATE infer_runs SET started_at = '2099-01-01 02:30:00.000000' WHERE throughput LIKE '%[\"2 images%'"
-    project.write(ahead)  # runs that told another line, as if the clock had been ahead
     assert project.infer("run", "--quiet") == ""
 
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from infer_app.base.telemetry.metrics import LEVELS, read_samples
+from infer_app.base.run_report import LEVELS
+from infer_app.base.telemetry.metrics import read_samples
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,7 @@ def test_everything_that_shows_a_day_says_the_same_of_it(project, listener, begi
         assert remarks in ping
         metrics = read_samples((project.folder / "infer.prom").read_text())
         (level,) = (value for (name, _), value in metrics.items() if name == "infer_day_needs_attention")
-        assert LEVELS[int(level)] == expected["level"]
+        assert [*LEVELS][int(level)] == expected["level"]
     (row,) = [row for row in project.infer_json("status")["days"] if row["date"] == str(YESTERDAY)]
     assert row["day_state"] == expected
     assert row["state"] == expected["state"]

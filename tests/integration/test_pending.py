@@ -197,7 +197,7 @@ def test_a_text_that_no_calendar_has_is_of_the_day_that_it_is_compared_into(proj
     project.own_table("id, location, ? AS added_at", f"{DATE} 10:00")
     project.write("UPDATE shots SET added_at = ? WHERE id = 1", time)
     command = f"infer backfill --from {day} --to {day}"
-    assert f"`{command}" in project.run_day()["attention"][0]
+    assert f"`{command}" in project.run_day()["notices"][0]["text"]
     assert command in project.infer("list")
     assert command in project.infer("explain", "--image", "1")
     assert project.infer_json(*command.split()[1:])["predicted"] == 1

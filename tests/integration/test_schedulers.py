@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from infer_app.base.errors import EXIT_BUG, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, InferError
-from infer_app.base.run_report import DayState, ModelOutcome
+from infer_app.base.run_report import ModelOutcome, Verdict
 from infer_app.base.telemetry.metrics import HELP, read_samples, render_metrics
 from tests.support.projects import INFER
 
@@ -142,7 +142,7 @@ def test_airflow_s_words_for_the_exit_codes():
 def test_alerts_are_about_metrics_that_are_written():
     named = {name for rule in RULES for name in re.findall(r"infer_\w+", rule["expr"])}
     assert named <= set(HELP)
-    outcome = ModelOutcome("a", 0, day_state=DayState("done", "good", 0, ()))
+    outcome = ModelOutcome("a", 0, day_state=Verdict("done", "good", 0, ()))
     written = read_samples(render_metrics({}, Path("/p"), [outcome], 0, 1.0).decode())
     assert named <= {name for name, _ in written}
 

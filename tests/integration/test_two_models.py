@@ -45,7 +45,7 @@ def run(project, *names, exit_code=0, more=()):
 
 def test_jobs_of_one_model_each_mail_the_same_once(project):
     jobs = [project.infer("run", "--quiet", "--model", model) for model in ("colors", "dark") * 2]
-    assert [mail[:20] for mail in jobs] == ["attention: 30 images"] * 2 + [""] * 2
+    assert [mail.count("attention: 30 images") for mail in jobs] == [1, 0, 0, 0]
 
 
 def results_of(project, model):

@@ -66,7 +66,7 @@ def test_photos_may_be_of_the_day_that_they_were_taken_on(project):
     os.utime(long, (long.stat().st_atime, put(project, "b.jpg", YESTERDAY).stat().st_mtime))
     run = project.infer_json("run")
     assert [(report["date"], report["predicted"]) for report in run["late"]] == [(str(taken), 2)]
-    assert (run["predicted"], run["attention"]) == (1, [])
+    assert (run["predicted"], run["notices"]) == (1, [])
 
 
 @pytest.mark.parametrize("state", ["never run", "run before"])
@@ -185,13 +185,13 @@ def test_a_project_whose_images_stop_coming_is_told_by_the_run_its_mail_status_a
     assert f"attention: no images for 2 days: {gap}" in told
     assert f"attention: no images for 3 days: {gap}" in project.infer("run")
     assert f"attention: no images for 3 days: {gap}" in project.infer("status")
-    assert project.infer_json("status")["attention"][0].startswith("no images for 3 days")
+    assert project.infer_json("status")["notices"][0]["text"].startswith("no images for 3 days")
     (report,) = project.infer_json("report")["reports"]
     page = Path(report["file"]).read_text()
     assert report["state"] == "attention"
     assert f"No images for 3 days: {gap}" in page
     backfill = project.infer("backfill", "--from", str(YESTERDAY), "--to", str(TODAY))
-    assert "attention" not in backfill
+    assert f"attention: no images for 3 days: {gap}" in backfill
 
 
 def test_photos_ahead_of_a_clock_that_is_behind_wait_for_the_right_time(project):

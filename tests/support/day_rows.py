@@ -10,7 +10,7 @@ from infer_app.ask.day_report import gather
 from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, CropOutput, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.base.size import Size
-from infer_app.tables.queries.day_state import DayStates
+from infer_app.tables.day.facts import DayReader
 from infer_app.tables.results.schema import models, pictures, runs
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit, register_rows
@@ -125,4 +125,4 @@ def output_kind():
 def make_report(add_model, tables, output_kind):
     """make_report() is the report of DAY; make_report(version) that of one more."""
     add_model(MODEL.name, MODEL.model_id, datetime(2026, 11, 1), output_kind)
-    return lambda *more: gather(tables, DayStates(tables, "5%"), DAY, [(MODEL.name, MODEL.model_id), *more])
+    return lambda *more: gather(tables, DayReader(tables, "5%"), DAY, [(MODEL.name, MODEL.model_id), *more])

@@ -9,7 +9,7 @@ from infer_app.ask.compare.paired_answers import count_overlap, paired_images
 from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
 from infer_app.ask.figures.figures import Figures
 from infer_app.ask.figures.object_figures import ObjectResults
-from infer_app.tables.listing.arrivals import find_gap
+from infer_app.tables.day.arrivals import find_gap
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import count_shown
 from tests.conftest import DAY

@@ -26,9 +26,10 @@ from infer_app.base.domain import Reason
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.model_variants import variant_of
 from infer_app.base.printing import counted, named, one_line, percent, printed_options, told_once
+from infer_app.base.run_report import LEVELS
 from infer_app.base.telemetry.bottleneck import display_name, taken_by_others
 from infer_app.base.telemetry.stage_clock import STAGES
-from infer_app.base.telemetry.summary_line import LEVELS, describe_others, duration, node_costs, short_date
+from infer_app.base.telemetry.summary_line import describe_others, duration, node_costs, short_date
 
 TEMPLATES = Path(__file__).with_name("templates")
 NUM_BARS = 15  # labels with a bar

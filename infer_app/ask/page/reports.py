@@ -17,8 +17,8 @@ from infer_app.base.atomic_file import replace_file
 from infer_app.base.day import Day
 from infer_app.base.errors import UsageError, os_errors_as
 from infer_app.base.settings.load import LoadedSettings
+from infer_app.tables.day.facts import DayReader
 from infer_app.tables.project_database import ProjectDatabase, open_project_database, read_limits
-from infer_app.tables.queries.day_state import DayStates
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def write_reports(
     get a page, as those of a card that came late. Raises UsageError if no model has run.
     """
     with open_project_database(loaded, read_only=True) as project:
-        states = DayStates(project, loaded.run.max_rejected)
+        states = DayReader(project, loaded.run.max_rejected)
         wanted = [day for day in days if len(days) == 1 or project.count(day)]
         written = [_write(loaded, project, states, day, tried, out) for day in wanted]
         if out is None:
@@ -116,7 +116,7 @@ def choose_models(project: ProjectDatabase, day: Day, tried: Sequence[str] = ())
 def _write(
     loaded: LoadedSettings,
     project: ProjectDatabase,
-    states: DayStates,
+    states: DayReader,
     day: Day,
     tried: Sequence[str] = (),
     out: Path | None = None,

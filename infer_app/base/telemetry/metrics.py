@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from infer_app.base.run_report import ModelOutcome
+from infer_app.base.run_report import LEVELS, ModelOutcome
 
 LAST_SUCCESS = "infer_last_success_timestamp_seconds"
 HELP = {
@@ -30,7 +30,6 @@ HELP = {
     "infer_images_per_second": "Rate of the last run, start-up included, unless it had too few images.",
     "infer_limit_images_per_second": "Highest rate that this machine can reach.",
 }
-LEVELS = ("good", "attention", "failed")  # of a day, as numbers
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]  # (name, labels): value
 
 
@@ -83,7 +82,7 @@ def _model_samples(outcome: ModelOutcome, now: float) -> Samples:
         values["infer_images_predicted"] = outcome.predicted
         values["infer_images_pending"] = outcome.pending
     if outcome.day_state:
-        values["infer_day_needs_attention"] = LEVELS.index(outcome.day_state.level)
+        values["infer_day_needs_attention"] = [*LEVELS].index(outcome.day_state.level)
     if outcome.longest:
         values["infer_images_per_second"] = outcome.longest.images_per_second
     if outcome.longest and outcome.longest.limit_images_per_second:

@@ -6,11 +6,9 @@ from datetime import date, datetime, timedelta
 
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.base.model_variants import variant_of
-from infer_app.base.printing import counted, printed_options, shown_rate
-from infer_app.base.run_report import DayCounts, DayState, RunReport
+from infer_app.base.printing import counted, shown_rate
+from infer_app.base.run_report import LEVELS, DayCounts, RunReport, Verdict
 from infer_app.base.telemetry.bottleneck import MIN_TAKEN, display_name, taken_by_others
-
-LEVELS = {"good": "all is well", "attention": "needs attention", "failed": "failed"}
 
 
 def summary_line(report: RunReport) -> str:
@@ -86,7 +84,7 @@ def node_costs(report: RunReport) -> dict[str, str]:
     }
 
 
-def describe_state(state: DayState) -> str:
+def describe_state(state: Verdict) -> str:
     """Return `needs attention: 12 pending`, the same text wherever a day is shown; empty if all is well."""
     return f"{LEVELS[state.level]}: {'; '.join(state.notes)}" if state.notes else ""
 
@@ -94,27 +92,6 @@ def describe_state(state: DayState) -> str:
 def describe_others(share: float) -> str:
     """Return how much of the cores' time other programs took, as text; empty if it is under a tenth."""
     return f"other programs took {100 * share:.0f} % of the cores' time" if share >= MIN_TAKEN else ""
-
-
-def describe_replaced(num_images: int) -> str:
-    """Return what to do about images of whose former file a prediction is."""
-    were = "image was" if num_images == 1 else "images were"
-    options = printed_options()
-    commands = f"`infer list --state changed{options}` lists them, `infer retry --replaced{options}`"
-    return f"{num_images:,} {were} replaced since they were predicted: {commands} has them predicted again"
-
-
-def describe_missing(num_images: int) -> str:
-    """Return how to see the images whose files are gone."""
-    are = "image is" if num_images == 1 else "images are"
-    return f"{num_images:,} registered {are} missing: `infer list --state missing{printed_options()}` lists them"
-
-
-def describe_nearly_black(num_images: int) -> str:
-    """Return what to do about images of 16 bits of which the upper 8 are all but empty."""
-    verb = "uses" if num_images == 1 else "use"
-    what = f"{counted(num_images, 'image')} {verb} at most 12 of 16 bits: nearly black as read"
-    return f"{what}; build the model with --set depth=window:0,4095"
 
 
 def _format_ms(stages: Mapping[str, float]) -> str:

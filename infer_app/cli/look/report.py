@@ -8,8 +8,8 @@ from infer_app.artifact.model_names import plain_name
 from infer_app.ask.page.reports import write_reports
 from infer_app.base.errors import SIGNALLED, InferError, OtherProject, UsageError
 from infer_app.base.printing import named, printable, told_once
+from infer_app.base.run_report import LEVELS
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.summary_line import LEVELS
 from infer_app.cli.commands.look_commands import ReportOptions
 from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.predict.workers.fork_server import start_early

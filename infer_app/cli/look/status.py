@@ -13,15 +13,15 @@ from infer_app.ask.next_run import NextRun
 from infer_app.base.day import Day, between
 from infer_app.base.model_variants import variant_facts
 from infer_app.base.printing import counted
-from infer_app.base.run_report import DayObjects, DayState
+from infer_app.base.run_report import DayObjects, Verdict
 from infer_app.base.settings.load import load_settings
-from infer_app.base.telemetry.summary_line import describe_missing, describe_replaced
 from infer_app.cli.terminal.output import show_table, shown
-from infer_app.tables.listing.arrivals import find_gap
-from infer_app.tables.listing.watched_images import ChangedCounts, count_changed
+from infer_app.tables.day.facts import DayFacts, DayReader
+from infer_app.tables.day.told import current_notices
+from infer_app.tables.day.verdict import judge
+from infer_app.tables.listing.stored_notices import Notice
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 from infer_app.tables.queries.day_objects import count_day_objects
-from infer_app.tables.queries.day_state import DayFacts, DayStates, judge_day
 
 STATES = {  # symbol and colour
     "done": ("✓", "green"),
@@ -49,8 +49,8 @@ class DayRow:
     num_again: int = 0  # images that another version has done, and the next run predicts with the one in use
 
     @property
-    def state(self) -> DayState:
-        return judge_day(self.facts)
+    def state(self) -> Verdict:
+        return judge(self.facts)
 
     @property
     def begun_in(self) -> Mapping[str, str | None]:
@@ -66,11 +66,12 @@ def show_status(days: int, camera: str | None, as_json: bool, config: Path | Non
         next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
         today = loaded.day("today")
         project.ask(project.source.note_unlisted, between([today.before(days - 1), today]))
-        rows, changed, attention = read_last_days(project, today, days, loaded.run.max_rejected, next_run)
+        rows = read_last_days(project, today, days, loaded.run.max_rejected, next_run)
+        notices = current_notices(project, today.before(1 + loaded.run.lookback), today.before(1))
         if why := project.source.not_asked:
-            attention.insert(0, f"the images' table was not asked: {why}")
+            notices.insert(0, Notice("table not asked", f"the images' table was not asked: {why}"))
     if as_json:
-        print(json.dumps({"days": list(map(_to_json, rows)), "attention": attention} | asdict(changed)))
+        print(json.dumps({"days": [*map(_to_json, rows)], "notices": [one.to_json() for one in notices]}))
         return
     cells, seen = [], set[str]()
     for row in rows:
@@ -81,8 +82,8 @@ def show_status(days: int, camera: str | None, as_json: bool, config: Path | Non
         show_table(("day", "model", "state", "images", "predicted", "rejected", "pending", "remarks"), cells)
     else:
         print(f"no images and no runs in the last {counted(days, 'day')}")
-    for text in attention:
-        print(f"attention: {text}")
+    for notice in notices:
+        print(notice.line)
 
 
 def _to_json(row: DayRow) -> dict[str, object]:
@@ -127,10 +128,10 @@ def _shown_state(row: DayRow) -> Text:
 
 def read_last_days(
     project: ProjectDatabase, today: Day, num_days: int, max_rejected: str, next_run: NextRun
-) -> tuple[list[DayRow], ChangedCounts, list[str]]:
-    """Read the days up to today that have images or runs, the newest first, and what else needs attention."""
+) -> list[DayRow]:
+    """Read the days up to today that have images or runs, the newest first."""
     in_use, used_next = project.versions.ids_in_use(), dict(next_run.models)
-    states = DayStates(project, max_rejected)
+    states = DayReader(project, max_rejected)
     rows = []
     for day in (today.before(n) for n in reversed(range(num_days))):
         for model, model_id in reversed(project.versions.models_of_day(day) or [NO_MODEL]):
@@ -142,9 +143,4 @@ def read_last_days(
             row = DayRow(day, model, model_id, model_id in in_use, facts, objects, is_forgotten, again)
             if row.facts.counts.eligible or row.facts.last_run:
                 rows.append(row)
-    gap = None if project.source.camera else find_gap(project.source, today.before(1))  # that is of all cameras
-    changed = count_changed(project.database, project.source, sorted(in_use))
-    attention = [str(gap)] if gap else []
-    attention += [describe_replaced(changed.replaced)] if changed.replaced else []
-    attention += [describe_missing(changed.missing)] if changed.missing else []
-    return rows[::-1], changed, attention
+    return rows[::-1]

@@ -1,8 +1,8 @@
-"""What a run leaves for the next one and for `infer status`: that it failed, what it told, and that it was the last."""
+"""What a run leaves for the next one and for `infer status`: how it ended, and what it found and told."""
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.model_names import plain_name, short_name
@@ -10,9 +10,11 @@ from infer_app.artifact.models_folder import versions_of
 from infer_app.base.day import Day
 from infer_app.base.errors import InferError
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.cli.run.run_output import RunOutput
+from infer_app.run.run_result import RunSummary
+from infer_app.tables.day.told import current_notices, store_holding
 from infer_app.tables.known_database import last_run_of, remember_run
-from infer_app.tables.project_database import open_results_database, read_in_use
+from infer_app.tables.listing.stored_notices import Notice, event, mark_told, read_due, record
+from infer_app.tables.project_database import open_project_database, open_results_database, read_in_use
 from infer_app.tables.results.runs import RunStore
 
 
@@ -30,21 +32,47 @@ def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exi
                 run_store.record_failure(day, version, exit_code, error)
 
 
-def with_last_run(loaded: LoadedSettings, output: RunOutput, artifacts: Sequence[Artifact]) -> RunOutput:
-    """Return a run's output with what the run before it told, which a mail says once, and record what this one tells.
+def update_notices(
+    loaded: LoadedSettings,
+    nights: Sequence[Day],
+    summary: RunSummary,
+    artifacts: Sequence[Artifact],
+    *,
+    is_nightly: bool,
+) -> list[Notice]:
+    """Store what a run has found out; return what somebody should look at after it, [] while the database is away.
 
-    If the database lacks this project's last run, a backup was restored, and models are in the versions of then.
+    `nights`: the look-back's first day to the last one. If the database lacks this project's last run, a backup was
+    restored, and models are in the versions of then.
     """
-    known, this = last_run_of(loaded), output.summary.results[-1].last.run_id
-    remember_run(loaded, this)
-    with suppress(InferError), open_results_database(loaded) as database:
-        run_store = RunStore(database)
-        if known is not None and not run_store.has_run(known):
+    known, this = last_run_of(loaded), summary.results[-1].last.run_id
+    happened = [notice for result in summary.results for notice in result.happened]
+    with suppress(InferError), open_project_database(loaded) as project:
+        if is_nightly and known is not None and not project.run_store.has_run(known):
             uses = "; ".join(_describe_version(loaded, artifact) for artifact in artifacts)
             lacking = f"the database lacks run {known}, the last of this project: was a backup restored? {uses}"
-            output = replace(output, restored=lacking)
-        output = replace(output, told_before=run_store.exchange_attention(this, output.attention()))
-    return output
+            happened.append(event("restored database", lacking, known))
+        project.database.transact(partial(record, found=happened))
+        if is_nightly:
+            remember_run(loaded, this)
+            store_holding(project, nights[-1], current_notices(project, nights[0], nights[-1]))
+        return current_notices(project, nights[0], nights[-1])
+    return []
+
+
+def read_due_notices(loaded: LoadedSettings, teller: str) -> list[Notice]:
+    """Return what a teller of changes has to tell; [] while the database is away."""
+    with suppress(InferError), open_results_database(loaded, read_only=True) as database, database.read() as connection:
+        return read_due(connection, teller)
+    return []
+
+
+def mark_as_told(loaded: LoadedSettings, teller: str, told: Sequence[Notice]) -> None:
+    """Store that these were told; while the database is away, the next run tells them again."""
+    if not told:
+        return
+    with suppress(InferError), open_results_database(loaded) as database, database.write(wait_limit_s=2) as connection:
+        mark_told(connection, teller, told)
 
 
 def _describe_version(loaded: LoadedSettings, artifact: Artifact) -> str:

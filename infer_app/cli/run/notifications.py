@@ -24,8 +24,9 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.masks import mask_address
 from infer_app.base.telemetry.log import bind, bind_models
 from infer_app.base.telemetry.summary_line import describe_state, duration
-from infer_app.cli.run.last_run import record_failure
+from infer_app.cli.run.last_run import mark_as_told, read_due_notices, record_failure
 from infer_app.run.stop import Stop
+from infer_app.tables.listing.stored_notices import WEBHOOK
 
 if TYPE_CHECKING:
     from infer_app.base.telemetry.notify import BackgroundTask, Ping
@@ -141,9 +142,14 @@ def _send_notifications(loaded: LoadedSettings, session: RunSession, ping: Ping 
         if ping and loaded.ping.url:
             tasks.append((loaded.ping.url.get_secret_value(), ping.end(exit_code, session.line)))
         if loaded.webhook.url:
-            url, body = loaded.webhook.url.get_secret_value(), json.dumps(session.result).encode()
-            tasks.append((url, BackgroundTask("webhook", lambda: post(url, body, "application/json"))))
+            due = read_due_notices(loaded, WEBHOOK)
+            content = session.result | {"notices": [notice.to_json() for notice in due]}
+            url, body = loaded.webhook.url.get_secret_value(), json.dumps(content).encode()
+            webhook = BackgroundTask("webhook", lambda: post(url, body, "application/json"))
+            tasks.append((url, webhook))
         wait_for([task for _, task in tasks], until, lambda: bool(stop.exit_code))
+        if loaded.webhook.url and not webhook.problem:
+            mark_as_told(loaded, WEBHOOK, due)
     for address, task in tasks:
         if task.problem:
             log.warning("the %s to %s failed: %s", task.name, mask_address(address), task.problem)

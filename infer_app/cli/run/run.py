@@ -5,19 +5,20 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.model_names import plain_name
 from infer_app.base.day import Day, parse_date
-from infer_app.base.errors import DayHeld, ModelError, TimeIsOver, most_severe
+from infer_app.base.errors import DayHeld, InferError, ModelError, TimeIsOver, most_severe
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.base.telemetry.display import Progress
 from infer_app.base.telemetry.log import bind_models, log_to_stderr
 from infer_app.cli.commands.run_commands import BackfillOptions, DaysOptions, RunOptions
-from infer_app.cli.run.last_run import record_failure, with_last_run
+from infer_app.cli.run.last_run import mark_as_told, read_due_notices, record_failure, update_notices
 from infer_app.cli.run.notifications import RunSession, notifying
-from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
+from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary, print_notices
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.run.files.registration import Registration
 from infer_app.run.files.watched_folders import register_new
@@ -27,6 +28,7 @@ from infer_app.tables.choose_models import choose_artifacts, choose_names, with_
 from infer_app.tables.dry_run_database import temporary_folder
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.known_database import owner_of
+from infer_app.tables.listing.stored_notices import MAIL
 from infer_app.tables.project_database import read_in_use
 from infer_app.tables.results.migrate import upgrade
 
@@ -50,7 +52,7 @@ def run(options: RunOptions) -> int:
     """Run one day and the look-back days before it, oldest first; return the exit code."""
     loaded = _load(options)
     with notifying(loaded, notify=not options.dry_run) as session:
-        days = [loaded.day(options.date).before(n) for n in range(loaded.run.lookback, -1, -1)]
+        days = _days_of_run(loaded, options.date)
         if options.dry_run:
             return _dry_run(loaded, days, options)
         return _run_days(loaded, days, options, session)
@@ -92,19 +94,42 @@ def _run_days(loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions,
         lists_each_day=isinstance(options, BackfillOptions),
     )
     with _stop(options) as stop:
-        registration = _register(loaded, days, stop)
-        summary = run_days(request, stop, Progress(options.quiet))
+        try:
+            registration = _register(loaded, days, stop)
+            summary = run_days(request, stop, Progress(options.quiet))
+        except InferError:
+            _tell_changes(loaded, options)  # what was found before may be found no more
+            raise
     for failure in summary.failures:
         if not isinstance(failure.error, DayHeld):
             record_failure(loaded, days[-1], [failure.name], failure.error.exit_code, str(failure.error))
-    output = RunOutput(summary, days, options, registration)
-    if isinstance(options, RunOptions):
-        output = with_last_run(loaded, output, artifacts)
+    is_nightly = isinstance(options, RunOptions)
+    nights = days if is_nightly else _days_of_run(loaded, "yesterday")
+    notices = update_notices(loaded, nights, summary, artifacts, is_nightly=is_nightly)
+    output = RunOutput(summary, days, options, registration, notices)
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
     bind_models(models)
+    if options.quiet and not options.as_json:
+        _tell_changes(loaded, options)
+        output = replace(output, notices=())
     with tolerate_closed_stream(sys.stdout):  # at once: notifications are sent next, which may take seconds
         output.print()
     return summary.exit_code
+
+
+def _tell_changes(loaded: LoadedSettings, options: DaysOptions) -> None:
+    """Print what no mail has told, with --quiet: what is printed without it may be seen by nobody else."""
+    if options.quiet and not options.as_json:
+        due = read_due_notices(loaded, MAIL)
+        with tolerate_closed_stream(sys.stdout):
+            print_notices(due)
+            sys.stdout.flush()
+            mark_as_told(loaded, MAIL, due)
+
+
+def _days_of_run(loaded: LoadedSettings, date: str) -> list[Day]:
+    """Return a day and its look-back, oldest first."""
+    return [loaded.day(date).before(n) for n in range(loaded.run.lookback, -1, -1)]
 
 
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions) -> int:

@@ -2,18 +2,15 @@
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from infer_app.ask.next_run import backfill_command
 from infer_app.base.day import Day
-from infer_app.base.printing import counted, named, one_line, printed_options, told_once, with_config
+from infer_app.base.printing import counted, named, printed_options, told_once, with_config
 from infer_app.base.run_report import RunReport
 from infer_app.base.telemetry.summary_line import (
     Forecast,
-    describe_nearly_black,
-    describe_replaced,
     describe_state,
     late_line,
     node_costs,
@@ -22,9 +19,10 @@ from infer_app.base.telemetry.summary_line import (
     summary_line,
     summary_parts,
 )
-from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
+from infer_app.cli.commands.run_commands import DaysOptions
 from infer_app.run.files.registration import Registration
 from infer_app.run.run_result import ModelResult, RunSummary
+from infer_app.tables.listing.stored_notices import Notice
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +37,11 @@ class RunOutput:
     days: Sequence[Day]
     options: DaysOptions
     registration: Registration
-    restored: str = ""  # what to look at after a backup of the database was restored
-    told_before: Collection[str] = ()  # what the run before has told
+    notices: Sequence[Notice] = ()  # what somebody should look at: with --quiet, what no mail has told
 
     def to_json(self) -> dict[str, object]:
         registered = {"registered": self.registration.to_json()}
-        return self.summary.to_json() | registered | {"attention": self.attention()}
+        return self.summary.to_json() | registered | {"notices": [one.to_json() for one in self.notices]}
 
     def print(self) -> None:
         """Print the results of each model, or one JSON object; log the models that were not run."""
@@ -54,66 +51,12 @@ class RunOutput:
         if self.options.as_json:
             print(json.dumps(self.to_json()))
             return
-        for text in self.attention():
-            if not self.options.quiet or self._is_news(text):  # jobs/daily.sh mails these lines
-                print(f"attention: {text}")
+        print_notices(self.notices)
         if self.options.quiet and summary.exit_code == 0:
             return
         self._print_results()
         for text in self.registration.describe_rest(self.days):
             print(text)
-
-    def attention(self) -> list[str]:
-        """Return what somebody should look at."""
-        return list(self._attention())
-
-    def _is_news(self, text: str) -> bool:
-        """Return whether the run before has not told it: what happened since then may be told in the same words."""
-        gap = self.summary.gap
-        is_known = text in self.told_before and text not in self._happened()
-        return not is_known and (gap is None or gap.is_due or text != str(gap))
-
-    def _happened(self) -> Iterator[str]:
-        yield from self.registration.happened()
-        yield from self._about_replaced() if self.registration.num_changed else ()
-
-    def _attention(self) -> Iterator[str]:
-        if self.restored:
-            yield self.restored
-        yield from self.registration.describe()
-        if self.summary.gap is not None and isinstance(self.options, RunOptions) and not self.registration.added:
-            yield str(self.summary.gap)
-        if num_hidden := self.summary.num_hidden:
-            yield (
-                f"{counted(num_hidden, 'picture')} in a column left out: another row has the id and time; write a query"
-                " that tells them apart, or SELECT DISTINCT if it gives them twice"
-            )
-        for camera, last in self.summary.silent.items():
-            yield (
-                f"camera {one_line(camera)} has brought no images since {last}: does it still run?"
-                " A retired one is left out: `infer cameras set FILE`"
-            )
-        if isinstance(self.options, RunOptions):
-            yield from {result.few_images: None for result in self.summary.results if result.few_images}
-        yield from self._about_replaced()
-        for result in self.summary.results:
-            if nearly_black := sum(report.nearly_black for report in (*result.late, *result.reports)):
-                yield describe_nearly_black(nearly_black)
-        yield from self._about_older()
-
-    def _about_replaced(self) -> Iterator[str]:
-        if num_replaced := max((result.num_replaced for result in self.summary.results), default=0):
-            yield describe_replaced(num_replaced)
-
-    def _about_older(self) -> Iterator[str]:
-        older_of = {one.last.model: [(one.older, one.all_late_tried)] for one in self.summary.results}
-        for (older, all_late_tried), names in told_once(older_of).items():
-            if older:
-                verb = "is" if older.num_images == 1 else "are"
-                command = backfill_command(older.first, older.last, printed_options(*(self.options.model or names)))
-                images = counted(older.num_images, "image")
-                then = "" if all_late_tried else "the next run goes on with those registered late; "
-                yield f"{images} older than the look-back {verb} pending: {then}`{command}` predicts them"
 
     def _print_results(self) -> None:
         """Print the results of all models as one block, in which what is equal stands once."""
@@ -136,6 +79,12 @@ class RunOutput:
         if not result.last.day.eligible:
             no_images = f"no images on {self.days[-1]}; the nearest day that has any is {self.summary.nearest}"
             yield no_images if self.summary.nearest else "there are no images at all"
+
+
+def print_notices(notices: Iterable[Notice]) -> None:
+    """Print what somebody should look at, which jobs/daily.sh mails."""
+    for notice in notices:
+        print(notice.line)
 
 
 def _late(result: ModelResult) -> Iterator[str]:
@@ -210,8 +159,7 @@ def print_dry_run_summary(
         print(f"dry run, nothing registered: {new} in the watched folders, which the forecast includes")
     for text in registration.describe_rest(days):
         print(text)
-    for text in registration.describe():
-        print(f"attention: {text}")
+    print_notices((*registration.happened(), *registration.holding()))
     for reports, rest in measured:
         if len(measured) > 1:
             print(f"{' and '.join(report.model for report in reports)}:")

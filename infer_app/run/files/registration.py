@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from infer_app.base.domain import ImageRef
 from infer_app.base.printing import counted, one_line, printed_options
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.listing.image_registry import RegisteredBatch
+from infer_app.tables.listing.stored_notices import Notice, event
 
 log = logging.getLogger(__name__)
 
 FEW_KINDS = 50  # of what is left out, which are told apart
 SHOWN_PROBLEMS = 5
 SETTLED_S = 10.0  # after its last change a file is taken to be complete
+HOLDING = ("images of the future", "unreadable files", "unusable names")  # kinds of notices
 SAMPLE = 4096  # images that a dry run may try without registering them
 
 
@@ -39,12 +42,14 @@ class Registration:
     unreadable: list[str] = field(default_factory=list)  # folders and files, with the reason
     unstorable: list[str] = field(default_factory=list)  # one file that the database can't hold, with the reason
     num_unstorable: int = 0
-    news: list[str] = field(default_factory=list)  # missing images, and those of forgotten days, that no run has told
+    num_forgotten: int = 0  # new images of days before `forgotten_before`, which no run takes
+    forgotten_before: date | None = None
     wrong_clock: list[str] = field(default_factory=list)  # one new image with a time that can't be right
     num_wrong_clocks: int = 0
     num_ahead: int = 0  # new images that are left for a run with the right time
     ahead: list[str] = field(default_factory=list)  # what this machine's clock says, and one of them
     sample: list[ImageRef] = field(default_factory=list)  # of a dry run: some that would be run
+    began: datetime = field(default_factory=partial(datetime.now, UTC))
 
     @property
     def to_run(self) -> int:
@@ -53,7 +58,7 @@ class Registration:
     def to_json(self) -> dict[str, object]:
         days = self.earlier_days and [str(one) for one in self.earlier_days]
         counts = asdict(self) | {"earlier_days": days, "other": dict(self.other)}
-        del counts["sample"]
+        del counts["sample"], counts["began"], counts["forgotten_before"]
         return counts
 
     def count(self, batch: RegisteredBatch, days: Sequence[Day], *, is_sampled: bool) -> None:
@@ -114,34 +119,41 @@ class Registration:
             command = f"infer run --date today{printed_options()}"
             yield f"left for the next run: {'; '.join(left)}. To predict them {soon}: `{command}`"
 
-    def happened(self) -> Iterator[str]:
-        """Yield what changed since the last run."""
-        yield from map(one_line, (*self.moved, *self.news))
-
-    def describe(self) -> Iterator[str]:
-        """Yield what somebody should look at."""
-        yield from self.happened()
+    def happened(self) -> list[Notice]:
+        """Return what has happened, but for folders that were moved."""
+        found = []
         if self.num_wrong_clocks:
             images, have = counted(self.num_wrong_clocks, "new image"), "has" if self.num_wrong_clocks == 1 else "have"
-            yield (
-                f"{images} {have} a time before 1995, years before the others or in the future, for example"
-                f" {self.wrong_clock[0]}: is the camera's clock right?"
-            )
+            text = f"{images} {have} a time before 1995, years before the others or in the future, for example"
+            found.append(("wrong clock", f"{text} {self.wrong_clock[0]}: is the camera's clock right?"))
+        if self.num_forgotten:
+            are = "is" if self.num_forgotten == 1 else "are"
+            of_days = f"of days before {self.forgotten_before}, which were forgotten"
+            text = f"{counted(self.num_forgotten, 'new image')} {are} {of_days}"
+            more = "(`infer forget --before DATE`): no run takes them; is the camera's clock right?"
+            found.append(("forgotten days", f"{text} {more}"))
+        return [event(kind, text, self.began.isoformat()) for kind, text in found]
+
+    def holding(self) -> Iterator[Notice]:
+        """Yield what holds until a walk finds it no more, of the kinds HOLDING."""
         if self.num_ahead:
             images, are = counted(self.num_ahead, "new image"), "is" if self.num_ahead == 1 else "are"
-            yield (
+            yield Notice(
+                "images of the future",
                 f"this machine's clock says {self.ahead[0]}, and {images} {are} of later days, for example"
                 f" {self.ahead[1]}: set the clock, and the next run registers them; if the camera's is wrong,"
-                " `infer images add FOLDER --date DATE`"
+                " `infer images add FOLDER --date DATE`",
+                key="",
             )
-        for problem in self.unreadable[:SHOWN_PROBLEMS]:
-            yield f"not registered, since it can't be read: {one_line(problem)}"
-        if len(self.unreadable) > SHOWN_PROBLEMS:
-            yield f"and {len(self.unreadable) - SHOWN_PROBLEMS:,} more files and folders can't be read"
+        if self.unreadable:
+            more = len(self.unreadable) - SHOWN_PROBLEMS
+            shown = [*map(one_line, self.unreadable[:SHOWN_PROBLEMS]), *([f"and {more:,} more"] if more > 0 else [])]
+            yield Notice("unreadable files", f"not registered, since it can't be read: {'; '.join(shown)}")
         if self.num_unstorable:
-            yield (
+            yield Notice(
+                "unusable names",
                 f"{counted(self.num_unstorable, 'file')} can't be registered, since the database can't hold the name or"
-                f" refuses the row, for example {self.unstorable[0]}"
+                f" refuses the row, for example {self.unstorable[0]}",
             )
 
 

@@ -4,9 +4,10 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from infer_app.base.day import Day, find_zone
+from infer_app.base.day import Day, find_zone, naive
 from infer_app.base.domain import ImageFile
 from infer_app.base.errors import NoAnswer, StorageUnavailable, UsageError
 from infer_app.base.locations import NO_MAPPING
@@ -19,14 +20,15 @@ from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_i
 from infer_app.run.files.changed_files import FILES_AT_ONCE
 from infer_app.run.files.dating import Dating
 from infer_app.run.files.moved_folders import find_moved
-from infer_app.run.files.registration import SETTLED_S, Registration
+from infer_app.run.files.registration import HOLDING, SETTLED_S, Registration
 from infer_app.tables.cameras.redate import redate_images
 from infer_app.tables.engine.column_types import is_utf8
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.image_registry import register
-from infer_app.tables.listing.walk_news import describe_walk_news
+from infer_app.tables.listing.image_registry import DatedImage, register
+from infer_app.tables.listing.stored_notices import hold, record
 from infer_app.tables.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
 from infer_app.tables.project_database import open_results_database
+from infer_app.tables.results.project_row import read_forgotten_before
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +53,6 @@ def register_new(
             log.info("%s", moved)
             folders.found.moved.append(moved)
         folders.register(days, dry_run=dry_run)
-        if not dry_run:
-            folders.found.news += database.with_reconnect(
-                lambda: list(describe_walk_news(database, find_zone(days[0].zone)))
-            )
     folders.found.log(loaded, dry_run=dry_run)
     return folders.found
 
@@ -92,17 +90,34 @@ class WatchedFolders:
             yield f"{counted(store(), 'image')} {moved}"
 
     def register(self, days: Sequence[Day], *, dry_run: bool) -> None:
-        """Register what is new, and mark what is gone."""
+        """Register what is new, mark what is gone, and store what somebody should look at."""
         if self._loaded.images.day == "taken" and not dry_run:
             redate_images(self._database, self._loaded.run.time_zone)
         seen = SeenImages(self._database, self._recorded_folders())
         dating = Dating(self._loaded, self._database, self.ask, self.found)
-        for batch in register(self._database, self.images(), dating.date_all, dating.hash_changed, dry_run=dry_run):
+        if forgotten_before := read_forgotten_before(self._database):
+            zone = find_zone(self._loaded.run.time_zone)
+            self.found.forgotten_before = forgotten_before.astimezone(zone).date()
+        date = dating.date_all if dry_run else partial(self._date, dating, forgotten_before)
+        for batch in register(self._database, self.images(), date, dating.hash_changed, dry_run=dry_run):
             seen.add(batch.known)
             self.found.count(batch, days, is_sampled=dry_run)
             self._check()
         if not dry_run:
             self.mark_missing(seen, self.check)  # the storage may have gone during the walk
+            self._database.transact(partial(hold, found=list(self.found.holding()), kinds=HOLDING))
+
+    def _date(
+        self, dating: Dating, forgotten_before: datetime | None, new: Sequence[ImageFile]
+    ) -> Sequence[DatedImage]:
+        """Date new images; store what is wrong with their times before they are: a run that is killed has told it."""
+        found, before = self.found, self.found.num_wrong_clocks
+        dated = dating.date_all(new)
+        forgotten = [one for one in dated if forgotten_before and one.added_at < naive(forgotten_before)]
+        found.num_forgotten += len(forgotten)
+        if forgotten or found.num_wrong_clocks > before:
+            self._database.transact(partial(record, found=found.happened()))
+        return dated
 
     def mark_deleted(self) -> None:
         """Mark what is gone, also where a folder holds no image any more: the user says that it is meant."""

@@ -29,9 +29,11 @@ from sqlalchemy import (
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile
 from infer_app.base.locations import picture_key
-from infer_app.tables.engine.column_types import Query
+from infer_app.base.printing import counted, one_line
+from infer_app.tables.engine.column_types import MAX_ID, Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.stored_notices import event, record
 from infer_app.tables.results.conditions import count_each
 from infer_app.tables.results.pictures import new_values, set_columns
 from infer_app.tables.results.runs import refuse_during_runs
@@ -175,6 +177,8 @@ class RegisteredElsewhere:
             refuse_during_runs(connection)
             kept = None if ids is None else {*ids}
             rows: list[Any] = [row for row in connection.execute(below) if kept is None or row.id in kept]
+            text = f"{counted(len(rows), 'image')} known below {old} are now below {new}"
+            record(connection, [event("moved folder", one_line(text), new[-MAX_ID:])])
             for first in range(0, len(rows), ROWS_PER_UPDATE):
                 moved = {row.id: new + row.location[len(old) :] for row in rows[first : first + ROWS_PER_UPDATE]}
                 places = [

@@ -153,20 +153,6 @@ class RunStore:
             if not connection.scalar(select(runs.c.id).where(*this, runs.c.host == row["host"]).limit(1)):
                 connection.execute(insert(runs), row)
 
-    def exchange_attention(self, run_id: str, told: Sequence[str]) -> list[str]:
-        """Record what a run tells; return what the one before of its model told, [] if its row is gone."""
-        with self._database.write(wait_limit_s=2) as connection:
-            this = connection.execute(select(runs).where(runs.c.id == run_id)).first()
-            if this is None:
-                return []
-            # Not one of a clock that was ahead, which would be the run before for years.
-            former = runs.c.model == this.model, runs.c.started_at < this.started_at
-            newest = connection.scalars(select(runs.c.throughput).where(*former).order_by(runs.c.started_at.desc()))
-            before: list[str] = next((one["attention"] for one in newest if one and "attention" in one), [])
-            throughput = this.throughput | {"attention": list(told)}
-            connection.execute(update(runs).where(runs.c.id == run_id).values(throughput=throughput))
-        return before
-
     def names_that_ran(self) -> set[str]:
         with self._database.read() as connection:
             return set(connection.scalars(select(runs.c.model).distinct()))

@@ -248,6 +248,22 @@ runs = Table(
     Index("ix_infer_runs_day_model_id", "day", "model_id"),
 )
 
+# What somebody should look at. A few rows.
+notices = Table(
+    "infer_notices",
+    metadata,
+    Column("kind", String(32), primary_key=True),
+    Column("subject", Exact(MAX_ID), primary_key=True),  # tells those of a kind apart, as a camera does
+    Column("key", Text, nullable=False),  # another one is told anew
+    Column("text", Text, nullable=False),
+    Column("command", Text, nullable=False),  # that does it or shows more; may be empty
+    Column("level", String(16), nullable=False),
+    Column("since", Microseconds, nullable=False),
+    Column("until", Microseconds),  # when it was over; that of an event is the same as "since". NULL: it holds
+    Column("mailed_at", Microseconds),  # when `infer run -q` printed it last
+    Column("posted_at", Microseconds),  # when the webhook took it last
+)
+
 # MariaDB's defaults are those of the database: often Latin-1, a storage engine without transactions or a
 # row format with shorter keys.
 _OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin", "row_format": "DYNAMIC"}

@@ -11,9 +11,9 @@ from sqlalchemy import select
 from infer_app.base.domain import Broken, ImageFile, Output, Prediction, Reason
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.day.arrivals import ArrivalGap, find_gap
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.listing.arrivals import ArrivalGap, find_gap
 from infer_app.tables.listing.image_registry import (
     ROWS_PER_INSERT,
     DatedImage,

@@ -103,7 +103,7 @@ def test_a_report_of_a_day(make_report, write, add_run, monkeypatch):
         ("Images/s", "12", "12"),
         ("Label drift", "0.00", "≤ 0.00 by chance"),
     ]
-    assert [step.command for step in report.steps] == ["infer list --state rejected --date 2026-11-20"]
+    assert [notice.command for notice in report.notices] == ["infer list --state rejected --date 2026-11-20"]
     assert model.output == "classification"
 
 
@@ -127,7 +127,7 @@ def test_nearly_black_images_are_those_of_all_runs_of_the_day(make_report, write
     add_run(run_id="late", started_at=datetime(2026, 11, 22), throughput={"nearly_black": 3}, **late)
     add_run(run_id="later", started_at=datetime(2026, 11, 23), throughput={"nearly_black": 1}, **late)
     add_run(run_id="failed", started_at=datetime(2026, 11, 24), throughput=None, **late)
-    assert [step.what for step in make_report().steps if "nearly black" in step.what] == [
+    assert [notice.text for notice in make_report().notices if "nearly black" in notice.text] == [
         "4 images use at most 12 of 16 bits: nearly black as read; build the model with --set depth=window:0,4095"
     ]
 
@@ -141,7 +141,7 @@ def test_a_run_that_failed_before_it_measured_anything(make_report, add_run):
         "the last run failed with exit code 14",
         "failed",
     )
-    assert report.steps[0].what == "The last run failed: the storage is gone"
+    assert report.notices[0].text == "The last run failed: the storage is gone"
 
 
 def test_days_that_were_run_and_when_their_images_changed_last(tables, add_run):
@@ -180,7 +180,7 @@ def test_what_two_models_say_alike_stands_once_on_their_page(two_models):
     report = two_models()
     assert [one.model for one in report.models] == ["stub", "twin"]
     assert (report.state, report.notes, report.images, report.rejected) == ("good", (), 100, 1)
-    assert [step.command for step in report.steps] == ["infer list --state rejected --date 2026-11-20"]
+    assert [notice.command for notice in report.notices] == ["infer list --state rejected --date 2026-11-20"]
     text = render_day(report, {})
     for once in ("<b>100</b><span>images</span>", "CPU time per image", "truncated: ends early", "Images by score"):
         assert text.count(once) == (2 if once == "Images by score" else 1)
@@ -190,7 +190,7 @@ def test_what_only_one_of_two_models_says_has_its_name_and_the_worse_state_is_th
     report = two_models(same=False)
     assert (report.state, report.notes) == ("attention", ("twin: 100 pending",))
     assert (report.images, report.rejected, report.pending) == (100, 0, 100)  # of one model: they add up
-    commands = [step.command for step in report.steps]
+    commands = [notice.command for notice in report.notices]
     assert commands == [
         "infer run --date 2026-11-20 --model twin",
         "infer list --state rejected --date 2026-11-20 --model stub",

@@ -4,7 +4,8 @@ import pytest
 
 from infer_app.ask.run_figures import day_summary_line, run_figures, run_report
 from infer_app.base.run_report import DayCounts
-from infer_app.tables.queries.day_state import DayFacts, judge_day
+from infer_app.tables.day.facts import DayFacts
+from infer_app.tables.day.verdict import judge
 from tests.conftest import DAY, MODEL
 
 COUNTS = DayCounts(100, 99, 1, 0)
@@ -52,6 +53,6 @@ def test_a_row_names_the_bottleneck_that_the_last_line_named_unless_its_images_a
 def test_the_verdict_says_how_the_last_run_ended(row, changed, pending, end):
     row |= changed
     counts = DayCounts(99 + pending, 99, 0, pending)
-    state = judge_day(DayFacts(counts, [row], "5%", is_running=row["state"] == "running"))
+    state = judge(DayFacts(DAY.date, counts, [row], "5%", is_running=row["state"] == "running"))
     told = day_summary_line(DAY.date, counts, run_report(row, counts), run_figures(row), state)
     assert told == f"20 Nov: {99 + pending} = 99 predicted + 0 rejected + {pending} pending · {end}"

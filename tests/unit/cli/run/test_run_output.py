@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from infer_app.base.run_report import DayCounts, DayObjects, DayState
+from infer_app.base.run_report import DayCounts, DayObjects, Verdict
 from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.cli.run.run_output import RunOutput
 from infer_app.run.files.registration import Registration
@@ -18,12 +18,12 @@ BEFORE = replace(REPORT, date=DAY.before(1).date, model="animals", reasons={})
 ANIMALS = replace(REPORT, date=DAY.date, model="animals", stages={"model": 14.1})
 SPECIES = replace(ANIMALS, model="species", objects=DayObjects(9, 3, 3))
 WHOLE = replace(ANIMALS, model="whole", seconds=120.0, stages={"model": 2.0})
-ATTENTION = DayState("done", "attention", 0, ("unusual",))
+ATTENTION = Verdict("done", "attention", 0, ("unusual",))
 OLDER = PendingDays(date(2026, 11, 1), date(2026, 11, 2), 7)
 
 
 def result_of(*reports, older=OLDER):
-    return ModelResult([*reports], [], older, None, 0, ATTENTION, True, "", 0)
+    return ModelResult([*reports], [], older, None, 0, ATTENTION, True)
 
 
 @pytest.fixture
@@ -42,9 +42,7 @@ def test_what_is_equal_for_all_models_stands_once_and_what_is_not_has_their_name
     costs = "limit 16 images/s, reached 15, 15 once the workers ran"
     balance = "41,203 = 41,188 predicted + 15 rejected + 0 pending"
     speed = "94 % of the limit; bottleneck: model"
-    backfill = "infer backfill --from 2026-11-01 --to 2026-11-02"
     assert block == [
-        f"attention: 7 images older than the look-back are pending: `{backfill}` predicts them",
         f"19 Nov: {balance} · 46 min · {speed}",
         "needs attention: unusual",
         f"animals, species: CPU ms per image: model 14.10; {costs}",
@@ -67,7 +65,6 @@ def test_of_one_model_there_are_no_names(printed):
 def test_different_counts_have_the_name_of_their_model(printed):
     behind = replace(WHOLE, day=DayCounts(41_203, 41_000, 15, 188))
     block = printed(result_of(ANIMALS), result_of(behind, older=None))
-    assert "infer backfill --from 2026-11-01 --to 2026-11-02 --model animals" in block[0]
     assert block[-3:] == [
         "animals: 20 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min",
         "whole: 20 Nov: 41,203 = 41,000 predicted + 15 rejected + 188 pending · 2 min",

@@ -60,7 +60,7 @@ def date(database, file_time, taken=None, day="taken"):
     in_file = taken and CaptureTime(taken.replace(tzinfo=None))
     dating = Dating(settings(day), database, lambda *_: [in_file], found)
     (dated,) = dating.date_all([ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())])
-    return dated, list(found.describe())
+    return dated, [notice.text for notice in (*found.happened(), *found.holding())]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from infer_app.base.day import Day
-from infer_app.tables.listing.arrivals import WINDOW, ArrivalGap, find_gap, judge_gap
+from infer_app.tables.day.arrivals import WINDOW, ArrivalGap, find_gap, judge_gap
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 FRIDAY = date(2026, 11, 20)

@@ -4,14 +4,16 @@ from datetime import date, datetime
 import pytest
 
 from infer_app.base.run_report import DayCounts
-from infer_app.tables.queries.day_state import DayFacts, DayStates, is_unusual, judge_day
+from infer_app.tables.day.facts import DayFacts, DayReader
+from infer_app.tables.day.notices import is_unusual
+from infer_app.tables.day.verdict import judge
 from infer_app.tables.queries.pending_images import PendingDays
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit, predicted
 
-RUN = {"id": "r", "state": "done", "exit_code": 0, "selected": 100, "error": None}
+RUN = {"id": "r", "state": "done", "exit_code": 0, "selected": 100, "error": None, "throughput": None}
 NOTHING_NEW = RUN | {"id": "later", "selected": 0}
-DONE = DayFacts(DayCounts(100, 99, 1, 0), [RUN], "5%")
+DONE = DayFacts(DAY.date, DayCounts(100, 99, 1, 0), [RUN], "5%")
 PENDING = replace(DONE, counts=DayCounts(100, 60, 0, 40))
 ELEVEN = DayCounts(100, 89, 11, 0)
 
@@ -54,7 +56,7 @@ def with_run(**changed):
     ],
 )
 def test_the_state_of_a_day(facts, expected):
-    found = judge_day(facts)
+    found = judge(facts)
     assert ", ".join([found.state, found.level, str(found.exit_code), *found.notes]) == expected
 
 
@@ -65,13 +67,13 @@ def test_the_state_of_a_day(facts, expected):
         (ELEVEN, [RUN], 3),
         (ELEVEN, [NOTHING_NEW, RUN | {"exit_code": 3}], 3),
         (ELEVEN, [RUN | {"selected": 2}, RUN | {"exit_code": 3}], 3),  # late images that went well
-        (DayCounts(1000, 988, 12, 0), [NOTHING_NEW, RUN | {"selected": 12, "exit_code": 3}, RUN], 3),
+        (DayCounts(1000, 988, 12, 0), [NOTHING_NEW, RUN | {"selected": 12, "exit_code": 3}, RUN], 0),
         (DayCounts(100, 100, 0, 0), [RUN | {"selected": 11}, RUN | {"exit_code": 3}], 0),  # repaired and run again
         (DayCounts(100, 89, 11, 0), [NOTHING_NEW | {"exit_code": 10, "state": "failed"}, RUN], 10),
     ],
 )
 def test_a_day_with_too_many_rejected_stays_one_whatever_later_runs_found(counts, runs, exit_code):
-    found = judge_day(DayFacts(counts, runs, "5%"))
+    found = judge(DayFacts(DAY.date, counts, runs, "5%"))
     assert found.exit_code == exit_code
     assert ("too many rejected: exit code 3" in found.notes) is (exit_code != 0)
 
@@ -99,13 +101,13 @@ def test_pending_images_of_earlier_days_are_counted_once_and_for_each_version(ta
     register("/a.jpg", "/b.jpg", at=datetime(2026, 11, 1))
     register("/c.jpg", at=datetime(2026, 11, 18))
     tables.run_store.open_run(DAY, MODEL)
-    one_by_one = DayStates(tables, "5%")
+    one_by_one = DayReader(tables, "5%")
     found = [
         one_by_one.find_older_pending(day, MODEL.model_id) for day in (DAY.before(9), DAY.before(2), DAY.before(1), DAY)
     ]
     first, last = date(2026, 11, 1), date(2026, 11, 18)
     assert found == [*2 * [PendingDays(first, first, 2)], *2 * [PendingDays(first, last, 3)]]
-    newest_first = DayStates(tables, "5%")
+    newest_first = DayReader(tables, "5%")
     assert newest_first.find_older_pending(DAY, MODEL.model_id).num_images == 3
     assert newest_first.find_older_pending(DAY.before(9), MODEL.model_id).num_images == 2
     commit(tables.database, predicted("1"), model_id="tried")

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from infer_app.base.day import find_zone
 from infer_app.tables.cameras.periods import read_cameras
-from infer_app.tables.listing.arrivals import WINDOW, judge_gap
+from infer_app.tables.day.arrivals import WINDOW, judge_gap
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.schema import pictures
 

@@ -1,0 +1,134 @@
+"""What somebody should look at, stored where it is found, so that the next run tells what a killed one had found.
+
+A teller of changes, as a mail, tells a notice once, again after REPEATED of holding, and when it is over. Others tell
+what holds, and what happened within REPEATED, and store nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+
+from infer_app.base.day import naive
+from infer_app.base.printing import with_config
+from infer_app.tables.results.schema import notices, project_table
+
+REPEATED = timedelta(days=7)
+KEPT = timedelta(days=30)  # after it is over
+MAIL, WEBHOOK = "mailed_at", "posted_at"  # tellers of changes: the columns that say when each told a notice last
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to look at, or to do."""
+
+    kind: str
+    text: str  # a sentence
+    command: str = ""  # that does it or shows more, without options
+    level: str = "attention"  # good: nothing is wrong; failed
+    note: str = ""  # the same in a few words, among the remarks of a day; empty: it is none of them
+    subject: str = ""  # tells notices of a kind apart, as a camera does
+    key: str | None = None  # another one is told anew; None: the text
+    since: datetime | None = None  # UTC; None: not stored
+    until: datetime | None = None  # when it was over; that of an event is the same as `since`
+
+    @property
+    def line(self) -> str:
+        """Return it as a line of text, with its command: jobs/daily.sh mails what begins so."""
+        text = f"{self.text}{f': `{self.command}`' if self.command else ''}"
+        return f"attention: {'over: ' if self.is_over else ''}{with_config(text)}"
+
+    @property
+    def is_over(self) -> bool:
+        return self.until is not None and self.until != self.since
+
+    def to_json(self) -> dict[str, object]:
+        times = {name: time and time.isoformat() for name, time in (("since", self.since), ("until", self.until))}
+        found = asdict(self) | times | {"command": self.command or None}
+        return {name: found[name] for name in ("kind", "subject", "level", "text", "command", "since", "until")}
+
+
+def record(connection: Connection, found: Iterable[Notice]) -> None:
+    """Store notices: those with `until` happened now; others hold, since they were first stored."""
+    rows = [_row(notice) for notice in found]
+    if not rows:
+        return
+    connection.execute(select(project_table.c.id).with_for_update()).close()  # two runs may store the same
+    known = {(one.kind, one.subject): one for one in connection.execute(select(notices))}
+    for row in rows:
+        former = known.get((row["kind"], row["subject"]))
+        if former is None:
+            connection.execute(insert(notices), row)
+            continue
+        is_same = former.key == row["key"] and former.until is None and row["until"] is None
+        kept = {"since": former.since, MAIL: former.mailed_at, WEBHOOK: former.posted_at} if is_same else {}
+        connection.execute(update(notices).where(*_is(former)).values(row | kept))
+
+
+def hold(connection: Connection, found: Sequence[Notice], kinds: Collection[str]) -> None:
+    """Store what holds of some kinds now: what held before and is not among it is over."""
+    record(connection, found)
+    held = {(one.kind, one.subject) for one in found}
+    now = naive(datetime.now(UTC))
+    holds = notices.c.kind.in_(kinds), notices.c.until.is_(None)
+    for former in connection.execute(select(notices).where(*holds)).all():
+        if (former.kind, former.subject) not in held:
+            connection.execute(update(notices).where(*_is(former)).values(until=now))
+    connection.execute(delete(notices).where(notices.c.until < now - KEPT))
+
+
+def read_current(connection: Connection) -> list[Notice]:
+    """Return what holds, and what happened within REPEATED, the newest first."""
+    recent = notices.c.since >= naive(datetime.now(UTC) - REPEATED)
+    wanted = or_(notices.c.until.is_(None), (notices.c.until == notices.c.since) & recent)
+    rows = connection.execute(select(notices).where(wanted).order_by(notices.c.since.desc(), notices.c.kind))
+    return list(map(_notice, rows))
+
+
+def read_due(connection: Connection, teller: str) -> list[Notice]:
+    """Return what a teller of changes has to tell."""
+    rows = connection.execute(select(notices).order_by(notices.c.since, notices.c.kind, notices.c.subject))
+    now = naive(datetime.now(UTC))
+    return [_notice(row) for row in rows if _is_due(row, row._mapping[teller], now)]
+
+
+def mark_told(connection: Connection, teller: str, told: Iterable[Notice]) -> None:
+    """Store that these were told: what was stored anew since then is not."""
+    now = naive(datetime.now(UTC))
+    for one in told:
+        its = notices.c.kind == one.kind, notices.c.subject == one.subject, notices.c.key == one.key
+        connection.execute(update(notices).where(*its).values({teller: now}))
+
+
+def event(kind: str, text: str, subject: str) -> Notice:
+    """Return a notice of what happens now."""
+    now = datetime.now(UTC)
+    return Notice(kind, text, subject=subject, since=now, until=now)
+
+
+def _is_due(row: Row[Any], told: datetime | None, now: datetime) -> bool:
+    if told is None:
+        return True
+    return told < row.until if row.until is not None else told <= now - REPEATED
+
+
+def _row(notice: Notice) -> dict[str, Any]:
+    now = naive(datetime.now(UTC))
+    its = {"kind": notice.kind, "subject": notice.subject, "key": notice.text if notice.key is None else notice.key}
+    told = {"text": notice.text, "command": notice.command, "level": notice.level, MAIL: None, WEBHOOK: None}
+    since = naive(notice.since) if notice.since else now
+    return its | told | {"since": since, "until": naive(notice.until) if notice.until else None}
+
+
+def _notice(row: Row[Any]) -> Notice:
+    known = Notice(row.kind, row.text, row.command, row.level, subject=row.subject, key=row.key)
+    until = None if row.until is None else row.until.replace(tzinfo=UTC)
+    return replace(known, since=row.since.replace(tzinfo=UTC), until=until)
+
+
+def _is(row: Row[Any]) -> tuple[Any, ...]:
+    return notices.c.kind == row.kind, notices.c.subject == row.subject

@@ -1,0 +1,61 @@
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from infer_app.base.domain import DECODER_MODULES, TRANSIENT_REASONS, Reason, ReasonClass
+from infer_app.base.run_report import DayCounts
+from infer_app.tables.day.facts import DayFacts
+from infer_app.tables.day.notices import notices_of_day
+from infer_app.tables.queries.pending_images import PendingDays
+
+ROW = {"state": "done", "exit_code": 0, "error": None, "throughput": None, "selected": 1}
+NEW, TOO_MANY = DayCounts(9, 0, 0, 9), DayCounts(100, 89, 11, 0)
+ALL_WELL = DayFacts(date(2026, 11, 20), DayCounts(1000, 1000, 0, 0), [ROW], "5%")
+
+
+def test_when_all_is_well_there_is_nothing_to_do():
+    assert notices_of_day(ALL_WELL) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "command"),
+    [
+        ({"problems": ["2 images have both"]}, "infer verify --date 2026-11-20"),
+        ({"runs": [ROW | {"state": "failed", "exit_code": 10, "error": "gone"}]}, "infer doctor"),
+        ({"counts": NEW}, "infer run --date 2026-11-20"),
+        ({"counts": NEW, "is_running": True}, "infer status"),
+        (
+            {"older": PendingDays(date(2026, 11, 2), date(2026, 11, 9), 3)},
+            "infer backfill --from 2026-11-02 --to 2026-11-09",
+        ),
+        (
+            {"counts": DayCounts(100, 89, 11, 0), "reasons": {"truncated": 11}},
+            "infer list --state rejected --date 2026-11-20",
+        ),
+        ({"reasons": {"truncated": 2}}, "infer list --state rejected --date 2026-11-20"),
+    ],
+)
+def test_what_to_do_is_one_notice_with_its_command(changed, command):
+    assert [notice.command for notice in notices_of_day(replace(ALL_WELL, **changed))] == [command]
+
+
+def test_rejections_are_told_by_what_helps():
+    (notice,) = notices_of_day(replace(ALL_WELL, reasons={"truncated": 2, "not_found": 3, "location_not_allowed": 4}))
+    retry = "infer retry --date 2026-11-20 --reason location_not_allowed"
+    assert notice.text.split("; ") == [
+        "2 rejected for content: fix or remove the files",
+        "3 rejected for now: the next run retries them",
+        f"4 rejected for a setting: correct the images, or change it and run `{retry}`",
+    ]
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_rejection_is_told_by_the_class_of_its_reason_or_by_what_retries_it(reason):
+    """Whatever the class, what the next run tries again by itself is told as such."""
+    (notice,) = notices_of_day(replace(ALL_WELL, reasons={reason.value: 2}))
+    told = {"the model": ReasonClass.MODEL, "a setting": ReasonClass.SETTING, "content": ReasonClass.CONTENT}
+    found = next((of for text, of in told.items() if notice.text.startswith(f"2 rejected for {text}:")), None)
+    is_retried = reason in TRANSIENT_REASONS or reason in DECODER_MODULES
+    assert found == (None if is_retried else reason.of)
+    assert found is not None or notice.text.startswith(("2 rejected for now", "2 rejected for want of a decoder"))
