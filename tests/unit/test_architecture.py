@@ -122,7 +122,6 @@ TESTED_BY = {
     **{f"predict.workers.{one}": "process/predict/workers/test_fork_server.py" for one in ("parent_death", "preload")},
     **{f"tables.engine.{one}": "databases" for one in ("backend", "bulk", "mysql_connection", "postgresql")},
     "tables.cameras.redate": "integration/test_watch.py",
-    "tables.day.told": "integration/test_one_truth.py",
     "tables.engine.postgres_connection": "databases/test_frozen.py",
     "tables.queries.scope": "databases/conformance/test_versions.py",
     "tables.results.conditions": "databases/test_plans.py",
