@@ -3,8 +3,8 @@
 A database has an id, which its project has in `infer.database-id`, a file beside infer.toml, or in its settings. So one
 that is gone, empty or of another project is told from that of a new project: no day is done again for it, and no
 project writes into the database of another one. A second line of the file names the last run, by which a database is
-told that was restored from a backup, a third one the last numbers of a picture, an object and an event: no number is
-given again after a restore.
+told that was restored from a backup, a third one the last numbers of a picture and an object: no number is given again
+after a restore. A fourth one is of a run that failed while the database was away.
 """
 
 import logging
@@ -13,6 +13,7 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +41,7 @@ class _KnownDatabase(NamedTuple):
     run: str = NOTHING
     picture: str = NOTHING
     object: str = NOTHING
-    event: str = NOTHING
+    failure: str = NOTHING  # of a run: when, in UTC, and its exit code
 
 
 def known_id(loaded: LoadedSettings) -> str | None:
@@ -59,6 +60,23 @@ def remember_run(loaded: LoadedSettings, run_id: str) -> None:
     """Write the id of the last run; a folder that may not be written to stays without it."""
     if known := _read(id_file(loaded)):
         _write_if_possible(loaded, known._replace(run=run_id))
+
+
+def remember_failure(loaded: LoadedSettings, exit_code: int | None) -> None:
+    """Write that a run failed now which no table has; None: a table has it."""
+    if known := _read(id_file(loaded)):
+        failure = NOTHING if exit_code is None else f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}/{exit_code}"
+        if failure != known.failure:
+            _write_if_possible(loaded, known._replace(failure=failure))
+
+
+def describe_failure(loaded: LoadedSettings) -> str:
+    """Return that a run failed while the database was away; empty if none did."""
+    known = _read(id_file(loaded))
+    if known is None or known.failure == NOTHING:
+        return ""
+    time, _, exit_code = known.failure.partition("/")
+    return f"the run of {time} failed with exit code {exit_code} while the database was away"
 
 
 def _read(file: Path) -> _KnownDatabase | None:
@@ -168,7 +186,7 @@ def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
         _write_if_possible(loaded, known := _KnownDatabase(owner.id))
     if owner != (here := _owner_here(loaded, owner.id)):
         record_owner(database, here)
-    given, numbers = database.ask(last_numbers), [int(number) for number in known[2:] if number.isdecimal()]
+    given, numbers = database.ask(last_numbers), [int(number) for number in known[2:4] if number.isdecimal()]
     if numbers and any(before > last for before, last in zip(numbers, given, strict=False)):
         database.transact(partial(raise_numbers, numbers=numbers))
     try:
@@ -177,8 +195,8 @@ def remembered(loaded: LoadedSettings, database: Database) -> Iterator[None]:
         with suppress(DatabaseUnavailable):
             with database.read() as connection:  # without waiting: the command has ended
                 latest = tuple(map(str, last_numbers(connection)))
-            if (known := _read(id_file(loaded))) and known[2:] != latest:
-                _write_if_possible(loaded, _KnownDatabase(*known[:2], *latest))
+            if (known := _read(id_file(loaded))) and known[2:4] != latest:
+                _write_if_possible(loaded, known._replace(picture=latest[0], object=latest[1]))
 
 
 def _write_if_possible(loaded: LoadedSettings, known: _KnownDatabase) -> None:
@@ -191,7 +209,7 @@ def _write_if_possible(loaded: LoadedSettings, known: _KnownDatabase) -> None:
 
 
 def _write(loaded: LoadedSettings, known: _KnownDatabase) -> None:
-    lines = known.id, known.run, " ".join(known[2:])
+    lines = known.id, known.run, " ".join(known[2:4]), known.failure
     replace_file(id_file(loaded), "".join(f"{line}\n" for line in lines).encode())
 
 

@@ -13,7 +13,8 @@ from tests.support.clock import Clock, needs_faketime
 from tests.support.listeners import Recorder
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import INFER, Project, build_model
-from tests.support.watched import run_daily
+from tests.support.waiting import wait_until
+from tests.support.watched import YESTERDAY, put, run_daily
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # of a month of nights, on a machine however slow
 
@@ -58,6 +59,24 @@ def test_a_run_that_failed_before_it_held_a_day_is_in_status_until_one_has_done_
     project.infer("run")
     row = max(project.infer_json("status")["days"], key=lambda one: one["date"])
     assert (row["state"], row["last_run"]["exit_code"]) == ("done", 0)
+
+
+def test_what_a_killed_night_had_found_is_told_by_the_next_one(project):
+    photos = [project.photos / f"cam/{name}.jpg" for name in "ab"]
+    for photo in photos:
+        put(project, f"cam/{photo.name}", YESTERDAY)
+    project.set("images", watch=["photos"])
+    project.infer("run", "--quiet")
+    photos[0].unlink()
+    put(project, "cam/c.jpg", date(1980, 1, 2))
+    with project.start("run", "--quiet") as run:
+        wait_until(lambda: project.rows("SELECT 1 FROM infer_pictures WHERE missing_since IS NOT NULL"))
+        run.kill()
+    photos[1].rename(project.photos / "b.jpg")
+    told = project.infer("run", "--quiet")
+    assert "attention: 1 new image has a time before 1995" in told
+    assert "attention: 2 of 3 images registered in" in told
+    assert project.infer("run", "--quiet") == ""
 
 
 def test_old_images_of_an_own_table_are_mailed_once_and_again_when_there_are_more(project):

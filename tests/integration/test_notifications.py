@@ -73,11 +73,17 @@ def test_a_night_that_can_not_begin_is_told_as_a_failure(told, listener):
     error = told.infer_json(*RUN, "-v", exit_code=10, INFER_DATABASE__URL=WRONG_PASSWORD)
     assert sorted(listener.paths) == [f"/hook-{SECRET}", f"/ping-{SECRET}/10", f"/ping-{SECRET}/start"]
     hook = json.loads(body_of(listener, f"/hook-{SECRET}")[0])
-    assert hook == error | {"date": DATE, "models": ["colors"]}
+    assert hook == error | {"date": DATE, "models": ["colors"], "notices": []}
     written = metrics(told)
     assert written[SUCCESS] == succeeded
     assert written[("infer_model_exit_code", "colors")] == 10
     assert ("infer_images_predicted", "colors") not in written
+    failure = "failed with exit code 10 while the database was away"
+    (notice,) = told.infer_json("status")["notices"]
+    assert (notice["kind"], failure in notice["text"]) == ("failed night", True)
+    assert failure in told.infer("run", "--date", DATE, "--quiet")  # which the next mail tells, once
+    assert failure not in told.infer("run", "--date", DATE, "--quiet")
+    assert failure in told.infer("status")
     everything = [told.errors, (told.folder / "infer.prom").read_text(), *(heard.body for heard in listener.heard)]
     assert not [text for text in everything if SECRET in text]
 

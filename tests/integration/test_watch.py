@@ -28,7 +28,7 @@ def test_photos_of_weeks_ago_are_predicted_by_the_next_run_each_on_its_own_day(p
         put(project, f"card/{number}.jpg", days[number % 5])
     assert project.infer_json("run", "--limit", "11", "--workers", "1")["registered"]["earlier"] == 50
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(11,)]
-    assert daily(project, YESTERDAY) == (0, "")
+    assert "attention: over: 40 images older than the look-back are pending" in daily(project, YESTERDAY)[1]
     by_day = "SELECT day, sum(predicted) FROM infer_runs WHERE predicted > 0 GROUP BY day ORDER BY day"
     assert project.rows(by_day) == [(str(day), 10) for day in reversed(days)] + [(str(YESTERDAY), 1)]
     assert project.infer_json("run")["late"] == []
@@ -202,7 +202,7 @@ def test_photos_ahead_of_a_clock_that_is_behind_wait_for_the_right_time(project)
     assert project.rows("SELECT count(*) FROM infer_images") == [(0,)]
     for file in files:  # as they look once the clock is right
         os.utime(file, (time.time() - 86400,) * 2)
-    assert daily(project, YESTERDAY) == (0, "")
+    assert "attention: over: this machine's clock says" in daily(project, YESTERDAY)[1]
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(3,)]
     project.write("UPDATE infer_runs SET started_at = ?", f"{TODAY + timedelta(days=40)} 02:30:00.000000")
     put(project, "later.jpg", TODAY + timedelta(days=39))

@@ -19,6 +19,7 @@ from infer_app.cli.terminal.output import show_table, shown
 from infer_app.tables.day.facts import DayFacts, DayReader
 from infer_app.tables.day.told import current_notices
 from infer_app.tables.day.verdict import judge
+from infer_app.tables.known_database import describe_failure
 from infer_app.tables.listing.stored_notices import Notice
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 from infer_app.tables.queries.day_objects import count_day_objects
@@ -68,6 +69,8 @@ def show_status(days: int, camera: str | None, as_json: bool, config: Path | Non
         project.ask(project.source.note_unlisted, between([today.before(days - 1), today]))
         rows = read_last_days(project, today, days, loaded.run.max_rejected, next_run)
         notices = current_notices(project, today.before(1 + loaded.run.lookback), today.before(1))
+        if failure := describe_failure(loaded):
+            notices.insert(0, Notice("failed night", failure, level="failed"))
         if why := project.source.not_asked:
             notices.insert(0, Notice("table not asked", f"the images' table was not asked: {why}"))
     if as_json:

@@ -12,7 +12,7 @@ from infer_app.base.errors import InferError
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.run.run_result import RunSummary
 from infer_app.tables.day.told import current_notices, store_holding
-from infer_app.tables.known_database import last_run_of, remember_run
+from infer_app.tables.known_database import describe_failure, last_run_of, remember_failure, remember_run
 from infer_app.tables.listing.stored_notices import Notice, event, mark_told, read_due, record
 from infer_app.tables.project_database import open_project_database, open_results_database, read_in_use
 from infer_app.tables.results.runs import RunStore
@@ -22,14 +22,18 @@ def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exi
     """Record a failed run of the day for the versions in use of these names, or if none is known of all that ran.
 
     Not for a version that is only tried, nor where this process has held the day, which has its own row. While the
-    database is away nothing can be recorded.
+    database is away, a file beside the settings keeps it for the next run.
     """
-    with suppress(InferError), open_results_database(loaded) as database:
-        run_store, tried = RunStore(database), [name for name in loaded.model_names if name != plain_name(name)]
-        names = names or run_store.names_that_ran()
-        for version in read_in_use(loaded).items():
-            if version[0] in names and not tried:
-                run_store.record_failure(day, version, exit_code, error)
+    try:
+        with open_results_database(loaded) as database:
+            run_store, tried = RunStore(database), [name for name in loaded.model_names if name != plain_name(name)]
+            names = names or run_store.names_that_ran()
+            for version in read_in_use(loaded).items():
+                if version[0] in names and not tried:
+                    run_store.record_failure(day, version, exit_code, error)
+    except InferError:
+        with suppress(InferError):  # a file that can't be read
+            remember_failure(loaded, exit_code)
 
 
 def update_notices(
@@ -52,7 +56,10 @@ def update_notices(
             uses = "; ".join(_describe_version(loaded, artifact) for artifact in artifacts)
             lacking = f"the database lacks run {known}, the last of this project: was a backup restored? {uses}"
             happened.append(event("restored database", lacking, known))
+        if failure := describe_failure(loaded):
+            happened.append(event("failed night", failure, failure))
         project.database.transact(partial(record, found=happened))
+        remember_failure(loaded, None)
         if is_nightly:
             remember_run(loaded, this)
             store_holding(project, nights[-1], current_notices(project, nights[0], nights[-1]))

@@ -338,5 +338,5 @@ def test_all_that_tells_of_a_day_gives_one_verdict_and_the_same_notices(
 
 def printed(capsys, folder, as_json=False):
     capsys.readouterr()
-    show_status(14, None, as_json, folder / "infer.toml")
+    show_status(2, None, as_json, folder / "infer.toml")
     return capsys.readouterr().out
