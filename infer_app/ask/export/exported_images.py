@@ -166,9 +166,9 @@ def choose_thresholds(
 
 
 def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersions) -> DatedImages:
-    """Yield the predictions of the days, each with its date."""
+    """Yield the predictions of the days, each with its date; none of an image that a preferred version rejected."""
     for day in days:
-        found = read_predicted_images(project, day, *model.model_ids, part=model.part)
+        found = read_predicted_images(project, day, *model.all_ids, part=model.part)
         yield from ((day.date, image) for image in found)
 
 

@@ -1,5 +1,7 @@
 """`infer export` and `infer sample` as a person and as a script see them."""
 
+import csv
+import io
 import json
 from dataclasses import fields
 from datetime import datetime
@@ -9,8 +11,9 @@ import pytest
 from infer_app.ask.export.formats.export_formats import FORMATS
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
-from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
+from infer_app.cli.commands.look_commands import ExportOptions, ListOptions, SampleOptions
 from infer_app.cli.look.export import export_days, export_sample
+from infer_app.cli.look.list_images import list_images
 from infer_app.tables.results.schema import models, pictures, predictions
 from tests.conftest import DAY, MODEL
 from tests.support.results import broken, commit, predicted
@@ -85,6 +88,20 @@ def test_a_script_gets_the_numbers(project, capsys):
         "left_out": {},
     }
     assert len((project / "out").read_text().splitlines()) == 5  # two images without an object have a row each
+
+
+def test_an_export_holds_the_images_that_are_listed_as_predicted(project, database, add_model, capsys):
+    newer = "9" * 16
+    with database.write() as connection:
+        connection.execute(models.update().values(in_use_since=None, used_until=AT))
+    add_model("animals", newer, AT, "detection")
+    commit(database, (), broken("1"), model_id=newer)  # which has predicted none of the day
+    export(project, "csv")
+    assert "; 2 rejected images are not in" in capsys.readouterr().out
+    list_images(ListOptions(state="predicted", date=str(DAY), as_csv=True))
+    listed = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    exported = csv.DictReader(io.StringIO((project / "out").read_text()))
+    assert [one["image_id"] for one in exported] == [one["image_id"] for one in listed] == ["2", "3"]
 
 
 def test_a_day_without_predictions_is_an_empty_file_and_a_warning(project, capsys, caplog):
