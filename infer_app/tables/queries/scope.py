@@ -2,18 +2,17 @@
 
 from datetime import date, datetime, timedelta
 
-from sqlalchemy import ColumnElement, case, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from infer_app.artifact.model_names import Version, plain_name, short_name, versions_named
 from infer_app.base.day import Day
-from infer_app.base.errors import UsageError
+from infer_app.base.errors import EXIT_OK, EXIT_TOO_MANY_REJECTED, UsageError
 from infer_app.tables.engine.column_types import UtcNow
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.model_versions import RecordedVersion, read_versions
 from infer_app.tables.results.schema import runs
 
-BETWEEN_RUNS = timedelta(hours=6)  # from the end of one to the start of another: less is one run, begun again
-MAX_RUNS = 5000  # a day has one for each model
+TO_BEGIN_AGAIN = timedelta(hours=6)  # from the end of a run that was cut short to the start of one that goes on with it
 
 
 class Versions:
@@ -80,21 +79,23 @@ class Versions:
     def days_of_last_run(self, wanted: str | None = None) -> dict[date, datetime]:
         """Return the days of the last run that had images or failed, in order, each with its end.
 
-        It may have been started several times; `wanted` is as for `models_of`.
+        A run is a process, with those before it that were cut short, since it goes on with what they left. `wanted` is
+        as for `models_of`.
         """
         ended = func.coalesce(runs.c.ended_at, runs.c.heartbeat_at)
-        some = select(runs.c.day, runs.c.started_at, ended).where(_did_something(), runs.c.started_at <= UtcNow())
+        known = [_did_something(), runs.c.started_at <= UtcNow()]
         if wanted is not None:
-            some = some.where(runs.c.model_id.in_([model_id for _, model_id in self.models_of(wanted)]))
-        found, began = dict[date, datetime](), None
+            known.append(runs.c.model_id.in_([model_id for _, model_id in self.models_of(wanted)]))
         with self._images.database.read() as connection:
-            newest = some.order_by(runs.c.started_at.desc())
-            for day, started_at, ended_at in connection.execute(newest.limit(MAX_RUNS)):
-                if began is not None and ended_at < began - BETWEEN_RUNS:
-                    break
-                began = started_at
-                found[day] = max(ended_at, found.get(day, ended_at))
-        return dict(sorted(found.items()))
+            last = connection.scalar(select(runs.c.process).where(*known).order_by(runs.c.started_at.desc()).limit(1))
+            began = connection.scalar(select(func.min(runs.c.started_at)).where(*known, runs.c.process == last))
+            if began is None:
+                return {}
+            was_cut_short = or_(runs.c.state != "done", runs.c.exit_code.not_in((EXIT_OK, EXIT_TOO_MANY_REJECTED)))
+            goes_on_with = and_(ended.between(began - TO_BEGIN_AGAIN, began), was_cut_short)
+            its = select(runs.c.process).where(or_(runs.c.process == last, goes_on_with))
+            days = select(runs.c.day, func.max(ended)).where(*known, runs.c.process.in_(its))
+            return {row[0]: row[1] for row in connection.execute(days.group_by(runs.c.day).order_by(runs.c.day))}
 
     def versions_of(self, model_id: str) -> list[str]:
         """Return a version with the others of its name that were in use: what those have done is not pending."""

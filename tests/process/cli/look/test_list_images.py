@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -98,6 +98,28 @@ def test_rejected_images_are_listed_without_their_storage_but_for_those_rejected
     commit(database, (), broken("3", reason=Reason.LOCATION_NOT_ALLOWED), model_id=NEW)
     with pytest.raises(StorageUnavailable, match="no answer within"):
         listed(capsys, "rejected")
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_one_run"),
+    [
+        ({"exit_code": 0}, False),
+        ({"exit_code": 3}, False),  # it has come to its end
+        ({"exit_code": 75}, True),
+        ({"state": "failed", "exit_code": 14}, True),
+        ({"state": "running", "exit_code": None, "ended_at": None}, True),  # killed
+        ({"exit_code": 75, "heartbeat_at": AT - timedelta(days=1), "ended_at": AT - timedelta(days=1)}, False),
+    ],
+    ids=["hourly", "with rejections", "out of time", "failed", "killed", "the day before"],
+)
+def test_the_last_run_is_a_process_and_what_it_goes_on_with(register, database, add_run, capsys, changed, is_one_run):
+    register("/p/5.jpg", at=AT - timedelta(hours=1))
+    commit(database, predicted("5"), model_id=NEW)
+    hour_ago = dict.fromkeys(("started_at", "heartbeat_at", "ended_at"), AT - timedelta(hours=1))
+    add_run(run_id="before", model_id=NEW, process="1@100@pod", **hour_ago | changed)
+    add_run(days_ago=-1, model_id=NEW, process="1@200@pod", started_at=AT, ended_at=AT)
+    listed = told(capsys, list_images, ListOptions(state="predicted", model=NEW, as_json=True))["images"]
+    assert [one["image_id"] for one in listed] == ([*"12"] if is_one_run else []) + ["5"]
 
 
 def test_a_number_is_listed_as_it_is(database, add_model, capsys):
