@@ -63,7 +63,7 @@ class RunRequest:
 def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
     """Run the models over the days; a model that can't run or whose day is held doesn't stop the others.
 
-    Raises the error of the first model if none was run, and Interrupted if a signal came before the first.
+    Raises the most severe error if none was run, and Interrupted if a signal came before one was.
     """
     days, with_late = request.days, request.with_late
     results: list[ModelResult] = []
@@ -98,10 +98,11 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
     not_started = list(dict.fromkeys(name for models in left for name in models.names))
     if not_started:
         log.warning("not started: %s", ", ".join(not_started))
-    if not results and failures:
-        raise failures[0].error
-    if not results:
+    if not results and (stop.exit_code > SIGNALLED or not failures):
         raise Interrupted(stop.exit_code - SIGNALLED)
+    if not results:
+        worst = most_severe([failure.error.exit_code for failure in failures])
+        raise next(failure.error for failure in failures if failure.error.exit_code == worst)
     outcomes = [result.outcome for result in results] + [failure.outcome for failure in failures]
     outcomes += [ModelOutcome(name, stop.exit_code) for name in not_started]
     return RunSummary(results, failures, outcomes, nearest, sum(hidden))

@@ -87,8 +87,7 @@ class RunSummary:
 
     @property
     def exit_code(self) -> int:
-        codes = [result.exit_code for result in self.results] + ([UsageError.exit_code] if self.num_hidden else [])
-        return most_severe(codes + [failure.error.exit_code for failure in self.failures])
+        return most_severe([one.exit_code for one in self.outcomes] + [UsageError.exit_code] * bool(self.num_hidden))
 
     def to_json(self) -> dict[str, object]:
         """Return what `infer run --json` prints: the first model's figures, and all models if there are several."""
@@ -128,7 +127,7 @@ def make_report(group: GroupRun, day: Day, executor: Executor, model_run: ModelR
         steady_images_per_second=steady,
         limit_images_per_second=limit,
         stages=tally.cpu_ms(),
-        exit_code=group.stop.exit_code or (EXIT_TOO_MANY_REJECTED if too_many else 0),
+        exit_code=most_severe([group.stop.exit_code, *([EXIT_TOO_MANY_REJECTED] if too_many else [])]),
         walls=tally.wall_ms(),
         waits=tally.wait_ms(),
         limits=rates,
