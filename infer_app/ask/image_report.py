@@ -20,7 +20,6 @@ from infer_app.ask.next_run import NextRun
 from infer_app.base.day import Day, find_zone
 from infer_app.base.domain import Broken, FileFacts, ImageRef, Reason
 from infer_app.base.errors import InferError, UsageError
-from infer_app.base.locations import is_local
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
@@ -29,6 +28,7 @@ from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.workers.isolated_call import run_in_process
 from infer_app.tables.engine.column_types import is_utf8
 from infer_app.tables.project_database import ProjectDatabase, read_limits
+from infer_app.tables.queries.day_rows import StoredRejection
 from infer_app.tables.queries.image_history import ModelHistory, read_history
 from infer_app.tables.queries.pending_images import StoredFailure
 
@@ -122,7 +122,7 @@ def _cause(
     if row is None and found.day and next_run.era(found.day) == "older" and any(others):
         message = "a former version of this model predicted it, and no run covers its day any more"
         return Cause(Why.NOT_COVERED, message, next_run.command(found.day, found.day))
-    is_replaced = is_same is False and is_local(found.location)
+    is_replaced = bool(row and found.file and StoredRejection.of(row).is_outdated(found.file.facts))
     return explain_image(next_run, found.image_id, found.day, failure, refusal, is_replaced=is_replaced)
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from infer_app.artifact.model_names import Version
 from infer_app.ask.next_run import NextRun, retry_command
-from infer_app.base.domain import DECODER_MODULES, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, Reason
+from infer_app.base.domain import DECODER_MODULES, MAX_ATTEMPTS, TRANSIENT_REASONS, WITHOUT_LIMIT, Broken, Reason
 from infer_app.base.errors import InferError
 from infer_app.base.packages import install, retried_reasons
 from infer_app.base.printing import printed_options, with_config
@@ -162,7 +162,7 @@ def describe_failure(failure: StoredFailure) -> str:
     if failure.reason not in TRANSIENT_REASONS:
         found = ", and its decoder is installed now" if failure.reason in retried_reasons() else ""
         return f"rejected as {failure.reason}{detail}{found}"
-    if failure.reason == Reason.NOT_FOUND:  # each run that covers the day looks again
+    if failure.reason in WITHOUT_LIMIT:
         return f"{failure.reason}{detail}"
     return f"{failure.reason}{detail}, tried {failure.attempts} of {MAX_ATTEMPTS} times"
 

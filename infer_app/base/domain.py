@@ -102,7 +102,10 @@ NOT_READ = reasons_with(ReasonFact.NOT_READ)
 READ_FAILURES = reasons_with(_UNREAD)
 # Final until this module is there; then every image that was rejected for it is new again (packages.retried_reasons).
 DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
-MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
+MAX_ATTEMPTS = 3  # of a transient reason, but for those below
+# A look at the file costs nothing, and no time or size of it tells that it may be read again: each run that covers the
+# day tries.
+WITHOUT_LIMIT = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED})
 ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longer than a few retries
 
 

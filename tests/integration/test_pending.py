@@ -1,5 +1,6 @@
 """`infer list`, `infer explain` and `infer retry --image` through the real command: each printed command is run."""
 
+import os
 import re
 import shlex
 import shutil
@@ -110,6 +111,31 @@ def test_a_rejection_and_the_retry_that_lifts_it(project):
     assert cause["why"] == "retried"
     run_printed(project, cause["command"])
     assert missing(project, "1") is None
+
+
+def test_whether_a_repaired_file_is_tried_again_is_what_explain_says(project):
+    """After three attempts too: by its time or size, and where the file could not be opened, by each run."""
+    project.add_photos(3, date=str(day(1)))
+    project.own_table()
+    good, (failed, refused) = (project.photos / "0002.jpg").read_bytes(), (project.photos / f"000{n}.jpg" for n in "01")
+    for photo in (failed, refused):
+        photo.write_bytes(b"no picture")
+    project.infer("run")
+    refused.write_bytes(good)
+    facts = refused.stat()
+    of_image = "WHERE picture = (SELECT max(id) FROM infer_pictures WHERE image_id = ?)"
+    project.write(f"UPDATE infer_rejections SET reason = 'read_error', attempts = 3 {of_image}", "1")
+    stored = "reason = 'permission_denied', attempts = 9, sha256 = NULL, size = ?, modified = ?"
+    project.write(f"UPDATE infer_rejections SET {stored} {of_image}", facts.st_size, facts.st_mtime, "2")
+    before = failed.stat()
+    failed.write_bytes(b"No picture")
+    os.utime(failed, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert [missing(project, image_id)["why"] for image_id in "12"] == ["rejected", "retried"]
+    assert [one["image_id"] for one in project.list_images("pending")] == ["2"]
+    assert project.infer_json("run")["predicted"] == 1
+    failed.write_bytes(good)
+    assert missing(project, "1")["why"] == "retried"
+    assert project.infer_json("run")["predicted"] == 1
 
 
 def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(project):

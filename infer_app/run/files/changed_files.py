@@ -36,22 +36,17 @@ ask_storage: AskStorage = partial(iterate_in_process, timeout_s=STORAGE_TIMEOUT_
 def reset_changed_rejections(
     project: ProjectDatabase, path_map: PathMapping, day: Day, model_id: str, ask: AskStorage = ask_storage
 ) -> int:
-    """Delete the final rejections whose file or address has changed since; return their number.
+    """Delete the rejections whose file or address has changed since; return their number.
 
     Another process checks the files: a process that waits for storage that does not answer can't be ended.
     """
     changed: list[int] = []
     try:
-        with closing(project.rows.final_rejections(day, model_id)) as stored:  # a server keeps a transaction open
+        with closing(project.rows.stored_rejections(day, model_id)) as stored:  # a server keeps a transaction open
             while some := list(islice(stored, FILES_AT_ONCE)):
-                changed += [rejected.picture for rejected in some if rejected.has_other_address]
-                local = [rejected for rejected in some if is_local(rejected.location)]
-                files = ask(stat_all, [rejected.location for rejected in local], path_map)
-                changed += [
-                    rejected.picture
-                    for rejected, now in zip(local, files, strict=True)
-                    if now.size is not None and rejected.differs(now)
-                ]
+                files = ask(stat_all, [rejected.location for rejected in some], path_map)
+                pairs = zip(some, files, strict=True)
+                changed += [rejected.picture for rejected, now in pairs if rejected.is_outdated(now)]
     except ModelError:
         log.warning("rejected images of %s were not checked for changes: their storage does not answer", day)
     return forget_rejections(project.database, changed, model_id)

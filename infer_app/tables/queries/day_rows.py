@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import Subquery, Table, select
 
 from infer_app.artifact.model_names import Version
 from infer_app.base.day import Day
-from infer_app.base.domain import TRANSIENT_REASONS, FileFacts, Reason
-from infer_app.base.locations import mask_checksum
+from infer_app.base.domain import FileFacts, Reason
+from infer_app.base.locations import is_local, mask_checksum
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.audit import audit
@@ -33,17 +33,20 @@ class StoredRejection:
     reason: str
     file: FileFacts
 
-    @property
-    def has_other_address(self) -> bool:
-        """Return whether it was rejected for a URL of which a masked part has changed."""
-        return self.reason == Reason.LOCATION_NOT_ALLOWED and self.file.sha256 != mask_checksum(self.location)
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        facts = FileFacts(row["size"], row["modified"], row["sha256"])
+        return cls(row["picture"], row["location"], row["reason"], facts)
 
-    def differs(self, now: FileFacts) -> bool:
-        """Return whether a regular file with these facts is another file than the rejected one."""
-        if self.reason == Reason.NOT_REGULAR_FILE:
+    def is_outdated(self, now: FileFacts) -> bool:
+        """Return whether a run deletes it, since a masked part of its URL or its file of this machine has changed."""
+        if self.reason == Reason.LOCATION_NOT_ALLOWED and self.file.sha256 != mask_checksum(self.location):
             return True
-        known = self.file.size is not None  # a file that is not allowed was not examined
-        return known and (self.file.size, self.file.modified) != (now.size, now.modified)
+        if now.size is None or not is_local(self.location):
+            return False
+        # A file that is not allowed was not examined, nor is what is no file.
+        known = self.file.size is not None and (self.file.size, self.file.modified) != (now.size, now.modified)
+        return known or self.reason == Reason.NOT_REGULAR_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +105,9 @@ class DayRows:
     def read_rejections(self, day: Day, model_id: str | None = None) -> Iterator[Row]:
         return self._read_joined(day, rejections, model_id)
 
-    def final_rejections(self, day: Day, model_id: str) -> Generator[StoredRejection]:
-        """Yield the day's rejections that are final, with the facts of the file."""
-        for row in self.read_rejections(day, model_id):
-            if row["reason"] not in TRANSIENT_REASONS:
-                facts = FileFacts(row["size"], row["modified"], row["sha256"])
-                yield StoredRejection(row["picture"], row["location"], row["reason"], facts)
+    def stored_rejections(self, day: Day, model_id: str) -> Generator[StoredRejection]:
+        """Yield the day's rejections with the facts of the file."""
+        yield from map(StoredRejection.of, self.read_rejections(day, model_id))
 
     def predicted_files(self, day: Day, model_ids: Collection[str]) -> Iterator[PredictedFile]:
         """Yield the files of the day's predictions by some models, in order of time."""

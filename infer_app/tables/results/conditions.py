@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from infer_app.base.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
+from infer_app.base.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, WITHOUT_LIMIT
 from infer_app.base.packages import retried_reasons
 from infer_app.tables.engine.column_types import FAMILY, Query
 from infer_app.tables.results.schema import models, predictions, rejections
@@ -142,7 +142,7 @@ def _parts_of(join: KeyedJoin, compiler: Any, options: dict[str, Any]) -> list[s
 def is_settled() -> ColumnElement[bool]:
     """Return the condition that a rejection keeps its image from being retried by the next run of its day."""
     retried = rejections.c.reason.in_(sorted(retried_reasons()))
-    limited = rejections.c.reason.in_(sorted(TRANSIENT_REASONS - {Reason.NOT_FOUND}))
+    limited = rejections.c.reason.in_(sorted(TRANSIENT_REASONS - WITHOUT_LIMIT))
     return or_(~retried, and_(limited, rejections.c.attempts >= MAX_ATTEMPTS))
 
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import StatementError
 
-from infer_app.base.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, ImageRef, Prediction, Reason
+from infer_app.base.domain import ATTEMPT_INTERVAL_H, WITHOUT_LIMIT, Broken, ChunkResult, ImageRef, Prediction, Reason
 from infer_app.base.errors import DatabaseUnavailable, DayHeld
 from infer_app.base.locations import escape_unstorable, mask_checksum
 from infer_app.tables.engine.bulk import NotWritten
@@ -216,7 +216,7 @@ def _write_error(result: ChunkResult, error: Exception) -> ChunkResult:
 
 
 def _count_attempt(new: object) -> object:
-    """Return the number of attempts, which start at one for another version of the detector and a file that is back."""
+    """Return the number of attempts, which start at one for another detector's version and a file that can be read."""
     one: ColumnElement[int] = literal_column("1", Integer)
     return case(
         (_is_first_try(new), one),
@@ -232,9 +232,9 @@ def _begin_attempt(new: Any) -> Any:
 
 
 def _is_first_try(new: Any) -> ColumnElement[bool]:
-    missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)
-    is_found_now = and_(rejections.c.reason == missing, new.reason != missing)
-    return or_(is_found_now, rejections.c.detector_id.is_distinct_from(new.detector_id))
+    without_limit = [literal_column(f"'{reason.value}'", Text) for reason in sorted(WITHOUT_LIMIT)]
+    is_read_now = and_(rejections.c.reason.in_(without_limit), new.reason.not_in(without_limit))
+    return or_(is_read_now, rejections.c.detector_id.is_distinct_from(new.detector_id))
 
 
 def _is_same_attempt(new: Any) -> ColumnElement[bool]:

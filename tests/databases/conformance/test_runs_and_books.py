@@ -57,8 +57,8 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     assert tables.rows.find_problems(DAY, ID) == []
     assert [row["image_id"] for row in tables.rows.read_predictions(DAY, ID)] == ids[:3]
     (rejection,) = broken(ids[3])
-    settled = [(str(one.picture), one.reason, one.file) for one in tables.rows.final_rejections(DAY, ID)]
-    assert settled == [(ids[3], "corrupt", rejection.file)]
+    rejected = [(str(one.picture), one.reason, one.file) for one in tables.rows.stored_rejections(DAY, ID)]
+    assert rejected == [(ids[3], "corrupt", rejection.file), (ids[4], "read_error", rejection.file)]
     assert [forget_rejections(database, [int(one) for one in ids], ID) for _ in range(2)] == [2, 0]
     commit(database, predicted(ids[9]), run_id="nobody's")
     with database.write() as connection:

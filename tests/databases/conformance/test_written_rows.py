@@ -112,6 +112,7 @@ def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does
         (Reason.READ_TIMEOUT, 2, False),
         (Reason.READ_TIMEOUT, 3, True),
         (Reason.NOT_FOUND, 9, False),
+        (Reason.PERMISSION_DENIED, 9, False),
         (Reason.HEIC_DECODER_MISSING, 7, True),
         (Reason.AVIF_DECODER_MISSING, 7, False),  # it is installed by now
     ],

@@ -30,5 +30,5 @@ def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answe
     register(*(f"/{number}.jpg" for number in IDS))
     commit(tables.database, (), broken(*IDS))
     assert reset_changed_rejections(tables, NO_MAPPING, DAY, MODEL.model_id, look) == 1
-    left = [str(one.picture) for one in tables.rows.final_rejections(DAY, MODEL.model_id)]
+    left = [str(one.picture) for one in tables.rows.stored_rejections(DAY, MODEL.model_id)]
     assert left == IDS[1:]

@@ -71,7 +71,7 @@ def test_a_rejection_with_a_reason_of_another_program_does_not_end_a_run(databas
     register("/1.jpg", "/2.jpg")
     write("1", "2", reason=Reason.CORRUPT)
     spoil(database, update(rejections).where(rejections.c.picture == 1).values(reason="bad luck"))
-    assert [one.picture for one in tables.rows.final_rejections(DAY, ID)][-1:] == [2]
+    assert [one.picture for one in tables.rows.stored_rejections(DAY, ID)][-1:] == [2]
 
 
 def test_predictions_are_read_in_order_of_time_with_their_locations(tables, register, write):
