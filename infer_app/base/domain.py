@@ -99,6 +99,8 @@ def reasons_with(fact: ReasonFact) -> frozenset[Reason]:
 
 TRANSIENT_REASONS = reasons_with(ReasonFact.RETRIED)
 NOT_READ = reasons_with(ReasonFact.NOT_READ)
+IN_CONTENT = reasons_with(ReasonFact.IN_CONTENT)
+_OF_MODEL = frozenset(reason for reason in Reason if reason.of is ReasonClass.MODEL)
 READ_FAILURES = reasons_with(_UNREAD)
 # Final until this module is there; then every image that was rejected for it is new again (packages.retried_reasons).
 DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
@@ -107,6 +109,11 @@ MAX_ATTEMPTS = 3  # of a transient reason, but for those below
 # day tries.
 WITHOUT_LIMIT = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED})
 ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longer than a few retries
+
+
+def may_be_models_fault(reason: str, stage: str) -> bool:
+    """Return whether the model or its preprocess function failed on an image that was rejected so."""
+    return stage in ("transform", "model", "outputs") or reason in _OF_MODEL
 
 
 class OutputKind(StrEnum):
@@ -216,7 +223,7 @@ class Broken:
     @property
     def may_be_models_fault(self) -> bool:
         """Return whether the model or its preprocess function failed on the image."""
-        return self.stage in ("transform", "model", "outputs") or self.reason.of is ReasonClass.MODEL
+        return may_be_models_fault(self.reason, self.stage)
 
     def for_second_network(self, model_index: int, detector: str) -> Broken:
         """Return why a second network has no result of an image that its detector rejected.

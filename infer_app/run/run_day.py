@@ -23,7 +23,7 @@ from infer_app.predict.images.read.roots import is_other_there
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process
 from infer_app.run.files.changed_files import reset_changed_rejections
 from infer_app.run.flow.attach_objects import with_stored_objects
-from infer_app.run.flow.failure_budget import FailureBudget
+from infer_app.run.flow.failure_budget import EarlierResults, FailureBudget
 from infer_app.run.flow.flow import FlowObserver, ModelRun, run_flow
 from infer_app.run.flow.outage_guard import guard_against_outages
 from infer_app.run.flow.run_plan import RunPlan, plan_day
@@ -95,14 +95,14 @@ def _start_runs(group: GroupRun, plan: RunPlan, executor: Executor, day: Day, ru
     project, model_runs = group.project, list[ModelRun]()
     for number, (model, run_id) in enumerate(zip(plan.models, run_ids, strict=True)):
         project.ask(project.run_store.start_run, run_id, model, executor.name, executor.device)
-        budget = FailureBudget(group.loaded.run, partial(_count_predicted, project, day, model.model_id))
+        budget = FailureBudget(group.loaded.run, partial(_read_earlier, project, day, model.model_id, run_id))
         model_runs.append(ModelRun(number, model, run_id, project.database, budget, project.source.registered))
         _log_progress(project, day, model_runs[-1], executor.num_workers)
     return model_runs
 
 
-def _count_predicted(project: ProjectDatabase, day: Day, model_id: str) -> int:
-    return project.ask(project.count_asked, day, model_id)[0]
+def _read_earlier(project: ProjectDatabase, day: Day, model_id: str, run_id: str) -> EarlierResults:
+    return EarlierResults(*project.ask(project.count_of_other_runs, day, model_id, run_id))
 
 
 def _log_progress(project: ProjectDatabase, day: Day, model_run: ModelRun, num_workers: int) -> None:

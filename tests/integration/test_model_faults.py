@@ -12,7 +12,7 @@ from torch import nn
 
 from infer_app.run.flow.failure_budget import PROBATION_IMAGES
 from tests.support import projects
-from tests.support.networks import ChannelMeans, NeedsMemoryForWhite, save
+from tests.support.networks import ChannelMeans, NeedsMemoryForWhite, NotANumberForWhite, save
 from tests.support.projects import Project, build_model, without
 
 pytestmark = pytest.mark.slow
@@ -72,6 +72,25 @@ def test_a_preprocess_that_fails_on_every_image_rejects_none_and_once_it_works_o
     (project.folder / "LIBRARY_IS_GONE").unlink()
     assert project.infer_json("run", "--date", DATES[-1])["stopped"] is None
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(2000,)]
+
+
+def test_files_that_are_missing_do_not_speak_for_a_model_that_fails_on_all_others(project):
+    script(project, NotANumberForWhite())
+    add_white_photos(project, DATES[-1], 40)
+    for photo in sorted((project.photos / DATES[-1]).iterdir())[6:]:
+        photo.unlink()
+    report = project.infer_json("run", "--date", DATES[-1], exit_code=3)
+    assert (report["reasons"], report["day"]["pending"]) == ({"not_found": 34}, 6)
+
+
+def test_a_model_that_fails_on_all_images_does_not_reject_a_day_in_pieces(project):
+    script(project, NotANumberForWhite())
+    add_white_photos(project, DATES[-1], 5)
+    project.infer("run", "--date", DATES[-1], "--limit", "1")  # of one nothing can be told
+    for limit in ("1", "9"):
+        report = project.infer_json("run", "--date", DATES[-1], "--limit", limit, exit_code=3)
+        assert "besides 1 that earlier runs of the day rejected" in report["stopped"]
+    assert report["day"] == {"eligible": 5, "predicted": 0, "rejected": 1, "pending": 4}
 
 
 def test_a_model_that_has_no_memory_for_a_batch_predicts_all(project):

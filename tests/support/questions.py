@@ -40,7 +40,8 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
             (row["image_id"], row["model_id"], row["location"]) for row in asked.rows.read_predictions(DAY)
         ],
         "rejections": lambda: [(row["image_id"], row["location"]) for row in asked.rows.read_rejections(DAY, model_id)],
-        "final": lambda: list(asked.rows.stored_rejections(DAY, model_id)),
+        "other runs": lambda: asked.count_of_other_runs(DAY, model_id, "this run"),
+        "stored rejections": lambda: list(asked.rows.stored_rejections(DAY, model_id)),
         "images": lambda: asked.count(week),
         "labels": lambda: list(figures.count_labels(week).items()),
         "predicted": lambda: figures.count_predicted(week),

@@ -1,10 +1,11 @@
 """Decides which failures of one model on one day may be rejected."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
-from infer_app.base.domain import TRANSIENT_REASONS, Broken, ChunkResult, ReasonFact
+from infer_app.base.domain import IN_CONTENT, TRANSIENT_REASONS, Broken, ChunkResult, Reason, may_be_models_fault
 from infer_app.base.locations import stored_location
 from infer_app.base.settings.sections import RunSettings, rejection_budget
 
@@ -31,25 +32,45 @@ class _Probation:
         return self.num_since >= PROBATION_IMAGES
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierResults:
+    """What other runs of the day have written."""
+
+    num_predicted: int = 0  # images that the model was given
+    rejected: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by reason and stage
+
+    @property
+    def of_model(self) -> int:
+        return sum(count for kind, count in self.rejected.items() if may_be_models_fault(*kind))
+
+    @property
+    def of_files(self) -> Counter[str]:
+        """Return what was found in the content of files, by reason."""
+        found = Counter[str]()
+        for (reason, stage), count in self.rejected.items():
+            found[reason] += count if reason in IN_CONTENT and not may_be_models_fault(reason, stage) else 0
+        return found
+
+
 class FailureBudget:
     """Decides which of one model's failures on one day may be rejected, and stops a day that rejects too many images.
 
     A failure of the model or of the preprocess function may not be the image's fault, nor what is found in a file that
     a decoder refuses. Such failures are held until enough images have been processed, or to the end of the day. If the
     model failed on most of these, or if most images of the day are refused for one reason, it is one fault: none of
-    them is rejected, the run ends with exit code 3, and the images stay pending.
+    them is rejected, the run ends with exit code 3, and the images stay pending. Several runs of a day decide as one
+    would; what earlier ones have rejected stays. Images that could not be read count for nothing.
     """
 
-    def __init__(self, settings: RunSettings, count_predicted: Callable[[], int] = int) -> None:
-        """Take the settings of the run.
-
-        `count_predicted` returns how many images that the model was given that day have a prediction, of any run.
-        """
+    def __init__(self, settings: RunSettings, read_earlier: Callable[[], EarlierResults] = EarlierResults) -> None:
+        """Take the settings of the run; `read_earlier` is asked once there are failures."""
         self.stopped: str | None = None  # why no more images should be taken
         self._max_rejected = settings.max_rejected
-        self._count_predicted = count_predicted
+        self._earlier = cache(read_earlier)
         self._share = rejection_budget(settings.max_rejected, _ANY_NUMBER) / _ANY_NUMBER
-        self._num_images = 0
+        self._num_images = 0  # but for those that later runs try again
+        self._num_given = 0  # of these, to the model
+        self._num_read = 0  # and those in whose content a decoder found a fault
         self._num_counted = 0  # rejections that are not retried automatically
         self._of_model = _Probation()
         self._of_files = _Probation()
@@ -57,9 +78,14 @@ class FailureBudget:
     def admit(self, result: ChunkResult) -> Iterator[ChunkResult]:
         """Yield what may be written by now; images that are never yielded stay pending."""
         of_model = [broken for broken in result.broken if broken.may_be_models_fault]
-        rejected = (broken for broken in result.broken if not broken.may_be_models_fault)
+        rejected = [broken for broken in result.broken if not broken.may_be_models_fault]
         final = [broken for broken in rejected if broken.reason not in TRANSIENT_REASONS]
-        self._num_images += result.num_asked
+        of_files = [broken for broken in final if broken.reason in IN_CONTENT]
+        num_given = result.num_asked - len(rejected)
+        num_read = num_given + len(of_files)
+        self._num_images += num_given + len(final)
+        self._num_given += num_given
+        self._num_read += num_read
         self._num_counted += len(of_model) + len(final)
         if self._num_images >= PROBATION_IMAGES and self._num_counted > self._allowed(self._num_images):
             yield from self._settle_files()
@@ -69,10 +95,9 @@ class FailureBudget:
         if self.stopped is not None:
             yield _without(result, [*of_model, *final])
             return
-        of_files = [broken for broken in final if ReasonFact.IN_CONTENT in broken.reason.facts]
         yield _without(result, [*of_model, *of_files])
-        self._of_model.add(of_model, result.num_asked)
-        self._of_files.add(of_files, result.num_asked)
+        self._of_model.add(of_model, num_given)
+        self._of_files.add(of_files, num_read)
         if self._of_model.is_over:
             yield from self._settle_model()
         if self._of_files.is_over:
@@ -85,33 +110,41 @@ class FailureBudget:
 
     def _settle_model(self) -> Iterator[ChunkResult]:
         held, self._of_model = self._of_model, _Probation()
-        if self._is_models_fault(len(held.failures), held.num_since):
+        if held.failures and self._is_models_fault(len(held.failures), held.num_since):
             what = f"{len(held.failures):,} of {held.num_since:,} images failed in the model or its preprocessing"
-            self._stop(what, held.failures)
+            self._stop(what + _besides(self._earlier().of_model), held.failures)
         else:
             yield ChunkResult(0, (), tuple(held.failures))
 
     def _settle_files(self) -> Iterator[ChunkResult]:
         held, self._of_files = self._of_files.failures, _Probation()
         counts = Counter(broken.reason for broken in held)
-        one_fault = {reason for reason, count in counts.items() if self._is_decoders_fault(count)}
+        one_fault = {reason for reason, count in counts.items() if self._is_decoders_fault(reason, count)}
         for reason in sorted(one_fault):
-            what = f"{counts[reason]:,} of {self._num_images:,} images are {reason}, which may be one fault"
+            besides = _besides(self._earlier().of_files[reason])
+            what = f"{counts[reason]:,} of {self._num_read:,} images are {reason}{besides}, which may be one fault"
             hint = "; if these files are broken, reject them by --max-rejected 100%"
             self._stop(what, [broken for broken in held if broken.reason is reason], hint)
         yield ChunkResult(0, (), tuple(broken for broken in held if broken.reason not in one_fault))
 
     def _is_models_fault(self, num_failed: int, num_since: int) -> bool:
-        """Return whether so many failures are a fault of the model: more than the day or its last part may have."""
+        """Return whether so many failures are a fault of the model: more than the run, its end or the day may have."""
         if self._share >= 1:
             return False
-        few = FEW_FAILURES if 2 * num_failed < self._num_images else 1
-        return num_failed > max(few, num_since // 2) or num_failed > self._allowed(self._num_images)
+        earlier = self._earlier()
+        num_of_day = self._num_given + earlier.num_predicted + earlier.of_model
+        of_day = self._are_too_many(num_failed + earlier.of_model, num_of_day, num_of_day)
+        return of_day or self._are_too_many(num_failed, num_since, self._num_given)
 
-    def _is_decoders_fault(self, num_alike: int) -> bool:
-        """Return whether most images of the run are refused alike, and most of its day, of which it may be the rest."""
-        most = num_alike > max(FEW_ALIKE, max(MOST, self._share) * self._num_images)
-        return most and num_alike > self._count_predicted()
+    def _are_too_many(self, num_failed: int, num_since: int, num_given: int) -> bool:
+        few = FEW_FAILURES if 2 * num_failed < num_given else 1
+        return num_failed > max(few, num_since // 2) or num_failed > self._allowed(num_given)
+
+    def _is_decoders_fault(self, reason: Reason, num_alike: int) -> bool:
+        """Return whether most images of the day are refused alike."""
+        earlier = self._earlier()
+        num_read = self._num_read + earlier.num_predicted + earlier.of_model + earlier.of_files.total()
+        return num_alike + earlier.of_files[reason] > max(FEW_ALIKE, max(MOST, self._share) * num_read)
 
     def _allowed(self, num_images: int) -> int:
         return max(FEW_FAILURES, rejection_budget(self._max_rejected, num_images))
@@ -122,6 +155,10 @@ class FailureBudget:
             location = stored_location(failed[-1].ref.location)
             example = f" (the last: {location}: {failed[-1].detail}; none was rejected for it{hint})"
         self.stopped = self.stopped or f"{why}: the rest stays pending{example}"
+
+
+def _besides(num_earlier: int) -> str:
+    return f", besides {num_earlier:,} that earlier runs of the day rejected" if num_earlier else ""
 
 
 def _without(result: ChunkResult, left_out: Sequence[Broken]) -> ChunkResult:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Subquery, and_, exists, or_, select, true
+from sqlalchemy import ColumnElement, Subquery, and_, exists, func, or_, select, true
 
 from infer_app.base.day import Day
 from infer_app.base.domain import Reason
@@ -20,6 +20,7 @@ from infer_app.tables.results.conditions import (
     has_prediction,
     has_rejection,
     is_new_for_any,
+    is_settled,
     join_results,
     picture_of,
 )
@@ -66,6 +67,19 @@ class ListedImages:
         with self.database.read() as connection:
             predicted, rejected = count_each(connection, images, _asked(images, model_id))
         return predicted, rejected
+
+    def count_of_other_runs(self, day: Day, model_id: str, run_id: str) -> tuple[int, dict[tuple[str, str], int]]:
+        """Count what other runs than this one have predicted, and by reason and stage what they have rejected for good.
+
+        As for `count_asked` only what the model was given counts, or could not be read for it.
+        """
+        images, kind = self.source.images_of(day), (rejections.c.reason, rejections.c.stage)
+        predicted = join_results(images, predictions, model_id, counting=True)
+        rejected = select(*kind, func.count()).select_from(join_results(images, rejections, model_id, counting=True))
+        rejected = rejected.where(rejections.c.run_id != run_id, is_settled(), ~_is_of_detector()).group_by(*kind)
+        with self.database.read() as connection:
+            num_predicted = count_rows(connection, predicted, predictions.c.run_id != run_id, _was_asked())
+            return num_predicted, {(row[0], row[1]): row[2] for row in connection.execute(rejected)}
 
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Count the images that a run of the day would select: those that are new for at least one of the models."""
@@ -150,14 +164,22 @@ def _counted(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
 
 def _asked(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
     """Return the conditions of the images that `count_asked` counts."""
-    picture, of_detector = picture_of(images), rejections.alias("of_detector")
-    key = of_detector.c.picture == rejections.c.picture, of_detector.c.model_id == rejections.c.detector_id
-    predicted = has_prediction(
-        picture, model_id, or_(predictions.c.detector_id.is_(None), predictions.c.num_objects > 0)
-    )
+    picture = picture_of(images)
     its = pictures.c.id == rejections.c.picture, pictures.c.missing_since.is_not(None)
     is_gone = and_(rejections.c.reason == Reason.NOT_FOUND, exists().where(*its))
     return [
-        predicted,
-        and_(~has_prediction(picture, model_id), has_rejection(picture, model_id, ~exists().where(*key), ~is_gone)),
+        has_prediction(picture, model_id, _was_asked()),
+        and_(~has_prediction(picture, model_id), has_rejection(picture, model_id, ~_is_of_detector(), ~is_gone)),
     ]
+
+
+def _was_asked() -> ColumnElement[bool]:
+    """Return the condition that the model of a prediction was given the image: a second network only with an object."""
+    return or_(predictions.c.detector_id.is_(None), predictions.c.num_objects > 0)
+
+
+def _is_of_detector() -> ColumnElement[bool]:
+    """Return the condition that a second network has a rejection because its detector rejected the image."""
+    of_detector = rejections.alias("of_detector")
+    key = of_detector.c.picture == rejections.c.picture, of_detector.c.model_id == rejections.c.detector_id
+    return exists().where(*key)

@@ -6,7 +6,7 @@ import pytest
 
 from infer_app.base.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.base.settings.sections import RunSettings
-from infer_app.run.flow.failure_budget import FEW_ALIKE, FEW_FAILURES, PROBATION_IMAGES, FailureBudget
+from infer_app.run.flow.failure_budget import FEW_ALIKE, FEW_FAILURES, PROBATION_IMAGES, EarlierResults, FailureBudget
 
 CHUNK = 10
 
@@ -22,12 +22,14 @@ def chunk(reason=None, stage="model", num_images=CHUNK):
 FINE = chunk()
 FAULT = chunk(Reason.MODEL_ERROR)
 CUT_OFF = chunk(Reason.TRUNCATED, "read")
+GONE = chunk(Reason.NOT_FOUND, "read")
+NOTHING, BY_MODEL, CUT = EarlierResults(), ("model_error", "model"), ("truncated", "read")
 ONE_FAILURE = replace(FINE, broken=chunk(Reason.MODEL_ERROR, num_images=1).broken)
 
 
-def admit(results, max_rejected="5%", predicted_before=0):
+def admit(results, max_rejected="5%", earlier=NOTHING):
     """The budget, and how many predictions and rejections were written, those of the day's end included."""
-    budget, written = FailureBudget(RunSettings(max_rejected=max_rejected), lambda: predicted_before), []
+    budget, written = FailureBudget(RunSettings(max_rejected=max_rejected), lambda: earlier), []
     for result in results:
         written += budget.admit(result)
     written += budget.settle()
@@ -67,6 +69,36 @@ def test_a_fault_of_the_model_rejects_none(day, max_rejected):
     assert "ValueError: no" in budget.stopped
 
 
+@pytest.mark.parametrize("beside", [GONE, chunk(Reason.TOO_MANY_PIXELS, "decode")], ids=["missing", "too large"])
+def test_what_the_model_was_not_given_does_not_speak_for_it(beside):
+    budget, _, rejected = admit([beside] * 3 + [chunk(Reason.MODEL_ERROR, num_images=5)])
+    assert "5 of 5 images failed in the model or its preprocessing: the rest" in budget.stopped
+    assert rejected == 3 * CHUNK
+
+
+def test_missing_files_do_not_speak_for_a_decoder():
+    budget, *_ = admit([GONE] * 3 + [chunk(Reason.CORRUPT, "decode", 5)])
+    assert "5 of 5 images are corrupt, which may be one fault" in budget.stopped
+
+
+@pytest.mark.parametrize(
+    ("failed", "earlier", "is_fault"),
+    [
+        (chunk(Reason.MODEL_ERROR, num_images=1), EarlierResults(0, {BY_MODEL: 1}), True),
+        (chunk(Reason.MODEL_ERROR, num_images=1), EarlierResults(200, {BY_MODEL: 10}), True),
+        (chunk(Reason.MODEL_ERROR, num_images=1), EarlierResults(400, {BY_MODEL: 10}), False),
+        (chunk(Reason.MODEL_ERROR, num_images=1), EarlierResults(0, {CUT: 9}), False),
+        (chunk(Reason.TRUNCATED, "read", 3), EarlierResults(5, {CUT: 3}), True),
+        (chunk(Reason.TRUNCATED, "read", 3), EarlierResults(6, {CUT: 3}), False),
+        (chunk(Reason.TRUNCATED, "read", 3), EarlierResults(0, {BY_MODEL: 9}), False),
+        (FINE, EarlierResults(0, {BY_MODEL: 9, CUT: 9}), False),  # it was removed
+    ],
+)
+def test_several_runs_of_a_day_decide_as_one_would(failed, earlier, is_fault):
+    budget, _, rejected = admit([failed], earlier=earlier)
+    assert (budget.stopped is not None, rejected) == (is_fault, 0 if is_fault else len(failed.broken))
+
+
 def test_no_image_is_asked_for_once_a_fault_is_sure():
     budget = FailureBudget(RunSettings())
     num_chunks = 0
@@ -87,7 +119,7 @@ def test_no_image_is_asked_for_once_a_fault_is_sure():
         pytest.param([FINE, CUT_OFF, FAULT] * 100, "100%", id="all allowed"),
         # the exit code tells of it
         pytest.param([replace(FINE, broken=CUT_OFF.broken[:1])] * 5, "0", id="one broken where none is allowed"),
-        pytest.param([FINE, chunk(Reason.NOT_FOUND, "read")] * 100, "5%", id="tried again by themselves"),
+        pytest.param([FINE, GONE] * 100, "5%", id="tried again by themselves"),
     ],
 )
 def test_failures_beside_images_that_succeed_are_rejections(day, max_rejected):
@@ -124,7 +156,7 @@ def test_most_images_of_a_day_refused_alike_are_one_fault_and_no_rejection(reaso
         ),
         pytest.param(0, [chunk(r, "decode", 3) for r in (Reason.CORRUPT, Reason.TRUNCATED)], {}, id="not alike"),
         pytest.param(10, [CUT_OFF], {}, id="half"),
-        pytest.param(0, [CUT_OFF] * 2, {"predicted_before": 20}, id="rest of a day"),
+        pytest.param(0, [CUT_OFF] * 2, {"earlier": EarlierResults(20)}, id="rest of a day"),
         pytest.param(0, [CUT_OFF] * 40, {"max_rejected": "100%"}, id="all allowed"),
         pytest.param(4, [chunk(Reason.CORRUPT, "decode", 6)], {"max_rejected": "60%"}, id="most allowed"),
         pytest.param(0, [chunk(Reason.HEIC_DECODER_MISSING, "decode", 200)], {}, id="until a decoder is installed"),
