@@ -23,7 +23,7 @@ from infer_app.ask.missing_prediction import (
 )
 from infer_app.ask.next_run import NextRun
 from infer_app.base.day import MAX_YEAR, Day
-from infer_app.base.domain import DECODER_MODULES, ImageRef, Reason
+from infer_app.base.domain import ImageRef, Reason
 from infer_app.base.errors import EXIT_OK, InferError, StorageUnavailable, UsageError
 from infer_app.base.printing import counted, printed_options
 from infer_app.base.read_limits import ReadLimits
@@ -167,11 +167,9 @@ class Unpredicted:
             return explain_former_objects(next_run, one.day, versions)
         if failure and version not in next_run.models:
             return Cause(Why.OTHER_MODEL, describe_failure(failure), None)
-        cause = explain_image(next_run, one.image_id or "", one.day, failure, refusal)
-        if failure and cause.why == Why.REJECTED and failure.reason not in DECODER_MODULES:
-            options = printed_options(*([self.model] if self.model else []))
-            return replace(cause, command=f"infer retry --date {one.day} --reason {failure.reason}{options}")
-        return cause
+        options = printed_options(*([self.model] if self.model else []))
+        retry = f"infer retry --date {one.day} --reason {failure.reason}{options}" if failure else ""
+        return explain_image(next_run, one.image_id or "", one.day, failure, refusal, one.location, retry=retry)
 
 
 def _until(day: Day, last: dt.date) -> Day:

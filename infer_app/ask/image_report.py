@@ -123,7 +123,8 @@ def _cause(
         message = "a former version of this model predicted it, and no run covers its day any more"
         return Cause(Why.NOT_COVERED, message, next_run.command(found.day, found.day))
     is_replaced = bool(row and found.file and StoredRejection.of(row).is_outdated(found.file.facts))
-    return explain_image(next_run, found.image_id, found.day, failure, refusal, is_replaced=is_replaced)
+    place = found.image_id, found.day
+    return explain_image(next_run, *place, failure, refusal, found.location, is_replaced=is_replaced)
 
 
 def _is_built(loaded: LoadedSettings, version: tuple[str, str]) -> bool:

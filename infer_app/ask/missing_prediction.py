@@ -9,13 +9,24 @@ from enum import StrEnum
 
 from infer_app.artifact.model_names import Version
 from infer_app.ask.next_run import NextRun, retry_command
-from infer_app.base.domain import DECODER_MODULES, MAX_ATTEMPTS, TRANSIENT_REASONS, WITHOUT_LIMIT, Broken, Reason
+from infer_app.base.domain import (
+    DECODER_MODULES,
+    MAX_ATTEMPTS,
+    TRANSIENT_REASONS,
+    WITHOUT_LIMIT,
+    Broken,
+    Reason,
+    ReasonClass,
+)
 from infer_app.base.errors import InferError
+from infer_app.base.locations import is_local_file
 from infer_app.base.packages import install, retried_reasons
 from infer_app.base.printing import printed_options, with_config
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.read.refusals import how_to_allow
 from infer_app.tables.queries.pending_images import StoredFailure
+
+_OF_CONTENT = frozenset(one for one in Reason if one.of is ReasonClass.CONTENT) - TRANSIENT_REASONS
 
 
 class Why(StrEnum):
@@ -83,13 +94,15 @@ def explain_image(
     day: date | None,
     failure: StoredFailure | None = None,
     refusal: Refusal | None = None,
+    location: str | None = None,
     *,
     is_replaced: bool = False,
+    retry: str = "",
 ) -> Cause:
     """Return why an image has no prediction of a model that the next run uses.
 
     `failure`: its rejection; `refusal`: why its location may not be read; `is_replaced`: its file has changed since it
-    was rejected, which runs notice by themselves.
+    was rejected, which runs notice by themselves; `retry`: the command that deletes the rejection.
     """
     if next_run.error is not None:
         return _no_model(next_run.error)
@@ -98,16 +111,18 @@ def explain_image(
             Why.NO_TIME, "it has no time, so no run covers it", None, f"give it a time in {next_run.time_column}"
         )
     of_day = explain_days(next_run, day, day)
+    of_changed = _explain_changed(next_run, location, of_day) if location and is_local_file(location) else None
     if failure is not None and failure.is_settled and not is_replaced:
         if failure.reason in DECODER_MODULES:
             message = f"{describe_failure(failure)}; no run tries it again before its decoder is installed"
             return Cause(Why.REJECTED, message, of_day.command, install("heic"))
-        return _rejected(image_id, failure, refusal)
+        return _rejected(retry or retry_command([image_id]), failure, refusal, of_changed)
     if refusal is not None:
         return Cause(Why.NOT_ALLOWED, f"its location is not allowed: {refusal.detail}", of_day.command, refusal.fix)
     if failure is None:
         return of_day
     changed = ", and the file has changed since" if is_replaced else ""
+    of_day = of_changed or of_day if is_replaced else of_day
     its_objects = failure.reason == Reason.OTHER_FILE  # which only its detector finds again
     command = retry_command([image_id]) if its_objects else of_day.command
     return Cause(Why.RETRIED, f"{describe_failure(failure)}{changed}; {of_day.message}", command)
@@ -171,13 +186,24 @@ def _no_model(error: InferError) -> Cause:
     return Cause(Why.NO_MODEL, f"no run is possible: {error.message}", None, with_config(error.hint))
 
 
-def _rejected(image_id: str, failure: StoredFailure, refusal: Refusal | None) -> Cause:
-    fix = ""
+def _explain_changed(next_run: NextRun, location: str, of_day: Cause) -> Cause | None:
+    """Return how a run takes an image whose file has changed since it was rejected; None if none does by itself."""
+    if of_day.why is Why.COVERED:
+        return of_day
+    if of_day.why is Why.NOT_COVERED and next_run.watches(location) and not next_run.is_of_version:
+        return replace(of_day, message="the next run takes it", command=f"infer run{next_run.options}")
+    return None
+
+
+def _rejected(retry: str, failure: StoredFailure, refusal: Refusal | None, of_changed: Cause | None) -> Cause:
+    fix, described = "", describe_failure(failure)
     if failure.reason == Reason.LOCATION_NOT_ALLOWED:
         fix = refusal.fix if refusal else ""
     elif failure.reason not in TRANSIENT_REASONS:
         fix = "repair or replace the file, if that is the cause"
-    return Cause(Why.REJECTED, f"{describe_failure(failure)}; no run tries it again", retry_command([image_id]), fix)
+    if of_changed is not None and failure.reason in _OF_CONTENT:
+        return Cause(Why.REJECTED, f"{described}; a corrected file is taken by the next run", of_changed.command, fix)
+    return Cause(Why.REJECTED, f"{described}; no run tries it again", retry, fix)
 
 
 def refusal_of(broken: Broken, limits: ReadLimits) -> Refusal:

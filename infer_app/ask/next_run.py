@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
@@ -31,6 +31,9 @@ class NextRun:
     is_of_version: bool = False  # which is tried: it covers no late days
     time_column: str = ""  # what holds the images' times, for messages
     backlog: tuple[date, date] | None = None  # days that no run covers any more: the command for one of them does all
+    watches: Callable[[str], bool] = lambda _: (
+        False
+    )  # whether it looks at the file at a location, however old its day is
 
     @classmethod
     def of(cls, loaded: LoadedSettings, model: str | None = None) -> NextRun:
@@ -46,7 +49,8 @@ class NextRun:
         is_of_version = model is not None and model not in dict(versions)
         if is_of_version:  # one that is tried, unless it is in use
             is_of_version = not {model_id for _, model_id in versions}.issubset(read_in_use(loaded).values())
-        return cls(versions, None, today, lookback, options, is_of_version=is_of_version, time_column=column)
+        next_run = cls(versions, None, today, lookback, options, is_of_version=is_of_version, time_column=column)
+        return replace(next_run, watches=loaded.watches)
 
     def with_late(self, project: ProjectDatabase, zone: str) -> NextRun:
         """Return it with the days of images that were registered late."""

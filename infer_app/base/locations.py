@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import quote, unquote
 
+from infer_app.base.domain import ROW
+
 _FILE = "file://"
 HTTP_PORTS = {"http": 80, "https": 443}
 # Those that read a scheme, of the extra `buckets`.
@@ -144,6 +146,11 @@ def is_remote(location: str) -> bool:
 def is_local(location: str) -> bool:
     """Return whether the location is a file of this machine: a path, absolute or relative, or a file:// URI."""
     return "://" not in location or location.startswith(_FILE)
+
+
+def is_local_file(location: str) -> bool:
+    """Return whether it is one, and not an image in a column of the source."""
+    return is_local(location) and not location.startswith(ROW)
 
 
 def path_of_uri(location: str) -> str:

@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 
 from infer_app.base.day import MIN_YEAR, Day
-from infer_app.base.domain import ROW, Broken, ImageRef, Reason
+from infer_app.base.domain import Broken, ImageRef, Reason
 from infer_app.base.errors import EXIT_OK, DatabaseUnavailable, MachineFailure, SchemaOutdated, UsageError
-from infer_app.base.locations import is_local, is_relative, shown
+from infer_app.base.locations import is_local_file, is_relative, shown
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read import refusals
@@ -178,7 +178,7 @@ def _files(loaded: LoadedSettings, source: Source, day: date | None) -> Iterator
         if day is None or day.year <= MIN_YEAR:  # as an unknown day is often written, and none is before it
             break
         for ref in some_images(source, Day.of(day, zone), 1):
-            if ref.location and is_local(ref.location) and not ref.location.startswith(ROW):
+            if ref.location and is_local_file(ref.location):
                 is_here = stat_facts(ref.location, loaded.path_map).size is not None
                 read = refusals.recorded_and_read(Broken(ref, Reason.NOT_FOUND, "", "read"), loaded.path_map)
                 (here if is_here else gone).append(f"{read} of {day}")

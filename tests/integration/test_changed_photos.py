@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.projects import build_model
 from tests.support.waiting import wait_until
-from tests.support.watched import YESTERDAY, changed, daily, put, replace_photo
+from tests.support.watched import OLD, YESTERDAY, changed, daily, put, replace_photo
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watching")]
 
@@ -42,6 +42,24 @@ def test_a_replaced_file_is_mailed_once_and_told_until_it_is_predicted_again(pro
     assert [line[:31] for line in daily(project, day)[1].splitlines()[1:]] == ["attention: over: 2 images were "]
     assert daily(project, day) == (0, "")
     assert changed(project) == []
+
+
+def test_a_broken_photo_of_weeks_ago_is_said_to_be_taken_once_it_is_corrected_and_is(project):
+    file, _ = put(project, "a.jpg", OLD), put(project, "b.jpg", OLD)
+    file.write_bytes(file.read_bytes()[:300])
+    os.utime(file, (1.5e9, 1.5e9))
+    project.infer("run")
+
+    def explained():
+        return project.infer_json("explain", "--image", "1")["models"][0]["missing"]
+
+    (listed,) = project.list_images("rejected")
+    for cause in (listed, explained()):
+        assert "a corrected file is taken by the next run" in cause["message"]
+        assert cause["command"] == "infer run"
+    replace_photo(file, (30, 30, 200))
+    assert explained()["message"].endswith("and the file has changed since; the next run takes it")
+    assert project.infer_json("run")["late"][0]["predicted"] == 1
 
 
 def test_a_result_of_the_file_as_it_is_now_stays_when_that_of_another_model_is_of_the_former(project, built_models):

@@ -2,9 +2,8 @@
 
 import os
 
-from infer_app.base.domain import ROW
 from infer_app.base.errors import UsageError
-from infer_app.base.locations import NO_MAPPING, PathMapping, is_local, is_relative, path_of_uri, shown
+from infer_app.base.locations import NO_MAPPING, PathMapping, is_local_file, is_relative, path_of_uri, shown
 
 
 class ImagePaths:
@@ -31,7 +30,7 @@ class ImagePaths:
 
     def find(self, location: str) -> str | None:
         """Return the path of an image, or None for a file outside the folder."""
-        if not is_local(location) or location.startswith(ROW):
+        if not is_local_file(location):
             return shown(location)
         if self._folder is None:
             return location

@@ -174,6 +174,11 @@ class LoadedSettings(Settings, BaseSettings):
         named = self.all_watched
         return tuple(one for one in named if not any(one.is_relative_to(other) for other in named - {one}))
 
+    def watches(self, location: str) -> bool:
+        """Return whether each run looks at the file of a registered image, however old its day is."""
+        file = Path(self.path_map.to_local(location))
+        return self.lists_own_images and any(file.is_relative_to(folder) for folder in self.all_watched)
+
     @cached_property
     def all_watched(self) -> Set[Path]:
         """Return the folders that [images] watch names, those inside another one too."""

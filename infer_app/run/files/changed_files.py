@@ -11,9 +11,9 @@ from itertools import compress, islice
 from typing import Any
 
 from infer_app.base.day import Day
-from infer_app.base.domain import ROW, FileFacts, ImageFile
+from infer_app.base.domain import FileFacts, ImageFile
 from infer_app.base.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
-from infer_app.base.locations import PathMapping, is_local
+from infer_app.base.locations import PathMapping, is_local_file
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.local_files import are_gone, hash_files, stat_all
 from infer_app.predict.images.read.roots import check_missing, check_root
@@ -67,7 +67,7 @@ def find_changed(
         hint = "name a day with --date: its files are looked at now"
         raise UsageError("infer_app walks over no folder of images that a table of your own lists", hint)
     stored = project.rows.predicted_files(day, model_ids)
-    files = (one for one in stored if is_local(one.location) and not one.location.startswith(ROW))
+    files = (one for one in stored if is_local_file(one.location))
     last = 0
     while some := list(islice(files, FILES_AT_ONCE)):
         for one, is_gone in _compare(loaded, some):

@@ -12,7 +12,7 @@ from sqlalchemy import Subquery, Table, select
 from infer_app.artifact.model_names import Version
 from infer_app.base.day import Day
 from infer_app.base.domain import FileFacts, Reason
-from infer_app.base.locations import is_local, mask_checksum
+from infer_app.base.locations import is_local_file, mask_checksum
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.audit import audit
@@ -42,7 +42,7 @@ class StoredRejection:
         """Return whether a run deletes it, since a masked part of its URL or its file of this machine has changed."""
         if self.reason == Reason.LOCATION_NOT_ALLOWED and self.file.sha256 != mask_checksum(self.location):
             return True
-        if now.size is None or not is_local(self.location):
+        if now.size is None or not is_local_file(self.location):
             return False
         # A file that is not allowed was not examined, nor is what is no file.
         known = self.file.size is not None and (self.file.size, self.file.modified) != (now.size, now.modified)

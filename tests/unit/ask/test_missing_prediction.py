@@ -14,7 +14,9 @@ from infer_app.tables.queries.pending_images import StoredFailure
 
 TODAY = date(2026, 11, 22)
 COLUMN = "column shot_at of specimens"
-NEXT = NextRun((("pets", "1" * 16),), None, TODAY, lookback=3, time_column=COLUMN)
+NEXT = NextRun(
+    (("pets", "1" * 16),), None, TODAY, lookback=3, time_column=COLUMN, watches=lambda location: "watched" in location
+)
 
 
 def days_ago(number):
@@ -32,7 +34,9 @@ RUN, ONE_DAY, RETRY = "infer run", "infer run --date {} --lookback 0", "infer re
 BACKFILL = "infer backfill --from 2026-11-13 --to 2026-11-13"
 CORRECT, REPAIR = "correct the time if it is wrong", "repair or replace the file, if that is the cause"
 SOON, LATE, NEVER = "the next run covers 2026-11-21", "no run covers 2026-11-13 any more", "no run tries it again"
-BAD = "rejected as corrupt (bad marker)"
+BAD, CORRECTED = "rejected as corrupt (bad marker)", "a corrected file is taken by the next run"
+OWN, WATCHED = {"location": "/own/a.jpg"}, {"location": "/watched/a.jpg"}
+BY_MODEL = StoredFailure("model_error", 1, "", True)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +52,13 @@ BAD = "rejected as corrupt (bad marker)"
         (1, {"failure": SETTLED}, "rejected", f"read_timeout (30 s), tried 3 of 3 times; {NEVER}", RETRY, ""),
         (1, {"failure": MISSING}, "retried", f"not_found; {SOON}", RUN, ""),
         (1, {"failure": CORRUPT}, "rejected", f"{BAD}; {NEVER}", RETRY, REPAIR),
+        (1, {"failure": CORRUPT} | OWN, "rejected", f"{BAD}; {CORRECTED}", RUN, REPAIR),
+        (9, {"failure": CORRUPT} | OWN, "rejected", f"{BAD}; {NEVER}", RETRY, REPAIR),
+        (9, {"failure": CORRUPT} | WATCHED, "rejected", f"{BAD}; {CORRECTED}", RUN, REPAIR),
+        (9, {"failure": BY_MODEL} | WATCHED, "rejected", f"rejected as model_error; {NEVER}", RETRY, REPAIR),
+        (1, {"failure": CORRUPT, "location": "row:1@2026"}, "rejected", f"{BAD}; {NEVER}", RETRY, REPAIR),
+        (-1, {"failure": CORRUPT} | WATCHED, "rejected", f"{BAD}; {NEVER}", RETRY, REPAIR),
+        (9, REPLACED | WATCHED, "retried", f"{BAD}, and the file has changed since; the next run takes it", RUN, ""),
         (9, REPLACED, "retried", f"{BAD}, and the file has changed since; {LATE}", BACKFILL, ""),
         (
             *(9, {"failure": UNDECODED}, "rejected"),

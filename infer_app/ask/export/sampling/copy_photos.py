@@ -11,7 +11,7 @@ from infer_app.ask.figures.detections import PredictedImage
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.domain import ROW
 from infer_app.base.errors import UsageError, os_errors_as
-from infer_app.base.locations import is_local, is_remote
+from infer_app.base.locations import is_local_file, is_remote
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.decode.formats import sniff
 from infer_app.predict.images.read.bad_image import BadImage, ImageBytes
@@ -58,8 +58,7 @@ def copy_photos(choose: Choose, folder: Path, limits: ReadLimits) -> tuple[Chose
 
 
 def _may_be_there(location: str, limits: ReadLimits) -> bool:
-    is_file = is_local(location) and not location.startswith(ROW)
-    return not is_file or stat_facts(location, limits.path_map).size is not None
+    return not is_local_file(location) or stat_facts(location, limits.path_map).size is not None
 
 
 def _read_photo(image: PredictedImage, limits: ReadLimits) -> tuple[str, ImageBytes] | str:
