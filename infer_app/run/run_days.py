@@ -19,6 +19,7 @@ from infer_app.base.errors import (
     ModelError,
     PrecisionUnavailable,
     StorageUnavailable,
+    TimeIsOver,
     WorkersKilled,
     most_severe,
 )
@@ -98,8 +99,10 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
     not_started = list(dict.fromkeys(name for models in left for name in models.names))
     if not_started:
         log.warning("not started: %s", ", ".join(not_started))
-    if not results and (stop.exit_code > SIGNALLED or not failures):
-        raise Interrupted(stop.exit_code - SIGNALLED)
+    if not results:
+        stop.raise_if_signalled()
+    if not results and not failures:
+        raise TimeIsOver("the time limit passed before a model was run", "the images stay pending for the next run")
     if not results:
         worst = most_severe([failure.error.exit_code for failure in failures])
         raise next(failure.error for failure in failures if failure.error.exit_code == worst)
