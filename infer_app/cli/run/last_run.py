@@ -11,7 +11,7 @@ from infer_app.base.day import Day
 from infer_app.base.errors import InferError
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.run.run_result import RunSummary
-from infer_app.tables.day.told import current_notices, store_holding
+from infer_app.tables.day.told import current_notices
 from infer_app.tables.known_database import describe_failure, last_run_of, remember_failure, remember_run
 from infer_app.tables.listing.stored_notices import Notice, event, mark_told, read_due, record
 from infer_app.tables.project_database import open_project_database, open_results_database, read_in_use
@@ -62,8 +62,7 @@ def update_notices(
         remember_failure(loaded, None)
         if is_nightly:
             remember_run(loaded, this)
-            store_holding(project, nights[-1], current_notices(project, nights[0], nights[-1]))
-        return current_notices(project, nights[0], nights[-1])
+        return current_notices(project, nights[0], nights[-1], stores=is_nightly)
     return []
 
 

@@ -1,6 +1,6 @@
 """Reads and stores what somebody should look at in a project: the same for each command that tells it."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection, func, select
@@ -14,23 +14,22 @@ from infer_app.tables.results.model_versions import all_in_use, read_versions
 from infer_app.tables.results.schema import runs
 
 
-def current_notices(images: ListedImages, first: Day, last: Day) -> list[Notice]:
-    """Return what holds once a run from the first day of its look-back to its last one has ended, and what happened."""
+def current_notices(images: ListedImages, first: Day, last: Day, *, stores: bool = False) -> list[Notice]:
+    """Return what happened lately, and what holds once a run from its look-back's first day to its last one has ended.
+
+    It may be stored what holds, unless a later day was run.
+    """
     in_use = images.database.ask(lambda connection: all_in_use(read_versions(connection)))
-    stored = images.database.ask(read_current)
     holding = notices_of_project(read_project(images, first, last, sorted(in_use.items())))
+    if stores:
+        images.database.transact(lambda connection: _store(connection, last, holding))
+    stored = images.database.ask(read_current)
     since = {(one.kind, one.subject): one.since for one in stored}
     others = [one for one in stored if one.kind not in OF_PROJECT]
     return others + [replace(one, since=since.get((one.kind, one.subject))) for one in holding]
 
 
-def store_holding(images: ListedImages, last: Day, current: Iterable[Notice]) -> None:
-    """Store what holds after a run whose last day is `last`, unless a later day was run."""
-    holding = [one for one in current if one.kind in OF_PROJECT]
-
-    def store(connection: Connection) -> None:
-        newest = connection.scalar(select(func.max(runs.c.day)))
-        if newest is None or newest <= last.date:
-            hold(connection, holding, OF_PROJECT)
-
-    images.database.transact(store)
+def _store(connection: Connection, last: Day, holding: Sequence[Notice]) -> None:
+    newest = connection.scalar(select(func.max(runs.c.day)))
+    if newest is None or newest <= last.date:
+        hold(connection, holding, OF_PROJECT)
