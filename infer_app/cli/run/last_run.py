@@ -62,7 +62,8 @@ def update_notices(
         remember_failure(loaded, None)
         if is_nightly:
             remember_run(loaded, this)
-        return current_notices(project, nights[0], nights[-1], stores=is_nightly)
+        older = {result.last.model_id: result.older for result in summary.results} if is_nightly else {}
+        return current_notices(project, nights[0], nights[-1], older, stores=is_nightly)
     return []
 
 

@@ -23,6 +23,8 @@ from infer_app.tables.queries.scope import Versions
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures
 
+OlderPending = Mapping[str, PendingDays | None]  # by the ids of versions
+NOTHING_KNOWN: OlderPending = {}
 NUM_DAYS_BEFORE = 7  # with which a day's number of images is compared
 
 
@@ -158,32 +160,35 @@ class DayReader:
         return self._num_images[day.date]
 
 
-def read_project(images: ListedImages, first: Day, last: Day, versions: Sequence[Version]) -> ProjectFacts:
-    """Read what holds of a project once a run of these days, the look-back's first and last, has ended."""
+def read_project(
+    images: ListedImages, first: Day, last: Day, versions: Sequence[Version], older: OlderPending = NOTHING_KNOWN
+) -> ProjectFacts:
+    """Read what holds of a project once a run of these days, the look-back's first and last, has ended.
+
+    `older`: what is pending before the first day, if the run has counted it for all versions.
+    """
     source, database = images.source, images.database
     model_ids = [model_id for _, model_id in versions]
-    older = PendingImages(images).find_all_older(first, model_ids) if model_ids else {}
+    if not older.keys() >= {*model_ids}:
+        older = PendingImages(images).find_all_older(first, model_ids)
+    changed = count_changed(database, source, model_ids)
     is_of_all = source.camera is None
     return ProjectFacts(
         gap=find_gap(source, last) if is_of_all else None,
-        silent=find_silent_cameras(images, last.zone) if is_of_all else {},
-        replaced=count_changed(database, source, model_ids).replaced,
-        missing=_read_missing(images, last.zone),
+        silent=find_silent_cameras(images, last.zone) if is_of_all and source.camera_of else {},
+        replaced=changed.replaced,
+        missing=_read_missing(images, last.zone) if changed.missing else None,
         older={name: found for name, model_id in versions if (found := older[model_id])},
         late_left=bool(model_ids) and bool(find_late_days(database, source, first, model_ids)),
     )
 
 
-def _read_missing(images: ListedImages, zone: str) -> MissingImages | None:
+def _read_missing(images: ListedImages, zone: str) -> MissingImages:
     """Read which registered images are missing; those of the newest day on which some were missed are told apart."""
-    if not images.source.registered:
-        return None
     since = pictures.c.missing_since
     gone = select(func.count()).where(images.source.is_listed, since.is_not(None))
     with images.database.read() as connection:
         num_images, newest = connection.execute(gone.add_columns(func.max(since))).one()
-        if not num_images:
-            return None
         day = Day.of(newest.replace(tzinfo=UTC).astimezone(find_zone(zone)).date(), zone)
         ends = func.min(pictures.c.location), func.max(pictures.c.location)
         last = connection.execute(gone.add_columns(*ends).where(since >= naive(day.start))).one()

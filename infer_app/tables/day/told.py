@@ -6,7 +6,7 @@ from dataclasses import replace
 from sqlalchemy import Connection, func, select
 
 from infer_app.base.day import Day
-from infer_app.tables.day.facts import read_project
+from infer_app.tables.day.facts import NOTHING_KNOWN, OlderPending, read_project
 from infer_app.tables.day.notices import OF_PROJECT, notices_of_project
 from infer_app.tables.listing.stored_notices import Notice, hold, read_current
 from infer_app.tables.queries.listed_images import ListedImages
@@ -14,13 +14,15 @@ from infer_app.tables.results.model_versions import all_in_use, read_versions
 from infer_app.tables.results.schema import runs
 
 
-def current_notices(images: ListedImages, first: Day, last: Day, *, stores: bool = False) -> list[Notice]:
+def current_notices(
+    images: ListedImages, first: Day, last: Day, older: OlderPending = NOTHING_KNOWN, *, stores: bool = False
+) -> list[Notice]:
     """Return what happened lately, and what holds once a run from its look-back's first day to its last one has ended.
 
-    It may be stored what holds, unless a later day was run.
+    It may be stored what holds, unless a later day was run. `older` is as for `read_project`.
     """
     in_use = images.database.ask(lambda connection: all_in_use(read_versions(connection)))
-    holding = notices_of_project(read_project(images, first, last, sorted(in_use.items())))
+    holding = notices_of_project(read_project(images, first, last, sorted(in_use.items()), older))
     if stores:
         images.database.transact(lambda connection: _store(connection, last, holding))
     stored = images.database.ask(read_current)

@@ -211,7 +211,9 @@ TABLE = {
 
 @pytest.fixture
 def nights(database, tmp_path):
-    (tmp_path / "infer.toml").write_text('[images]\nwatch = ["."]\n[run]\ntime_zone = "UTC"\n')
+    (tmp_path / "infer.toml").write_text(
+        '[images]\nwatch = ["."]\n[source]\ncamera = "folder:1"\n[run]\ntime_zone = "UTC"\n'
+    )
     return Nights(database)
 
 
@@ -220,6 +222,7 @@ def test_all_that_tells_of_a_day_gives_one_verdict_and_the_same_notices(
     nights, tables, tmp_path, capsys, begin, said, kinds
 ):
     begin(nights)
+    tables.source.camera_of = lambda *_: ""
     facts = DayReader(tables, "5%").read_facts(DAY, MODEL.model_id)
     verdict = judge(facts)
     told = f"{verdict.state} {verdict.level} {verdict.exit_code}"
