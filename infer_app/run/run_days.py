@@ -4,18 +4,16 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.day import Day, between
 from infer_app.base.domain import ImageRef, NewImage
 from infer_app.base.errors import (
     OF_ONE_DAY,
-    SIGNALLED,
     DatabaseUnavailable,
     DayHeld,
     InferError,
-    Interrupted,
     ModelError,
     PrecisionUnavailable,
     StorageUnavailable,
@@ -135,6 +133,51 @@ def dry_run_days(
     return measured
 
 
+@dataclass(slots=True)
+class DaysRun:
+    """The days that a group of models was run over, and those that it could not be."""
+
+    group: GroupRun
+    days: Sequence[Day]  # oldest first, without late ones
+    limit: int | None  # images of each model, of all days together
+    reports: dict[Day, list[RunReport]] = field(default_factory=dict)
+    errors: dict[Day, InferError] = field(default_factory=dict)
+
+    @property
+    def images_left(self) -> int | None:
+        num_run = sum(max(one.selected for one in reports) for reports in self.reports.values())
+        return None if self.limit is None else self.limit - num_run
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.group.stop.exit_code) or self.images_left == 0
+
+    @property
+    def of_last_day(self) -> InferError | None:
+        return self.errors.get(self.days[-1])
+
+    @property
+    def left_out(self) -> list[InferError]:
+        """Return why other days than the last one could not be run."""
+        return [error for day, error in self.errors.items() if day is not self.days[-1]]
+
+    def to_run(self, *, with_late: bool) -> Iterator[Day]:
+        """Yield the days, then, until the run is to end, the late ones, which are looked for only then.
+
+        An error that all days share keeps late days from being run.
+        """
+        yield from self.days
+        if not with_late or isinstance(self.of_last_day, StorageUnavailable | WorkersKilled):
+            return
+        for day in _find_late(self.group, self.days):
+            if self.is_over:
+                return
+            yield day
+
+    def of_model(self, number: int) -> dict[Day, RunReport]:
+        return {day: reports[number] for day, reports in self.reports.items()}
+
+
 def run_group(
     group: GroupRun,
     days: Sequence[Day],
@@ -146,52 +189,28 @@ def run_group(
 ) -> list[ModelResult]:
     """Run the days and return how each model ended. Raises the error of the last day, once the late days were run.
 
-    `limit` is a number of images of each model, of all days together. With `hidden` each day is listed before it is
-    run, and what `update_list` returns is added to it. Raises Interrupted instead if a signal came.
+    With `hidden` each day is listed before it is run, and what `update_list` returns is added to it. Raises Interrupted
+    instead if a signal came.
     """
-    ran: dict[Day, list[RunReport]] = {}
-    left_out: list[InferError] = []  # why days could not be run
-    of_last_day: InferError | None = None
-
-    def images_left() -> int | None:
-        num_run = sum(max(one.selected for one in reports) for reports in ran.values())
-        return None if limit is None else limit - num_run
-
-    def is_over() -> bool:
-        return bool(group.stop.exit_code) or images_left() == 0
-
-    for day in chain(days, _late_days(group, days, is_over) if with_late else ()):
+    ran = DaysRun(group, days, limit)
+    for day in ran.to_run(with_late=with_late):
         try:
             if hidden is not None:
                 hidden.append(group.project.update_list(day, recent=0))
-            ran[day] = run(group, day, images_left())
+            ran.reports[day] = run(group, day, ran.images_left)
         except OF_ONE_DAY as error:
             if isinstance(error, PrecisionUnavailable) and group.may_split:
                 raise  # the models are run one by one then
-            if day is days[-1]:
-                of_last_day = error
-                if isinstance(error, StorageUnavailable | WorkersKilled):
-                    break  # it keeps late days from being run, too
-                continue
-            log.warning("%s left out: %s (%s)", day, error, error.hint)
-            left_out.append(error)
-    changed = [day for day, reports in ran.items() if any(one.selected for one in reports)]
-    note_facts(group.loaded, group.project, [*changed, days[-1]] if of_last_day else changed)
-    if of_last_day and group.stop.exit_code > SIGNALLED:
-        raise Interrupted(group.stop.exit_code - SIGNALLED)
-    if of_last_day:
-        raise of_last_day
+            ran.errors[day] = error
+            if day is not days[-1]:
+                log.warning("%s left out: %s (%s)", day, error, error.hint)
+    changed = [day for day, reports in ran.reports.items() if any(one.selected for one in reports)]
+    note_facts(group.loaded, group.project, [*changed, days[-1]] if ran.of_last_day else changed)
+    if ran.of_last_day:
+        group.stop.raise_if_signalled()
+        raise ran.of_last_day
     states = DayReader(group.project, group.loaded.run.max_rejected)
-    of_models = [{day: reports[number] for day, reports in ran.items()} for number in range(len(group.plan.models))]
-    return [_result(group, days, reports, states, left_out, ended_early=is_over()) for reports in of_models]
-
-
-def _late_days(group: GroupRun, days: Sequence[Day], is_over: Callable[[], bool]) -> Iterator[Day]:
-    """Yield the late days, which are looked for after the run's own days, until the run is to end."""
-    for day in _find_late(group, days):
-        if is_over():
-            return
-        yield day
+    return [_result(ran, number, states) for number in range(len(group.plan.models))]
 
 
 def _find_late(group: GroupRun, days: Sequence[Day]) -> list[Day]:
@@ -199,32 +218,26 @@ def _find_late(group: GroupRun, days: Sequence[Day]) -> list[Day]:
     return project.ask(find_late_days, project.database, project.source, days[0], group.plan.model_ids)
 
 
-def _result(
-    group: GroupRun,
-    days: Sequence[Day],
-    ran: Mapping[Day, RunReport],
-    states: DayReader,
-    left_out: Sequence[InferError],
-    *,
-    ended_early: bool,
-) -> ModelResult:
+def _result(ran: DaysRun, number: int, states: DayReader) -> ModelResult:
+    """Return how the model of this number ended."""
+    group, days, of_days = ran.group, ran.days, ran.of_model(number)
     project = group.project
-    reports = [ran[day] for day in days if day in ran]
-    late = [report for day, report in ran.items() if day not in days]
+    reports = [of_days[day] for day in days if day in of_days]
     last = reports[-1]
     older = project.ask(states.find_older_pending, days[0], last.model_id)
     facts = project.ask(states.read_facts, days[-1], last.model_id, last.day)
-    tried = list(dict.fromkeys([*days, *ran]))  # those left out too
-    was_stopped = any(report.stopped for report in ran.values())
+    ended_early = ran.is_over or any(report.stopped for report in of_days.values())
+    tried = list(dict.fromkeys([*days, *of_days]))  # those left out too
+    codes = [error.exit_code for error in ran.left_out] + [report.exit_code for report in of_days.values()]
     return ModelResult(
         reports=reports,
-        late=late,
+        late=[report for day, report in of_days.items() if day not in days],
         older=older,
-        rest=_forecast_rest(group, tried, list(ran.values())) if ended_early or was_stopped else None,
-        exit_code=most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()]),
+        rest=_forecast_rest(group, tried, list(of_days.values())) if ended_early else None,
+        exit_code=most_severe(codes),
         day_state=judge(facts),
-        all_late_tried=not (ended_early or was_stopped or any(isinstance(error, DayHeld) for error in left_out)),
-        happened=happened_in_run(facts, ran.values()),
+        all_late_tried=not (ended_early or any(isinstance(error, DayHeld) for error in ran.left_out)),
+        happened=happened_in_run(facts, of_days.values()),
     )
 
 

@@ -1,5 +1,6 @@
 """What a day that can't be run keeps from the other days of its run: nothing."""
 
+import signal
 from dataclasses import replace
 from datetime import date, datetime
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from infer_app.base.errors import OF_ONE_DAY, DayHeld, Interrupted, NothingAllow
 from infer_app.base.settings.sections import RunSettings
 from infer_app.run import run_days
 from infer_app.run.run_days import run_group
+from infer_app.run.stop import Stop
 from infer_app.tables.listing.image_registry import register
 from tests.conftest import MODEL
 from tests.support.listings import at
@@ -31,7 +33,7 @@ def group(tables):
         SimpleNamespace(models=[MODEL], model_ids=[MODEL.model_id]),
         SimpleNamespace(run=RunSettings(), wants_facts=False),
     )
-    stop = SimpleNamespace(exit_code=0)
+    stop = Stop()
     return SimpleNamespace(plan=plan, loaded=loaded, project=tables, stop=stop, may_split=False)
 
 
@@ -80,6 +82,7 @@ def test_a_last_day_that_can_not_be_run_keeps_no_late_day_from_its_run(group):
     with pytest.raises(NothingAllowed):
         run_group(group, DAYS, None, with_late=True, run=runner)
     assert runner.ran == [*DAYS[:-1], *LATE]
-    group.stop.exit_code = 143
-    with pytest.raises(Interrupted):
-        run_group(group, DAYS, None, with_late=True, run=runner)
+    with group.stop:
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Interrupted):
+            run_group(group, DAYS, None, with_late=True, run=runner)
