@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -31,8 +32,8 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.images.read.read_image import refused_among
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process
 from infer_app.tables.project_database import ProjectDatabase, read_limits
-from infer_app.tables.queries.day_rows import Row
 from infer_app.tables.queries.pending_images import UnpredictedImage
+from infer_app.tables.rows.results import Part, Result, Selection, by_image, read
 
 _NO_MODEL = ("", "")
 _IMAGES_AT_ONCE = 5000  # whose locations one process checks
@@ -74,20 +75,26 @@ class ImageRow:
 
 def read_predicted(project: ProjectDatabase, day: Day, model: str | None) -> Iterator[ImageRow]:
     """Yield one prediction of each image for each name: that of the version in use or, without one, used before it."""
-    for row in project.rows.read_current_predictions(day, project.versions.models_in_use(model)):
-        shown = day.date, row["model"], row["model_id"], "predicted", row["label"], row["score"], None, _describe(row)
-        yield ImageRow(row["image_id"], row["location"], *shown)
+    versions, names = project.versions.models_in_use(model), defaultdict[str, list[str]](list)
+    for name, model_id in versions:
+        names[name].append(model_id)
+    wanted = Selection([model_id for _, model_id in versions], Part.TEXT, names.values())
+    for found in by_image(read(project, day, wanted)) if versions else ():
+        for name in sorted(names):
+            if one := next((found[model_id] for model_id in names[name] if model_id in found), None):
+                shown = name, one.model_id, "predicted", one.label, one.score, None, _describe(one)
+                yield ImageRow(one.image_id, one.location, day.date, *shown)
 
 
-def _describe(row: Row) -> str:
+def _describe(one: Result) -> str:
     """Return a prediction in a few words."""
-    label, score = row["label"], row["score"]
-    best = "" if label is None else label if score is None else f"{label} {score:.3f}"
-    if (num_objects := row["num_objects"]) is not None:
-        return counted(num_objects, "object") + (f", the best {best}" if best else "")
-    if row["vector_dim"] is not None:
-        return f"a vector of {row['vector_dim']:,} {row['vector_dtype']}"
-    return best or (json.dumps(row["output"]) if score is None else f"{score:.6g}")
+    best = "" if one.label is None else one.label if one.score is None else f"{one.label} {one.score:.3f}"
+    if one.num_objects is not None:
+        return counted(one.num_objects, "object") + (f", the best {best}" if best else "")
+    assert one.output is not None  # it was asked for
+    if one.output.vector_dim is not None:
+        return f"a vector of {one.output.vector_dim:,} {one.output.vector_dtype}"
+    return best or (json.dumps(one.output.details) if one.score is None else f"{one.score:.6g}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageRef, NewImage
@@ -32,6 +32,7 @@ from infer_app.run.run_result import make_report
 from infer_app.run.stop import Stop
 from infer_app.tables.project_database import ProjectDatabase, read_limits
 from infer_app.tables.results.runs import RunModel, new_run_id
+from infer_app.tables.rows.results import Selection, read, read_rejections
 
 log = logging.getLogger(__name__)
 WAIT_S = 2.0  # between two attempts to take a day that another run holds
@@ -199,13 +200,14 @@ class OtherImages:
 
     def _done(self) -> Iterator[ImageRef]:
         for day in self.days:
-            for row in chain(self.project.rows.read_predictions(day), self.project.rows.read_rejections(day)):
-                yield ImageRef(row["image_id"], row["location"])
+            predicted, rejected = read(self.project, day, Selection()), read_rejections(self.project, day)
+            yield from (ImageRef(one.image_id, one.location) for one in predicted)
+            yield from (ImageRef(one.image_id, one.location) for one in rejected)
 
     def _near(self) -> Iterator[str]:
         day = self.days[-1]
-        for row in islice(self.project.rows.read_predictions(day), NEAR_IMAGES):
-            yield row["location"]
+        for one in islice(read(self.project, day, Selection()), NEAR_IMAGES):
+            yield one.location
         for number in (1, -1, 2, -2, 3, -3):
             page = next(iter(self.project.source.list_pages(day.before(number), NEAR_IMAGES)), ())
             yield from (row[1] for row in page)

@@ -16,6 +16,7 @@ from infer_app.tables.queries.thresholds import change_thresholds
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import pictures, predictions, rejections, runs
+from infer_app.tables.rows.results import Selection, read
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.support.listings import listed
 from tests.support.questions import questions
@@ -151,8 +152,8 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     good = [Prediction(ref, Output()) for ref in refs[::2]]
     commit(results, good, registered=False)
     assert list(source.select_new(DAY, ID)) == refs[1::2]
-    found = ProjectDatabase(results, source).rows.read_predictions(DAY, ID)
-    assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]
+    found = read(ProjectDatabase(results, source), DAY, Selection([ID]))
+    assert [(one.image_id, one.location) for one in found] == [(ref.image_id, ref.location) for ref in refs[::2]]
 
 
 @pytest.mark.parametrize("kinds", [("sqlite", "sqlite"), *QUICK[:1]], indirect=True)

@@ -7,11 +7,11 @@ from sqlalchemy import select
 
 from infer_app.ask.compare.compare_versions import compare_labels, compare_objects
 from infer_app.ask.compare.paired_answers import Overlap, count_overlap, paired_images
-from infer_app.ask.figures.detections import Part, read_together
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.forget_results import forget_results
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, count_shown
 from infer_app.tables.results.schema import objects, predictions, rejections
+from infer_app.tables.rows.results import Part, read_together
 from tests.conftest import DAY, MODEL
 from tests.support.results import broken, commit, of_objects, predicted
 
@@ -21,7 +21,7 @@ def at(label, score, x, width=0.2):
 
 
 def compared(tables, thresholds=({}, {}), limit=10):
-    return compare_objects(read_together(tables, DAY, ("a", "b")), thresholds, limit)
+    return compare_objects(read_together(tables, DAY, ("a", "b"), Part.OBJECTS), thresholds, limit)
 
 
 def test_the_objects_of_two_models_are_matched_by_label_and_box(database, tables, register):

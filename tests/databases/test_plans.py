@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy import event, text
 
 from infer_app.ask.compare.paired_answers import Overlap, count_overlap
-from infer_app.ask.figures.detections import Part, read_predicted_images, read_together
 from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.base.run_report import DayCounts
@@ -30,6 +29,7 @@ from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import object_predictions, objects, pictures, rejections
 from infer_app.tables.results.sink import Sink
+from infer_app.tables.rows.results import Part, Selection, read, read_preferred, read_rejections, read_together
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.listings import source_of
@@ -137,9 +137,9 @@ def test_the_results_of_a_day_are_found_by_key(filled):
     figures = Figures(asked, MODEL.model_id)
     statements = recorded(filled)
     assert asked.count_day(DAY, MODEL.model_id) == DayCounts(10_000, 5000, 500, 4500)
-    assert len(list(asked.rows.read_predictions(DAY))) >= 5000
-    assert len(list(asked.rows.read_predictions(DAY, MODEL.model_id))) == 5000
-    assert len(list(asked.rows.read_rejections(DAY, MODEL.model_id))) == 500
+    assert len(list(read(asked, DAY, Selection()))) >= 5000
+    assert len(list(read(asked, DAY, Selection([MODEL.model_id])))) == 5000
+    assert len(list(read_rejections(asked, DAY, MODEL.model_id))) == 500
     assert asked.rows.find_problems(DAY, MODEL.model_id) != []
     assert figures.count_predicted(DAY) == 5000
     assert figures.count_labels(DAY) == {}
@@ -158,11 +158,11 @@ def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
     """As of the day's other results."""
     source, other = Source(filled), "another"
     statements = recorded(filled)
-    found = list(read_predicted_images(ListedImages(filled, source), DAY, MODEL.model_id))
+    found = list(read_preferred(ListedImages(filled, source), DAY, [MODEL.model_id], Part.OBJECTS))
     assert (len(found), {one.objects for one in found}) == (5000, {FOUND})
-    taken = [one.crops for one in read_predicted_images(ListedImages(filled, source), DAY, SECOND, part=Part.CROPS)]
+    taken = [one.crops for one in read_preferred(ListedImages(filled, source), DAY, [SECOND], Part.CROPS)]
     assert (len(taken), {tuple(crop.score for crop in crops) for crops in taken}) == (5000, {(0.9, 0.1)})
-    assert list(read_together(ListedImages(filled, source), DAY, (MODEL.model_id, other))) == []
+    assert list(read_together(ListedImages(filled, source), DAY, (MODEL.model_id, other), Part.OBJECTS)) == []
     assert count_shown(filled, source, DAY, "detector") == 10_000
     assert forget_results(filled, {(other, other): [one.picture for one in found]}, [DAY.date]) == 0
     explained = steps_of(filled, statements)

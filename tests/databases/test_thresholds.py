@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from infer_app.ask.figures.detections import PredictedImage
 from infer_app.base.domain import DetectedObject, ImageRef, Output, Prediction
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, read_thresholds
@@ -16,6 +15,7 @@ from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
 from tests.conftest import DAY, MODEL
+from tests.support import exports
 from tests.support.results import ODD_TEXTS, commit, of_objects
 
 ODD_LABELS = [*ODD_TEXTS, "x" * 512]
@@ -134,7 +134,7 @@ def random_rows(kind, new_database):
         objects = [of_objects(image_id, *(detected(*one) for one in found)) for image_id, found in rows.items()]
         labelled = [of_labels(f"labels of {image_id}", *found) for image_id, found in rows.items()]
         commit(database, [*objects, *labelled], registered=False)
-        yield database, [PredictedImage(one.ref.image_id, "", None, None, None, one.output.objects) for one in objects]
+        yield database, [exports.detected(one.ref.image_id, *one.output.objects) for one in objects]
 
 
 def score(chance):

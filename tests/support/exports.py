@@ -10,12 +10,11 @@ import numpy as np
 from infer_app.ask.export.exported_images import Export
 from infer_app.ask.export.exported_model import ModelVersions
 from infer_app.ask.export.image_paths import ImagePaths
-from infer_app.ask.figures.detections import PredictedImage, StoredOutput
-from infer_app.ask.figures.figures import RejectedImage
 from infer_app.base.domain import DetectedObject
 from infer_app.base.size import Size
 from infer_app.tables.cameras.captures import Capture
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod
+from infer_app.tables.rows.results import Rejection, Result, StoredOutput
 
 DATE = date(2026, 11, 20)
 CREATED_AT = datetime(2026, 11, 21, 3, 0, 0, 500)
@@ -25,27 +24,41 @@ CAT = DetectedObject("cat", 0, 0.75, 0.25, 0.5, 0.125, 0.25)
 DOG = DetectedObject("dog", 2, 0.5, 0.0, 0.0, 1.0, 1.0)
 LOW = DetectedObject("cat", 0, 0.25, 0.5, 0.5, 0.5, 0.5)
 PICTURE = Size(640, 480)
+FP32 = "cpu-openvino-fp32"
 HOSTILE = 'a "quoted", <b>label</b>\n& two lines\r\x07'
 HOSTILE_PATH = "/srv/photos/a, \"b\"\n'c'/\udcff Ä 猫.jpg"
 
 
 def detected(image_id="1", *objects, location=None, picture=PICTURE, model_id=ID):
-    best = objects[0] if objects else None
+    best = (objects[0].label, objects[0].score) if objects else (None, None)
     location = f"/srv/photos/{image_id}.jpg" if location is None else location
-    found = (best and best.label, best and best.score, tuple(objects))
-    return PredictedImage(image_id, location, picture, *found, model_id, "cpu-openvino-fp32", **_made(location))
+    size = picture or (None, None)
+    return Result(
+        *_key(location, model_id),
+        FP32,
+        *best,
+        None,
+        CREATED_AT,
+        *size,
+        len(objects),
+        None,
+        image_id,
+        location,
+        objects=objects,
+    )
 
 
 def with_output(image_id="1", label=None, score=None, details=None, vector=None, dtype="float32"):
     data = None if vector is None else np.asarray(vector, dtype).tobytes()
     output = StoredOutput(json.dumps(details or {}), data, vector and dtype)
     location = f"/srv/photos/{image_id}.jpg"
-    of_file = "cpu-openvino-fp32", "ab" * 32
-    return PredictedImage(image_id, location, PICTURE, label, score, (), ID, *of_file, output, **_made(location))
+    found = label, score, "ab" * 32, CREATED_AT, *PICTURE, None, None
+    return Result(*_key(location), FP32, *found, image_id, location, output)
 
 
-def _made(location):
-    return {"number": crc32(location.encode("utf-8", "surrogateescape")), "created_at": CREATED_AT}
+def _key(location, model_id=ID):
+    """Return the first columns of a result: the number of its picture, the version and the run."""
+    return crc32(location.encode("utf-8", "surrogateescape")), model_id, "run"
 
 
 def classified(image_id="1", **scores):
@@ -63,7 +76,8 @@ def tagged(image_id="1", **scores):
 
 def rejected(image_id="9", reason="corrupt", location=None):
     location = location or f"/srv/photos/{image_id}.jpg"
-    return RejectedImage(image_id, location, reason, "decode", "no JPEG", 1, number=_made(location)["number"])
+    of_file = None, None, None, "", CREATED_AT, None
+    return Rejection(*_key(location), reason, "no JPEG", "decode", 1, *of_file, image_id, location)
 
 
 def export_of(*images, kind="detection", thresholds=None, paths=None, rejections=()):

@@ -6,12 +6,20 @@ from typing import Any
 
 from infer_app.ask.compare.compare_versions import compare_labels
 from infer_app.ask.compare.paired_answers import count_overlap, paired_images
-from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
 from infer_app.ask.figures.figures import Figures
 from infer_app.ask.figures.object_figures import ObjectResults
 from infer_app.tables.day.arrivals import find_gap
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import count_shown
+from infer_app.tables.rows.results import (
+    Part,
+    Selection,
+    read,
+    read_preferred,
+    read_rejected,
+    read_rejections,
+    read_together,
+)
 from tests.conftest import DAY
 
 
@@ -36,12 +44,9 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "rejected": lambda: list(asked.pending.read_rejected(DAY, model_id)),
         "gap": lambda: find_gap(source, DAY.before(-9)),
         "problems": lambda: sorted(asked.rows.find_problems(DAY, model_id)),
-        "predictions": lambda: [
-            (row["image_id"], row["model_id"], row["location"]) for row in asked.rows.read_predictions(DAY)
-        ],
-        "rejections": lambda: [(row["image_id"], row["location"]) for row in asked.rows.read_rejections(DAY, model_id)],
+        "predictions": lambda: [(one.image_id, one.model_id, one.location) for one in read(asked, DAY, Selection())],
+        "rejections": lambda: [(one.image_id, one.location) for one in read_rejections(asked, DAY, model_id)],
         "other runs": lambda: asked.count_of_other_runs(DAY, model_id, "this run"),
-        "stored rejections": lambda: list(asked.rows.stored_rejections(DAY, model_id)),
         "images": lambda: asked.count(week),
         "labels": lambda: list(figures.count_labels(week).items()),
         "predicted": lambda: figures.count_predicted(week),
@@ -56,13 +61,15 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "scores of objects": lambda: [objects.score_range(DAY), objects.count_scores(DAY, [0, 0.75, 0.85, 1])],
         "busiest": lambda: [results.busiest(DAY, 8), results.empty(DAY, 8)],
         "extreme objects": lambda: [objects.results.extremes(DAY, 8, highest) for highest in (True, False)],
-        "detections": lambda: list(map(_undated, read_predicted_images(tables, week, detector))),
+        "detections": lambda: list(map(_undated, read_preferred(tables, week, [detector], Part.OBJECTS))),
         "outputs": lambda: [
             (one.image_id, one.label, one.output.details)
-            for one in read_predicted_images(tables, week, model_id, other, part=Part.OUTPUT)
+            for one in read_preferred(tables, week, [model_id, other], Part.OUTPUT)
         ],
-        "together": lambda: [list(map(_undated, both)) for both in read_together(tables, week, [model_id, other])],
-        "rejected images": lambda: list(read_rejected_images(tables, week, model_id)),
+        "together": lambda: [
+            list(map(_undated, both)) for both in read_together(tables, week, [model_id, other], Part.OBJECTS)
+        ],
+        "rejected images": lambda: list(read_rejected(tables, week, model_id)),
         "has predicted": lambda: [Figures(tables, one).has_predicted(week) for one in (model_id, "none")],
         "shown": lambda: count_shown(*both, week, "animals"),
         "overlap": lambda: count_overlap(tables, DAY, pair),

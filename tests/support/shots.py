@@ -12,6 +12,7 @@ from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.schema import objects, predictions, rejections
+from infer_app.tables.rows.results import Selection, read
 from tests.conftest import DAY, MODEL
 from tests.support.listings import listed
 from tests.support.results import run_day
@@ -66,7 +67,7 @@ def labels_of(database, settings, day=DAY, listing=None):
     """Labels by location, and the counts of the day, which must agree with what the audit and the figures find."""
     source = listed(database, settings, listing)
     asked = ProjectDatabase(database, source)
-    found = {row["location"]: row["label"] for row in asked.rows.read_predictions(day, ID)}
+    found = {one.location: one.label for one in read(asked, day, Selection([ID]))}
     counts = asked.count_day(day, ID)
     assert asked.rows.find_problems(day, ID) == []
     figures = Figures(asked, ID, ObjectResults(asked, MODEL.name, ID))

@@ -36,6 +36,7 @@ ORDER = [
     "tables.results.migrations.versions",
     "tables.listing",
     "tables.queries",
+    "tables.rows",
     "tables.cameras",
     "tables.day",
     "tables",

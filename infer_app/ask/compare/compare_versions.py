@@ -11,7 +11,6 @@ from typing import Any
 
 from infer_app.artifact.specs import WITH_LABELS
 from infer_app.ask.compare.paired_answers import Overlap, Pair, PairedCrops, count_overlap, paired_images
-from infer_app.ask.figures.detections import Part, PredictedImage, part_of, read_together
 from infer_app.ask.figures.figures import Figures
 from infer_app.ask.figures.similarity import cosine, mean_difference, numbers_of
 from infer_app.base.day import Day
@@ -22,6 +21,7 @@ from infer_app.predict.verification.object_parity import compare_lists
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import read_thresholds
 from infer_app.tables.results.model_versions import detector_of, kind_of
+from infer_app.tables.rows.results import Part, Result, part_of, read_together
 
 SUREST = "min(score of A, score of B), the highest first"
 MOST_APART = "objects that only A or only B has, the most first"
@@ -214,7 +214,7 @@ class ObjectTally:
 
 
 def compare_objects(
-    images: Iterable[tuple[PredictedImage, ...]],
+    images: Iterable[list[Result]],
     thresholds: tuple[Mapping[str, float], Mapping[str, float]],
     limit: int,
 ) -> dict[str, Any]:

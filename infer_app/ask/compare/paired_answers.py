@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import FromClause, and_
 
-from infer_app.ask.figures.detections import PredictedCrop, PredictedImage
 from infer_app.base.day import Day
 from infer_app.base.locations import shown as shown_location
 from infer_app.predict.detection.boxes import match_objects
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import count_each, join_results
 from infer_app.tables.results.schema import predictions
+from infer_app.tables.rows.results import PredictedCrop, Result
 
 _A, _B = predictions.alias("a"), predictions.alias("b")
 
@@ -57,7 +57,7 @@ def count_overlap(images: ListedImages, day: Day, model_ids: tuple[str, str]) ->
         return Overlap(*count_each(connection, rows, wanted))
 
 
-def paired_images(images: Iterable[tuple[PredictedImage, ...]]) -> Iterator[Pair]:
+def paired_images(images: Iterable[list[Result]]) -> Iterator[Pair]:
     """Yield what both models gave for each image, which was read with its output."""
     for a, b in images:
         assert a.output is not None
@@ -73,7 +73,7 @@ class PairedCrops:
     the detector, it is that of the same label whose box overlaps enough.
     """
 
-    def __init__(self, images: Iterable[tuple[PredictedImage, ...]], min_iou: float) -> None:
+    def __init__(self, images: Iterable[list[Result]], min_iou: float) -> None:
         self._images = images
         self._min_iou = min_iou
         self.both = self.only_a = self.only_b = 0
@@ -93,7 +93,7 @@ class PairedCrops:
     def to_json(self) -> dict[str, int]:
         return {"both": self.both, "only_a": self.only_a, "only_b": self.only_b}
 
-    def _same(self, a: PredictedImage, b: PredictedImage) -> dict[int, int]:
+    def _same(self, a: Result, b: Result) -> dict[int, int]:
         """Return the numbers of B's objects by those of A's."""
         if a.objects == b.objects:
             return {number: number for number in range(len(a.objects))}

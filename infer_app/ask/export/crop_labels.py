@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from infer_app.ask.figures.detections import PredictedCrop, StoredOutput
 from infer_app.tables.label_groups import Groups
 from infer_app.tables.queries.thresholds import find_threshold
+from infer_app.tables.rows.results import PredictedCrop, StoredOutput
 
 Entry = Mapping[str, Any]  # of a stored classification: label, index and score; a group has no index
 

@@ -13,8 +13,6 @@ from infer_app.artifact.specs import WITH_LABELS
 from infer_app.ask.export.crop_labels import CropLabels, ShownCrop
 from infer_app.ask.export.exported_model import ModelVersions
 from infer_app.ask.export.image_paths import ImagePaths
-from infer_app.ask.figures.detections import Part, PredictedImage, read_predicted_images, read_rejected_images
-from infer_app.ask.figures.figures import RejectedImage
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
@@ -24,15 +22,16 @@ from infer_app.tables.label_groups import Groups, read_label_groups
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.listed_images import IMAGES_AT_ONCE
 from infer_app.tables.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
+from infer_app.tables.rows.results import Part, Rejection, Result, read_preferred, read_rejected
 
-DatedImages = Iterable[tuple[date, PredictedImage]]
+DatedImages = Iterable[tuple[date, Result]]
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedImage:
     """An image of an export with what is shown of its prediction."""
 
-    prediction: PredictedImage
+    prediction: Result
     path: str  # as the file names it
     date: date
     objects: tuple[DetectedObject, ...]
@@ -48,12 +47,12 @@ class ExportedImage:
     @property
     def picture(self) -> Size:
         """Return the size of the upright picture. Raises UsageError if it is not known."""
-        if self.prediction.picture is None:
+        if self.prediction.upright is None:
             raise UsageError(
                 f"image {self.prediction.image_id} was predicted by a release that stored no sizes",
                 "predict it again: `infer retry --image ID`",
             )
-        return self.prediction.picture
+        return self.prediction.upright
 
 
 @dataclass(slots=True)
@@ -75,7 +74,7 @@ class Export:
     thresholds: Mapping[str, float]  # by label, ALL_LABELS for all others
     paths: ImagePaths
     read_predictions: Callable[[], DatedImages]
-    read_rejected: Callable[[], Iterable[RejectedImage]]
+    read_rejected: Callable[[], Iterable[Rejection]]
     counts: ExportCounts = field(default_factory=ExportCounts)  # of what was read last
     detector: Export | None = None  # of a second network
     groups: Groups = field(default_factory=dict)  # of its labels
@@ -101,7 +100,7 @@ class Export:
             choose_thresholds(project, model, None if detector else min_score),
             paths,
             lambda: read_days(project, days, model),
-            lambda: (one for day in days for one in read_rejected_images(project, day, *model.all_ids)),
+            lambda: (one for day in days for one in read_rejected(project, day, *model.all_ids)),
             detector=detector,
             groups=read_label_groups(project.database, model.name) if detector else {},
             captures=captures,
@@ -127,18 +126,18 @@ class Export:
             counts.num_objects += len(objects)
             yield ExportedImage(image, self.paths.of(image.location), day, objects, crops, thresholds, capture)
 
-    def with_captures(self, images: DatedImages) -> Iterator[tuple[date, PredictedImage, Capture | None]]:
+    def with_captures(self, images: DatedImages) -> Iterator[tuple[date, Result, Capture | None]]:
         """Yield the images with what is known of their capture, if cameras are recorded."""
         if self.captures is None:
             yield from ((day, image, None) for day, image in images)
             return
         left = iter(images)
         while some := list(islice(left, IMAGES_AT_ONCE)):
-            captures = self.captures.read(image.number for _, image in some)
-            yield from ((day, image, captures[image.number]) for day, image in some)
+            captures = self.captures.read(image.picture for _, image in some)
+            yield from ((day, image, captures[image.picture]) for day, image in some)
 
     def show(
-        self, image: PredictedImage, *, all_objects: bool = False
+        self, image: Result, *, all_objects: bool = False
     ) -> tuple[tuple[DetectedObject, ...], tuple[ShownCrop | None, ...]]:
         """Return the objects that reach their thresholds and, of a second network, what is shown of each."""
         thresholds = self.of_boxes.thresholds
@@ -168,11 +167,11 @@ def choose_thresholds(
 def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersions) -> DatedImages:
     """Yield the predictions of the days, each with its date; none of an image that a preferred version rejected."""
     for day in days:
-        found = read_predicted_images(project, day, *model.all_ids, part=model.part)
+        found = read_preferred(project, day, model.all_ids, model.part)
         yield from ((day.date, image) for image in found)
 
 
-def shown_labels(image: PredictedImage, thresholds: Mapping[str, float]) -> tuple[dict[str, object], ...]:
+def shown_labels(image: Result, thresholds: Mapping[str, float]) -> tuple[dict[str, object], ...]:
     """Return what a classification lists for an image, label, index and score, at or above the thresholds."""
     details = image.output.details if image.output else {}
     listed = details.get("labels", details.get("top"))
@@ -181,7 +180,7 @@ def shown_labels(image: PredictedImage, thresholds: Mapping[str, float]) -> tupl
     return tuple(one for one in listed if one["score"] >= find_threshold(thresholds, one["label"]))
 
 
-def chosen_labels(image: PredictedImage, shown: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+def chosen_labels(image: Result, shown: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """Return the labels of a multi-label classification that are shown, or the best of another one."""
     is_multi_label = image.output is not None and "labels" in image.output.details
     return shown if is_multi_label else shown[:1]

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from infer_app.artifact.model_names import short_name
-from infer_app.ask.figures.detections import Part, part_of
 from infer_app.ask.figures.figures import Figures
 from infer_app.base.day import Day
 from infer_app.base.domain import OutputKind
@@ -21,6 +20,7 @@ from infer_app.tables.results.model_versions import (
     read_manifests,
     read_versions,
 )
+from infer_app.tables.rows.results import Part, part_of
 
 DETECTION, CLASSIFICATION = OutputKind.DETECTION, OutputKind.CLASSIFICATION
 

@@ -13,7 +13,6 @@ from infer_app.ask.export.formats.label_studio import config_path
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.ask.export.sampling.choose_images import Chosen, choose_images, keep_one_per_event
 from infer_app.ask.export.sampling.copy_photos import copy_photos
-from infer_app.ask.figures.detections import PredictedImage
 from infer_app.base.day import between
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import shown
@@ -23,6 +22,7 @@ from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.cli.look.show_events import check_events
 from infer_app.tables.cameras.captures import Captures
 from infer_app.tables.project_database import open_project_database, read_limits
+from infer_app.tables.rows.results import Result
 
 log = logging.getLogger(__name__)
 SAMPLE_FORMATS = ("coco", "label-studio")
@@ -85,7 +85,7 @@ def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -
         captures = Captures(project, days[0].zone) if options.one_per_event else None
         export = Export.of_days(project, days, model, paths, captures=captures)
 
-        def choose(is_wanted: Callable[[PredictedImage], bool]) -> Chosen:
+        def choose(is_wanted: Callable[[Result], bool]) -> Chosen:
             def read() -> DatedImages:
                 return (dated for dated in export.read_predictions() if is_wanted(dated[1]))
 

@@ -19,6 +19,7 @@ from infer_app.tables.forget_results import forget_rejections, forget_results
 from infer_app.tables.listing.image_registry import queue_images
 from infer_app.tables.project_database import ProjectDatabase, open_project_database
 from infer_app.tables.results.model_versions import second_networks_of
+from infer_app.tables.rows.results import read_rejections
 
 
 def retry(options: RetryOptions) -> None:
@@ -46,8 +47,8 @@ def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bo
         retried = 0
         versions = project.versions.models_of_day(day, model)
         for model_id in {model_id for _, model_id in versions}:
-            rows = project.rows.read_rejections(day, model_id)
-            numbers = [row["picture"] for row in rows if not reasons or row["reason"] in reasons]
+            rejected = read_rejections(project, day, model_id)
+            numbers = [one.picture for one in rejected if not reasons or one.reason in reasons]
             retried += forget_rejections(project.database, numbers, model_id)
         in_use = project.versions.ids_in_use()
         seconds = _others_of_detectors(project, versions)

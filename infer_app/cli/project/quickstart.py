@@ -22,6 +22,7 @@ from infer_app.cli.project import project
 from infer_app.cli.run import run as run_command
 from infer_app.cli.terminal.output import show_table
 from infer_app.tables.project_database import open_project_database
+from infer_app.tables.rows.results import Selection, read, read_rejections
 
 if TYPE_CHECKING:
     from torch import nn
@@ -86,9 +87,9 @@ def _show(config: Path) -> None:
     loaded = load_settings(config)
     day = loaded.day("yesterday")
     with open_project_database(loaded, read_only=True) as project:
-        surest = sorted(project.rows.read_predictions(day), key=lambda row: -row["score"])
-        rows = [(row["location"], row["label"], f"{row['score']:.2f}") for row in surest]
-        rows += [(row["location"], f"rejected: {row['reason']}", "") for row in project.rows.read_rejections(day)]
+        surest = sorted(read(project, day, Selection()), key=lambda one: -(one.score or 0.0))
+        rows = [(one.location, one.label, f"{one.score:.2f}") for one in surest]
+        rows += [(one.location, f"rejected: {one.reason}", "") for one in read_rejections(project, day)]
     show_table(("photo", "label", "score"), [(Path(location).name, *rest) for location, *rest in rows])
 
 

@@ -23,7 +23,7 @@ from infer_app.tables.forget_results import forget_rejections
 from infer_app.tables.listing.image_registry import register
 from infer_app.tables.listing.watched_images import ChangedImage, read_changed
 from infer_app.tables.project_database import ProjectDatabase, read_limits
-from infer_app.tables.queries.day_rows import PredictedFile
+from infer_app.tables.rows.results import Part, Result, Selection, read, read_rejections
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def reset_changed_rejections(
     """
     changed: list[int] = []
     try:
-        with closing(project.rows.stored_rejections(day, model_id)) as stored:  # a server keeps a transaction open
+        with closing(read_rejections(project, day, model_id)) as stored:  # a server keeps a transaction open
             while some := list(islice(stored, FILES_AT_ONCE)):
                 files = ask(stat_all, [rejected.location for rejected in some], path_map)
                 pairs = zip(some, files, strict=True)
@@ -66,7 +66,7 @@ def find_changed(
     if day is None:
         hint = "name a day with --date: its files are looked at now"
         raise UsageError("infer_app walks over no folder of images that a table of your own lists", hint)
-    stored = project.rows.predicted_files(day, model_ids)
+    stored = read(project, day, Selection(model_ids, Part.FILE, counting=False)) if model_ids else ()
     files = (one for one in stored if is_local_file(one.location))
     last = 0
     while some := list(islice(files, FILES_AT_ONCE)):
@@ -97,7 +97,7 @@ def compare_replaced(loaded: LoadedSettings, database: Database, changed: Iterab
         raise StorageUnavailable(error.message, "is the image storage mounted?") from None
 
 
-def _compare(loaded: LoadedSettings, predicted: Sequence[PredictedFile]) -> Iterator[tuple[PredictedFile, bool]]:
+def _compare(loaded: LoadedSettings, predicted: Sequence[Result]) -> Iterator[tuple[Result, bool]]:
     """Yield those whose file is gone or has other bytes, and whether it is gone; only changed files are read."""
     limits = read_limits(loaded)
     try:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event, insert, select, update
 
 from infer_app.base.day import Day
-from infer_app.base.domain import DetectedObject, Reason
+from infer_app.base.domain import DetectedObject, FileFacts, Reason
 from infer_app.base.errors import DayHeld
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.engine.column_types import UtcNow
@@ -21,6 +21,7 @@ from infer_app.tables.queries.pending_images import PendingDays
 from infer_app.tables.results.runs import LEASE_S, RunStore
 from infer_app.tables.results.schema import OUR_IMAGES, objects, predictions, rejections, runs
 from infer_app.tables.results.views import VIEWS
+from infer_app.tables.rows.results import Selection, read, read_rejections
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.listings import select_new
@@ -55,9 +56,12 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     failures = {one.image_id: one.failure.reason for one in tables.pending.read_rejected(DAY, ID)}
     assert failures == {ids[3]: "corrupt", ids[4]: "read_error"}
     assert tables.rows.find_problems(DAY, ID) == []
-    assert [row["image_id"] for row in tables.rows.read_predictions(DAY, ID)] == ids[:3]
+    assert [one.image_id for one in read(tables, DAY, Selection([ID]))] == ids[:3]
     (rejection,) = broken(ids[3])
-    rejected = [(str(one.picture), one.reason, one.file) for one in tables.rows.stored_rejections(DAY, ID)]
+    rejected = [
+        (str(one.picture), one.reason, FileFacts(one.size, one.modified, one.sha256))
+        for one in read_rejections(tables, DAY, ID)
+    ]
     assert rejected == [(ids[3], "corrupt", rejection.file), (ids[4], "read_error", rejection.file)]
     assert [forget_rejections(database, [int(one) for one in ids], ID) for _ in range(2)] == [2, 0]
     commit(database, predicted(ids[9]), run_id="nobody's")

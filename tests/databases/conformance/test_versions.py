@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import insert, select, text, update
 
+from infer_app.ask.image_list import read_predicted
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import check_schema, upgrade
 from infer_app.tables.results.model_versions import switch_version
@@ -46,8 +47,8 @@ def test_the_view_shows_the_version_in_use_and_so_do_the_books(database, tables,
     with database.read() as connection:
         found = connection.execute(text("SELECT image_id, model_id FROM infer_current_predictions ORDER BY image_id"))
         assert [tuple(row) for row in found] == [("1", "1" * 16), ("2", "2" * 16)]
-    listed = tables.rows.read_current_predictions(DAY, tables.versions.models_in_use())
-    assert [(row["image_id"], row["model_id"]) for row in listed] == [("1", "1" * 16), ("2", "2" * 16)]
+    listed = read_predicted(tables, DAY, None)
+    assert [(row.image_id, row.model_id) for row in listed] == [("1", "1" * 16), ("2", "2" * 16)]
 
 
 def test_a_switch_puts_one_version_in_use_and_a_run_none(database, tables):

@@ -137,7 +137,7 @@ class _Package:
 
     def _write_media(self) -> None:
         counts = self._export.counts
-        rejected = {one.number: one for one in self._export.read_rejected()}
+        rejected = {one.picture: one for one in self._export.read_rejected()}
         num_images = num_objects = 0
         written = set[int]()
         for image in self._export.read_images(all_objects=True):
@@ -145,14 +145,14 @@ class _Package:
             if image.path.startswith("/"):
                 raise UsageError("Camtrap DP names files by relative paths", "name the folder of all by --relative-to")
             assert capture is not None
-            if prediction.number in written:  # a table may list it on two days
+            if prediction.picture in written:  # a table may list it on two days
                 continue
-            written.add(prediction.number)
-            rejected.pop(prediction.number, None)  # a run has predicted it meanwhile
+            written.add(prediction.picture)
+            rejected.pop(prediction.picture, None)  # a run has predicted it meanwhile
             classified_at = _text_of(prediction.created_at)
             self._classified_at = max(self._classified_at, classified_at)
             shown = list(self._shown(image))
-            if medium := self._medium(prediction.number, image.path, capture, classified_at, shown):
+            if medium := self._medium(prediction.picture, image.path, capture, classified_at, shown):
                 num_images += 1
                 num_objects += len(image.objects)
                 blank = _Shown("blank", None, short_name(self._export.model.name, prediction.model_id))

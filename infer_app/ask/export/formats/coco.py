@@ -41,7 +41,7 @@ def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export) -> Non
 def _image_lines(export: Export, categories: Categories, annotations: BinaryIO) -> Iterator[str]:
     first = 1  # an annotation with the id 0 would count as none in pycocotools
     for image in export.read_images():
-        number = image.prediction.number
+        number = image.prediction.picture
         if image.objects:
             separator = ",\n" if first > 1 else ""
             lines = ",\n".join(_annotations(image, number, first, categories, export.model.name))

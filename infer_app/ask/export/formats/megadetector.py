@@ -11,9 +11,9 @@ from infer_app.artifact.model_names import short_name
 from infer_app.ask.export.crop_labels import ShownCrop
 from infer_app.ask.export.exported_images import Export, ExportedImage
 from infer_app.ask.export.formats.categories import Categories
-from infer_app.ask.figures.figures import RejectedImage
 from infer_app.base.atomic_file import new_content
 from infer_app.tables.queries.thresholds import ALL_LABELS
+from infer_app.tables.rows.results import Rejection
 
 VERSION = "1.6"
 MAX_CLASSIFICATIONS = 5  # of an object
@@ -48,14 +48,14 @@ def _pieces(export: Export) -> Iterator[str]:
 
 def _entries(export: Export, categories: Categories, classes: Categories, made_by: set[str]) -> Iterator[str]:
     """Yield the lines of images, and add the versions whose predictions they are of."""
-    failures = {rejected.number: _failure(rejected, export) for rejected in export.read_rejected()}
+    failures = {rejected.picture: _failure(rejected, export) for rejected in export.read_rejected()}
     for image in export.read_images(all_objects=True):
-        failures.pop(image.prediction.number, None)
+        failures.pop(image.prediction.picture, None)
         made_by.add(image.prediction.model_id)
         yield _image(image, export, categories, classes)
     export.counts.num_rejected, export.counts.num_detected = len(failures), 0
     for image in export.detector.read_images() if export.detector and failures else ():
-        if failures.pop(image.prediction.number, None):  # the second network alone has failed
+        if failures.pop(image.prediction.picture, None):  # the second network alone has failed
             export.counts.num_detected += 1
             export.counts.num_objects += len(image.objects)
             yield _image(image, export, categories, classes)
@@ -101,5 +101,5 @@ def _classifications(crop: ShownCrop, export: Export, classes: Categories) -> st
     return f', "classifications": {json.dumps(listed)}'
 
 
-def _failure(rejected: RejectedImage, export: Export) -> dict[str, object]:
+def _failure(rejected: Rejection, export: Export) -> dict[str, object]:
     return {"file": export.paths.find_or_shown(rejected.location), "failure": rejected.reason, "detections": None}

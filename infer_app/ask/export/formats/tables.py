@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from infer_app.ask.export.exported_images import Export, ExportedImage
-from infer_app.ask.figures.detections import Part, PredictedImage, StoredOutput
 from infer_app.ask.figures.similarity import vector_of
 from infer_app.base.atomic_file import new_content
 from infer_app.base.printing import csv_line, csv_lines
+from infer_app.tables.rows.results import Part, Result, StoredOutput
 
 IMAGE = ("image_id", "location", "date", "model", "model_id", "variant", "image_width", "image_height")
 CAPTURE = ("camera", "taken_at", "event")  # if cameras are recorded; the time is by the camera's clock, put right
@@ -63,7 +63,7 @@ def read_rows(export: Export) -> Iterator[Row]:
 
 def _image_values(image: ExportedImage, export: Export) -> Row:
     prediction = image.prediction
-    size = prediction.picture or (None, None)
+    size = prediction.upright or (None, None)
     model = (export.model.name, prediction.model_id, prediction.variant)
     capture = image.capture
     of_camera = (capture.camera, capture.taken_at and capture.taken_at.isoformat(), capture.event) if capture else ()
@@ -116,7 +116,7 @@ def _crop_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
         yield (*shared, *values, crop.object_id, crop.label, crop.score, crop.output.text, *stored)
 
 
-def _stored_values(output: StoredOutput, prediction: PredictedImage) -> Row:
+def _stored_values(output: StoredOutput, prediction: Result) -> Row:
     vector = None if output.vector is None else vector_of(output.vector, output.vector_dtype).astype(np.float32)
     return vector, prediction.sha256, prediction.created_at.replace(tzinfo=UTC)
 

@@ -9,15 +9,15 @@ from math import inf
 
 from infer_app.artifact.specs import WITH_LABELS
 from infer_app.ask.export.exported_images import DatedImages, Export, chosen_labels, shown_labels
-from infer_app.ask.figures.detections import Part, PredictedCrop, PredictedImage
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import stored_location
 from infer_app.tables.queries.thresholds import find_threshold
+from infer_app.tables.rows.results import Part, PredictedCrop, Result
 
 UNCERTAIN, RANDOM, LABEL = WAYS = ("uncertain", "random", "label")
 DEFAULT_THRESHOLD = 0.5  # of a label without one: scores near it are uncertain
 
-Chosen = list[tuple[date, PredictedImage]]
+Chosen = list[tuple[date, Result]]
 
 
 def choose_images(images: DatedImages, by: str, num_images: int, export: Export, seed: int) -> Chosen:
@@ -48,15 +48,15 @@ def keep_one_per_event(read: Callable[[], DatedImages], by: str, export: Export,
     for _, image, capture in export.with_captures(read()):
         if capture and capture.event is not None:
             rank = _uncertainty(image, export) if by == UNCERTAIN else _hash(image, seed)
-            own = rank, image.number
+            own = rank, image.picture
             best[capture.event] = min(own, best.get(capture.event, own))
     kept = {number for _, number in best.values()}
     for day, image, capture in export.with_captures(read()):
-        if image.number in kept or capture is None or capture.event is None:
+        if image.picture in kept or capture is None or capture.event is None:
             yield day, image
 
 
-def _uncertainty(image: PredictedImage, export: Export) -> float:
+def _uncertainty(image: Result, export: Export) -> float:
     """Return the margin of an image; of a second network the least one of the objects that are shown."""
     if export.detector:
         shown = export.detector.thresholds
@@ -67,13 +67,13 @@ def _uncertainty(image: PredictedImage, export: Export) -> float:
     return margin(image, export.thresholds)
 
 
-def _objects_margin(image: PredictedImage, thresholds: Mapping[str, float]) -> float:
+def _objects_margin(image: Result, thresholds: Mapping[str, float]) -> float:
     """Return the least distance of an object's score from its threshold; the largest number without an object."""
     margins = (abs(one.score - find_threshold(thresholds, one.label, DEFAULT_THRESHOLD)) for one in image.objects)
     return min(margins, default=inf)
 
 
-def _labels_margin(image: PredictedImage | PredictedCrop, thresholds: Mapping[str, float]) -> float:
+def _labels_margin(image: Result | PredictedCrop, thresholds: Mapping[str, float]) -> float:
     """Return the difference of the two best scores, of a single one itself; of labels that are apart as for objects."""
     details = image.output.details if image.output else {}
     if "labels" in details:
@@ -84,7 +84,7 @@ def _labels_margin(image: PredictedImage | PredictedCrop, thresholds: Mapping[st
     return float(best[0] - best[1] if len(best) > 1 else best[0])
 
 
-def _labels_of(image: PredictedImage, export: Export) -> list[str]:
+def _labels_of(image: Result, export: Export) -> list[str]:
     """Return the labels that are shown of an image, or one empty label: images with nothing are chosen too."""
     if export.model.has_objects:
         found = zip(*export.show(image), strict=True)
@@ -94,15 +94,13 @@ def _labels_of(image: PredictedImage, export: Export) -> list[str]:
     return list(dict.fromkeys(labels)) or [""]
 
 
-def _choose_evenly(
-    images: DatedImages, num_images: int, seed: int, labels_of: Callable[[PredictedImage], list[str]]
-) -> Chosen:
+def _choose_evenly(images: DatedImages, num_images: int, seed: int, labels_of: Callable[[Result], list[str]]) -> Chosen:
     """Choose as many images of each label as there are, or equally many; an image counts for its rarest label so far.
 
     One more image than wanted makes the largest label lose the one with the highest hash.
     """
     index = count()
-    kept: dict[str, list[tuple[int, int, tuple[date, PredictedImage]]]] = {}  # heaps, the highest hash first
+    kept: dict[str, list[tuple[int, int, tuple[date, Result]]]] = {}  # heaps, the highest hash first
     num_kept = 0
     for dated in images:
         label = min(labels_of(dated[1]), key=lambda one: len(kept.get(one, ())))
@@ -115,7 +113,7 @@ def _choose_evenly(
     return [dated for _, _, dated in sorted(chosen, key=lambda one: -one[1])]
 
 
-def _hash(image: PredictedImage, seed: int) -> int:
+def _hash(image: Result, seed: int) -> int:
     """Return a number that is random for each image and seed, and the same in every run."""
     named = f"{seed} {image.image_id} {stored_location(image.location)}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "big")

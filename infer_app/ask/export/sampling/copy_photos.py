@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from infer_app.ask.export.sampling.choose_images import Chosen
-from infer_app.ask.figures.detections import PredictedImage
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.domain import ROW
 from infer_app.base.errors import UsageError, os_errors_as
@@ -17,9 +16,10 @@ from infer_app.predict.images.decode.formats import sniff
 from infer_app.predict.images.read.bad_image import BadImage, ImageBytes
 from infer_app.predict.images.read.local_files import stat_facts
 from infer_app.predict.images.read.read_image import read_image
+from infer_app.tables.rows.results import Result
 
 MAX_CHOICES = 10  # each reads the predictions of all days
-Choose = Callable[[Callable[[PredictedImage], bool]], Chosen]
+Choose = Callable[[Callable[[Result], bool]], Chosen]
 
 _MAX_STEM = 50  # characters of up to four bytes: a name has at most 255 bytes
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\ud800-\udfff]")
@@ -35,7 +35,7 @@ def copy_photos(choose: Choose, folder: Path, limits: ReadLimits) -> tuple[Chose
     copies: dict[int, Path] = {}  # by the number of the picture
     not_copied: dict[str, str] = {}
 
-    def may_be_copied(image: PredictedImage) -> bool:
+    def may_be_copied(image: Result) -> bool:
         return not not_copied or (image.location not in not_copied and _may_be_there(image.location, limits))
 
     with os_errors_as(UsageError, f"--copy-to {folder} can't be written", "is it a folder, with space left?"):
@@ -43,15 +43,15 @@ def copy_photos(choose: Choose, folder: Path, limits: ReadLimits) -> tuple[Chose
         before = set(folder.absolute().iterdir())
         for _ in range(MAX_CHOICES):
             chosen, num_not_copied = choose(may_be_copied), len(not_copied)
-            for image in (image for _, image in chosen if image.number not in copies):
+            for image in (image for _, image in chosen if image.picture not in copies):
                 photo = _read_photo(image, limits)
                 if isinstance(photo, str):
                     not_copied[image.location] = photo
                 else:
-                    copies[image.number] = _copy(photo[1], folder.absolute() / photo[0])
+                    copies[image.picture] = _copy(photo[1], folder.absolute() / photo[0])
             if len(not_copied) == num_not_copied:
                 break
-        found = [(day, image, copies[image.number]) for day, image in chosen if image.number in copies]
+        found = [(day, image, copies[image.picture]) for day, image in chosen if image.picture in copies]
         for path in set(copies.values()) - before - {path for *_, path in found}:
             path.unlink()  # of an image of an earlier choice
     return [(day, replace(image, location=str(path))) for day, image, path in found], not_copied
@@ -61,7 +61,7 @@ def _may_be_there(location: str, limits: ReadLimits) -> bool:
     return not is_local_file(location) or stat_facts(location, limits.path_map).size is not None
 
 
-def _read_photo(image: PredictedImage, limits: ReadLimits) -> tuple[str, ImageBytes] | str:
+def _read_photo(image: Result, limits: ReadLimits) -> tuple[str, ImageBytes] | str:
     """Return a photo with the name of its copy, or why it is not copied."""
     try:
         photo = read_image(image.location, limits)

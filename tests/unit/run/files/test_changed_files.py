@@ -6,6 +6,7 @@ from infer_app.base.domain import FileFacts
 from infer_app.base.errors import ModelError
 from infer_app.base.locations import NO_MAPPING
 from infer_app.run.files.changed_files import FILES_AT_ONCE, reset_changed_rejections
+from infer_app.tables.rows.results import read_rejections
 from tests.conftest import DAY, MODEL
 from tests.support.results import broken, commit
 
@@ -30,5 +31,5 @@ def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answe
     register(*(f"/{number}.jpg" for number in IDS))
     commit(tables.database, (), broken(*IDS))
     assert reset_changed_rejections(tables, NO_MAPPING, DAY, MODEL.model_id, look) == 1
-    left = [str(one.picture) for one in tables.rows.stored_rejections(DAY, MODEL.model_id)]
+    left = [str(one.picture) for one in read_rejections(tables, DAY, MODEL.model_id)]
     assert left == IDS[1:]

@@ -9,6 +9,7 @@ from infer_app.base.errors import UsageError
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import rejections, runs
+from infer_app.tables.rows.results import Selection, read, read_rejections
 from tests.conftest import DAY, MODEL
 from tests.support.results import broken, commit, predicted
 
@@ -71,7 +72,7 @@ def test_a_rejection_with_a_reason_of_another_program_does_not_end_a_run(databas
     register("/1.jpg", "/2.jpg")
     write("1", "2", reason=Reason.CORRUPT)
     spoil(database, update(rejections).where(rejections.c.picture == 1).values(reason="bad luck"))
-    assert [one.picture for one in tables.rows.stored_rejections(DAY, ID)][-1:] == [2]
+    assert [one.picture for one in read_rejections(tables, DAY, ID)] == [1, 2]
 
 
 def test_predictions_are_read_in_order_of_time_with_their_locations(tables, register, write):
@@ -80,14 +81,14 @@ def test_predictions_are_read_in_order_of_time_with_their_locations(tables, regi
     register("/other.jpg", at=datetime(2026, 11, 19, 2))
     write("1", "2", "3")
     write("2", model_id="another")
-    rows = list(tables.rows.read_predictions(DAY))
-    assert [(row["location"], row["model_id"], row["label"]) for row in rows] == [
+    rows = list(read(tables, DAY, Selection()))
+    assert [(row.location, row.model_id, row.label) for row in rows] == [
         ("/early.jpg", ID, "cat"),
         ("/early.jpg", "another", "cat"),
         ("/late.jpg", ID, "cat"),
     ]
-    assert "vector" not in rows[0]
-    assert [row["location"] for row in tables.rows.read_predictions(DAY, "another")] == ["/early.jpg"]
+    assert {row.output for row in rows} == {None}
+    assert [row.location for row in read(tables, DAY, Selection(["another"]))] == ["/early.jpg"]
 
 
 def test_models_are_told_in_the_order_of_use(tables):

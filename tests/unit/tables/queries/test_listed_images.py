@@ -5,24 +5,31 @@ from contextlib import closing
 
 import pytest
 
-from infer_app.ask.figures.detections import Part, read_predicted_images, read_rejected_images, read_together
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.listing.source import Source
-from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.listed_images import IMAGES_AT_ONCE, ListedImages
 from infer_app.tables.queries.pending_images import PendingImages
+from infer_app.tables.rows.results import (
+    Part,
+    Selection,
+    read,
+    read_preferred,
+    read_rejected,
+    read_rejections,
+    read_together,
+)
 from tests.conftest import DAY
 from tests.support.results import broken, commit, predicted
 
 CAT = DetectedObject("cat", 0, 0.9, 0.0, 0.0, 1.0, 1.0)
 READERS = {
-    "objects": lambda images: read_predicted_images(images, DAY, "a"),
-    "outputs": lambda images: read_predicted_images(images, DAY, "a", part=Part.OUTPUT),
-    "rejected": lambda images: read_rejected_images(images, DAY, "a"),
-    "predictions": lambda images: DayRows(images).read_predictions(DAY, "a"),
-    "rejections": lambda images: DayRows(images).read_rejections(DAY, "a"),
+    "objects": lambda images: read_preferred(images, DAY, ["a"], Part.OBJECTS),
+    "outputs": lambda images: read_preferred(images, DAY, ["a"], Part.OUTPUT),
+    "rejected": lambda images: read_rejected(images, DAY, "a"),
+    "predictions": lambda images: read(images, DAY, Selection(["a"])),
+    "rejections": lambda images: read_rejections(images, DAY, "a"),
     "pending": lambda images: PendingImages(images).read_pending(DAY, "b"),
-    "pairs": lambda images: read_together(images, DAY, ["a", "c"]),
+    "pairs": lambda images: read_together(images, DAY, ["a", "c"], Part.OBJECTS),
 }
 
 
@@ -61,7 +68,7 @@ def test_images_of_several_pages_are_read_once_and_in_order_with_all_their_objec
     ids = [str(number) for number in range(1, 601)]
     register(*(f"/{number}.jpg" for number in ids))
     write(*ids[:300])
-    images = read_predicted_images(ListedImages(database, Source(database, page_size=400)), DAY, "a")
+    images = read_preferred(ListedImages(database, Source(database, page_size=400)), DAY, ["a"], Part.OBJECTS)
     found = [next(images)]
     write("1", *ids[300:])  # of which the first was read already
     found += images

@@ -12,8 +12,8 @@ from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, detected, exp
 
 
 def test_a_dataset_has_boxes_in_pixels_and_the_images_own_ids(tmp_path):
-    hostile = replace(detected("12", location=HOSTILE_PATH), number=12)
-    seven = replace(detected("7", CAT, DOG._replace(label=HOSTILE)), number=7)
+    hostile = replace(detected("12", location=HOSTILE_PATH), picture=12)
+    seven = replace(detected("7", CAT, DOG._replace(label=HOSTILE)), picture=7)
     found = written(write_dataset, tmp_path / "coco.json", seven, hostile)
     box = {"image_id": 7, "iscrowd": 0, "segmentation": []}
     cat = {"category_id": 1, "bbox": [160.0, 240.0, 80.0, 120.0], "area": 9600.0, "score": 0.75}
@@ -31,9 +31,9 @@ def test_a_dataset_has_boxes_in_pixels_and_the_images_own_ids(tmp_path):
 
 
 def test_the_number_of_an_image_is_that_of_its_picture_whatever_its_id(tmp_path):
-    images = [detected("IMG_1", CAT), replace(detected("IMG_1", DOG), number=7)]
+    images = [detected("IMG_1", CAT), replace(detected("IMG_1", DOG), picture=7)]
     dataset = written(write_dataset, tmp_path / "coco.json", *images)
-    assert [(one["id"], one["source_id"]) for one in dataset["images"]] == [(images[0].number, "IMG_1"), (7, "IMG_1")]
+    assert [(one["id"], one["source_id"]) for one in dataset["images"]] == [(images[0].picture, "IMG_1"), (7, "IMG_1")]
 
 
 def test_pycocotools_counts_the_same(tmp_path):
@@ -46,7 +46,7 @@ def test_pycocotools_counts_the_same(tmp_path):
         results = dataset.loadRes(dataset.dataset["annotations"])
     assert len(dataset.anns) == len(results.anns) == 300
     for image in images:
-        loaded = results.loadAnns(results.getAnnIds(imgIds=[image.number]))
+        loaded = results.loadAnns(results.getAnnIds(imgIds=[image.picture]))
         assert [(one["bbox"][0] / 640, one["bbox"][1] / 480, one["score"], one["category_id"]) for one in loaded] == [
             (pytest.approx(one.x), pytest.approx(one.y), one.score, 1) for one in image.objects
         ]

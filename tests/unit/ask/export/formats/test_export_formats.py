@@ -163,7 +163,7 @@ def test_an_event_has_the_most_of_each_label_in_one_picture_with_its_best_score(
         [CAT._replace(label="animal", score=score) for score in (0.5, 0.8)],
     )
     images = [detected("1", *two, person), detected("2", two[0]), detected("3")]
-    captures = KnownCaptures(events=zip([image.number for image in images], (7, 7, 8), strict=True))
+    captures = KnownCaptures(events=zip([image.picture for image in images], (7, 7, 8), strict=True))
     write_export("camtrap-dp", tmp_path / "out", replace(made_for("camtrap-dp", export_of(*images)), captures=captures))
     rows = list(csv.DictReader((tmp_path / "out/observations.csv").read_text().splitlines()))
     of_event = [one for one in rows if one["observationLevel"] == "event"]
@@ -175,7 +175,7 @@ def test_an_event_has_the_most_of_each_label_in_one_picture_with_its_best_score(
 
 def test_an_event_is_blank_only_if_all_its_pictures_are(tmp_path):
     images = [classified("1", blank=0.9), classified("2", fox=0.8), classified("3", blank=0.7)]
-    captures = KnownCaptures(events=zip([image.number for image in images], (7, 7, 8), strict=True))
+    captures = KnownCaptures(events=zip([image.picture for image in images], (7, 7, 8), strict=True))
     export = made_for("camtrap-dp", export_of(*images, kind="classification"))
     write_export("camtrap-dp", tmp_path / "out", replace(export, captures=captures))
     rows = list(csv.DictReader((tmp_path / "out/observations.csv").read_text().splitlines()))

@@ -93,7 +93,7 @@ def test_outputs_without_labels_are_chosen_at_random_only():
 @pytest.mark.parametrize("by", ["uncertain", "random"])
 def test_one_image_of_each_event_is_left_of_those_without_an_object_too(by):
     images = [scored("1", 0.9), scored("2", 0.5), detected("3"), detected("4"), scored("5", 0.9)]
-    events = zip([image.number for image in images[:4]], (7, 7, 8, 8), strict=True)
+    events = zip([image.picture for image in images[:4]], (7, 7, 8, 8), strict=True)
     export = replace(export_of(*images), captures=KnownCaptures(events))
     kept = [image.image_id for _, image in keep_one_per_event(export.read_predictions, by, export, 0)]
     assert (len(kept), kept[-1]) == (3, "5")
