@@ -91,7 +91,6 @@ def _describe(one: Result) -> str:
     best = "" if one.label is None else one.label if one.score is None else f"{one.label} {one.score:.3f}"
     if one.num_objects is not None:
         return counted(one.num_objects, "object") + (f", the best {best}" if best else "")
-    assert one.output is not None  # it was asked for
     if one.output.vector_dim is not None:
         return f"a vector of {one.output.vector_dim:,} {one.output.vector_dtype}"
     return best or (json.dumps(one.output.details) if one.score is None else f"{one.score:.6g}")

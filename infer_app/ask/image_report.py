@@ -28,9 +28,8 @@ from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.workers.isolated_call import run_in_process
 from infer_app.tables.engine.column_types import is_utf8
 from infer_app.tables.project_database import ProjectDatabase, read_limits
-from infer_app.tables.queries.day_rows import StoredRejection
-from infer_app.tables.queries.image_history import ModelHistory, read_history
 from infer_app.tables.queries.pending_images import StoredFailure
+from infer_app.tables.rows.image_history import ModelHistory, read_history
 
 START_UP_S = 10.0  # of the process that reads
 
@@ -111,7 +110,7 @@ def _cause(
         versions = project.versions.replaced_by(history.detector_out_of_use)
         return explain_former_objects(next_run, found.day, versions)
     row, refusal = history.rejection, None
-    failure = StoredFailure(row["reason"], row["attempts"], row["detail"], history.is_settled) if row else None
+    failure = StoredFailure(row.reason, row.attempts, row.detail, row.is_settled) if row else None
     if found.file is not None and not found.file.is_allowed:
         ref = ImageRef(found.image_id, found.location)
         broken = Broken(ref, Reason.LOCATION_NOT_ALLOWED, found.file.detail or "", "read")
@@ -122,7 +121,7 @@ def _cause(
     if row is None and found.day and next_run.era(found.day) == "older" and any(others):
         message = "a former version of this model predicted it, and no run covers its day any more"
         return Cause(Why.NOT_COVERED, message, next_run.command(found.day, found.day))
-    is_replaced = bool(row and found.file and StoredRejection.of(row).is_outdated(found.file.facts))
+    is_replaced = bool(row and found.file and row.is_outdated(found.file.facts))
     place = found.image_id, found.day
     return explain_image(next_run, *place, failure, refusal, found.location, is_replaced=is_replaced)
 
@@ -183,12 +182,12 @@ def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
     stored = history.prediction or history.rejection
     if stored is None or file is None:
         return None
-    now = file.facts
-    if stored["sha256"] is not None and now.sha256 is not None:
-        return bool(now.sha256 == stored["sha256"])
-    if stored.get("size") is None or now.size is None:
+    now, then = file.facts, stored.file
+    if then.sha256 is not None and now.sha256 is not None:
+        return now.sha256 == then.sha256
+    if then.size is None or now.size is None:
         return None
-    return (now.size, now.modified) == (stored["size"], stored["modified"])
+    return (now.size, now.modified) == (then.size, then.modified)
 
 
 def look_at(location: str, limits: ReadLimits, timeout_s: float) -> FileNow:

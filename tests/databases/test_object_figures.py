@@ -8,9 +8,9 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.ask.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectResults
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.label_groups import replace_label_groups
-from infer_app.tables.queries.image_history import StoredObject, read_history
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.rows.image_history import StoredObject, read_history
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit, of_objects, predicted
 from tests.support.second_networks import DETECTOR, SECOND
@@ -89,14 +89,14 @@ def test_the_history_of_an_image_has_its_objects(database, figures):
     commit(database, predicted("1"), model_id="classifier")
     versions = [(MODEL.name, MODEL.model_id), ("another", "another"), ("classifier", "classifier")]
     history = read_history(database, versions, 1)
-    ours, other, classifier = (one.prediction["objects"] for one in history)
+    ours, other, classifier = (one.objects for one in history)
     assert [(one.found.label, one.found.score, one.is_shown) for one in ours] == [
         ("cat", 0.9, True),
         ("cat", 0.8, False),
         ("Cat", 0.7, True),
         ("cat", 0.2, False),
     ]
-    assert other == (StoredObject(found("owl", 0.99)[0], True),)
+    assert other == (StoredObject(0, found("owl", 0.99)[0], True),)
     assert classifier is None
 
 

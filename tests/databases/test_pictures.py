@@ -13,8 +13,8 @@ from infer_app.tables.forgettable_results import ForgettableCounts, forget, of_m
 from infer_app.tables.listing.image_registry import register as register_files
 from infer_app.tables.listing.row_images import RowReader
 from infer_app.tables.listing.watched_images import mark_missing
-from infer_app.tables.queries.image_history import read_history
 from infer_app.tables.results.schema import pictures
+from infer_app.tables.rows.image_history import read_history
 from tests.conftest import DAY
 from tests.support.listings import at, select_new, source_of
 from tests.support.shots import ID, MONDAY, QUERY, SCANS, SHOTS, TUESDAY, labels_of, noon_of, snapshot

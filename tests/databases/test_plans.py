@@ -22,7 +22,6 @@ from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.update_list import ListChanges, update_list
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.queries.stored_objects import read_detections
 from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
@@ -30,6 +29,7 @@ from infer_app.tables.results.runs import RunStore
 from infer_app.tables.results.schema import object_predictions, objects, pictures, rejections
 from infer_app.tables.results.sink import Sink
 from infer_app.tables.rows.results import Part, Selection, read, read_preferred, read_rejections, read_together
+from infer_app.tables.rows.stored_objects import read_detections
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.listings import source_of

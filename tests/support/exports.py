@@ -57,8 +57,8 @@ def with_output(image_id="1", label=None, score=None, details=None, vector=None,
 
 
 def _key(location, model_id=ID):
-    """Return the first columns of a result: the number of its picture, the version and the run."""
-    return crc32(location.encode("utf-8", "surrogateescape")), model_id, "run"
+    """Return the first columns of a result: the number of its picture and the version."""
+    return crc32(location.encode("utf-8", "surrogateescape")), model_id
 
 
 def classified(image_id="1", **scores):
@@ -77,7 +77,7 @@ def tagged(image_id="1", **scores):
 def rejected(image_id="9", reason="corrupt", location=None):
     location = location or f"/srv/photos/{image_id}.jpg"
     of_file = None, None, None, "", CREATED_AT, None
-    return Rejection(*_key(location), reason, "no JPEG", "decode", 1, *of_file, image_id, location)
+    return Rejection(*_key(location), "run", reason, "no JPEG", "decode", 1, *of_file, image_id, location)
 
 
 def export_of(*images, kind="detection", thresholds=None, paths=None, rejections=()):

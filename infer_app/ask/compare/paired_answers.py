@@ -33,8 +33,8 @@ class Pair(NamedTuple):
     image_id: str
     location: str
     object: int | None  # its number, of A's detector
-    a: PredictedCrop
-    b: PredictedCrop
+    a: Result | PredictedCrop
+    b: Result | PredictedCrop
 
     @property
     def least_score(self) -> float:
@@ -60,10 +60,7 @@ def count_overlap(images: ListedImages, day: Day, model_ids: tuple[str, str]) ->
 def paired_images(images: Iterable[list[Result]]) -> Iterator[Pair]:
     """Yield what both models gave for each image, which was read with its output."""
     for a, b in images:
-        assert a.output is not None
-        assert b.output is not None
-        sides = PredictedCrop(a.label, a.score, a.output), PredictedCrop(b.label, b.score, b.output)
-        yield Pair(a.image_id, a.location, None, *sides)
+        yield Pair(a.image_id, a.location, None, a, b)
 
 
 class PairedCrops:

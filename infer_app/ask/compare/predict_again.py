@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Any
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.model_names import Version, short_name
@@ -16,6 +14,8 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.execution_plan import ExecutionPlan, missing_or_broken, plan_run
 from infer_app.predict.executors import open_executor
 from infer_app.tables.project_database import read_limits
+from infer_app.tables.rows.image_history import ModelHistory
+from infer_app.tables.rows.results import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,16 @@ class PlanAgain:
         return results
 
 
-def plan_again(loaded: LoadedSettings, artifact: Artifact, stored: Mapping[str, Any], workers: int) -> PlanAgain:
+def plan_again(loaded: LoadedSettings, artifact: Artifact, stored: Result, workers: int) -> PlanAgain:
     """Plan to run the variant of a stored row, or, if it can't run here, another of its precision, or full precision.
 
     Raises ModelError if none can run here, and for a second network without the version of its detector.
     """
     crop = artifact.manifest.crop
-    detector = find_version(loaded, (crop.of, stored["detector_id"])) if crop else None
+    detector = find_version(loaded, (crop.of, stored.detector_id or "")) if crop else None
     device = "cpu" if crop else "auto"
     settings = _changed(loaded, workers=workers, executor=device, device=device)
-    begun = BegunVariant(stored["variant"], None)
+    begun = BegunVariant(stored.variant, None)
     try:
         plan = plan_run(settings, artifact, begun)
     except (ModelError, UsageError):
@@ -84,12 +84,12 @@ def _plan_other(loaded: LoadedSettings, artifact: Artifact, variant: str) -> tup
     return full, plan_run(full, artifact)
 
 
-def stored_objects(rows: Iterable[tuple[ImageRef, Mapping[str, Any]]]) -> dict[ImageRef, StoredObjects]:
+def stored_objects(rows: Iterable[tuple[ImageRef, ModelHistory]]) -> dict[ImageRef, StoredObjects]:
     """Return the objects of a detector by image, where the stored rows are of a second network."""
     return {
-        ref: StoredObjects(tuple(map(FoundObject, count(), (one.found for one in row["objects"]))), row["sha256"])
-        for ref, row in rows
-        if row["detector_id"] is not None
+        ref: StoredObjects(tuple(FoundObject(its.place, its.found) for its in history.objects), one.sha256)
+        for ref, history in rows
+        if (one := history.prediction) and one.detector_id is not None and history.objects is not None
     }
 
 

@@ -8,7 +8,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from infer_app.artifact.model_names import Version
 from infer_app.ask.compare.predict_again import find_version, plan_again, stored_objects
@@ -19,7 +19,8 @@ from infer_app.base.errors import ModelChanged, ModelError, PixelsChanged, Usage
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.image_history import ModelHistory, read_history
+from infer_app.tables.rows.image_history import ModelHistory, read_history
+from infer_app.tables.rows.results import Result
 
 ROWS_AT_ONCE = 5_000  # in memory, with their vectors and objects
 CONFIDENCE = 0.99  # that the sample would have had a wrong row
@@ -69,7 +70,7 @@ class StoredRow(NamedTuple):
 
     ref: ImageRef
     history: ModelHistory
-    stored: dict[str, Any]  # its row, with the objects
+    stored: Result  # that of the history
 
 
 CAUSES: dict[type[ModelError], Changed] = {ModelChanged: Changed.NETWORK, PixelsChanged: Changed.DECODER}
@@ -172,7 +173,7 @@ def _audit(loaded: LoadedSettings, audit: ReplayAudit, rows: Iterable[StoredRow]
     groups = defaultdict[tuple[Version, str, str | None], list[StoredRow]](list)
     for row in rows:
         version = row.history.model, row.history.model_id
-        groups[version, row.stored["variant"], row.stored["detector_id"]].append(row)
+        groups[version, row.stored.variant, row.stored.detector_id].append(row)
     for (version, *_), some in groups.items():
         _audit_group(loaded, audit, version, some)
 
@@ -181,17 +182,16 @@ def _rows_of(project: ProjectDatabase, version: Version, number: int, location: 
     """Yield the stored row of a picture, which is listed at a location, if there is one."""
     for history in read_history(project.database, [version], number):
         if history.prediction is not None:
-            yield StoredRow(ImageRef(history.prediction["image_id"], location), history, history.prediction)
+            yield StoredRow(ImageRef(history.prediction.image_id, location), history, history.prediction)
 
 
 def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, rows: Sequence[StoredRow]) -> None:
     """Compare the rows of one variant of one version, which are of the objects of one version of a detector, if any."""
     stored = rows[0].stored
-    variant = stored["variant"]
     try:
         plan = plan_again(loaded, find_version(loaded, version), stored, loaded.run.workers)
-        results = plan.predict([one.ref for one in rows], stored_objects((one.ref, one.stored) for one in rows))
-        comparison = RowComparison(plan, variant)
+        results = plan.predict([one.ref for one in rows], stored_objects((one.ref, one.history) for one in rows))
+        comparison = RowComparison(plan, stored.variant)
     except ModelError as error:
         cause = CAUSES.get(type(error))
         if cause is None:  # it is not there, or can't run here
@@ -201,18 +201,17 @@ def _audit_group(loaded: LoadedSettings, audit: ReplayAudit, version: Version, r
         audit.differences += [_difference(one, version, cause, error.message) for one in rows]
         return
     for one in rows:
-        _, history, row = one
         now = results[one.ref]
         if audit.answers is not None:
-            pairs = tuple(pair_answers(row, now))
+            pairs = tuple(pair_answers(one.stored, one.history.objects or (), now))
             audit.answers.append(Answers(*version, plan.variant, plan.instead_of, plan.why, pairs))
         if isinstance(now, Broken) and now.reason in NOT_READ:
             audit.not_compared[f"its file can't be read: {now.reason}"] += 1
             continue
-        difference = comparison.find(history, now)
+        difference = comparison.find(one.stored, one.history, now)
         if plan.instead_of and not (difference and difference[0] is Changed.PICTURE):
             same = "another answer" if difference else "the same answer"
-            audit.not_compared[f"{same} in {plan.variant} instead of {variant}, which can't run here"] += 1
+            audit.not_compared[f"{same} in {plan.variant} instead of {stored.variant}, which can't run here"] += 1
             continue
         audit.num_compared += 1
         if difference:

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,11 +15,13 @@ from infer_app.base.packages import recorded_packages
 from infer_app.predict.detection.boxes import match_objects, object_rows
 from infer_app.predict.verification.golden import golden_outputs
 from infer_app.predict.verification.object_parity import compare_lists
-from infer_app.tables.queries.image_history import ModelHistory
+from infer_app.tables.rows.image_history import ModelHistory, StoredObject
+from infer_app.tables.rows.results import PredictedCrop, Result
 
 SAME_BOX = 0.9  # intersection over union of an object that was found again
 SAME_SCORE = 0.01  # largest difference of a score in fp32
 SAME_VECTOR = 0.999  # cosine; pixels of another machine may differ by two levels
+Answer: TypeAlias = Result | PredictedCrop  # what is stored, of an image or of an object
 _LISTS = {"top", "labels", "values"}  # of an output, whose numbers are compared one by one
 
 
@@ -44,18 +46,16 @@ class RowComparison:
         self._scale = float(np.abs(golden_outputs(artifact)).max())  # of the numbers of a regression
         self._cosine = min(SAME_VECTOR, tolerance.cosine)
 
-    def find(self, stored: ModelHistory, now: Prediction | Broken) -> tuple[Changed, str] | None:
+    def find(self, row: Result, stored: ModelHistory, now: Prediction | Broken) -> tuple[Changed, str] | None:
         """Return what differs and how, or None."""
-        row, file = stored.prediction or {}, now.file
-        same = (
-            (row["sha256"], file.sha256) if file.sha256 else (row.get("size"), file.size)
-        )  # an empty file is not read
+        then, file = row.file, now.file
+        same = (then.sha256, file.sha256) if file.sha256 else (then.size, file.size)  # an empty file is not read
         if None not in same and same[0] != same[1]:
             return Changed.PICTURE, "its file was replaced since it was predicted"
         if isinstance(now, Broken):
             detail: str | None = f"rejected now, {now.problem}"
         else:
-            detail = _facts(row, file) or self._answer(row, now.output)
+            detail = _facts(then, file) or self._answer(row, now.output, stored.objects or ())
         if detail is None:
             return None
         built_anew = stored.run and stored.run["variant_sha256"] not in (None, self._sha256)
@@ -63,31 +63,32 @@ class RowComparison:
             return Changed.NETWORK, f"{detail}; {self._variant} was built or calibrated anew since"
         return Changed.ANSWER, f"{detail}; {_what_changed(stored)}"
 
-    def _answer(self, row: Mapping[str, Any], now: Output) -> str | None:
+    def _answer(self, row: Answer, now: Output, objects: Sequence[StoredObject] = ()) -> str | None:
         if now.crops is not None:
-            return self._crops(row, now.crops)
+            return self._crops(row, objects, now.crops)
         if now.objects is not None:
-            return self._objects([one.found for one in row["objects"] or ()], now.objects)
+            return self._objects([one.found for one in objects], now.objects)
         return self._output(row, now) or _details(row, now)
 
-    def _output(self, row: Mapping[str, Any], now: Output) -> str | None:
+    def _output(self, row: Answer, now: Output) -> str | None:
         if now.vector is not None:
             return self._vectors(row, now)
         if now.label is not None:
             return self._classes(row, now)
-        then, numbers = numbers_of(row["score"], row["output"]), numbers_of(now.score, now.details)
+        then, numbers = numbers_of(row.score, row.output.text), numbers_of(now.score, now.details)
         apart = mean_difference(then, numbers)
         is_same = apart is not None and apart <= self._margin * self._scale
         return None if is_same else f"stored {then}, now {numbers}"
 
-    def _vectors(self, row: Mapping[str, Any], now: Output) -> str | None:
+    def _vectors(self, row: Answer, now: Output) -> str | None:
         """Compare two vectors by their distance, as a share of the longer one: by direction and by length."""
         assert now.vector is not None
         numbers = vector_of(now.vector, now.vector_dtype).astype(float)
-        then = vector_of(row["vector"] or b"", row["vector_dtype"]).astype(float)
-        of_type = (row["vector_dtype"], row["vector_dim"]) == (now.vector_dtype, now.vector_dim)
+        stored = row.output
+        then = vector_of(stored.vector or b"", stored.vector_dtype).astype(float)
+        of_type = (stored.vector_dtype, stored.vector_dim) == (now.vector_dtype, now.vector_dim)
         if then.shape != numbers.shape or not of_type:
-            return f"stored {then.size} {row['vector_dtype']}, now {numbers.size} {now.vector_dtype}"
+            return f"stored {then.size} {stored.vector_dtype}, now {numbers.size} {now.vector_dtype}"
         length = max(np.linalg.norm(then), np.linalg.norm(numbers))
         apart = float(np.linalg.norm(then - numbers))
         most = math.sqrt(2 - 2 * self._cosine)  # of two vectors of one length with this cosine
@@ -111,9 +112,9 @@ class RowComparison:
         is_full = len(objects) >= self._detection.max_objects
         return is_full and one.score < objects[-1].score + self._margin
 
-    def _crops(self, row: Mapping[str, Any], now: Sequence[CropOutput]) -> str | None:
+    def _crops(self, row: Answer, stored: Sequence[StoredObject], now: Sequence[CropOutput]) -> str | None:
         """Compare what a second network gives for each object that it takes, and the best with that of the image."""
-        then = {number: one.made for number, one in enumerate(row["objects"]) if one.made}
+        then = {number: one.made for number, one in enumerate(stored) if one.made}
         outputs = {one.object: one.output for one in now}
         for number in sorted(then.keys() | outputs.keys()):
             if number not in outputs:
@@ -122,21 +123,21 @@ class RowComparison:
                 return f"object {number} is not stored"
             if detail := self._answer(then[number], outputs[number]):
                 return f"object {number}: {detail}"
-        labelled = [one for one in then.values() if one["label"] is not None]
-        best = max(labelled, key=lambda one: one["score"], default={"label": None, "score": None})
-        is_best = (row["label"], row["score"]) == (best["label"], best["score"])
-        return None if is_best else f"stored {row['label']} {_number(row['score'])}, its best object is {best['label']}"
+        labelled = [one[:2] for one in then.values() if one.label is not None]
+        label, score = max(labelled, key=lambda one: one[1] or 0.0, default=(None, None))
+        is_best = (row.label, row.score) == (label, score)
+        return None if is_best else f"stored {row.label} {_number(row.score)}, its best object is {label}"
 
-    def _classes(self, row: Mapping[str, Any], now: Output) -> str | None:
+    def _classes(self, row: Answer, now: Output) -> str | None:
         """Compare the best class and all that are listed; of classes that score alike another may be the best."""
         assert now.label is not None
         assert now.score is not None
         details = json.loads(now.details)
-        then, scores = _scores(row["output"]), _scores(details)
+        then, scores = _scores(row.output.details), _scores(details)
         ties = [now.label, *(label for (label, _), score in scores.items() if score >= now.score - self._margin)]
-        is_tie = row["label"] in ties
-        if (row["label"] != now.label and not is_tie) or not _is_near(row["score"], now.score, self._margin):
-            return f"stored {row['label']} {_number(row['score'])}, now {now.label} {_number(now.score)}"
+        is_tie = row.label in ties
+        if (row.label != now.label and not is_tie) or not _is_near(row.score, now.score, self._margin):
+            return f"stored {row.label} {_number(row.score)}, now {now.label} {_number(now.score)}"
         names = {index: label for label, index in scores}
         for label, index in then:
             if names.get(index, label) != label:
@@ -148,23 +149,23 @@ class RowComparison:
         return None
 
 
-def _facts(row: Mapping[str, Any], file: FileFacts) -> str | None:
+def _facts(then: FileFacts, now: FileFacts) -> str | None:
     """Return which fact of the same bytes is another one than the row has."""
-    now = (file.size, *(file.picture or (None, None)))
-    for name, ours in zip(("size", "width", "height"), now, strict=True):
-        if None not in (ours, row.get(name)) and ours != row[name]:
-            return f"stored {name} {row[name]}, now {ours}"
+    sides = ((one.size, *(one.picture or (None, None))) for one in (then, now))
+    for name, stored, ours in zip(("size", "width", "height"), *sides, strict=True):
+        if None not in (ours, stored) and ours != stored:
+            return f"stored {name} {stored}, now {ours}"
     return None
 
 
-def _details(row: Mapping[str, Any], now: Output) -> str | None:
+def _details(row: Answer, now: Output) -> str | None:
     """Return which of a label, a score and what else an output has is there on one side alone, or not the same."""
     for name in ("label", "score"):
-        if (row[name] is None) != (getattr(now, name) is None):
-            return f"stored {name} {row[name]}, now {getattr(now, name)}"
+        if (getattr(row, name) is None) != (getattr(now, name) is None):
+            return f"stored {name} {getattr(row, name)}, now {getattr(now, name)}"
     then, ours = (
         {key: None if key in _LISTS else value for key, value in one.items()}
-        for one in (row["output"], json.loads(now.details))
+        for one in (row.output.details, json.loads(now.details))
     )
     return None if then == ours else f"stored {json.dumps(then)}, now {json.dumps(ours)}"
 
@@ -199,12 +200,12 @@ def _what_changed(stored: ModelHistory) -> str:
     return ", ".join(changed) or (unchanged if then else "nothing is recorded of its run")
 
 
-def pair_answers(row: Mapping[str, Any], now: Prediction | Broken) -> Iterator[tuple[str, str]]:
+def pair_answers(row: Result, stored: Sequence[StoredObject], now: Prediction | Broken) -> Iterator[tuple[str, str]]:
     """Yield what is stored beside what is given now, of an image or of each object."""
     if isinstance(now, Broken):
         yield _stored_text(row), f"rejected, {now.problem}"
         return
-    output, stored = now.output, row["objects"] or ()
+    output = now.output
     if output.crops is not None:
         then = {number: _stored_text(one.made) for number, one in enumerate(stored) if one.made}
         made = {crop.object: crop.output for crop in output.crops}
@@ -222,8 +223,8 @@ def pair_answers(row: Mapping[str, Any], now: Prediction | Broken) -> Iterator[t
         yield _stored_text(row), _text(output.label, output.score, output.details, output.vector_dim)
 
 
-def _stored_text(row: Mapping[str, Any]) -> str:
-    return _text(row["label"], row["score"], row["output"], row["vector_dim"])
+def _stored_text(row: Answer) -> str:
+    return _text(row.label, row.score, row.output.text, row.output.vector_dim)
 
 
 def _text(label: str | None, score: float | None, details: Any, vector_dim: int | None) -> str:

@@ -173,7 +173,7 @@ def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersion
 
 def shown_labels(image: Result, thresholds: Mapping[str, float]) -> tuple[dict[str, object], ...]:
     """Return what a classification lists for an image, label, index and score, at or above the thresholds."""
-    details = image.output.details if image.output else {}
+    details = image.output.details
     listed = details.get("labels", details.get("top"))
     if listed is None:
         listed = [] if image.label is None else [{"label": image.label, "index": None, "score": image.score}]
@@ -182,5 +182,4 @@ def shown_labels(image: Result, thresholds: Mapping[str, float]) -> tuple[dict[s
 
 def chosen_labels(image: Result, shown: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """Return the labels of a multi-label classification that are shown, or the best of another one."""
-    is_multi_label = image.output is not None and "labels" in image.output.details
-    return shown if is_multi_label else shown[:1]
+    return shown if "labels" in image.output.details else shown[:1]

@@ -25,6 +25,7 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
 from infer_app.predict.images.decode.jpeg_structure import parse_jpeg_header
 from infer_app.tables.project_database import read_limits
+from infer_app.tables.rows.image_history import ModelHistory
 
 # Light colours, told apart on photos by their dark outline, and with black text on them.
 COLORS = ("#ffd23f", "#4cc9f0", "#7ee081", "#ff8a5c", "#d6a2f0", "#f4f1de", "#ff8fc2", "#b8d94a")
@@ -160,17 +161,17 @@ def draw_image(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[s
         raise UsageError(
             f"a drawing is an SVG file, and {file} is named otherwise", "give --draw a name that ends in .svg"
         )
-    detected = [one for one in found.histories if one.prediction and one.prediction["objects"] is not None]
+    detected = [one for one in found.histories if one.objects is not None]
     rejected = [one.rejection for one in found.histories if one.rejection]
     if not detected and rejected:
-        reason = rejected[0]["reason"]
+        reason = rejected[0].reason
         raise UsageError(
             f"image {found.image_id} was rejected: {reason}", "leave --draw out to see what is known of it"
         )
     if not detected:
         hint = "`infer model show NAME` prints what a model gives: boxes are those of a detection model"
         raise UsageError(f"no detection model has predicted image {found.image_id}", hint)
-    history, stored = detected[0], detected[0].prediction or {}
+    history = detected[0]
     if found.location is None:
         raise UsageError("the source no longer lists the image, so there is no picture to draw on", "leave --draw out")
     limits = ThumbnailLimits(
@@ -184,25 +185,24 @@ def draw_image(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[s
     if picture is None:
         why = f"{found.file.reason}: {found.file.detail}" if found.file and found.file.reason else "it can't be decoded"
         raise UsageError(f"image {found.image_id} can't be drawn: {why}", "leave --draw out to see what is known of it")
-    if not picture.is_of(stored["sha256"]):
+    if history.prediction and not picture.is_of(history.prediction.sha256):
         raise UsageError(
             f"the file of image {found.image_id} was replaced since it was predicted: its boxes are of another picture",
             f"predict it again: `{retry_command([found.image_id])}`",
         )
-    shown_objects = drawn_objects(stored)
+    shown_objects = drawn_objects(history)
     with os_errors_as(UsageError, f"can't write {file}", "name another file with --draw"):
         replace_file(file, svg_file(picture.jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
     model = {"model": history.model, "model_id": history.model_id}
     return {"file": str(file), **model, "objects": len(shown_objects)}
 
 
-def drawn_objects(stored: Mapping[str, Any]) -> list[DetectedObject]:
+def drawn_objects(history: ModelHistory) -> list[DetectedObject]:
     """Return the objects of a prediction that are drawn; those of a second network have its label and score, if any."""
-    shown = [one for one in stored["objects"] if one.is_shown]
-    if stored["detector_id"] is None:
-        return [one.found for one in shown]
-    taken = [(one.found, one.made) for one in shown if one.made]
+    shown = [one for one in history.objects or () if one.is_shown and (one.made or not history.detector)]
     return [
-        found if made["shown_label"] is None else found._replace(label=made["shown_label"], score=made["shown_score"])
-        for found, made in taken
+        one.found
+        if one.shown_label is None
+        else one.found._replace(label=one.shown_label, score=one.shown_score or 0.0)
+        for one in shown
     ]

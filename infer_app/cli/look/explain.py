@@ -1,7 +1,7 @@
 """`infer explain`: shows everything about one image."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from infer_app.artifact.model_names import short_name
 from infer_app.ask.image_report import Explanation, FileNow, explain, is_same_file
 from infer_app.ask.missing_prediction import what_to_do
 from infer_app.ask.page.drawn_boxes import draw_image
-from infer_app.base.domain import DetectedObject, FileFacts
+from infer_app.base.domain import DetectedObject
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.model_variants import variant_facts, variant_of
 from infer_app.base.printing import counted, printable
@@ -18,11 +18,13 @@ from infer_app.base.settings.load import load_settings
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.terminal.output import shown
 from infer_app.tables.project_database import open_project_database
-from infer_app.tables.queries.image_history import ModelHistory, StoredObject
+from infer_app.tables.rows.image_history import ModelHistory, StoredObject
+from infer_app.tables.rows.results import PredictedCrop, Rejection, Result, StoredOutput
 
 MAX_LISTED = 20  # objects, those that are shown first
-# By a second network of an object.
-_MADE = ("object", "label", "score", "shown_label", "shown_score", "output", "vector_dtype", "vector_dim")
+# Of a prediction, in the order in which JSON has them.
+_STORED = "picture model_id run_id variant label score output vector_dtype vector_dim sha256 created_at width height"
+_STORED += " num_objects detector_id image_id location"
 
 
 def show_image(options: ExplainOptions) -> None:
@@ -56,9 +58,9 @@ def _to_json(found: Explanation) -> dict[str, object]:
                 "model": one.model,
                 "model_id": one.model_id,
                 "state": one.state,
-                "prediction": _prediction(one.prediction),
-                "rejection": one.rejection and shown(one.rejection),
-                "run": one.run,
+                "prediction": _prediction(one),
+                "rejection": one.rejection and _rejection(one.rejection),
+                "run": one.run and dict(one.run),
                 "same_file": is_same_file(file, one),
                 "missing": None if cause is None else asdict(cause),
             }
@@ -67,29 +69,42 @@ def _to_json(found: Explanation) -> dict[str, object]:
     }
 
 
-def _prediction(row: dict[str, Any] | None) -> dict[str, Any] | None:
+def _prediction(of: ModelHistory) -> dict[str, Any] | None:
     """Return the row with facts of its variant, and without its vector, which is bytes; vector_dim has its length."""
-    if row is None:
+    if (row := of.prediction) is None:
         return None
-    found = None if row["objects"] is None else [_object(row, one) for one in row["objects"]]
-    kept = {key: value for key, value in row.items() if key != "vector"}
-    return kept | variant_facts(row["variant"]) | {"objects": found}
+    found = {name: getattr(row, name, None) for name in _STORED.split()} | _output(row.output)
+    found |= {"size": row.seen.size, "modified": row.seen.modified}
+    if of.objects is None:
+        return found | {"objects": None} | variant_facts(row.variant)
+    detector = {} if of.detector is None else {"detector": of.detector}
+    objects = [_object(row, one) for one in of.objects]
+    return found | detector | {"max_objects": of.max_objects, "objects": objects} | variant_facts(row.variant)
 
 
-def _object(row: dict[str, object], one: StoredObject) -> dict[str, object]:
+def _rejection(row: Rejection) -> dict[str, object]:
+    return {name: value for name, value in shown(asdict(row)).items() if name != "is_settled"}
+
+
+def _output(of: StoredOutput) -> dict[str, Any]:
+    return {"output": of.details, "vector_dtype": of.vector_dtype, "vector_dim": of.vector_dim}
+
+
+def _object(row: Result, one: StoredObject) -> dict[str, object]:
     found = {**one.found._asdict(), "shown": one.is_shown, "pixels": _pixels(row, one.found)}
-    if row["detector_id"] is None:
-        return found
-    made = None if one.made is None else {key: one.made[key] for key in _MADE}
-    return found | {"prediction": made}
+    if row.detector_id is None or one.made is None:
+        return found if row.detector_id is None else found | {"prediction": None}
+    made = {"object": one.place, "label": one.made.label, "score": one.made.score}
+    as_shown = {"shown_label": one.shown_label, "shown_score": one.shown_score}
+    return found | {"prediction": made | as_shown | _output(one.made.output)}
 
 
-def _pixels(row: dict[str, object], found: DetectedObject) -> dict[str, float] | None:
+def _pixels(row: Result, found: DetectedObject) -> dict[str, float] | None:
     """Return the box in pixels of the upright picture, or None if its size is unknown."""
-    if row["width"] is None:
+    if row.upright is None:
         return None
-    lengths = {"x": row["width"], "y": row["height"], "width": row["width"], "height": row["height"]}
-    return {name: round(getattr(found, name) * length, 1) for name, length in lengths.items()}
+    lengths = zip(("x", "y", "width", "height"), row.upright * 2, strict=True)
+    return {name: round(getattr(found, name) * length, 1) for name, length in lengths}
 
 
 def _plain(value: object) -> str:
@@ -142,19 +157,18 @@ def _texts(*known: tuple[object, str]) -> list[str]:
 def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
     if (row := history.prediction) is not None:
         yield f"predicted{_predicted(row, '.6g')}"
-        if row["objects"] is not None:
-            yield from _object_lines(row)
-        if row["width"] is not None:
-            yield f"picture   {row['width']}x{row['height']} pixels"
-        yield f"output    {json.dumps(row['output'], ensure_ascii=False)}"
-        yield f"file then sha256 {row['sha256'] or 'not recorded'}{_same(is_same_file(file, history))}"
-        yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC in variant {variant_of(row['variant'])}"
-    if (row := history.rejection) is not None:
-        yield f"rejected  {row['reason']} in {row['stage']}, attempt {row['attempts']}: {row['detail']}"
-        then = FileFacts(row["size"], row["modified"], row["sha256"])
-        yield f"file then {_file(FileNow(then)) or 'not recorded'}{_same(is_same_file(file, history))}"
-        yield f"decoder   {row['decoder'] or 'not decoded'}"
-        yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC"
+        if history.objects is not None:
+            yield from _object_lines(history, row, history.objects)
+        if row.width is not None:
+            yield f"picture   {row.width}x{row.height} pixels"
+        yield f"output    {json.dumps(row.output.details, ensure_ascii=False)}"
+        yield f"file then sha256 {row.sha256 or 'not recorded'}{_same(is_same_file(file, history))}"
+        yield f"made      {row.created_at:%Y-%m-%d %H:%M:%S} UTC in variant {variant_of(row.variant)}"
+    if (failed := history.rejection) is not None:
+        yield f"rejected  {failed.reason} in {failed.stage}, attempt {failed.attempts}: {failed.detail}"
+        yield f"file then {_file(FileNow(failed.file)) or 'not recorded'}{_same(is_same_file(file, history))}"
+        yield f"decoder   {failed.decoder or 'not decoded'}"
+        yield f"made      {failed.created_at:%Y-%m-%d %H:%M:%S} UTC"
     if (run := history.run) is not None:
         versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
         variant = variant_of(run["variant"])
@@ -162,16 +176,15 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
         yield f"with      {versions}"
 
 
-def _object_lines(row: dict[str, Any]) -> Iterator[str]:
-    num_shown = sum(one.is_shown for one in row["objects"])
-    if row["detector_id"] is None:
-        most = ", the most that the model keeps of an image" if len(row["objects"]) == row["max_objects"] else ""
-        yield f"objects   {len(row['objects']):,}{most}, {num_shown:,} shown by the model's thresholds"
+def _object_lines(history: ModelHistory, row: Result, objects: Sequence[StoredObject]) -> Iterator[str]:
+    num_shown = sum(one.is_shown for one in objects)
+    if row.detector_id is None:
+        most = ", the most that the model keeps of an image" if len(objects) == history.max_objects else ""
+        yield f"objects   {len(objects):,}{most}, {num_shown:,} shown by the model's thresholds"
     else:
-        found_by = short_name(row["detector"], row["detector_id"])
-        of = f"of the {len(row['objects']):,} that {found_by} found"
-        yield f"objects   {row['num_objects']:,} {of}, {num_shown:,} shown by its thresholds"
-    best_first = sorted(row["objects"], key=lambda one: not one.is_shown)
+        of = f"of the {len(objects):,} that {short_name(history.detector or '', row.detector_id)} found"
+        yield f"objects   {row.num_objects:,} {of}, {num_shown:,} shown by its thresholds"
+    best_first = sorted(objects, key=lambda one: not one.is_shown)
     for one in best_first[:MAX_LISTED]:
         pixels = _pixels(row, one.found)
         box = "" if pixels is None else "".join(f" {name} {value:.0f}" for name, value in pixels.items())
@@ -181,22 +194,23 @@ def _object_lines(row: dict[str, Any]) -> Iterator[str]:
         yield f"          and {len(left_out):,} more, which --json lists"
 
 
-def _made(row: dict[str, Any], one: StoredObject) -> str:
+def _made(row: Result, one: StoredObject) -> str:
     """Return what a second network made of an object, if the prediction is one of it."""
-    if row["detector_id"] is None:
+    if row.detector_id is None:
         return ""
     if one.made is None:
         return ", not taken"
-    label, score = one.made["shown_label"], one.made["shown_score"]
+    label, score = one.shown_label, one.shown_score
     shown_as = "shown without a label" if label is None else f"shown as {label} {score:.3f}"
-    as_shown = "" if label == one.made["label"] else f", {shown_as}"
+    as_shown = "" if label == one.made.label else f", {shown_as}"
     return f" →{_predicted(one.made, '.3f')}{as_shown}"
 
 
-def _predicted(row: dict[str, Any], form: str) -> str:
+def _predicted(row: Result | PredictedCrop, form: str) -> str:
     """Return label, score and vector of a prediction, each after a space."""
-    vector = None if row["vector_dim"] is None else f"a vector of {row['vector_dim']:,} {row['vector_dtype']}"
-    return "".join(_texts((row["label"], " {}"), (row["score"], f" {{:{form}}}"), (vector, " {}")))
+    dim = row.output.vector_dim
+    vector = None if dim is None else f"a vector of {dim:,} {row.output.vector_dtype}"
+    return "".join(_texts((row.label, " {}"), (row.score, f" {{:{form}}}"), (vector, " {}")))
 
 
 def _same(is_same: bool | None) -> str:

@@ -10,7 +10,7 @@ from infer_app.run.flow.flow import FlowObserver, ModelRun
 from infer_app.run.flow.run_plan import RunPlan
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.stored_objects import StoredDetection, read_detections
+from infer_app.tables.rows.stored_objects import StoredDetection, read_detections
 
 AT_ONCE = 256  # images whose objects are read in one query
 

@@ -2,23 +2,25 @@
 
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Subquery, Table, and_, null, or_, select
+from sqlalchemy import ColumnElement, Connection, Subquery, Table, and_, func, null, or_, select
 
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject, FileFacts, OutputKind, Reason
 from infer_app.base.locations import is_local_file, mask_checksum
 from infer_app.base.size import Size
+from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import AsText, Query
-from infer_app.tables.queries.listed_images import Conditions, ListedImages
+from infer_app.tables.engine.connect import backend_of
+from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import find_threshold
-from infer_app.tables.results.conditions import KeyedJoin, has_prediction, is_preferred, join_results, picture_of
+from infer_app.tables.results.conditions import KeyedJoin, has_prediction, is_preferred, is_settled, join_results
 from infer_app.tables.results.schema import (
     OBJECT_COLUMNS,
     object_predictions,
@@ -29,7 +31,8 @@ from infer_app.tables.results.schema import (
 )
 
 _VECTOR = ("vector", "vector_dtype", "vector_dim")
-_COLUMNS = [column for column in predictions.c if column.name not in ("output", *_VECTOR)]
+_LARGE = {"output", *_VECTOR, "run_id"}  # of which few are read
+_COLUMNS = [column for column in predictions.c if column.name not in _LARGE]
 _FIRST = len(_COLUMNS) + 2  # index of the first column of an object or an output, after the image's id and location
 _FIRST_OF_CROP = _FIRST + len(OBJECT_COLUMNS)
 _UNSEEN = FileFacts()
@@ -39,7 +42,9 @@ def _output_of(table: Table) -> list[ColumnElement[Any]]:
     return [AsText(table.c.output), *(table.c[name] for name in _VECTOR)]
 
 
-_OF_CROP = [object_predictions.c[name] for name in ("object_id", "label", "score")]
+_SEEN = [pictures.c[name] for name in ("size", "modified", "sha256")]
+_OF_CROP = [*(object_predictions.c[name] for name in ("object_id", "label", "score")), *_output_of(object_predictions)]
+_AFTER_CROP = _FIRST_OF_CROP + len(_OF_CROP)
 _IS_OF_OBJECT = and_(
     object_predictions.c.object_id == objects.c.id, object_predictions.c.model_id == predictions.c.model_id
 )
@@ -54,17 +59,23 @@ class Part(Enum):
     OUTPUT = auto()
     OBJECTS = auto()
     CROPS = auto()  # of a second network: the objects of its detector, with its prediction for those that it took
+    ALL = auto()  # all of these, the run, and the places of objects
 
 
 _READ: dict[Part, Sequence[ColumnElement[Any]]] = {
     Part.LABEL: (),
-    Part.FILE: [pictures.c[name] for name in ("size", "modified", "sha256")],
+    Part.FILE: _SEEN,
     Part.TEXT: [AsText(predictions.c.output), null(), *(predictions.c[name] for name in _VECTOR[1:])],
     Part.OUTPUT: _output_of(predictions),
     Part.OBJECTS: OBJECT_COLUMNS,
-    Part.CROPS: [*OBJECT_COLUMNS, *_OF_CROP, *_output_of(object_predictions)],
+    Part.CROPS: [*OBJECT_COLUMNS, *_OF_CROP],
+    Part.ALL: [*OBJECT_COLUMNS, *_OF_CROP, objects.c.object, *_output_of(predictions), *_SEEN, predictions.c.run_id],
 }
-_FOUND_BY = {Part.OBJECTS: predictions.c.model_id, Part.CROPS: predictions.c.detector_id}  # the version of the detector
+_FOUND_BY: dict[Part, ColumnElement[Any]] = {  # the version of the detector
+    Part.OBJECTS: predictions.c.model_id,
+    Part.CROPS: predictions.c.detector_id,
+    Part.ALL: func.coalesce(predictions.c.detector_id, predictions.c.model_id),
+}
 
 
 def part_of(kind: str, detector: object) -> Part:
@@ -87,6 +98,9 @@ class StoredOutput:
         return found
 
 
+_NOT_READ = StoredOutput("{}", None, None)
+
+
 class PredictedCrop(NamedTuple):
     """Holds what a second network predicted for an object of its detector."""
 
@@ -102,7 +116,6 @@ class Result:
 
     picture: int
     model_id: str
-    run_id: str
     variant: str
     label: str | None
     score: float | None
@@ -114,15 +127,22 @@ class Result:
     detector_id: str | None
     image_id: str  # images of two days may have one
     location: str
-    output: StoredOutput | None = None  # None if it was not asked for
+    output: StoredOutput = _NOT_READ
     objects: tuple[DetectedObject, ...] = ()  # the best first; empty for other kinds of models
     crops: tuple[PredictedCrop | None, ...] = ()  # of a second network, for each object; None: it did not take it
     seen: FileFacts = _UNSEEN  # of its file as it was last seen, if that was asked for
+    places: tuple[int, ...] = ()  # of the objects, if all was asked for: 0 is the best
+    run_id: str = ""  # if all was asked for
 
     @property
     def upright(self) -> Size | None:
         """Return the size of the upright picture; None: the row lacks it."""
         return None if self.width is None or self.height is None else Size(self.width, self.height)
+
+    @property
+    def file(self) -> FileFacts:
+        """Return what is known of the file that was predicted; its size and time are those of the file last seen."""
+        return replace(self.seen, sha256=self.sha256, picture=self.upright)
 
     def differs(self, now: FileFacts) -> bool:
         """Return whether a file with this size and time may be another one than was predicted."""
@@ -153,6 +173,11 @@ class Rejection:
     detector_id: str | None
     image_id: str
     location: str
+    is_settled: bool = False  # no run tries the image again
+
+    @property
+    def file(self) -> FileFacts:
+        return FileFacts(self.size, self.modified, self.sha256)
 
     def is_outdated(self, now: FileFacts) -> bool:
         """Return whether a run deletes it, since a masked part of its URL or its file of this machine has changed."""
@@ -182,23 +207,45 @@ class Selection:
         joined = join_results(images, predictions, *self.model_ids, counting=self.counting)
         order = [images.c[2], images.c[0], predictions.c.model_id]
         if self.part in _FOUND_BY:
-            of_picture = objects.c.picture == predictions.c.picture
-            joined = KeyedJoin(joined, objects, and_(of_picture, objects.c.model_id == _FOUND_BY[self.part]), True)
+            key = objects.c.picture == predictions.c.picture, objects.c.model_id == _FOUND_BY[self.part]
+            joined = KeyedJoin(joined, objects, and_(*key), True)
             order.append(objects.c.object)
-        if self.part is Part.CROPS:
+        if self.part in (Part.CROPS, Part.ALL):
             joined = KeyedJoin(joined, object_predictions, _IS_OF_OBJECT, True)
-        if self.part is Part.FILE:
+        if self.part in (Part.FILE, Part.ALL):
             joined = KeyedJoin(joined, pictures, pictures.c.id == predictions.c.picture, False)
         wanted = select(*_COLUMNS, images.c[3], images.c[1], *_READ[self.part]).select_from(joined)
-        preferred = (is_preferred(predictions, picture_of(images), ids) for ids in self.names)
+        preferred = (is_preferred(predictions, predictions.c.picture, ids) for ids in self.names)
         return wanted.where(*preferred).order_by(*order)
 
 
 def read(images: ListedImages, days: Day, wanted: Selection) -> Iterator[Result]:
     """Yield the predictions of an interval of days in order of time, those of an image by version."""
+    return _results(images.stream(days, wanted.rows_of), wanted)
+
+
+def results_of(connection: Connection, numbers: Iterable[int], wanted: Selection) -> Iterator[Result]:
+    """Yield the predictions of some pictures, also of those that are no longer listed; URLs are without secrets."""
+    for its in _pictures_of(connection, numbers):
+        yield from _results(connection.execute(wanted.rows_of(its)), wanted)
+
+
+def _pictures_of(connection: Connection, numbers: Iterable[int]) -> Iterator[Subquery]:
+    """Yield relations as `Source.images_of` returns them, each of as many pictures as a statement takes.
+
+    The number is in place of the time too, by which rows are ordered: so none has to be sorted.
+    """
+    backend_of(connection).plan_for_pages(connection)
+    number, location, image_id = pictures.c.id, pictures.c.location, pictures.c.image_id
+    for some in in_batches(numbers):
+        columns = number, location, number.label("time"), image_id, number.label("infer_picture")
+        yield select(*columns).where(number.in_(some)).subquery()
+
+
+def _results(rows: Iterable[Any], wanted: Selection) -> Iterator[Result]:
     key = itemgetter(0) if len(wanted.model_ids) == 1 else itemgetter(0, 1)  # picture and version
-    for _, rows in groupby(images.stream(days, wanted.rows_of), key):
-        yield _result(list(rows), wanted.part)
+    for _, of_result in groupby(rows, key):
+        yield _result(list(of_result), wanted.part)
 
 
 def read_preferred(images: ListedImages, days: Day, model_ids: Sequence[str], part: Part) -> Iterator[Result]:
@@ -216,14 +263,18 @@ def read_together(images: ListedImages, days: Day, model_ids: Sequence[str], par
 def _result(rows: list[Any], part: Part) -> Result:
     shared, first = rows[0][:_FIRST], rows[0][_FIRST:]
     if part is Part.FILE:
-        return Result(*(*shared, None, (), (), FileFacts(*first)))
+        return Result(*(*shared, _NOT_READ, (), (), FileFacts(*first)))
     if part not in _FOUND_BY:
-        return Result(*(*shared, StoredOutput(*first) if first else None))
-    if first[0] is None:
-        return Result(*shared)
+        return Result(*(*shared, StoredOutput(*first) if first else _NOT_READ))
+    rows = rows if first[0] is not None else []  # of which one stands for no object
     found = tuple([DetectedObject._make(row[_FIRST:_FIRST_OF_CROP]) for row in rows])
-    crops = tuple([_crop(*row[_FIRST_OF_CROP:]) for row in rows]) if part is Part.CROPS else ()
-    return Result(*(*shared, None, found, crops))
+    if part is Part.OBJECTS:
+        return Result(*(*shared, _NOT_READ, found))
+    crops = tuple([_crop(*row[_FIRST_OF_CROP:_AFTER_CROP]) for row in rows])
+    if part is Part.CROPS:
+        return Result(*(*shared, _NOT_READ, found, crops))
+    output, seen, places = StoredOutput(*first[-8:-4]), FileFacts(*first[-4:-1]), [row[_AFTER_CROP] for row in rows]
+    return Result(*(*shared, output, found, crops, seen, tuple(places), first[-1]))
 
 
 def _crop(number: int | None, label: str | None, score: float | None, *output: Any) -> PredictedCrop | None:
@@ -231,26 +282,33 @@ def _crop(number: int | None, label: str | None, score: float | None, *output: A
 
 
 def read_rejections(
-    images: ListedImages, days: Day, *model_ids: str, conditions: Conditions = lambda images: ()
+    images: ListedImages, days: Day, *model_ids: str, conditions: Sequence[ColumnElement[bool]] = ()
 ) -> Generator[Rejection]:
     """Yield the rejections of an interval of days by some versions, or by all, in order of time."""
 
     def rows_of(listed: Subquery) -> Query:
-        joined = join_results(listed, rejections, *model_ids, counting=True)
-        wanted = select(*rejections.c, listed.c[3], listed.c[1]).select_from(joined).where(*conditions(listed))
-        return wanted.order_by(listed.c[2], listed.c[0], rejections.c.model_id)
+        return _rejection_rows(listed, model_ids, counting=True).where(*conditions)
 
     yield from (Rejection(*row) for row in images.stream(days, rows_of))
 
 
+def rejections_of(connection: Connection, numbers: Iterable[int], *model_ids: str) -> Iterator[Rejection]:
+    """Yield the rejections of some pictures as `results_of` does, also those that no longer count."""
+    for its in _pictures_of(connection, numbers):
+        yield from (Rejection(*row) for row in connection.execute(_rejection_rows(its, model_ids, counting=False)))
+
+
+def _rejection_rows(images: Subquery, model_ids: Sequence[str], *, counting: bool) -> Query:
+    joined = join_results(images, rejections, *model_ids, counting=counting)
+    wanted = select(*rejections.c, images.c[3], images.c[1], is_settled()).select_from(joined)
+    return wanted.order_by(images.c[2], images.c[0], rejections.c.model_id)
+
+
 def read_rejected(images: ListedImages, days: Day, *model_ids: str) -> Iterator[Rejection]:
     """Yield the rejection of each image that the first version of a model with a result of it has rejected."""
-
-    def is_first(listed: Subquery) -> list[ColumnElement[bool]]:
-        up_to = ((model_id, model_ids[index:]) for index, model_id in enumerate(model_ids))
-        picture = picture_of(listed)
-        return [or_(rejections.c.model_id.not_in(ids), ~has_prediction(picture, one)) for one, ids in up_to]
-
+    up_to = ((model_id, model_ids[index:]) for index, model_id in enumerate(model_ids))
+    of, picture = rejections.c.model_id, rejections.c.picture
+    is_first = [or_(of.not_in(ids), ~has_prediction(picture, model_id)) for model_id, ids in up_to]
     return first_of(model_ids, read_rejections(images, days, *model_ids, conditions=is_first))
 
 

@@ -12,8 +12,8 @@ from sqlalchemy import select, update
 from infer_app.base.domain import ATTEMPT_INTERVAL_H, DetectedObject, ImageRef, Reason
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.tables.engine import array_upsert
-from infer_app.tables.queries.image_history import read_history
 from infer_app.tables.results.schema import objects, pictures, predictions, rejections
+from infer_app.tables.rows.image_history import read_history
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
 from tests.support.listings import select_new
@@ -127,7 +127,7 @@ def test_a_run_and_what_explains_an_image_agree_on_whether_it_is_tried_again(
         connection.execute(update(rejections).values(attempts=attempts))
     [history] = read_history(database, [(MODEL.name, ID)], 1)
     pending = [one.failure.attempts for one in tables.pending.read_pending(DAY, ID)]
-    assert (history.is_settled, select_new(database), pending) == (
+    assert (history.rejection.is_settled, select_new(database), pending) == (
         (True, [], []) if is_settled else (False, [ImageRef("1", "/1.jpg")], [attempts])
     )
 

@@ -96,7 +96,6 @@ def _object_values(image: ExportedImage) -> list[Row]:
 def _output_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
     prediction = image.prediction
     output = prediction.output
-    assert output is not None  # an export of another kind than objects reads it
     text, label, score = output.text, prediction.label, prediction.score
     if image.thresholds:  # what is under its threshold is left out here too
         details, labels = dict(output.details), list(image.labels)

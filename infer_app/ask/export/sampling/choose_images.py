@@ -75,7 +75,7 @@ def _objects_margin(image: Result, thresholds: Mapping[str, float]) -> float:
 
 def _labels_margin(image: Result | PredictedCrop, thresholds: Mapping[str, float]) -> float:
     """Return the difference of the two best scores, of a single one itself; of labels that are apart as for objects."""
-    details = image.output.details if image.output else {}
+    details = image.output.details
     if "labels" in details:
         default = details.get("threshold", DEFAULT_THRESHOLD)
         listed = details["labels"] or [{"label": image.label, "score": image.score}]  # the best one, if none is listed

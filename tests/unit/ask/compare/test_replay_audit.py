@@ -12,7 +12,9 @@ from infer_app.artifact.specs import DetectionSpec
 from infer_app.ask.compare.replay_audit import Amount, ReplayAudit, choose
 from infer_app.ask.compare.row_comparison import RowComparison
 from infer_app.base.domain import Broken, CropOutput, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
-from infer_app.tables.queries.image_history import ModelHistory, StoredObject
+from infer_app.tables.rows.image_history import ModelHistory, StoredObject
+from infer_app.tables.rows.results import PredictedCrop, StoredOutput
+from tests.support.exports import detected
 
 REF = ImageRef("1", "/photos/1.jpg")
 FOX = DetectedObject("fox", 0, 0.9, 0.1, 0.1, 0.4, 0.4)
@@ -58,20 +60,14 @@ ONE_CAT = crops(o0=classes("cat", 0.9))
 def rows_of(output):
     """The objects of a stored prediction, as `read_history` has them."""
     if output.crops is None:
-        return None if output.objects is None else [StoredObject(one, is_shown=True) for one in output.objects]
-    made = {one.object: columns(one.output) for one in output.crops}
-    return [StoredObject(FOX, is_shown=True, made=made.get(number)) for number in range(3)]
+        return None if output.objects is None else [StoredObject(0, one, is_shown=True) for one in output.objects]
+    made = {one.object: PredictedCrop(*values(one.output)) for one in output.crops}
+    return [StoredObject(number, FOX, is_shown=True, made=made.get(number)) for number in range(3)]
 
 
-def columns(output):
-    return {
-        "label": output.label,
-        "score": output.score,
-        "output": json.loads(output.details),
-        "vector": output.vector,
-        "vector_dtype": output.vector_dtype,
-        "vector_dim": output.vector_dim,
-    }
+def values(output):
+    stored = StoredOutput(output.details, output.vector, output.vector_dtype, output.vector_dim)
+    return output.label, output.score, stored
 
 
 @pytest.fixture
@@ -87,9 +83,11 @@ def comparison():
     return RowComparison(SimpleNamespace(artifact=artifact, variant="cpu", instead_of=None), "cpu")
 
 
-def stored(output, sha256="a"):
-    row = columns(output) | {"sha256": sha256, "objects": rows_of(output)}
-    return ModelHistory("pets", "m", row, None, None)
+def stored(output, sha256="a", run=None):
+    """The prediction and its history."""
+    label, score, found = values(output)
+    row = replace(detected(), label=label, score=score, output=found, sha256=sha256, width=None, height=None)
+    return row, ModelHistory("pets", "m", row, None, run, objects=rows_of(output))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,7 @@ def stored(output, sha256="a"):
     ],
 )
 def test_what_rounding_and_another_machine_may_change_is_no_difference(comparison, then, now):
-    assert comparison.find(stored(then), Prediction(REF, now, FileFacts(sha256="a"))) is None
+    assert comparison.find(*stored(then), Prediction(REF, now, FileFacts(sha256="a"))) is None
 
 
 @pytest.mark.parametrize(
@@ -141,7 +139,7 @@ def test_what_rounding_and_another_machine_may_change_is_no_difference(compariso
     ],
 )
 def test_another_answer_is_told(comparison, then, now, detail):
-    cause, told = comparison.find(stored(then), Prediction(REF, now, FileFacts(sha256="a")))
+    cause, told = comparison.find(*stored(then), Prediction(REF, now, FileFacts(sha256="a")))
     assert cause == "answer"
     assert told.startswith(detail)
 
@@ -149,17 +147,17 @@ def test_another_answer_is_told(comparison, then, now, detail):
 def test_other_bytes_come_before_another_answer(comparison):
     then = stored(classes("cat", 0.9))
     now = FileFacts(sha256="b")
-    assert comparison.find(then, Prediction(REF, classes("dog", 0.9), now))[0] == "picture"
-    assert comparison.find(then, Broken(REF, Reason.CORRUPT, "cut", "decode", now))[0] == "picture"
-    rejected = comparison.find(then, Broken(REF, Reason.CORRUPT, "cut", "decode", FileFacts(sha256="a")))
+    assert comparison.find(*then, Prediction(REF, classes("dog", 0.9), now))[0] == "picture"
+    assert comparison.find(*then, Broken(REF, Reason.CORRUPT, "cut", "decode", now))[0] == "picture"
+    rejected = comparison.find(*then, Broken(REF, Reason.CORRUPT, "cut", "decode", FileFacts(sha256="a")))
     assert (rejected[0], rejected[1].startswith("rejected now, corrupt: cut")) == ("answer", True)
 
 
 @pytest.mark.parametrize(("files", "cause"), [(None, "answer"), ("files", "answer"), ("other", "network")])
 def test_another_answer_of_a_variant_that_was_built_anew_is_the_networks(comparison, files, cause):
-    then = replace(stored(classes("cat", 0.9)), run={"versions": {}, "variant_sha256": files})
+    then = stored(classes("cat", 0.9), run={"versions": {}, "variant_sha256": files})
     now = Prediction(REF, classes("dog", 0.9), FileFacts(sha256="a"))
-    assert comparison.find(then, now)[0] == cause
+    assert comparison.find(*then, now)[0] == cause
 
 
 @pytest.mark.parametrize(

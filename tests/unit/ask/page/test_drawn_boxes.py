@@ -20,9 +20,10 @@ from infer_app.ask.page.drawn_boxes import (
     svg_file,
 )
 from infer_app.base.domain import DetectedObject
-from infer_app.tables.queries.image_history import StoredObject
 from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.tables.results.schema import models
+from infer_app.tables.rows.image_history import ModelHistory, StoredObject
+from infer_app.tables.rows.results import PredictedCrop, StoredOutput
 from tests.conftest import MODEL
 from tests.support.photos import jpeg
 from tests.unit.ask.page.test_page import HOSTILE, Outline, check_harmless, page_of
@@ -108,12 +109,13 @@ def test_a_hostile_label_is_text_in_a_file_of_its_own(label):
 
 def test_of_a_second_network_the_objects_that_it_took_are_drawn_with_its_labels():
     box, hidden = found("animal", 0.9), found("animal", 0.1)
-    made = {"shown_label": "fox", "shown_score": 0.7}
-    stored = [StoredObject(box, True, made), StoredObject(box, True), StoredObject(hidden, False, made)]
-    stored.append(StoredObject(box, True, {"shown_label": None, "shown_score": None}))  # of an embedder
-    drawn = drawn_objects({"objects": stored, "detector_id": "d"})
+    made = PredictedCrop("dog", 0.6, StoredOutput("{}", None, None))
+    own = ((box, True, made, "fox", 0.7), (box, True), (hidden, False, made, "fox", 0.7), (box, True, made))
+    stored = tuple(StoredObject(place, *one) for place, one in enumerate(own))  # the last one of an embedder
+    drawn = drawn_objects(ModelHistory("species", "s", None, None, objects=stored, detector="animals"))
     assert [(one.label, one.score) for one in drawn] == [("fox", 0.7), ("animal", 0.9)]
-    assert drawn_objects({"objects": stored, "detector_id": None}) == [box] * 3
+    found_alone = tuple(StoredObject(place, *one[:2]) for place, one in enumerate(own))
+    assert drawn_objects(ModelHistory("animals", "d", None, None, objects=found_alone)) == [box] * 3
 
 
 # The page

@@ -87,7 +87,7 @@ def test_predictions_are_read_in_order_of_time_with_their_locations(tables, regi
         ("/early.jpg", "another", "cat"),
         ("/late.jpg", ID, "cat"),
     ]
-    assert {row.output for row in rows} == {None}
+    assert {row.output.text for row in rows} == {"{}"}
     assert [row.location for row in read(tables, DAY, Selection(["another"]))] == ["/early.jpg"]
 
 

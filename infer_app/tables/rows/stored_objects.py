@@ -1,19 +1,19 @@
 """Read what a detector has stored of images, for its second networks: the objects, or why there are none."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from sys import intern
-from typing import Any
 
 from sqlalchemy import Connection, Double, and_, bindparam, select
 
 from infer_app.base.domain import Broken, DetectedObject, FileFacts, FoundObject, ImageRef, Objects, Reason
 from infer_app.base.size import Size
 from infer_app.tables.engine.bulk import in_batches
-from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import backend_of
-from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions, rejections
+from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
+from infer_app.tables.rows.results import Rejection, rejections_of
 
 _KEY = objects.c.picture == predictions.c.picture, objects.c.model_id == predictions.c.model_id
 _FILE = [predictions.c[name] for name in ("sha256", "width", "height")]
@@ -22,8 +22,6 @@ _FOUND = select(predictions.c.picture, *_FILE, objects.c.object, objects.c.id, *
     predictions, objects, and_(*_KEY, _IS_TAKEN)
 )
 _REASONS = {reason.value: reason for reason in Reason}
-_NAMES = ("picture", "reason", "detail", "stage", "size", "modified", "sha256", "decoder")
-_REJECTED = select(*(rejections.c[name] for name in _NAMES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +40,22 @@ def read_detections(
 
     `images`: by the numbers of their pictures.
     """
-    rejected = _read_rejected(connection, images, detector_id)
     found = defaultdict[int, list[FoundObject]](list)
     files: dict[int, FileFacts] = {}
     of_detector = _FOUND.where(predictions.c.model_id == detector_id).params(least=least_score)
-    for picture, sha256, width, height, place, number, *values in _rows(connection, of_detector, images):
+    backend_of(connection).plan_for_pages(connection)
+    found_in = (connection.execute(of_detector.where(predictions.c.picture.in_(some))) for some in in_batches(images))
+    for picture, sha256, width, height, place, number, *values in chain.from_iterable(found_in):
         files[picture] = FileFacts(sha256=sha256, picture=Size(width, height) if width else None)
         if number is not None:
             label, *numbers = values
             # Labels are pickled once in a chunk.
             found[picture].append(FoundObject(place, DetectedObject(intern(label), *numbers), number))
-    detections = {number: StoredDetection(broken.file, rejected=broken) for number, broken in rejected.items()}
-    detections |= {
-        number: StoredDetection(file, tuple(sorted(found.get(number, ())))) for number, file in files.items()
-    }
-    return {images[number]: detection for number, detection in detections.items()}
+    detections = {images[one.picture]: _rejected(one, images) for one in rejections_of(connection, images, detector_id)}
+    its = ((number, tuple(sorted(found.get(number, ())))) for number in files)
+    return detections | {images[number]: StoredDetection(files[number], objects) for number, objects in its}
 
 
-def _read_rejected(connection: Connection, images: Mapping[int, ImageRef], detector_id: str) -> dict[int, Broken]:
-    """Return the stored rejection of each image that a detector's version has rejected."""
-    of_detector = _REJECTED.where(rejections.c.model_id == detector_id)
-    return {
-        row.picture: Broken(
-            images[row.picture],
-            _REASONS[row.reason],
-            row.detail,
-            row.stage,
-            FileFacts(row.size, row.modified, row.sha256),
-            row.decoder,
-        )
-        for row in _rows(connection, of_detector, images)
-    }
-
-
-def _rows(connection: Connection, wanted: Query, pictures: Iterable[int]) -> Iterator[Any]:
-    """Yield the rows of these pictures, each of which is looked up by its key."""
-    backend_of(connection).plan_for_pages(connection)
-    for some in in_batches(pictures):
-        yield from connection.execute(wanted.where(wanted.selected_columns.picture.in_(some)))
+def _rejected(one: Rejection, images: Mapping[int, ImageRef]) -> StoredDetection:
+    why = images[one.picture], _REASONS[one.reason], one.detail, one.stage, one.file, one.decoder
+    return StoredDetection(one.file, rejected=Broken(*why))
