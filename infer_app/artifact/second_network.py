@@ -71,7 +71,7 @@ def detector_of(artifacts: Sequence[Artifact]) -> int | None:
     return next((number for number, one in enumerate(artifacts) if one.manifest.name in wanted), None)
 
 
-def seconds_of(artifacts: Sequence[Artifact]) -> frozenset[int]:
+def second_networks_of(artifacts: Sequence[Artifact]) -> frozenset[int]:
     """Return the indices of the second networks; one without its detector takes whole pictures, as its build does."""
     if detector_of(artifacts) is None:
         return frozenset()

@@ -53,7 +53,7 @@ class NextRun:
         return replace(next_run, watches=loaded.watches)
 
     def with_late(self, project: ProjectDatabase, zone: str) -> NextRun:
-        """Return it with the days of images that were registered late."""
+        """Add the late days, of images that were registered after their look-back."""
         model_ids = [] if self.is_of_version else [model_id for _, model_id in self.models]
         first = Day.of(self.today, zone).before(1 + self.lookback)
         late = find_late_days(project.database, project.source, first, model_ids) if model_ids else []

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from infer_app.artifact.artifact import Artifact
-from infer_app.artifact.second_network import detector_of, seconds_of
+from infer_app.artifact.second_network import detector_of, second_networks_of
 from infer_app.base.domain import Chunk, ChunkResult, NewImage
 from infer_app.base.errors import UsageError
 from infer_app.base.machine import usable_cores
@@ -76,7 +76,7 @@ class Executor:
     def least_chunk(self) -> int:
         """Return the number of images of the smallest chunk, a batch of those that take whole pictures."""
         spec = self.handler
-        firsts = [one for number, one in enumerate(spec.models) if number not in spec.seconds | spec.idle]
+        firsts = [one for number, one in enumerate(spec.models) if number not in spec.second_networks | spec.idle]
         return max(min(model.batch_size or FEW_IMAGES, FEW_IMAGES) for model in firsts or spec.models)
 
     def limit_chunk(self, wanted: int) -> int:
@@ -186,7 +186,7 @@ def open_executor(
         max_pixels=images.max_pixels,
         num_threads=lead.threads,
         detector=detector_of(artifacts),
-        seconds=seconds_of(artifacts),
+        second_networks=second_networks_of(artifacts),
         idle=frozenset(number for number, plan in enumerate(plans) if plan.is_idle),
     )
     executor, of_all = loaded.run.executor, (spec, lead.workers, images.timeout_s)

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime
@@ -62,21 +62,27 @@ def write_reports(
         states = DayReader(project, loaded.run.max_rejected)
         wanted = [day for day in days if len(days) == 1 or project.count(day)]
         written = [_write(loaded, project, states, day, tried, out) for day in wanted]
-        if out is None:
-            changed = project.versions.days_changed(KEPT_UP_TO_DATE)
-            of_run = dict([*project.versions.days_of_last_run().items()][-KEPT_UP_TO_DATE:]) if after_run else {}
-            for run_date, ended_at in sorted((changed | of_run).items()):
-                row = _row_of_page(loaded, run_date)
-                if not ended_at or (row is None and run_date not in of_run) or not _is_older(row, ended_at):
-                    continue
-                names = [*(tried if run_date in of_run else ()), *(row.tried if row else ())]
-                try:
-                    _write(loaded, project, states, loaded.day(str(run_date)), _still_known(project, names))
-                except UsageError as error:
-                    log.warning("the report of %s stays as it was: %s", run_date, error)
+        for page_of, names in _pages_to_renew(loaded, project, tried, after_run=after_run) if out is None else ():
+            try:
+                _write(loaded, project, states, loaded.day(str(page_of)), _still_known(project, names))
+            except UsageError as error:
+                log.warning("the report of %s stays as it was: %s", page_of, error)
     if out is None:
         write_index(loaded)
     return written
+
+
+def _pages_to_renew(
+    loaded: LoadedSettings, project: ProjectDatabase, tried: Sequence[str], *, after_run: bool
+) -> Iterator[tuple[date, list[str]]]:
+    """Yield the days whose pages are older than their last run, each with the versions that its page has besides."""
+    changed = project.versions.days_changed(KEPT_UP_TO_DATE)
+    of_run = dict([*project.versions.days_of_last_run().items()][-KEPT_UP_TO_DATE:]) if after_run else {}
+    for run_date, ended_at in sorted((changed | of_run).items()):
+        row = _row_of_page(loaded, run_date)
+        has_page, was_run_now = row is not None, run_date in of_run
+        if ended_at and (has_page or was_run_now) and _is_older(row, ended_at):
+            yield run_date, [*(tried if was_run_now else ()), *(row.tried if row else ())]
 
 
 def write_index(loaded: LoadedSettings) -> None:

@@ -28,9 +28,11 @@ class CpuHandler:
     def __init__(self, loader: Loader, models: Sequence[LoadedModel], spec: HandlerSpec) -> None:
         self._loader = loader
         self._detector = spec.detector
-        firsts = [model for model in models if model.model_index not in spec.seconds]
-        self._networks = Networks(firsts, spec.detector, spec.seconds)
-        self._seconds = SecondNetworks([model for model in models if model.model_index in spec.seconds], loader)
+        firsts = [model for model in models if model.model_index not in spec.second_networks]
+        self._networks = Networks(firsts, spec.detector, spec.second_networks)
+        self._second_networks = SecondNetworks(
+            [model for model in models if model.model_index in spec.second_networks], loader
+        )
         batch_size = max((model.batch_size for model in firsts), default=1)
         self._buffer = np.empty((batch_size, *loader.recipe.size.shape), np.uint8)
 
@@ -46,8 +48,8 @@ class CpuHandler:
         loader = Loader(spec, artifacts[0])
         handler = cls(loader, models, spec)
         for model in models:
-            is_second = model.model_index in spec.seconds
-            load_pixels = handler._seconds.pixels_of(model.model_index) if is_second else loader.pixels
+            is_second = model.model_index in spec.second_networks
+            load_pixels = handler._second_networks.pixels_of(model.model_index) if is_second else loader.pixels
             model.verify_golden(load_pixels, worker=worker)
         if torch := sys.modules.get("torch"):  # which a function of the user's own may have loaded
             torch.set_num_threads(spec.num_threads)
@@ -56,7 +58,7 @@ class CpuHandler:
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         """Return every ref of the chunk as a prediction or as broken; a broken image never affects the others."""
         clock = StageClock()
-        takes_pictures, takes_objects = self._networks.depending(chunk), bool(self._seconds.wanted(chunk))
+        takes_pictures, takes_objects = self._networks.depending(chunk), bool(self._second_networks.wanted(chunk))
         self._loader.begin(chunk, takes_pictures, keeps_pictures=takes_objects)
         at_once = len(self._buffer) if takes_pictures else 1  # objects are cut out while a picture is in the cache
         results: list[Prediction | Broken] = []
@@ -70,9 +72,9 @@ class CpuHandler:
             if takes_objects:
                 objects = self._objects_of(batch.samples, chunk, found)
                 for sample, of_sample in zip(batch.samples, objects, strict=True):
-                    self._seconds.add(chunk, sample, of_sample, heartbeat, clock)
+                    self._second_networks.add(chunk, sample, of_sample, heartbeat, clock)
             first += len(batch.samples) + len(batch.broken)
-        results += self._seconds.finish(chunk, heartbeat, clock)
+        results += self._second_networks.finish(chunk, heartbeat, clock)
         self._loader.learn(clock)
         return result_of(chunk, results, clock)
 

@@ -76,5 +76,5 @@ class HandlerSpec:
     max_pixels: int
     num_threads: int = 1  # of one worker
     detector: int | None = None  # index of the model whose objects second networks take
-    seconds: frozenset[int] = frozenset()  # indices of second networks; others take whole pictures
+    second_networks: frozenset[int] = frozenset()  # their indices; others take whole pictures
     idle: frozenset[int] = frozenset()  # indices of models that are not opened: no chunk is for them

@@ -89,11 +89,11 @@ class Networks:
     """The networks of a handler that take whole pictures; each gets its pixels here, in every executor."""
 
     def __init__(
-        self, models: Sequence[LoadedModel], detector: int | None = None, seconds: frozenset[int] = frozenset()
+        self, models: Sequence[LoadedModel], detector: int | None = None, fed: frozenset[int] = frozenset()
     ) -> None:
-        """Take the networks; a failure of the detector is one of all second networks too."""
+        """Take the networks; a failure of the detector is one of those `fed` with its objects, too."""
         self._models = {model.model_index: model for model in models}
-        self._blamed = {index: seconds | {index} if index == detector else {index} for index in self._models}
+        self._blamed = {index: fed | {index} if index == detector else {index} for index in self._models}
 
     def depending(self, chunk: Chunk) -> frozenset[int]:
         """Return the models that the chunk's images are new for and that need the pixels of whole pictures."""

@@ -33,7 +33,7 @@ def with_stored_objects(
         done, left = stored.settle(some)
         if done.num_images:
             with observer.commit(done):
-                for number in plan.seconds:
+                for number in plan.second_networks:
                     model_runs[number].write_known(done)
         yield from left
 

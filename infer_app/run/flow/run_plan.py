@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from infer_app.artifact.artifact import Artifact
-from infer_app.artifact.second_network import detector_of, seconds_of
+from infer_app.artifact.second_network import detector_of, second_networks_of
 from infer_app.base.day import Day
 from infer_app.base.model_variants import BegunVariant, variant_of
 from infer_app.base.settings.load import LoadedSettings
@@ -36,9 +36,9 @@ class RunPlan:
         return detector_of(self.artifacts)
 
     @property
-    def seconds(self) -> frozenset[int]:
+    def second_networks(self) -> frozenset[int]:
         """Return the indices of the second networks."""
-        return seconds_of(self.artifacts)
+        return second_networks_of(self.artifacts)
 
     @property
     def idle(self) -> frozenset[int]:

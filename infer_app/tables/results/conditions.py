@@ -96,7 +96,7 @@ def join_results(
 
     `images` is a relation as `Source.images_of` returns it; `left` is one that it was joined to before.
 
-    Whatever shows or counts results asks for those that count; what compares, checks or deletes rows for all.
+    Pass `counting` to leave out results of objects whose detector is no longer in use.
     """
     on = [table.c.picture == picture_of(images), *([is_up_to_date(table)] if counting else [])]
     if model_ids:
