@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, ScalarSelect, Subquery, and_, func, select
 
-from infer_app.ask.figures.figures import Figures, ScoredImage, of_version
+from infer_app.ask.figures.figures import Figures, ImageResults, ScoredImage, of_version
 from infer_app.ask.figures.object_figures import ObjectCounts, ObjectResults, count_objects
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
@@ -32,48 +32,42 @@ class ScoredCrop(ScoredImage):
     detected: DetectedObject
 
 
-class CropResults:
+class CropResults(ImageResults):
     """The labels and scores that one version of a second network gave to objects; only reads."""
 
+    label, score = _LABEL, object_predictions.c.score
+
     def __init__(self, images: ListedImages, model: str, model_id: str, manifest: Mapping[str, Any]) -> None:
-        self._images, self._model, self._model_id = images, model, model_id
+        super().__init__(images, model_id)
+        self._model = model
         self.detector: str = manifest["crop"]["of"]
-        self._is_shown = objects.c.score >= threshold_of(self.detector, objects.c.label)
+        self.shown = [objects.c.score >= threshold_of(self.detector, objects.c.label)]
         own = read_thresholds(images.database, model).keys() - {ALL_LABELS}
         names = manifest.get("labels", ())
         has_several = gives_several_labels(manifest) or len(set(names)) < len(names)
         self._shows_best_alone = not (own or has_several or read_label_groups(images.database, model))
-        self._is_labelled = object_predictions.c.score >= threshold_of(model, _LABEL)
+
+    def rows_of(self, images: Subquery) -> FromClause:
+        found = KeyedJoin(of_version(images, predictions, self._model_id), objects, _is_of_detector(), False)
+        return KeyedJoin(found, object_predictions, self._is_made(), False)
 
     def labels(self, images: Subquery) -> Query:
         if not self._shows_best_alone:
             return self._shown_labels(images)
-        counted = select(_LABEL, func.count()).select_from(self._taken(images))
-        return counted.where(self._is_shown, _LABEL.is_not(None), self._is_labelled).group_by(_LABEL)
-
-    def scores(self, images: Subquery) -> Subquery:
-        scored = select(object_predictions.c.score).select_from(self._taken(images))
-        return scored.where(self._is_shown).subquery()
+        return super().labels(images).where(self.score >= threshold_of(self._model, self.label))
 
     def count(self, day: Day) -> ObjectCounts:
         return count_objects(self._images, day, self._model_id, self._of_image)
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredCrop]:
         """Return the objects with the lowest or the highest score of the second network."""
-        score, sign = object_predictions.c.score, -1 if highest else 1
-
-        def wanted(images: Subquery) -> Query:
-            own = object_predictions.c
-            of_image = (images.c[3], images.c[1], own.label, own.score, predictions.c.sha256, objects.c.object)
-            rows = select(score * sign, *of_image, *OBJECT_COLUMNS).select_from(self._taken(images))
-            return rows.where(self._is_shown, score.is_not(None))
-
-        return [_scored_crop(row) for row in self._images.select_first(day, limit, wanted)]
+        found = self._extremes(day, limit, highest, objects.c.object, *OBJECT_COLUMNS)
+        return [ScoredCrop(*(*row[:6], DetectedObject(*row[6:]))) for row in found]
 
     def _of_image(self, images: Subquery, aggregate: ColumnElement[Any]) -> ScalarSelect[Any]:
         taken = select(aggregate).select_from(objects.join(object_predictions, self._is_made()))
         of_image = _is_of_detector()
-        return taken.where(of_image, self._is_shown).correlate(images, predictions).scalar_subquery()
+        return taken.where(of_image, *self.shown).correlate(images, predictions).scalar_subquery()
 
     def _shown_labels(self, images: Subquery) -> Query:
         """Return the labels and groups that the view shows, which takes longer than to count the best labels.
@@ -86,10 +80,6 @@ class CropResults:
         shown = KeyedJoin(of_version(images, predictions, self._model_id), SHOWN_CROPS, on, False)
         return select(label, func.count()).select_from(shown).where(label.is_not(None)).group_by(label)
 
-    def _taken(self, images: Subquery) -> FromClause:
-        found = KeyedJoin(of_version(images, predictions, self._model_id), objects, _is_of_detector(), False)
-        return KeyedJoin(found, object_predictions, self._is_made(), False)
-
     def _is_made(self) -> ColumnElement[bool]:
         """Return the condition that a row of infer_object_predictions is this version's of a row of infer_objects."""
         return and_(object_predictions.c.object_id == objects.c.id, object_predictions.c.model_id == self._model_id)
@@ -98,11 +88,6 @@ class CropResults:
 def _is_of_detector() -> ColumnElement[bool]:
     """Return the condition that an object is one of those that a second network's prediction is of."""
     return and_(objects.c.picture == predictions.c.picture, objects.c.model_id == predictions.c.detector_id)
-
-
-def _scored_crop(row: Sequence[Any]) -> ScoredCrop:
-    _, image_id, location, label, score, sha256, number, *detected = row
-    return ScoredCrop(image_id, location, label, score, sha256, number, DetectedObject(*detected))
 
 
 def open_figures(images: ListedImages, model: str, model_id: str) -> Figures:

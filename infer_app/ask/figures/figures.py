@@ -3,10 +3,10 @@
 A `Day` may span several days here: any half-open interval of time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Integer, Subquery, Table, and_, func, literal_column, or_, select
 
@@ -14,8 +14,8 @@ from infer_app.base.day import Day
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import count_each, has_prediction, join_results, picture_of
-from infer_app.tables.results.model_versions import kind_of
-from infer_app.tables.results.schema import models, predictions, rejections, runs
+from infer_app.tables.results.model_versions import kind_of, read_manifest
+from infer_app.tables.results.schema import predictions, rejections, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,50 +46,49 @@ class RejectedImage:
 REJECTED = ("reason", "stage", "detail", "attempts", "sha256", "picture")
 
 
-class Results(Protocol):
-    """Select the labels and scores that are counted of a version's results: of images, objects or crops."""
-
-    def labels(self, images: Subquery) -> Query:
-        """Return the labels, each with the number of its results."""
-
-    def scores(self, images: Subquery) -> Subquery:
-        """Return a relation with one column, `score`."""
-
-    def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
-        """Return those with the lowest or the highest scores."""
-
-
 class ImageResults:
-    """The predictions of images by one version."""
+    """The labels and scores that are counted of one version's results: of images; of objects or crops in a subclass."""
+
+    label: ColumnElement[Any] = predictions.c.label
+    score: ColumnElement[Any] = predictions.c.score
+    shown: Sequence[ColumnElement[bool]] = ()  # the conditions of what is counted
 
     def __init__(self, images: ListedImages, model_id: str) -> None:
         self._images = images
         self._model_id = model_id
 
+    def rows_of(self, images: Subquery) -> FromClause:
+        """Return the relation of what is counted."""
+        return of_version(images, predictions, self._model_id)
+
     def labels(self, images: Subquery) -> Query:
-        label = predictions.c.label
-        counted = select(label, func.count()).select_from(of_version(images, predictions, self._model_id))
-        return counted.where(label.is_not(None)).group_by(label)
+        """Return the labels, each with the number of its results."""
+        counted = select(self.label, func.count()).select_from(self.rows_of(images))
+        return counted.where(*self.shown, self.label.is_not(None)).group_by(self.label)
 
     def scores(self, images: Subquery) -> Subquery:
-        return select(predictions.c.score).select_from(of_version(images, predictions, self._model_id)).subquery()
+        """Return a relation with one column, `score`."""
+        return select(self.score.label("score")).select_from(self.rows_of(images)).where(*self.shown).subquery()
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
-        score, sign = predictions.c.score, -1 if highest else 1
+        """Return those with the lowest or the highest scores."""
+        return [ScoredImage(*row) for row in self._extremes(day, limit, highest)]
+
+    def _extremes(self, day: Day, limit: int, highest: bool, *more: ColumnElement[Any]) -> Iterator[Any]:
+        """Yield the fields of a ScoredImage, and more columns."""
+        place = self.score * (-1 if highest else 1)
 
         def wanted(of_day: Subquery) -> Query:
-            columns = (score * sign, of_day.c[3], of_day.c[1], predictions.c.label, score, predictions.c.sha256)
-            rows = select(*columns).select_from(of_version(of_day, predictions, self._model_id))
-            return rows.where(score.is_not(None))
+            columns = place, of_day.c[3], of_day.c[1], self.label, self.score, predictions.c.sha256, *more
+            return select(*columns).select_from(self.rows_of(of_day)).where(*self.shown, self.score.is_not(None))
 
-        found = self._images.select_first(day, limit, wanted)
-        return [ScoredImage(row[1], row[2], *row[3:]) for row in found]
+        return (row[1:] for row in self._images.select_first(day, limit, wanted))
 
 
 class Figures:
     """Statistics of one version; labels and scores are those of its `results`. Only reads."""
 
-    def __init__(self, images: ListedImages, model_id: str, results: Results | None = None) -> None:
+    def __init__(self, images: ListedImages, model_id: str, results: ImageResults | None = None) -> None:
         self._images = images
         self._model_id = model_id
         self.results = results or ImageResults(images, model_id)
@@ -157,7 +156,7 @@ class Figures:
     def manifest(self) -> dict[str, Any]:
         """Return the manifest as of the model's last run; empty if it never ran."""
         with self._images.database.read() as connection:
-            return connection.scalar(select(models.c.manifest).where(models.c.id == self._model_id).limit(1)) or {}
+            return read_manifest(connection, self._model_id)
 
     @property
     def kind(self) -> str:

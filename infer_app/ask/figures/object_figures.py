@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, FromClause, ScalarSelect, Subquery, case, func, literal, select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
-from infer_app.ask.figures.figures import ScoredImage, of_version
+from infer_app.ask.figures.figures import ImageResults, ScoredImage, of_version
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.column_types import Query
@@ -56,20 +56,17 @@ def count_objects(images: ListedImages, day: Day, model_id: str, of_image: OfIma
     return ObjectCounts(*(int(number or 0) for number in row))
 
 
-class ObjectResults:
+class ObjectResults(ImageResults):
     """The objects that one version of a detector has found; only reads."""
 
+    label, score = objects.c.label, objects.c.score
+
     def __init__(self, images: ListedImages, model: str, model_id: str) -> None:
-        self._images = images
-        self._model_id = model_id
-        self._is_shown: ColumnElement[bool] = objects.c.score >= threshold_of(model, objects.c.label)
+        super().__init__(images, model_id)
+        self.shown = [objects.c.score >= threshold_of(model, objects.c.label)]
 
-    def labels(self, images: Subquery) -> Query:
-        counted = select(objects.c.label, func.count()).select_from(self._detected(images))
-        return counted.where(self._is_shown).group_by(objects.c.label)
-
-    def scores(self, images: Subquery) -> Subquery:
-        return select(objects.c.score).select_from(self._detected(images)).where(self._is_shown).subquery()
+    def rows_of(self, images: Subquery) -> FromClause:
+        return join_results(images, objects, self._model_id)
 
     def count(self, day: Day) -> ObjectCounts:
         return count_objects(self._images, day, self._model_id, self._of_image)
@@ -114,7 +111,7 @@ class ObjectResults:
         score: float | None,
         sha256: str | None,
     ) -> ImageObjects:
-        of_image = (objects.c.picture == picture, objects.c.model_id == self._model_id, self._is_shown)
+        of_image = (objects.c.picture == picture, objects.c.model_id == self._model_id, *self.shown)
         best = select(func.count().over(), *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object)
         rows = connection.execute(best.limit(MAX_OBJECTS)).all()
         shown = tuple(DetectedObject(*row[1:]) for row in rows)
@@ -139,8 +136,5 @@ class ObjectResults:
 
     def _of_image(self, images: Subquery, aggregate: ColumnElement[Any]) -> ScalarSelect[Any]:
         """Return an aggregate of the shown objects of each image, which are found by their key."""
-        of_image = (objects.c.picture == picture_of(images), objects.c.model_id == self._model_id, self._is_shown)
+        of_image = (objects.c.picture == picture_of(images), objects.c.model_id == self._model_id, *self.shown)
         return select(aggregate).select_from(objects).where(*of_image).scalar_subquery()
-
-    def _detected(self, images: Subquery) -> FromClause:
-        return join_results(images, objects, self._model_id)

@@ -1,15 +1,13 @@
 """The objects of a day that a second network has found before it, takes and has predicted."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from sqlalchemy import ColumnElement, Connection, and_, exists, select, true
+from sqlalchemy import ColumnElement, and_, exists, select, true
 
 from infer_app.artifact.specs import CropSpec
 from infer_app.base.day import Day
 from infer_app.base.run_report import DayObjects
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import KeyedJoin, count_each, picture_of
+from infer_app.tables.results.model_versions import read_manifest
 from infer_app.tables.results.schema import models, object_predictions, objects
 
 
@@ -19,9 +17,9 @@ def count_day_objects(images: ListedImages, day: Day, model_id: str) -> DayObjec
     They are those of the version of its detector that is in use.
     """
     with images.database.read() as connection:
-        crop = _crop_of(connection, model_id)
-        if crop is None:
+        if not (described := read_manifest(connection, model_id).get("crop")):
             return None
+        crop = CropSpec.from_json(described)
         in_use = select(models.c.id).where(models.c.name == crop.of, models.c.in_use_since.is_not(None))
         detector_id = connection.scalar(in_use)
     is_made = object_predictions.c.object_id == objects.c.id, object_predictions.c.model_id == model_id
@@ -32,14 +30,6 @@ def count_day_objects(images: ListedImages, day: Day, model_id: str) -> DayObjec
     is_its = and_(objects.c.picture == picture_of(listed), objects.c.model_id == detector_id)
     with images.database.read() as connection:
         return DayObjects(*count_each(connection, KeyedJoin(listed, objects, is_its), wanted))
-
-
-def _crop_of(connection: Connection, model_id: str) -> CropSpec | None:
-    manifest: Mapping[str, Any] | None = connection.scalar(
-        select(models.c.manifest).where(models.c.id == model_id).limit(1)
-    )
-    crop = (manifest or {}).get("crop")
-    return CropSpec.from_json(crop) if crop else None
 
 
 def _is_taken(crop: CropSpec) -> ColumnElement[bool]:

@@ -66,6 +66,11 @@ def read_manifests(connection: Connection, name: str) -> dict[str, dict[str, Any
     return {row[0]: row[1] for row in rows}
 
 
+def read_manifest(connection: Connection, model_id: str) -> dict[str, Any]:
+    """Return the manifest of a version as of its last run; empty if it never ran."""
+    return connection.scalar(select(models.c.manifest).where(models.c.id == model_id).limit(1)) or {}
+
+
 def second_networks_of(connection: Connection, detectors: Collection[str]) -> list[str]:
     """Return the names of the recorded models that take the objects of detectors of these names."""
     rows = connection.execute(select(models.c.name, models.c.manifest))
