@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+from infer_app.ask.export.formats.export_formats import FOLDERS, FORMATS
 from infer_app.cli.terminal.command import (
     MODEL_HELP,
     REQUIRED,
@@ -91,11 +92,11 @@ class ExportOptions(WithJson):
     model: str | None = option("NAME[@ID]", THE_ONLY_MODEL, "--model", "-m")
     camera: Camera = None
     format: str = option(
-        "coco|megadetector|camtrap-dp|label-studio|yolo|csv|jsonl|parquet",
+        "|".join(FORMATS),
         "What to write.",
         default=REQUIRED,
     )
-    to: Path = option("PATH", "The file, for yolo and camtrap-dp a new folder.", default=REQUIRED)
+    to: Path = option("PATH", f"The file, for {FOLDERS} a new folder.", default=REQUIRED)
     min_score: float | None = option(
         "SCORE",
         "Leave out what has a lower score, of a second network objects of its detector.  [default: the thresholds]",

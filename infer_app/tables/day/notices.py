@@ -21,7 +21,6 @@ from infer_app.tables.day.facts import DayFacts, ProjectFacts
 from infer_app.tables.listing.stored_notices import Notice, event
 
 UNUSUAL = 3.0  # standard deviations of a Poisson distribution
-OF_PROJECT = ("gap", "silent camera", "replaced", "missing", "older pending")  # kinds that a project's facts decide
 
 
 def notices_of_day(facts: DayFacts) -> list[Notice]:
@@ -31,7 +30,7 @@ def notices_of_day(facts: DayFacts) -> list[Notice]:
 
 def notices_of_project(facts: ProjectFacts) -> list[Notice]:
     """Return what holds of a project beside its days."""
-    return [notice for function in _OF_PROJECT for notice in function(facts)]
+    return [notice for function in OF_PROJECT.values() for notice in function(facts)]
 
 
 def happened_in_run(last: DayFacts, reports: Iterable[RunReport]) -> list[Notice]:
@@ -248,4 +247,10 @@ def _older_pending(facts: ProjectFacts) -> Iterator[Notice]:
         yield Notice("older pending", text, subject=" ".join(names), key="" if facts.late_left else None)
 
 
-_OF_PROJECT = (_gap, _silent_cameras, _replaced, _missing, _older_pending)
+OF_PROJECT = {  # by kind: what none of them yields any more is over
+    "gap": _gap,
+    "silent camera": _silent_cameras,
+    "replaced": _replaced,
+    "missing": _missing,
+    "older pending": _older_pending,
+}

@@ -115,9 +115,6 @@ class PostgreSQL(Backend):
     def bulk_delete(self, table: Table, condition: ColumnElement[bool]) -> BulkDelete:
         return ArrayDelete(table, condition)
 
-    def exact(self, text: ColumnElement[str]) -> ColumnElement[str]:
-        return text.collate("C")
-
     def plan_for_pages(self, connection: Connection) -> None:
         """Make it use indexes, for lookups and for sorting: tables may have grown during this run."""
         off = ", ".join(f"set_config('{name}', 'off', true)" for name in _NOT_FOR_PAGES)  # until the transaction ends

@@ -1,16 +1,22 @@
 """The formats of exported files: what each can hold, and the writing of one with its counts."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from __future__ import annotations
 
-from infer_app.ask.export.exported_images import Export, ExportCounts
-from infer_app.ask.export.exported_model import CLASSIFICATION, DETECTION, ModelVersions
-from infer_app.ask.export.formats import camtrap_dp, coco, label_studio, megadetector, parquet, tables, yolo
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from infer_app.base.domain import OutputKind
 from infer_app.base.errors import UsageError
 
-ALL_KINDS = frozenset[str](OutputKind)
+if TYPE_CHECKING:
+    from infer_app.ask.export.exported_images import Export, ExportCounts
+    from infer_app.ask.export.exported_model import ModelVersions
+
+_ALL = frozenset[str](OutputKind)
+_OBJECTS = frozenset[str]({OutputKind.DETECTION})
+_LABELS = frozenset[str]({OutputKind.CLASSIFICATION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,32 +25,36 @@ class Format:
 
     title: str
     kinds: frozenset[str]  # of output that it can hold
-    write: Callable[[Path, Export], None]
-    of_objects: frozenset[str] = frozenset({CLASSIFICATION})  # of a second network's output that it can hold
+    writer: str  # its file in this folder, and its function of a path and an Export: loaded when one is written
+    of_objects: frozenset[str] = _LABELS  # of a second network's output that it can hold
     rejected_as: str = ""  # what rejected images are in it, which it counts then; empty: they are not
     is_folder: bool = False
 
     def holds(self, model: ModelVersions) -> bool:
         return model.kind in (self.of_objects if model.detector else self.kinds)
 
+    def write(self, path: Path, export: Export) -> None:
+        module, _, function = self.writer.partition(":")
+        getattr(import_module(f"{__package__}.{module}"), function)(path, export)
 
-_OBJECTS = frozenset({DETECTION})
+
 FORMATS = {
-    "coco": Format("COCO", _OBJECTS, coco.write_dataset),
-    "megadetector": Format("MegaDetector", _OBJECTS, megadetector.write_megadetector, rejected_as="failures"),
+    "coco": Format("COCO", _OBJECTS, "coco:write_dataset"),
+    "megadetector": Format("MegaDetector", _OBJECTS, "megadetector:write_megadetector", rejected_as="failures"),
     "camtrap-dp": Format(
         "Camtrap DP",
-        _OBJECTS | {CLASSIFICATION},
-        camtrap_dp.write_camtrap_dp,
+        _OBJECTS | _LABELS,
+        "camtrap_dp:write_camtrap_dp",
         rejected_as="unclassified",
         is_folder=True,
     ),
-    "label-studio": Format("Label Studio", _OBJECTS | {CLASSIFICATION}, label_studio.write_tasks),
-    "yolo": Format("YOLO", _OBJECTS, yolo.write_yolo, is_folder=True),
-    "csv": Format("CSV", ALL_KINDS, tables.write_csv, ALL_KINDS),
-    "jsonl": Format("JSON lines", ALL_KINDS, tables.write_jsonl, ALL_KINDS),
-    "parquet": Format("Parquet", ALL_KINDS, parquet.write_parquet, ALL_KINDS),
+    "label-studio": Format("Label Studio", _OBJECTS | _LABELS, "label_studio:write_tasks"),
+    "yolo": Format("YOLO", _OBJECTS, "yolo:write_yolo", is_folder=True),
+    "csv": Format("CSV", _ALL, "tables:write_csv", _ALL),
+    "jsonl": Format("JSON lines", _ALL, "tables:write_jsonl", _ALL),
+    "parquet": Format("Parquet", _ALL, "parquet:write_parquet", _ALL),
 }
+FOLDERS = " and ".join(sorted((name for name, one in FORMATS.items() if one.is_folder), reverse=True))
 
 
 def find_format(name: str, model: ModelVersions) -> Format:
@@ -67,7 +77,7 @@ def write_export(name: str, path: Path, export: Export) -> ExportCounts:
     """
     chosen = find_format(name, export.model)
     if not path.name:
-        raise UsageError(f"--to {path} has no name of its own", "name a file, or for yolo and camtrap-dp a new folder")
+        raise UsageError(f"--to {path} has no name of its own", f"name a file, or for {FOLDERS} a new folder")
     try:
         if not chosen.is_folder and path.is_dir():
             raise UsageError(f"--to {path} is a folder", f"name a file: {chosen.title} is one file")
