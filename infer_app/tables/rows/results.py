@@ -231,15 +231,11 @@ def results_of(connection: Connection, numbers: Iterable[int], wanted: Selection
 
 
 def _pictures_of(connection: Connection, numbers: Iterable[int]) -> Iterator[Subquery]:
-    """Yield relations as `Source.images_of` returns them, each of as many pictures as a statement takes.
-
-    The number is in place of the time too, by which rows are ordered: so none has to be sorted.
-    """
+    """Yield relations as `Source.images_of` returns them, each of as many pictures as a statement takes."""
     backend_of(connection).plan_for_pages(connection)
-    number, location, image_id = pictures.c.id, pictures.c.location, pictures.c.image_id
+    number, more = pictures.c.id, (pictures.c.location, pictures.c.added_at, pictures.c.image_id)
     for some in in_batches(numbers):
-        columns = number, location, number.label("time"), image_id, number.label("infer_picture")
-        yield select(*columns).where(number.in_(some)).subquery()
+        yield select(number, *more, number.label("infer_picture")).where(number.in_(some)).subquery()
 
 
 def _results(rows: Iterable[Any], wanted: Selection) -> Iterator[Result]:
@@ -287,21 +283,21 @@ def read_rejections(
     """Yield the rejections of an interval of days by some versions, or by all, in order of time."""
 
     def rows_of(listed: Subquery) -> Query:
-        return _rejection_rows(listed, model_ids, counting=True).where(*conditions)
+        wanted = _rejection_rows(listed, model_ids, counting=True).where(*conditions)
+        return wanted.order_by(listed.c[2], listed.c[0], rejections.c.model_id)
 
     yield from (Rejection(*row) for row in images.stream(days, rows_of))
 
 
 def rejections_of(connection: Connection, numbers: Iterable[int], *model_ids: str) -> Iterator[Rejection]:
-    """Yield the rejections of some pictures as `results_of` does, also those that no longer count."""
+    """Yield the rejections of some pictures as `results_of` does, in any order, also those that no longer count."""
     for its in _pictures_of(connection, numbers):
         yield from (Rejection(*row) for row in connection.execute(_rejection_rows(its, model_ids, counting=False)))
 
 
 def _rejection_rows(images: Subquery, model_ids: Sequence[str], *, counting: bool) -> Query:
     joined = join_results(images, rejections, *model_ids, counting=counting)
-    wanted = select(*rejections.c, images.c[3], images.c[1], is_settled()).select_from(joined)
-    return wanted.order_by(images.c[2], images.c[0], rejections.c.model_id)
+    return select(*rejections.c, images.c[3], images.c[1], is_settled()).select_from(joined)
 
 
 def read_rejected(images: ListedImages, days: Day, *model_ids: str) -> Iterator[Rejection]:
