@@ -62,7 +62,8 @@ class DayFacts:
             return "running"
         if self.last_run["state"] == "done":
             return "pending" if self.counts.pending else "done"
-        return "failed" if self.counts.pending or not self.counts.eligible else "done"
+        is_empty = not self.counts.eligible and not self.is_of_camera
+        return "failed" if self.counts.pending or is_empty else "done"
 
     @property
     def nearly_black(self) -> int:

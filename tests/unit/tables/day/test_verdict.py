@@ -48,6 +48,8 @@ def with_run(**changed):
         ),
         (replace(DONE, older=PendingDays(DAY.date, DAY.date, 141)), "done, attention, 0, 141 of earlier days pending"),
         (replace(DONE, problems=["both"]), "done, failed, 0, the counts do not add up"),
+        # It failed with images of another camera.
+        (replace(DONE, runs=[RUN | {"state": "failed", "exit_code": 14}], is_of_camera=True), "done, good, 0"),
         (replace(DONE, counts=DayCounts(100, 99, 0, 0)), "done, failed, 0, the counts do not add up"),
         (
             replace(DONE, counts=DayCounts(2, 2, 0, 0), images_before=[50, 64, 0]),
