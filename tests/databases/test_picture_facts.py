@@ -25,7 +25,7 @@ from infer_app.tables.cameras.day_events import events, find_jumps, read_camera_
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
-from infer_app.tables.day.silent_cameras import find_silent_cameras
+from infer_app.tables.day.arrivals import find_silent_cameras
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
 from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.update_list import update_list

@@ -12,8 +12,7 @@ from infer_app.artifact.model_names import Version
 from infer_app.base.day import Day, find_zone, naive
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import rejection_budget
-from infer_app.tables.day.arrivals import ArrivalGap, find_gap
-from infer_app.tables.day.silent_cameras import find_silent_cameras
+from infer_app.tables.day.arrivals import ArrivalGap, find_gap, find_silent_cameras
 from infer_app.tables.listing.watched_images import UNCHANGED, ChangedCounts, count_changed, count_missing
 from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.late_days import find_late_days
