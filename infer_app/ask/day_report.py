@@ -156,12 +156,11 @@ def gather(
     models = [gather_model(project.database, day, *one, judged) for one, judged in known.items()]
     names = model_names(versions)
     judged = dict(zip(names, known.values(), strict=True))
-    images_before = states.count_images_before(day)
     changes_of, notices_of = dict[str, tuple[Change, ...]](), dict[str, list[Notice]]()
     worst_first = sorted(zip(names, models, strict=True), key=lambda one: -[*LEVELS].index(one[1].day_state.level))
     for name, model in worst_first:
         one = judged[name]
-        before = gather_before(one.figures, day, model.model, images_before)
+        before = gather_before(one.figures, day, model.model, one.facts.images_before)
         changes_of[name] = changes(model.counts, model.run, before, one.drift)
         notices_of[name] = notices_of_day(one.facts)
     return DayReport(

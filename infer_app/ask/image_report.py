@@ -121,7 +121,7 @@ def _cause(
     if row is None and found.day and next_run.era(found.day) == "older" and any(others):
         message = "a former version of this model predicted it, and no run covers its day any more"
         return Cause(Why.NOT_COVERED, message, next_run.command(found.day, found.day))
-    is_replaced = bool(row and found.file and row.is_outdated(found.file.facts))
+    is_replaced = bool(row and found.file and row.is_outdated(found.file.facts, found.location))
     place = found.image_id, found.day
     return explain_image(next_run, *place, failure, refusal, found.location, is_replaced=is_replaced)
 

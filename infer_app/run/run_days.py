@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from infer_app.artifact.artifact import Artifact
@@ -36,8 +37,9 @@ from infer_app.run.run_result import FailedModel, ModelResult, RunSummary
 from infer_app.run.stop import Stop
 from infer_app.tables.choose_models import group_by_pixels
 from infer_app.tables.day.facts import DayReader
-from infer_app.tables.day.notices import happened_in_run
+from infer_app.tables.day.notices import happened_in_run, happened_on_day
 from infer_app.tables.day.verdict import judge
+from infer_app.tables.listing.stored_notices import Notice, record
 from infer_app.tables.queries.late_days import find_late_days, settle_late_images
 
 log = logging.getLogger(__name__)
@@ -198,6 +200,7 @@ def run_group(
             if hidden is not None:
                 hidden.append(group.project.update_list(day, recent=0))
             ran.reports[day] = run(group, day, ran.images_left)
+            _record(group, happened_in_run(ran.reports[day]))
         except OF_ONE_DAY as error:
             if isinstance(error, PrecisionUnavailable) and group.may_split:
                 raise  # the models are run one by one then
@@ -213,6 +216,11 @@ def run_group(
     return [_result(ran, number, states) for number in range(len(group.plan.models))]
 
 
+def _record(group: GroupRun, happened: Sequence[Notice]) -> None:
+    if happened:
+        group.project.database.transact(partial(record, found=happened))
+
+
 def _find_late(group: GroupRun, days: Sequence[Day]) -> list[Day]:
     project = group.project
     return project.ask(find_late_days, project.database, project.source, days[0], group.plan.model_ids)
@@ -226,6 +234,7 @@ def _result(ran: DaysRun, number: int, states: DayReader) -> ModelResult:
     last = reports[-1]
     older = project.ask(states.find_older_pending, days[0], last.model_id)
     facts = project.ask(states.read_facts, days[-1], last.model_id, last.day)
+    _record(group, happened_on_day(facts))
     ended_early = ran.is_over or any(report.stopped for report in of_days.values())
     tried = list(dict.fromkeys([*days, *of_days]))  # those left out too
     codes = [error.exit_code for error in ran.left_out] + [report.exit_code for report in of_days.values()]
@@ -237,7 +246,6 @@ def _result(ran: DaysRun, number: int, states: DayReader) -> ModelResult:
         exit_code=most_severe(codes),
         day_state=judge(facts),
         all_late_tried=not (ended_early or any(isinstance(error, DayHeld) for error in ran.left_out)),
-        happened=happened_in_run(facts, of_days.values()),
     )
 
 

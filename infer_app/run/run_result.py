@@ -1,6 +1,5 @@
 """How a run ended: the report of a day, the result of a model over its days, the summary of all models."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 
@@ -14,7 +13,6 @@ from infer_app.predict.executors import Executor
 from infer_app.run.flow.flow import ModelRun
 from infer_app.run.group_run import GroupRun
 from infer_app.tables.day.notices import is_too_many
-from infer_app.tables.listing.stored_notices import Notice
 from infer_app.tables.queries.day_objects import count_day_objects
 from infer_app.tables.queries.pending_images import PendingDays
 
@@ -30,7 +28,6 @@ class ModelResult:
     exit_code: int
     day_state: Verdict  # of the last day
     all_late_tried: bool  # neither an early end nor another run kept it from a late day
-    happened: Sequence[Notice] = ()  # what somebody should look at, and no row tells later
 
     @property
     def last(self) -> RunReport:

@@ -66,17 +66,17 @@ def remember_failure(loaded: LoadedSettings, exit_code: int | None) -> None:
     """Write that a run failed now which no table has; None: a table has it."""
     if known := _read(id_file(loaded)):
         failure = NOTHING if exit_code is None else f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}/{exit_code}"
-        if failure != known.failure:
+        if (failure == NOTHING) != (known.failure == NOTHING):  # the first one of several is kept
             _write_if_possible(loaded, known._replace(failure=failure))
 
 
 def describe_failure(loaded: LoadedSettings) -> str:
-    """Return that a run failed while the database was away; empty if none did."""
+    """Return that a run failed which no table has; empty if none did."""
     known = _read(id_file(loaded))
     if known is None or known.failure == NOTHING:
         return ""
     time, _, exit_code = known.failure.partition("/")
-    return f"the run of {time} failed with exit code {exit_code} while the database was away"
+    return f"the run of {time} failed with exit code {exit_code}, and could not record it"
 
 
 def _read(file: Path) -> _KnownDatabase | None:

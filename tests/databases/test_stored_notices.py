@@ -122,3 +122,37 @@ def test_what_is_over_for_a_month_is_deleted(database, holding, age):
     age(days=31)
     holding()
     assert database.ask(lambda connection: connection.execute(select(notices)).all()) == []
+
+
+def test_what_two_models_find_alike_is_stored_once_and_what_happens_again_is_not_told_again(database, tell):
+    few = event("few images", "2 images", "2026-11-20")
+    for _ in range(2):
+        database.transact(partial(record, found=[few, few]))
+    assert (tell(), tell()) == (["2 images"], [])
+    database.transact(partial(record, found=[event("few images", "2 images", "2026-11-20")]))
+    assert tell() == []
+
+
+def test_what_was_told_by_a_clock_that_was_ahead_is_told_again(holding, tell, age):
+    holding(SILENT[0])
+    assert len(tell()) == 1
+    age(days=-400)
+    assert len(tell()) == 1
+    holding()
+    assert tell() == ["over: cam1 is silent"]
+
+
+def test_what_is_over_while_it_is_told_is_told_as_over(database, holding, tell):
+    holding(SILENT[0])
+    due = database.ask(partial(read_due, teller=MAIL))
+    holding()
+    database.transact(partial(mark_told, teller=MAIL, told=due))
+    assert tell() == ["over: cam1 is silent"]
+
+
+def test_what_a_walk_of_other_folders_finds_stays(database, current):
+    one, other = (Notice("unreadable", f"{folder} can't be read", subject=folder) for folder in ("a", "b"))
+    database.transact(partial(hold, found=[one], kinds=KINDS, subject="a"))
+    database.transact(partial(hold, found=[other], kinds=KINDS, subject="b"))
+    database.transact(partial(hold, found=[], kinds=KINDS, subject="b"))
+    assert current() == ["a can't be read"]

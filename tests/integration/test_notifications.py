@@ -78,7 +78,7 @@ def test_a_night_that_can_not_begin_is_told_as_a_failure(told, listener):
     assert written[SUCCESS] == succeeded
     assert written[("infer_model_exit_code", "colors")] == 10
     assert ("infer_images_predicted", "colors") not in written
-    failure = "failed with exit code 10 while the database was away"
+    failure = "failed with exit code 10, and could not record it"
     (notice,) = told.infer_json("status")["notices"]
     assert (notice["kind"], failure in notice["text"]) == ("failed night", True)
     assert failure in told.infer("run", "--date", DATE, "--quiet")  # which the next mail tells, once

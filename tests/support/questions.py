@@ -69,7 +69,7 @@ def questions(tables: ProjectDatabase, model_id: str, other: str, detector: str)
         "together": lambda: [
             list(map(_undated, both)) for both in read_together(tables, week, [model_id, other], Part.OBJECTS)
         ],
-        "rejected images": lambda: list(read_rejected(tables, week, model_id)),
+        "rejected images": lambda: [replace(_undated(one), run_id="") for one in read_rejected(tables, week, model_id)],
         "has predicted": lambda: [Figures(tables, one).has_predicted(week) for one in (model_id, "none")],
         "shown": lambda: count_shown(*both, week, "animals"),
         "overlap": lambda: count_overlap(tables, DAY, pair),

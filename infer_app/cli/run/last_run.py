@@ -1,5 +1,6 @@
 """What a run leaves for the next one and for `infer status`: how it ended, and what it found and told."""
 
+import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
@@ -8,14 +9,25 @@ from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.model_names import plain_name, short_name
 from infer_app.artifact.models_folder import versions_of
 from infer_app.base.day import Day
-from infer_app.base.errors import InferError
+from infer_app.base.errors import DatabaseUnavailable, InferError
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.run.run_result import RunSummary
 from infer_app.tables.day.told import current_notices
 from infer_app.tables.known_database import describe_failure, last_run_of, remember_failure, remember_run
-from infer_app.tables.listing.stored_notices import Notice, event, mark_told, read_due, record
-from infer_app.tables.project_database import open_project_database, open_results_database, read_in_use
+from infer_app.tables.listing.stored_notices import (
+    OF_LISTING,
+    OF_WALK,
+    Notice,
+    event,
+    hold,
+    mark_told,
+    read_due,
+    record,
+)
+from infer_app.tables.project_database import ProjectDatabase, open_project_database, open_results_database, read_in_use
 from infer_app.tables.results.runs import RunStore
+
+log = logging.getLogger(__name__)
 
 
 def record_failure(loaded: LoadedSettings, day: Day, names: Collection[str], exit_code: int, error: str) -> None:
@@ -42,33 +54,51 @@ def update_notices(
     summary: RunSummary,
     artifacts: Sequence[Artifact],
     *,
-    is_nightly: bool,
+    is_backfill: bool,
 ) -> list[Notice]:
-    """Store what a run has found out; return what somebody should look at after it, [] while the database is away.
+    """Store what a run has found out, and return what somebody should look at after it.
 
-    `nights`: the look-back's first day to the last one. If the database lacks this project's last run, a backup was
-    restored, and models are in the versions of then.
+    `nights`: the look-back's first day to the last one. While the database is away it is [], as after a bug, which is
+    logged: the run is done, and its results are told.
     """
-    known, this = last_run_of(loaded), summary.results[-1].last.run_id
-    happened = [notice for result in summary.results for notice in result.happened]
-    with suppress(InferError), open_project_database(loaded) as project:
-        if is_nightly and known is not None and not project.run_store.has_run(known):
-            uses = "; ".join(_describe_version(loaded, artifact) for artifact in artifacts)
-            lacking = f"the database lacks run {known}, the last of this project: was a backup restored? {uses}"
-            happened.append(event("restored database", lacking, known))
-        if failure := describe_failure(loaded):
-            happened.append(event("failed night", failure, failure))
-        project.database.transact(partial(record, found=happened))
-        remember_failure(loaded, None)
-        if is_nightly:
-            remember_run(loaded, this)
-        older = {result.last.model_id: result.older for result in summary.results} if is_nightly else {}
-        return current_notices(project, nights[0], nights[-1], older, stores=is_nightly)
-    return []
+    try:
+        with open_project_database(loaded) as project:
+            _record_surroundings(loaded, project, summary.results[-1].last.run_id, artifacts, is_backfill=is_backfill)
+            older = {} if is_backfill else {result.last.model_id: result.older for result in summary.results}
+            return current_notices(project, nights[0], nights[-1], older, stores=not is_backfill)
+    except InferError:
+        return []
+    except Exception:
+        log.warning("what somebody should look at can't be told", exc_info=True)
+        return []
 
 
-def read_due_notices(loaded: LoadedSettings, teller: str) -> list[Notice]:
-    """Return what a teller of changes has to tell; [] while the database is away."""
+def _record_surroundings(
+    loaded: LoadedSettings, project: ProjectDatabase, run_id: str, artifacts: Sequence[Artifact], *, is_backfill: bool
+) -> None:
+    """Record that a backup was restored, or that a night failed before, and what nothing looks for any more.
+
+    If the database lacks this project's last run, a backup was restored, and models are in the versions of then.
+    """
+    known, found = last_run_of(loaded), list[Notice]()
+    if known is not None and not is_backfill and not project.run_store.has_run(known):
+        uses = "; ".join(_describe_version(loaded, artifact) for artifact in artifacts)
+        lacking = f"the database lacks run {known}, the last of this project: was a backup restored? {uses}"
+        found.append(event("restored database", lacking, known))
+    if failure := describe_failure(loaded):
+        found.append(event("failed night", failure, failure))
+    not_looked_for = (() if loaded.watched else OF_WALK) + (() if project.source.table else OF_LISTING)
+    project.database.transact(partial(record, found=found))
+    project.database.transact(partial(hold, found=(), kinds=not_looked_for))
+    remember_failure(loaded, None)
+    if not is_backfill:
+        remember_run(loaded, run_id)
+
+
+def read_due_notices(loaded: LoadedSettings, teller: str, exit_code: int | None) -> list[Notice]:
+    """Return what a teller of changes has to tell; [] while the database is away, as a run's exit code may say."""
+    if exit_code == DatabaseUnavailable.exit_code:
+        return []
     with suppress(InferError), open_results_database(loaded, read_only=True) as database, database.read() as connection:
         return read_due(connection, teller)
     return []

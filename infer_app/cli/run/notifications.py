@@ -130,7 +130,6 @@ def _notify(loaded: LoadedSettings, session: RunSession, ping: Ping | None) -> N
 def _send_notifications(loaded: LoadedSettings, session: RunSession, ping: Ping | None) -> None:
     """Write the metrics and send ping and webhook at the same time; log a warning for each that fails."""
     exit_code = EXIT_BUG if session.exit_code is None else session.exit_code
-    until = time.monotonic() + (AFTER_SIGNAL_S if exit_code >= SIGNALLED else AFTER_S)
     with Stop() as stop:  # a signal ends the waiting, not the program, whose work is done
         if loaded.metrics.textfile:
             _write_metrics(loaded.resolve(loaded.metrics.textfile), loaded.folder, session, exit_code)
@@ -138,11 +137,12 @@ def _send_notifications(loaded: LoadedSettings, session: RunSession, ping: Ping 
             return
         from infer_app.base.telemetry.notify import BackgroundTask, post, wait_for
 
+        due = read_due_notices(loaded, WEBHOOK, exit_code) if loaded.webhook.url else []
+        until = time.monotonic() + (AFTER_SIGNAL_S if exit_code >= SIGNALLED else AFTER_S)
         tasks: list[tuple[str, BackgroundTask]] = []
         if ping and loaded.ping.url:
             tasks.append((loaded.ping.url.get_secret_value(), ping.end(exit_code, session.line)))
         if loaded.webhook.url:
-            due = read_due_notices(loaded, WEBHOOK)
             content = session.result | {"notices": [notice.to_json() for notice in due]}
             url, body = loaded.webhook.url.get_secret_value(), json.dumps(content).encode()
             webhook = BackgroundTask("webhook", lambda: post(url, body, "application/json"))

@@ -97,30 +97,30 @@ def _run_days(loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions,
         try:
             registration = _register(loaded, days, stop)
             summary = run_days(request, stop, Progress(options.quiet))
-        except InferError:
-            _tell_changes(loaded, options)  # what was found before may be found no more
+        except InferError as error:
+            _tell_changes(loaded, options, error.exit_code)  # what was found before may be found no more
             raise
+        is_backfill = isinstance(options, BackfillOptions)
+        nights = _days_of_run(loaded, "yesterday") if is_backfill else days
+        notices = update_notices(loaded, nights, summary, artifacts, is_backfill=is_backfill)
     for failure in summary.failures:
         if not isinstance(failure.error, DayHeld):
             record_failure(loaded, days[-1], [failure.name], failure.error.exit_code, str(failure.error))
-    is_nightly = isinstance(options, RunOptions)
-    nights = days if is_nightly else _days_of_run(loaded, "yesterday")
-    notices = update_notices(loaded, nights, summary, artifacts, is_nightly=is_nightly)
     output = RunOutput(summary, days, options, registration, notices)
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
     bind_models(models)
     if options.quiet and not options.as_json:
-        _tell_changes(loaded, options)
+        _tell_changes(loaded, options, None)
         output = replace(output, notices=())
     with tolerate_closed_stream(sys.stdout):  # at once: notifications are sent next, which may take seconds
         output.print()
     return summary.exit_code
 
 
-def _tell_changes(loaded: LoadedSettings, options: DaysOptions) -> None:
-    """Print what no mail has told, with --quiet: what is printed without it may be seen by nobody else."""
+def _tell_changes(loaded: LoadedSettings, options: DaysOptions, exit_code: int | None) -> None:
+    """With --quiet print what no mail has told: what is printed without it may be seen by nobody else."""
     if options.quiet and not options.as_json:
-        due = read_due_notices(loaded, MAIL)
+        due = read_due_notices(loaded, MAIL, exit_code)
         with tolerate_closed_stream(sys.stdout):
             print_notices(due)
             sys.stdout.flush()

@@ -37,7 +37,7 @@ class RunOutput:
     days: Sequence[Day]
     options: DaysOptions
     registration: Registration
-    notices: Sequence[Notice] = ()  # what somebody should look at: with --quiet, what no mail has told
+    notices: Sequence[Notice] = ()  # what somebody should look at; with --quiet they were told before
 
     def to_json(self) -> dict[str, object]:
         registered = {"registered": self.registration.to_json()}

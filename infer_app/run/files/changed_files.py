@@ -46,7 +46,7 @@ def reset_changed_rejections(
             while some := list(islice(stored, FILES_AT_ONCE)):
                 files = ask(stat_all, [rejected.location for rejected in some], path_map)
                 pairs = zip(some, files, strict=True)
-                changed += [rejected.picture for rejected, now in pairs if rejected.is_outdated(now)]
+                changed += [rejected.picture for rejected, now in pairs if rejected.is_outdated(now, rejected.location)]
     except ModelError:
         log.warning("rejected images of %s were not checked for changes: their storage does not answer", day)
     return forget_rejections(project.database, changed, model_id)

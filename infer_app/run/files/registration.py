@@ -9,19 +9,18 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from infer_app.base.day import Day, find_zone, parse_date
+from infer_app.base.day import Day, find_zone, naive, parse_date
 from infer_app.base.domain import ImageRef
 from infer_app.base.printing import counted, one_line, printed_options
 from infer_app.base.settings.load import LoadedSettings
-from infer_app.tables.listing.image_registry import RegisteredBatch
-from infer_app.tables.listing.stored_notices import Notice, event
+from infer_app.tables.listing.image_registry import DatedImage, RegisteredBatch
+from infer_app.tables.listing.stored_notices import OF_WALK, Notice, event
 
 log = logging.getLogger(__name__)
 
 FEW_KINDS = 50  # of what is left out, which are told apart
 SHOWN_PROBLEMS = 5
 SETTLED_S = 10.0  # after its last change a file is taken to be complete
-HOLDING = ("images of the future", "unreadable files", "unusable names")  # kinds of notices
 SAMPLE = 4096  # images that a dry run may try without registering them
 
 
@@ -43,7 +42,9 @@ class Registration:
     unstorable: list[str] = field(default_factory=list)  # one file that the database can't hold, with the reason
     num_unstorable: int = 0
     num_forgotten: int = 0  # new images of days before `forgotten_before`, which no run takes
-    forgotten_before: date | None = None
+    forgotten_before: datetime | None = None  # UTC
+    zone: str = "UTC"
+    folders: str = ""  # digits that tell the walked folders from those of other settings
     wrong_clock: list[str] = field(default_factory=list)  # one new image with a time that can't be right
     num_wrong_clocks: int = 0
     num_ahead: int = 0  # new images that are left for a run with the right time
@@ -53,12 +54,15 @@ class Registration:
 
     @property
     def to_run(self) -> int:
-        return self.added - self.later
+        return self.added - self.later - self.num_forgotten
+
+    def is_forgotten(self, image: DatedImage) -> bool:
+        return self.forgotten_before is not None and image.added_at < naive(self.forgotten_before)
 
     def to_json(self) -> dict[str, object]:
         days = self.earlier_days and [str(one) for one in self.earlier_days]
         counts = asdict(self) | {"earlier_days": days, "other": dict(self.other)}
-        del counts["sample"], counts["began"], counts["forgotten_before"]
+        del counts["sample"], counts["began"], counts["forgotten_before"], counts["zone"], counts["folders"]
         return counts
 
     def count(self, batch: RegisteredBatch, days: Sequence[Day], *, is_sampled: bool) -> None:
@@ -69,14 +73,15 @@ class Registration:
         self.unstorable = self.unstorable or list(map(one_line, batch.refused[:1]))
         self.added += len(batch.new)
         self.later += sum(image.added_at >= end for image in batch.new)
-        if late := [at for image in batch.new if (at := image.added_at.replace(tzinfo=UTC)) < days[0].start]:
+        kept = [image for image in batch.new if not self.is_forgotten(image)]
+        if late := [at for image in kept if (at := image.added_at.replace(tzinfo=UTC)) < days[0].start]:
             self.earlier += len(late)
             dates = [one.astimezone(zone).date() for one in (min(late), max(late))]
             dates += self.earlier_days or ()
             self.earlier_days = min(dates), max(dates)
         if is_sampled:
             first = len(self.sample)
-            to_run = (image.file.location for image in batch.new if image.added_at < end)
+            to_run = (image.file.location for image in kept if image.added_at < end)
             more = enumerate(islice(to_run, SAMPLE - first), first)
             self.sample += [ImageRef(str(-1 - number), location) for number, location in more]
 
@@ -126,20 +131,21 @@ class Registration:
             images, have = counted(self.num_wrong_clocks, "new image"), "has" if self.num_wrong_clocks == 1 else "have"
             text = f"{images} {have} a time before 1995, years before the others or in the future, for example"
             found.append(("wrong clock", f"{text} {self.wrong_clock[0]}: is the camera's clock right?"))
-        if self.num_forgotten:
+        if self.num_forgotten and self.forgotten_before:
             are = "is" if self.num_forgotten == 1 else "are"
-            of_days = f"of days before {self.forgotten_before}, which were forgotten"
+            before = self.forgotten_before.astimezone(find_zone(self.zone)).date()
+            of_days = f"of days before {before}, which were forgotten"
             text = f"{counted(self.num_forgotten, 'new image')} {are} {of_days}"
             more = "(`infer forget --before DATE`): no run takes them; is the camera's clock right?"
             found.append(("forgotten days", f"{text} {more}"))
         return [event(kind, text, self.began.isoformat()) for kind, text in found]
 
     def holding(self) -> Iterator[Notice]:
-        """Yield what holds until a walk finds it no more, of the kinds HOLDING."""
+        """Yield what holds until a walk of the same folders finds it no more, of the kinds OF_WALK."""
+        future, unreadable, unusable = (partial(Notice, kind, subject=self.folders) for kind in OF_WALK)
         if self.num_ahead:
             images, are = counted(self.num_ahead, "new image"), "is" if self.num_ahead == 1 else "are"
-            yield Notice(
-                "images of the future",
+            yield future(
                 f"this machine's clock says {self.ahead[0]}, and {images} {are} of later days, for example"
                 f" {self.ahead[1]}: set the clock, and the next run registers them; if the camera's is wrong,"
                 " `infer images add FOLDER --date DATE`",
@@ -148,10 +154,9 @@ class Registration:
         if self.unreadable:
             more = len(self.unreadable) - SHOWN_PROBLEMS
             shown = [*map(one_line, self.unreadable[:SHOWN_PROBLEMS]), *([f"and {more:,} more"] if more > 0 else [])]
-            yield Notice("unreadable files", f"not registered, since it can't be read: {'; '.join(shown)}")
+            yield unreadable(f"not registered, since it can't be read: {'; '.join(shown)}")
         if self.num_unstorable:
-            yield Notice(
-                "unusable names",
+            yield unusable(
                 f"{counted(self.num_unstorable, 'file')} can't be registered, since the database can't hold the name or"
                 f" refuses the row, for example {self.unstorable[0]}",
             )

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
-from infer_app.base.day import Day, find_zone, naive
+from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile
 from infer_app.base.errors import NoAnswer, StorageUnavailable, UsageError
 from infer_app.base.locations import NO_MAPPING
@@ -20,12 +21,12 @@ from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_i
 from infer_app.run.files.changed_files import FILES_AT_ONCE
 from infer_app.run.files.dating import Dating
 from infer_app.run.files.moved_folders import find_moved
-from infer_app.run.files.registration import HOLDING, SETTLED_S, Registration
+from infer_app.run.files.registration import SETTLED_S, Registration
 from infer_app.tables.cameras.redate import redate_images
 from infer_app.tables.engine.column_types import is_utf8
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.image_registry import DatedImage, register
-from infer_app.tables.listing.stored_notices import hold, record
+from infer_app.tables.listing.stored_notices import OF_WALK, hold, record
 from infer_app.tables.listing.watched_images import SeenImages, count_missing, has_images_in, mark_missing
 from infer_app.tables.project_database import open_results_database
 from infer_app.tables.results.project_row import read_forgotten_before
@@ -95,27 +96,26 @@ class WatchedFolders:
             redate_images(self._database, self._loaded.run.time_zone)
         seen = SeenImages(self._database, self._recorded_folders())
         dating = Dating(self._loaded, self._database, self.ask, self.found)
-        if forgotten_before := read_forgotten_before(self._database):
-            zone = find_zone(self._loaded.run.time_zone)
-            self.found.forgotten_before = forgotten_before.astimezone(zone).date()
-        date = dating.date_all if dry_run else partial(self._date, dating, forgotten_before)
+        self.found.forgotten_before = read_forgotten_before(self._database)
+        self.found.zone, self.found.folders = self._loaded.run.time_zone, _digits(self._recorded_folders())
+        date = partial(self._date, dating, dry_run=dry_run)
         for batch in register(self._database, self.images(), date, dating.hash_changed, dry_run=dry_run):
             seen.add(batch.known)
             self.found.count(batch, days, is_sampled=dry_run)
             self._check()
         if not dry_run:
             self.mark_missing(seen, self.check)  # the storage may have gone during the walk
-            self._database.transact(partial(hold, found=list(self.found.holding()), kinds=HOLDING))
+            self._database.transact(
+                partial(hold, found=list(self.found.holding()), kinds=OF_WALK, subject=self.found.folders)
+            )
 
-    def _date(
-        self, dating: Dating, forgotten_before: datetime | None, new: Sequence[ImageFile]
-    ) -> Sequence[DatedImage]:
+    def _date(self, dating: Dating, new: Sequence[ImageFile], *, dry_run: bool) -> Sequence[DatedImage]:
         """Date new images; store what is wrong with their times before they are: a run that is killed has told it."""
         found, before = self.found, self.found.num_wrong_clocks
         dated = dating.date_all(new)
-        forgotten = [one for one in dated if forgotten_before and one.added_at < naive(forgotten_before)]
-        found.num_forgotten += len(forgotten)
-        if forgotten or found.num_wrong_clocks > before:
+        forgotten = sum(map(found.is_forgotten, dated))
+        found.num_forgotten += forgotten
+        if not dry_run and (forgotten or found.num_wrong_clocks > before):
             self._database.transact(partial(record, found=found.happened()))
         return dated
 
@@ -205,6 +205,10 @@ class WatchedFolders:
         local, path_map = [f"{folder}/" for folder in folders or self._loaded.watched], self._loaded.path_map
         mapped = [f"{recorded}/" for recorded, here in path_map.folders if f"{here}/".startswith(tuple(local))]
         return list(dict.fromkeys([*map(path_map.recorded, local), *mapped]))
+
+
+def _digits(folders: Sequence[str]) -> str:
+    return sha256("\n".join(sorted(folders)).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _unavailable(message: str, hint: str = "") -> StorageUnavailable:

@@ -141,10 +141,16 @@ class FailureBudget:
         return num_failed > max(few, num_since // 2) or num_failed > self._allowed(num_given)
 
     def _is_decoders_fault(self, reason: Reason, num_alike: int) -> bool:
-        """Return whether most images of the day are refused alike."""
+        """Return whether most images of the day are refused alike; those of the run alone, if former ones might be."""
         earlier = self._earlier()
-        num_read = self._num_read + earlier.num_predicted + earlier.of_model + earlier.of_files.total()
-        return num_alike + earlier.of_files[reason] > max(FEW_ALIKE, max(MOST, self._share) * num_read)
+        before = earlier.of_files[reason]
+        read_before = earlier.num_predicted + earlier.of_model + earlier.of_files.total()
+        if self._are_most(before, read_before):  # which --max-rejected has allowed
+            return self._are_most(num_alike, self._num_read)
+        return self._are_most(num_alike + before, self._num_read + read_before)
+
+    def _are_most(self, num_alike: int, num_read: int) -> bool:
+        return num_alike > max(FEW_ALIKE, max(MOST, self._share) * num_read)
 
     def _allowed(self, num_images: int) -> int:
         return max(FEW_FAILURES, rejection_budget(self._max_rejected, num_images))

@@ -1,6 +1,7 @@
 """Everything that a day is judged by, and what holds of a project beside its days: read once, for all that tell it."""
 
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -15,7 +16,7 @@ from infer_app.base.settings.sections import rejection_budget
 from infer_app.tables.day.arrivals import ArrivalGap, find_gap, find_silent_cameras
 from infer_app.tables.listing.watched_images import UNCHANGED, ChangedCounts, count_changed, count_missing
 from infer_app.tables.queries.day_rows import DayRows
-from infer_app.tables.queries.late_days import find_late_days
+from infer_app.tables.queries.late_days import has_late_images
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.pending_images import PendingDays, PendingImages, add_up
 from infer_app.tables.queries.scope import Versions
@@ -89,7 +90,7 @@ class ProjectFacts:
     silent: Mapping[str, date]  # cameras that bring none any more, with their last days
     replaced: int  # images of any day whose prediction is of a former file
     missing: MissingImages | None
-    older: Mapping[str, PendingDays]  # images that no look-back covers, by the name of the model
+    older: Mapping[str, PendingDays | None]  # images that no look-back covers, by the names of all models in use
     late_left: bool  # the next run takes some of these
 
 
@@ -178,20 +179,24 @@ def read_project(
         silent=find_silent_cameras(images, last.zone) if is_of_all and source.camera_of else {},
         replaced=changed.replaced,
         missing=_read_missing(images, last.zone) if changed.missing else None,
-        older={name: found for name, model_id in versions if (found := older[model_id])},
-        late_left=bool(model_ids) and bool(find_late_days(database, source, first, model_ids)),
+        older={name: older[model_id] for name, model_id in versions},
+        late_left=has_late_images(database, source, first, model_ids),
     )
 
 
-def _read_missing(images: ListedImages, zone: str) -> MissingImages:
+def _read_missing(images: ListedImages, zone: str) -> MissingImages | None:
     """Read which registered images are missing; those of the newest day on which some were missed are told apart."""
     since = pictures.c.missing_since
-    gone = select(func.count()).where(images.source.is_listed, since.is_not(None))
+    is_gone = images.source.is_listed, since.is_not(None)
     with images.database.read() as connection:
-        num_images, newest = connection.execute(gone.add_columns(func.max(since))).one()
+        num_images, newest = connection.execute(select(func.count(), func.max(since)).where(*is_gone)).one()
+        if newest is None:  # they are back
+            return None
         day = Day.of(newest.replace(tzinfo=UTC).astimezone(find_zone(zone)).date(), zone)
-        ends = func.min(pictures.c.location), func.max(pictures.c.location)
-        last = connection.execute(gone.add_columns(*ends).where(since >= naive(day.start))).one()
-    folder = os.path.commonpath([end.rpartition("/")[0] or "/" for end in last[1:]])
+        last = select(pictures.c.location).where(*is_gone, since >= naive(day.start))
+        found = Counter(one.rpartition("/")[0] or "/" for one in connection.scalars(last))
+    if not found:
+        return None
+    folder = os.path.commonpath(found)  # by bytes, whatever the database's order of text
     of_folder = count_missing(images.database, [f"{folder.rstrip('/')}/"])[1]
-    return MissingImages(num_images, day.date, last[0], folder, of_folder)
+    return MissingImages(num_images, day.date, found.total(), folder, of_folder)

@@ -14,12 +14,13 @@ from infer_app.base.day import MAX_DAYS
 from infer_app.base.domain import DECODER_MODULES, Reason, ReasonClass
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.base.packages import install, retried_reasons
-from infer_app.base.printing import counted, one_line, printed_options, told_once
+from infer_app.base.printing import counted, named, one_line, printed_options
 from infer_app.base.run_report import RunReport
 from infer_app.base.settings.sections import rejection_budget
 from infer_app.tables.day.facts import DayFacts, ProjectFacts
 from infer_app.tables.listing.stored_notices import Notice, event
 
+FAILED, TOO_MANY, EARLY = "failed run", "too many rejected", "ended early"  # kinds that decide the exit code of a day
 UNUSUAL = 3.0  # standard deviations of a Poisson distribution
 
 
@@ -33,10 +34,14 @@ def notices_of_project(facts: ProjectFacts) -> list[Notice]:
     return [notice for function in OF_PROJECT.values() for notice in function(facts)]
 
 
-def happened_in_run(last: DayFacts, reports: Iterable[RunReport]) -> list[Notice]:
-    """Return what a run tells as an event: that its last day has few images, and what the images of its days are."""
-    found = [one for one in _unusual_number(last) if one.kind == "few images"]
-    found += [notice for one in reports for notice in _about_nearly_black(one.date, one.nearly_black)]
+def happened_on_day(facts: DayFacts) -> list[Notice]:
+    """Return what is told of a run's last day as an event: that it has few images."""
+    return [event(one.kind, one.text, one.subject) for one in _unusual_number(facts) if one.kind == "few images"]
+
+
+def happened_in_run(reports: Iterable[RunReport]) -> list[Notice]:
+    """Return what is told of the runs of a day as an event: that most images are nearly black, together of models."""
+    found = (one for report in reports for one in _about_nearly_black(report.date, report.nearly_black))
     return [event(one.kind, one.text, one.subject) for one in found]
 
 
@@ -80,14 +85,14 @@ def _failed_run(facts: DayFacts) -> Iterator[Notice]:
     code = last["exit_code"]
     note = "the last run died" if code is None else f"the last run failed: exit code {code}"
     text = f"The last run failed: {last['error'] or 'the reason is unknown'}"
-    yield Notice("failed run", text, "infer doctor", "failed" if facts.state == "failed" else "attention", note)
+    yield Notice(FAILED, text, "infer doctor", "failed" if facts.state == "failed" else "attention", note)
 
 
 def _too_many_rejected(facts: DayFacts) -> Iterator[Notice]:
     """Yield that the rows have more rejections than allowed, or that the last run that did something stopped for it."""
     did_something = (run for run in facts.runs if run["selected"] or run["exit_code"] or run["state"] != "done")
     decisive = next(did_something, None)
-    kind, note = "too many rejected", f"too many rejected: exit code {EXIT_TOO_MANY_REJECTED}"
+    kind, note = TOO_MANY, f"too many rejected: exit code {EXIT_TOO_MANY_REJECTED}"
     if facts.counts.pending and decisive and decisive["exit_code"] == EXIT_TOO_MANY_REJECTED and decisive["error"]:
         note = note.replace("rejected", "rejected or failed")
         yield Notice(kind, f"The last run stopped: {decisive['error']}", note=note)
@@ -110,7 +115,7 @@ def _ended_early(facts: DayFacts) -> Iterator[Notice]:
     last = facts.last_run
     if last and last["state"] == "done" and facts.counts.pending and last["exit_code"] not in _NO_EARLY_END:
         note = f"the last run ended early: exit code {last['exit_code']}"
-        yield Notice("ended early", note[0].upper() + note[1:], note=note)
+        yield Notice(EARLY, note[0].upper() + note[1:], note=note)
 
 
 def _unusual_number(facts: DayFacts) -> Iterator[Notice]:
@@ -239,12 +244,16 @@ def _missing(facts: ProjectFacts) -> Iterator[Notice]:
 
 
 def _older_pending(facts: ProjectFacts) -> Iterator[Notice]:
-    for older, names in told_once({name: [found] for name, found in facts.older.items()}).items():
+    for name, older in facts.older.items():
+        if older is None:
+            continue
         verb, images = "is" if older.num_images == 1 else "are", counted(older.num_images, "image")
-        command = backfill_command(older.first, older.last, "".join(f" --model {name}" for name in names))
+        names = [name] if len(facts.older) > 1 else []
+        command = backfill_command(older.first, older.last, "".join(f" --model {one}" for one in names))
         then = "the next run goes on with those registered late; " if facts.late_left else ""
         text = f"{images} older than the look-back {verb} pending: {then}`{command}` predicts them"
-        yield Notice("older pending", text, subject=" ".join(names), key="" if facts.late_left else None)
+        key = "" if facts.late_left else str(older.num_images)
+        yield Notice("older pending", named(text, names), subject=name, key=key)
 
 
 OF_PROJECT = {  # by kind: what none of them yields any more is over

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, func, select
 
@@ -32,6 +33,7 @@ def current_notices(
 
 
 def _store(connection: Connection, last: Day, holding: Sequence[Notice]) -> None:
-    newest = connection.scalar(select(func.max(runs.c.day)))
+    is_possible = runs.c.day <= datetime.now(UTC).date() + timedelta(days=1)  # later by a clock that was ahead
+    newest = connection.scalar(select(func.max(runs.c.day)).where(is_possible))
     if newest is None or newest <= last.date:
         hold(connection, holding, OF_PROJECT)

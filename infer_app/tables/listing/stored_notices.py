@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
 
 from infer_app.base.day import naive
 from infer_app.base.printing import with_config
@@ -19,6 +19,9 @@ from infer_app.tables.results.schema import notices, project_table
 
 REPEATED = timedelta(days=7)
 KEPT = timedelta(days=30)  # after it is over
+AHEAD = timedelta(days=1)  # later is a time of a clock that was ahead
+OF_WALK = ("images of the future", "unreadable files", "unusable names")  # kinds of what a walk finds until it is over
+OF_LISTING = ("hidden rows", "rows without a day")  # of what a listing of the user's table does
 MAIL, WEBHOOK = "mailed_at", "posted_at"  # tellers of changes: the columns that say when each told a notice last
 
 
@@ -54,27 +57,32 @@ class Notice:
 
 def record(connection: Connection, found: Iterable[Notice]) -> None:
     """Store notices: those with `until` happened now; others hold, since they were first stored."""
-    rows = [_row(notice) for notice in found]
+    rows = {(row["kind"], row["subject"]): row for row in map(_row, found)}
     if not rows:
         return
-    connection.execute(select(project_table.c.id).with_for_update()).close()  # two runs may store the same
+    _lock(connection)
     known = {(one.kind, one.subject): one for one in connection.execute(select(notices))}
-    for row in rows:
-        former = known.get((row["kind"], row["subject"]))
+    for place, row in rows.items():
+        former = known.get(place)
         if former is None:
             connection.execute(insert(notices), row)
             continue
-        is_same = former.key == row["key"] and former.until is None and row["until"] is None
-        kept = {"since": former.since, MAIL: former.mailed_at, WEBHOOK: former.posted_at} if is_same else {}
-        connection.execute(update(notices).where(*_is(former)).values(row | kept))
+        is_same = former.key == row["key"] and (former.until == former.since) == (row["until"] is not None)
+        if is_same and (former.until is None or row["until"] is not None):
+            row |= {name: getattr(former, name) for name in ("since", "until", MAIL, WEBHOOK)}
+        connection.execute(update(notices).where(*_is(former)).values(row))
 
 
-def hold(connection: Connection, found: Sequence[Notice], kinds: Collection[str]) -> None:
-    """Store what holds of some kinds now: what held before and is not among it is over."""
+def hold(connection: Connection, found: Sequence[Notice], kinds: Collection[str], subject: str | None = None) -> None:
+    """Store what holds of some kinds now, or of these and a subject: what held before and is not found is over.
+
+    What has been over for long is deleted, of whatever kind.
+    """
+    _lock(connection)
     record(connection, found)
-    held = {(one.kind, one.subject) for one in found}
-    now = naive(datetime.now(UTC))
-    holds = notices.c.kind.in_(kinds), notices.c.until.is_(None)
+    held, now = {(one.kind, one.subject) for one in found}, naive(datetime.now(UTC))
+    holds: list[ColumnElement[bool]] = [notices.c.kind.in_(kinds), notices.c.until.is_(None)]
+    holds += [] if subject is None else [notices.c.subject == subject]
     for former in connection.execute(select(notices).where(*holds)).all():
         if (former.kind, former.subject) not in held:
             connection.execute(update(notices).where(*_is(former)).values(until=now))
@@ -83,7 +91,8 @@ def hold(connection: Connection, found: Sequence[Notice], kinds: Collection[str]
 
 def read_current(connection: Connection) -> list[Notice]:
     """Return what holds, and what happened within REPEATED, the newest first."""
-    recent = notices.c.since >= naive(datetime.now(UTC) - REPEATED)
+    now = naive(datetime.now(UTC))
+    recent = notices.c.since.between(now - REPEATED, now + AHEAD)
     wanted = or_(notices.c.until.is_(None), (notices.c.until == notices.c.since) & recent)
     rows = connection.execute(select(notices).where(wanted).order_by(notices.c.since.desc(), notices.c.kind))
     return list(map(_notice, rows))
@@ -97,11 +106,18 @@ def read_due(connection: Connection, teller: str) -> list[Notice]:
 
 
 def mark_told(connection: Connection, teller: str, told: Iterable[Notice]) -> None:
-    """Store that these were told: what was stored anew since then is not."""
+    """Store that these were told: what was stored anew, or is over since then, is not."""
+    _lock(connection)
     now = naive(datetime.now(UTC))
     for one in told:
-        its = notices.c.kind == one.kind, notices.c.subject == one.subject, notices.c.key == one.key
+        until = notices.c.until.is_(None) if one.until is None else notices.c.until == naive(one.until)
+        its = notices.c.kind == one.kind, notices.c.subject == one.subject, notices.c.key == one.key, until
         connection.execute(update(notices).where(*its).values({teller: now}))
+
+
+def _lock(connection: Connection) -> None:
+    """Let other runs wait that store notices: two may find the same."""
+    connection.execute(select(project_table.c.id).with_for_update()).close()
 
 
 def event(kind: str, text: str, subject: str) -> Notice:
@@ -111,9 +127,11 @@ def event(kind: str, text: str, subject: str) -> Notice:
 
 
 def _is_due(row: Row[Any], told: datetime | None, now: datetime) -> bool:
-    if told is None:
-        return True
-    return told < row.until if row.until is not None else told <= now - REPEATED
+    if told is not None and told > now + AHEAD:  # by a clock that was ahead
+        told = None
+    if row.until is None or row.until == row.since:
+        return told is None or (row.until is None and told <= now - REPEATED)
+    return told is None or told < row.until
 
 
 def _row(notice: Notice) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from infer_app.base.printing import counted
 from infer_app.tables.engine.bulk import BulkUpsert, in_batches
 from infer_app.tables.listing.listed_rows import ListedRows, find_sorted
 from infer_app.tables.listing.source import Source
-from infer_app.tables.listing.stored_notices import Notice, hold, record
+from infer_app.tables.listing.stored_notices import OF_LISTING, Notice, hold, record
 from infer_app.tables.listing.user_table import PAGE_SIZE, SPOOLED_BYTES, TableInterval, TableRow, UserTable, unpickled
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
@@ -35,9 +35,8 @@ from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictu
 log = logging.getLogger(__name__)
 
 ROWS_AT_ONCE = 500  # that one transaction writes: the user's own program waits for it where both write to one file
-FOUND = ("hidden rows", "rows without a day")  # kinds of notices
 MANY = 1000  # rows that are gone at once: was the table emptied, or is it half loaded?
-LATELY = timedelta(days=30)
+LATELY, A_DAY = timedelta(days=30), timedelta(days=1)
 PROBED = 150
 
 
@@ -82,7 +81,9 @@ def update_list(source: Source, days: Day | None, *, recent: int = 0) -> ListCha
         log.error("left out, since another row has the id and time: %s", counted(changes.num_hidden, "picture"))
     if changes.num_unreadable:
         log.warning("left out, since no day has such a time: %s of the table", counted(changes.num_unreadable, "row"))
-    store = partial(hold, kinds=FOUND) if recent else record  # some days alone say nothing of others
+    # Former days alone say nothing of others.
+    is_of_now = recent and days is not None and days.end > datetime.now(UTC) - A_DAY
+    store = partial(hold, kinds=OF_LISTING) if is_of_now else record
     source.database.transact(partial(store, found=list(_notices(changes))))
     return changes
 
@@ -94,10 +95,10 @@ def _notices(changes: ListChanges) -> Iterator[Notice]:
             f"{counted(changes.num_hidden, 'picture')} in a column left out: another row has the id and time; write a"
             " query that tells them apart, or SELECT DISTINCT if it gives them twice"
         )
-        yield Notice(FOUND[0], text)
+        yield Notice(OF_LISTING[0], text)
     if changes.num_unreadable:
         are = "row of the images' table has" if changes.num_unreadable == 1 else "rows of the images' table have"
-        yield Notice(FOUND[1], f"{changes.num_unreadable:,} {are} a time that is of no day: no run takes them")
+        yield Notice(OF_LISTING[1], f"{changes.num_unreadable:,} {are} a time that is of no day: no run takes them")
 
 
 def _are_back(source: Source, table: UserTable) -> bool:

@@ -30,7 +30,7 @@ from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile
 from infer_app.base.locations import picture_key
 from infer_app.base.printing import counted, one_line
-from infer_app.tables.engine.column_types import MAX_ID, Query
+from infer_app.tables.engine.column_types import Query
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.stored_notices import event, record
@@ -178,7 +178,8 @@ class RegisteredElsewhere:
             kept = None if ids is None else {*ids}
             rows: list[Any] = [row for row in connection.execute(below) if kept is None or row.id in kept]
             text = f"{counted(len(rows), 'image')} known below {old} are now below {new}"
-            record(connection, [event("moved folder", one_line(text), new[-MAX_ID:])])
+            if rows:  # else it was stored by a commit whose answer was lost
+                record(connection, [event("moved folder", one_line(text), datetime.now(UTC).isoformat())])
             for first in range(0, len(rows), ROWS_PER_UPDATE):
                 moved = {row.id: new + row.location[len(old) :] for row in rows[first : first + ROWS_PER_UPDATE]}
                 places = [

@@ -6,8 +6,10 @@ day of registration.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection
 
 from infer_app.base.day import Day, find_zone
 from infer_app.base.printing import counted
@@ -26,8 +28,7 @@ def find_late_days(database: Database, source: Source, first: Day, model_ids: Se
         return []
     found, num_forgotten = list[Day](), 0
     with database.read() as connection:
-        for time in read_late_times(connection, model_ids, first.start.replace(tzinfo=None)):
-            instant = time.replace(tzinfo=UTC)
+        for instant in _late_instants(connection, first, model_ids):
             if source.has_forgotten(instant):
                 num_forgotten += 1
             elif not found or instant >= found[-1].end:
@@ -37,6 +38,19 @@ def find_late_days(database: Database, source: Source, first: Day, model_ids: Se
         before = source.forgotten_before and source.forgotten_before.astimezone(find_zone(first.zone)).date()
         log.warning("no run takes %s registered late, of days before %s: `infer forget`", what, before)
     return found
+
+
+def has_late_images(database: Database, source: Source, first: Day, model_ids: Sequence[str]) -> bool:
+    """Return whether `find_late_days` would find a day."""
+    if not source.registered or not model_ids:
+        return False
+    with database.read() as connection:
+        return any(not source.has_forgotten(one) for one in _late_instants(connection, first, model_ids))
+
+
+def _late_instants(connection: Connection, first: Day, model_ids: Sequence[str]) -> Iterator[datetime]:
+    times = read_late_times(connection, model_ids, first.start.replace(tzinfo=None))
+    yield from (time.replace(tzinfo=UTC) for time in times)
 
 
 def settle_late_images(database: Database, source: Source, first: Day) -> None:

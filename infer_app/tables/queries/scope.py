@@ -2,7 +2,7 @@
 
 from datetime import date, datetime, timedelta
 
-from sqlalchemy import ColumnElement, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, case, func, or_, select
 
 from infer_app.artifact.model_names import Version, plain_name, short_name, versions_named
 from infer_app.base.day import Day
@@ -87,14 +87,16 @@ class Versions:
         if wanted is not None:
             known.append(runs.c.model_id.in_([model_id for _, model_id in self.models_of(wanted)]))
         with self._images.database.read() as connection:
-            last = connection.scalar(select(runs.c.process).where(*known).order_by(runs.c.started_at.desc()).limit(1))
-            began = connection.scalar(select(func.min(runs.c.started_at)).where(*known, runs.c.process == last))
-            if began is None:
-                return {}
+            newest = select(runs.c.process).where(*known).order_by(runs.c.started_at.desc()).limit(1)
+            its, found = set(connection.scalars(newest)), set[str]()
             was_cut_short = or_(runs.c.state != "done", runs.c.exit_code.not_in((EXIT_OK, EXIT_TOO_MANY_REJECTED)))
-            goes_on_with = and_(ended.between(began - TO_BEGIN_AGAIN, began), was_cut_short)
-            its = select(runs.c.process).where(or_(runs.c.process == last, goes_on_with))
-            days = select(runs.c.day, func.max(ended)).where(*known, runs.c.process.in_(its))
+            while its - found:
+                found |= its
+                first = select(func.min(runs.c.started_at)).where(*known, runs.c.process.in_(found))
+                began: datetime = connection.scalars(first).one()
+                before = ended.between(began - TO_BEGIN_AGAIN, began)
+                its = set(connection.scalars(select(runs.c.process).where(*known, before, was_cut_short)))
+            days = select(runs.c.day, func.max(ended)).where(*known, runs.c.process.in_(found))
             return {row[0]: row[1] for row in connection.execute(days.group_by(runs.c.day).order_by(runs.c.day))}
 
     def versions_of(self, model_id: str) -> list[str]:

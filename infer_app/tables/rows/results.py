@@ -179,11 +179,14 @@ class Rejection:
     def file(self) -> FileFacts:
         return FileFacts(self.size, self.modified, self.sha256)
 
-    def is_outdated(self, now: FileFacts) -> bool:
-        """Return whether a run deletes it, since a masked part of its URL or its file of this machine has changed."""
-        if self.reason == Reason.LOCATION_NOT_ALLOWED and self.sha256 != mask_checksum(self.location):
+    def is_outdated(self, now: FileFacts, location: str) -> bool:
+        """Return whether a run deletes it, since a masked part of its URL or its file of this machine has changed.
+
+        `location`: as it is listed, with what is masked.
+        """
+        if self.reason == Reason.LOCATION_NOT_ALLOWED and self.sha256 != mask_checksum(location):
             return True
-        if now.size is None or not is_local_file(self.location):
+        if now.size is None or not is_local_file(location):
             return False
         # A file that is not allowed was not examined, nor is what is no file.
         known = self.size is not None and (self.size, self.modified) != (now.size, now.modified)
