@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from infer_app.ask.export.exported_images import Export
-from infer_app.ask.export.formats.tables import Row, columns_of, read_rows
+from infer_app.ask.export.formats.tables import TYPES, Row, columns_of, read_rows
 from infer_app.base.atomic_file import new_content
 from infer_app.base.domain import OutputKind
 from infer_app.base.errors import UsageError
@@ -56,18 +56,12 @@ def _dim(export: Export) -> int | None:
 
 
 def _type(pa: ModuleType, name: str, dim: int | None) -> Arrow:
-    name = name.removeprefix("detected_")
-    if name in ("image_width", "image_height", "object", "class_index"):
-        return pa.int32()
-    if name in ("object_id", "event"):
-        return pa.int64()
-    if name in ("score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax"):
-        return pa.float64()
-    if name == "vector":
+    kind = TYPES[name.removeprefix("detected_")]
+    if kind == "list_":
         return pa.list_(pa.float32()) if dim is None else pa.list_(pa.float32(), dim)
-    return {"date": pa.date32(), "created_at": pa.timestamp("us", "UTC"), "taken_at": pa.timestamp("us")}.get(
-        name, pa.string()
-    )
+    if kind == "timestamp":
+        return pa.timestamp("us", "UTC" if name == "created_at" else None)
+    return getattr(pa, kind)()
 
 
 def _groups(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:

@@ -24,6 +24,16 @@ OBJECT = ("object", "label", "class_index", "score", "x", "y", "width", "height"
 OUTPUT = ("label", "score", "output", "vector", "sha256", "created_at")
 OF_DETECTOR = tuple(f"detected_{name}" if name in OUTPUT or name == "class_index" else name for name in OBJECT)
 OF_CROP = ("object_id", *OUTPUT)  # what a second network predicted, with the object's number of infer_objects
+_NAMES = {  # of Arrow's types
+    "string": ("image_id", "location", "model", "model_id", "variant", "camera", "label", "output", "sha256"),
+    "int32": ("image_width", "image_height", "object", "class_index"),
+    "int64": ("object_id", "event"),
+    "float64": ("score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax"),
+    "date32": ("date",),
+    "timestamp": ("taken_at", "created_at"),
+    "list_": ("vector",),
+}
+TYPES = {name: kind for kind, names in _NAMES.items() for name in names}
 _NO_OBJECT, _NO_OUTPUT = (None,) * len(OBJECT), (None,) * len(OF_CROP)
 
 Row = tuple[Any, ...]
