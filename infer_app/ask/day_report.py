@@ -12,7 +12,7 @@ from typing import Any
 from infer_app import __version__
 from infer_app.artifact.model_names import Version, short_name
 from infer_app.ask.changes import Change, changes
-from infer_app.ask.model_report import JudgedDay, ModelReport, gather_before, gather_model, judge_day
+from infer_app.ask.model_report import ModelDay, ModelReport, gather_before, gather_model, read_model_day
 from infer_app.base.day import Day
 from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts
@@ -130,10 +130,10 @@ class DayReport(DaySummary):
         return found
 
 
-def summarize(day: date, judged: Mapping[str, JudgedDay]) -> DaySummary:
+def summarize(day: date, of_models: Mapping[str, ModelDay]) -> DaySummary:
     """Sum up what is known of the models of a day."""
-    states = {name: one.state for name, one in judged.items()}
-    counts = max((one.facts.counts for one in judged.values()), key=lambda one: one.eligible - one.predicted)
+    states = {name: one.state for name, one in of_models.items()}
+    counts = max((one.facts.counts for one in of_models.values()), key=lambda one: one.eligible - one.predicted)
     notes = told_once({name: state.notes for name, state in states.items()})
     return DaySummary(
         date=day,
@@ -152,19 +152,19 @@ def gather(
     made_at = datetime.now(UTC).isoformat()  # a run that ends while this reads may not be in it
     ids = [model_id for _, model_id in versions]
     changed = count_changed(project.database, project.source, ids, day)
-    known = {one: judge_day(project, states, day, one, changed) for one in versions}
-    models = [gather_model(project.database, day, *one, judged) for one, judged in known.items()]
+    known = {one: read_model_day(project, states, day, one, changed) for one in versions}
+    models = [gather_model(project.database, day, *one, of_model) for one, of_model in known.items()]
     names = model_names(versions)
-    judged = dict(zip(names, known.values(), strict=True))
+    of_models = dict(zip(names, known.values(), strict=True))
     changes_of, notices_of = dict[str, tuple[Change, ...]](), dict[str, list[Notice]]()
     worst_first = sorted(zip(names, models, strict=True), key=lambda one: -[*LEVELS].index(one[1].day_state.level))
     for name, model in worst_first:
-        one = judged[name]
+        one = of_models[name]
         before = gather_before(one.figures, day, model.model, one.facts.images_before)
         changes_of[name] = changes(model.counts, model.run, before, one.drift)
         notices_of[name] = notices_of_day(one.facts)
     return DayReport(
-        **summarize(day.date, judged).summary(),
+        **summarize(day.date, of_models).summary(),
         models=_with_second_networks(models),
         time_zone=day.zone,
         made_at=made_at,

@@ -94,7 +94,7 @@ class ModelReport:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedDay:
+class ModelDay:
     """A version on a day, with all facts that decide its state."""
 
     figures: Figures
@@ -110,19 +110,19 @@ class JudgedDay:
         return self.labels.drift_7 if self.labels else None
 
 
-def judge_day(
+def read_model_day(
     project: ProjectDatabase, states: DayReader, day: Day, version: Version, changed: ChangedCounts
-) -> JudgedDay:
+) -> ModelDay:
     """Read what decides the verdict on a day for a version; `changed`: how many images of the day are."""
     figures, facts = open_figures(project, *version), states.read_facts(day, version[1])
     labels = gather_labels(figures, day)
     problems = project.rows.find_problems(day, version[1], facts.counts)
     facts = replace(facts, problems=problems, changed=changed, reasons=figures.count_reasons(day))
-    return JudgedDay(figures, facts, labels)
+    return ModelDay(figures, facts, labels)
 
 
-def gather_model(database: Database, day: Day, model: str, model_id: str, judged: JudgedDay) -> ModelReport:
-    figures, facts = judged.figures, judged.facts
+def gather_model(database: Database, day: Day, model: str, model_id: str, of_model: ModelDay) -> ModelReport:
+    figures, facts = of_model.figures, of_model.facts
     main = max(facts.runs, key=lambda row: row["selected"], default=None)  # the newest of several with as many
     run, speed = (run_figures(main), run_report(main, facts.counts)) if main else (None, None)
     last = run_figures(facts.runs[0]) if facts.runs else None
@@ -131,15 +131,15 @@ def gather_model(database: Database, day: Day, model: str, model_id: str, judged
         model=model,
         model_id=model_id,
         output=figures.kind,
-        verdict=day_summary_line(day.date, facts.counts, speed, last, judged.state),
-        day_state=judged.state,
+        verdict=day_summary_line(day.date, facts.counts, speed, last, of_model.state),
+        day_state=of_model.state,
         counts=facts.counts,
         run=run,
         speed=speed,
         num_runs=sum(bool(row["selected"]) for row in facts.runs),
         reasons=reasons,
         rejected=tuple(one for reason in reasons for one in figures.some_rejected(day, reason, NUM_REJECTED)),
-        labels=judged.labels,
+        labels=of_model.labels,
         scores=gather_scores(figures, day),
         least=tuple(figures.results.extremes(day, NUM_SHOWN, highest=False)),
         most=tuple(figures.results.extremes(day, NUM_SHOWN, highest=True)),

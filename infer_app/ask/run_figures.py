@@ -5,7 +5,7 @@ from datetime import date, datetime
 from typing import Any
 
 from infer_app.base.run_report import MIN_IMAGES, DayCounts, RunReport, Verdict
-from infer_app.base.telemetry.bottleneck import judged
+from infer_app.base.telemetry.bottleneck import with_bottleneck
 from infer_app.base.telemetry.summary_line import balance, short_date, summary_line
 
 
@@ -48,7 +48,7 @@ def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
     names = {field.name for field in fields(RunReport)}
     measured = {name: value for name, value in _measured(row).items() if name in names and value is not None}
     same = {name: row[name] for name in names & row.keys() if row[name] is not None}
-    return judged(RunReport(**(same | measured | {"date": row["day"], "run_id": row["id"], "day": counts})))
+    return with_bottleneck(RunReport(**(same | measured | {"date": row["day"], "run_id": row["id"], "day": counts})))
 
 
 def day_summary_line(

@@ -40,7 +40,7 @@ from infer_app.tables.day.facts import DayReader
 from infer_app.tables.day.notices import happened_in_run, happened_on_day
 from infer_app.tables.day.verdict import judge
 from infer_app.tables.listing.stored_notices import Notice, record
-from infer_app.tables.queries.late_days import find_late_days, settle_late_images
+from infer_app.tables.queries.late_days import end_late_queue, find_late_days
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
                 if not results[-1].last.day.eligible:
                     nearest = project.ask(project.source.nearest_date, days[-1])
                 if with_late and not (left or failures) and all(result.all_late_tried for result in results):
-                    settle_late_images(project.database, project.source, days[0])
+                    end_late_queue(project.database, project.source, days[0])
         except (*OF_ONE_DAY, ModelError) as error:
             if models.may_split and isinstance(error, DayHeld | ModelError):  # one of them: run each by itself
                 left.extendleft(reversed(models.split()))
@@ -159,7 +159,7 @@ class DaysRun:
         return self.errors.get(self.days[-1])
 
     @property
-    def left_out(self) -> list[InferError]:
+    def other_errors(self) -> list[InferError]:
         """Return why other days than the last one could not be run."""
         return [error for day, error in self.errors.items() if day is not self.days[-1]]
 
@@ -237,7 +237,7 @@ def _result(ran: DaysRun, number: int, states: DayReader) -> ModelResult:
     _record(group, happened_on_day(facts))
     ended_early = ran.is_over or any(report.stopped for report in of_days.values())
     tried = list(dict.fromkeys([*days, *of_days]))  # those left out too
-    codes = [error.exit_code for error in ran.left_out] + [report.exit_code for report in of_days.values()]
+    codes = [error.exit_code for error in ran.other_errors] + [report.exit_code for report in of_days.values()]
     return ModelResult(
         reports=reports,
         late=[report for day, report in of_days.items() if day not in days],
@@ -245,7 +245,7 @@ def _result(ran: DaysRun, number: int, states: DayReader) -> ModelResult:
         rest=_forecast_rest(group, tried, list(of_days.values())) if ended_early else None,
         exit_code=most_severe(codes),
         day_state=judge(facts),
-        all_late_tried=not (ended_early or any(isinstance(error, DayHeld) for error in ran.left_out)),
+        all_late_tried=not (ended_early or any(isinstance(error, DayHeld) for error in ran.other_errors)),
     )
 
 

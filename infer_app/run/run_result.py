@@ -6,7 +6,7 @@ from datetime import date
 from infer_app.base.day import Day
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED, InferError, UsageError, most_severe
 from infer_app.base.run_report import ModelOutcome, RunReport, Verdict
-from infer_app.base.telemetry.bottleneck import Cost, find_bottleneck, judged, rate_limits
+from infer_app.base.telemetry.bottleneck import Cost, find_bottleneck, rate_limits, with_bottleneck
 from infer_app.base.telemetry.summary_line import Forecast
 from infer_app.base.telemetry.tally import Tally
 from infer_app.predict.executors import Executor
@@ -137,4 +137,4 @@ def make_report(group: GroupRun, day: Day, executor: Executor, model_run: ModelR
         stopped=model_run.budget.stopped,
         nearly_black=model_run.nearly_black,
     )
-    return judged(report)
+    return with_bottleneck(report)

@@ -69,7 +69,7 @@ def find_bottleneck(cost: Cost) -> str | None:
     return max(parts, key=parts.__getitem__)
 
 
-def judged(report: RunReport) -> RunReport:
+def with_bottleneck(report: RunReport) -> RunReport:
     """Return the report with its bottleneck; after too short a run without one, and without a share.
 
     Other programs are the bottleneck if they took at least half of the share of the limit that is missing, and some is;

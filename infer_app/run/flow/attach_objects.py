@@ -30,7 +30,7 @@ def with_stored_objects(
     stored = _StoredObjects(project, plan)
     images = iter(new)
     while some := list(islice(images, AT_ONCE)):
-        done, left = stored.settle(some)
+        done, left = stored.divide(some)
         if done.num_images:
             with observer.commit(done):
                 for number in plan.second_networks:
@@ -49,7 +49,7 @@ class _StoredObjects:
             number: artifact.manifest.crop for number, artifact in enumerate(plan.artifacts) if artifact.manifest.crop
         }
 
-    def settle(self, images: Sequence[NewImage]) -> tuple[ChunkResult, list[NewImage]]:
+    def divide(self, images: Sequence[NewImage]) -> tuple[ChunkResult, list[NewImage]]:
         """Return the results of those images that need no worker, and the others.
 
         An image whose picture one network needs goes to a worker for all of them, so that it counts once.

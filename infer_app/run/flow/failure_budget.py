@@ -88,7 +88,7 @@ class FailureBudget:
         self._num_read += num_read
         self._num_counted += len(of_model) + len(final)
         if self._num_images >= PROBATION_IMAGES and self._num_counted > self._allowed(self._num_images):
-            yield from self._settle_files()
+            yield from self._decide_files()
             failed, self._of_model = [*self._of_model.failures, *of_model], _Probation()
             what = f"{self._num_counted:,} of {self._num_images:,} images were rejected or failed"
             self._stop(f"{what}, more than --max-rejected {self._max_rejected} allows", failed)
@@ -99,16 +99,16 @@ class FailureBudget:
         self._of_model.add(of_model, num_given)
         self._of_files.add(of_files, num_read)
         if self._of_model.is_over:
-            yield from self._settle_model()
+            yield from self._decide_model()
         if self._of_files.is_over:
-            yield from self._settle_files()
+            yield from self._decide_files()
 
-    def settle(self) -> Iterator[ChunkResult]:
+    def decide(self) -> Iterator[ChunkResult]:
         """Yield the failures on probation if they are the images' fault; otherwise stop."""
-        yield from self._settle_model()
-        yield from self._settle_files()
+        yield from self._decide_model()
+        yield from self._decide_files()
 
-    def _settle_model(self) -> Iterator[ChunkResult]:
+    def _decide_model(self) -> Iterator[ChunkResult]:
         held, self._of_model = self._of_model, _Probation()
         if held.failures and self._is_models_fault(len(held.failures), held.num_since):
             what = f"{len(held.failures):,} of {held.num_since:,} images failed in the model or its preprocessing"
@@ -116,7 +116,7 @@ class FailureBudget:
         else:
             yield ChunkResult(0, (), tuple(held.failures))
 
-    def _settle_files(self) -> Iterator[ChunkResult]:
+    def _decide_files(self) -> Iterator[ChunkResult]:
         held, self._of_files = self._of_files.failures, _Probation()
         counts = Counter(broken.reason for broken in held)
         one_fault = {reason for reason, count in counts.items() if self._is_decoders_fault(reason, count)}
@@ -167,8 +167,8 @@ def _besides(num_earlier: int) -> str:
     return f", besides {num_earlier:,} that earlier runs of the day rejected" if num_earlier else ""
 
 
-def _without(result: ChunkResult, left_out: Sequence[Broken]) -> ChunkResult:
-    if not left_out:
+def _without(result: ChunkResult, held: Sequence[Broken]) -> ChunkResult:
+    if not held:
         return result
-    out = frozenset(left_out)
+    out = frozenset(held)
     return replace(result, broken=tuple(broken for broken in result.broken if broken not in out))

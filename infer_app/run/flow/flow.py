@@ -45,7 +45,7 @@ def run_flow(
                 _commit(result, model_runs)
             size.learn(result)
     for model_run in model_runs:
-        model_run.settle(
+        model_run.decide(
             any(one.budget.stopped for one in model_runs if one.model.model_id == model_run.model.detector_id)
         )
 
@@ -118,7 +118,7 @@ class ModelRun:
         """Write the part of the model's results of a chunk that the failure budget admits.
 
         Images that the detector failed on, those of `of_detector`, were never given to a second network. They are held
-        until the detector's own failures are settled. Return the images whose results the database refused.
+        until the detector's own failures are decided on. Return the images whose results the database refused.
         """
         own = result.of_model(self.number)
         self.nearly_black += own.num_dim
@@ -130,9 +130,9 @@ class ModelRun:
         if (known := result.of_model(self.number)).num_images:
             self._commit(known)
 
-    def settle(self, is_detector_stopped: bool = False) -> None:
+    def decide(self, is_detector_stopped: bool = False) -> None:
         """Write at the end of the day the results that were held until then."""
-        self._write(self.budget.settle())
+        self._write(self.budget.decide())
         if not is_detector_stopped:
             self.write_known(ChunkResult(0, (), tuple(self._of_detector), (self.number,)))
 

@@ -43,10 +43,10 @@ def find_gap(source: Source, day: Day, now: datetime | None = None) -> ArrivalGa
     if last is None or (day.date - last).days < MIN_GAP:
         return None
     newest = Day.of(last, day.zone)
-    return judge_gap(last, day.date, [source.has_images(newest.before(n)) for n in range(WINDOW)])
+    return unusual_gap(last, day.date, [source.has_images(newest.before(n)) for n in range(WINDOW)])
 
 
-def judge_gap(last: date, until: date, active: Sequence[bool]) -> ArrivalGap | None:
+def unusual_gap(last: date, until: date, active: Sequence[bool]) -> ArrivalGap | None:
     """Decide whether the days without images between `last` and `until` are unusual.
 
     `active` tells for `last` and each of the days before it whether it had images. A gap is unusual if it is longer
@@ -83,5 +83,5 @@ def find_silent_cameras(images: ListedImages, zone: str) -> dict[str, date]:
     return {
         camera: one
         for camera, one in sorted(last.items())
-        if not is_retired.get(camera) and judge_gap(one, newest, active[camera])
+        if not is_retired.get(camera) and unusual_gap(one, newest, active[camera])
     }

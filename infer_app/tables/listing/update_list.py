@@ -136,7 +136,7 @@ class _Update:
     adds: bool  # rows that are not known
     changes: ListChanges = field(default_factory=ListChanges)
     _known: ListedRows = field(init=False)
-    _settled: set[int] = field(default_factory=set)  # keys of pictures that this update has written
+    _written: set[int] = field(default_factory=set)  # keys of pictures that this update has written
     _elsewhere: dict[int, TableRow] = field(default_factory=dict)  # by key, known at a time that was not read
 
     @cached_property
@@ -190,10 +190,10 @@ class _Update:
         while some := list(islice(left, ROWS_AT_ONCE)):
             of_pictures = defaultdict[int, list[TableRow]](list)  # rows with one key are one picture
             for key, row in some:
-                if key not in self._settled:
+                if key not in self._written:
                     of_pictures[key].append(row)
             new, changed, elsewhere = self.source.database.transact(partial(self._write, of_pictures))
-            self._settled.update(new, changed)
+            self._written.update(new, changed)
             self.source.database.pause()
             self._elsewhere |= elsewhere
             self.changes.num_new += len(new)
@@ -239,7 +239,7 @@ class _Update:
 
     def _look_up(self) -> None:
         """Look at any time for pictures that the table has no row of where they are listed, or one elsewhere."""
-        written = np.fromiter(self._settled, np.int64)
+        written = np.fromiter(self._written, np.int64)
         wanted = np.union1d(np.setdiff1d(self._known.unseen(), written), np.fromiter(self._elsewhere, np.int64))
         if not len(wanted):
             return
@@ -248,7 +248,7 @@ class _Update:
             found[row.key].append(row)
         for first in range(0, len(wanted), ROWS_AT_ONCE):
             some: list[int] = wanted[first : first + ROWS_AT_ONCE].tolist()
-            unlisted, changed = self.source.database.transact(partial(self._settle, some, found))
+            unlisted, changed = self.source.database.transact(partial(self._redate, some, found))
             self.source.database.pause()
             self.changes.num_unlisted += unlisted
             self.changes.num_changed += changed
@@ -268,7 +268,7 @@ class _Update:
             named.update(self.source.database.ask(lambda connection, its=its: connection.scalars(its).all()))  # type: ignore[misc]
         yield from self.table.find_rows(named)
 
-    def _settle(
+    def _redate(
         self, keys: Sequence[int], found: Mapping[int, Sequence[TableRow]], connection: Connection
     ) -> tuple[int, int]:
         """Give each picture the time of a row that is there, unless one has its own; without one it is unlisted."""

@@ -53,7 +53,7 @@ def _late_instants(connection: Connection, first: Day, model_ids: Sequence[str])
     yield from (time.replace(tzinfo=UTC) for time in times)
 
 
-def settle_late_images(database: Database, source: Source, first: Day) -> None:
+def end_late_queue(database: Database, source: Source, first: Day) -> None:
     """End the queue of what was registered before the first day of the look-back, once a run has tried all late days.
 
     What another program registers meanwhile stays: no run has tried it. So does for MIN_DAYS what a run of another

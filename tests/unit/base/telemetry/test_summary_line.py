@@ -4,7 +4,7 @@ from datetime import datetime
 import pytest
 
 from infer_app.base.run_report import DayCounts
-from infer_app.base.telemetry.bottleneck import judged
+from infer_app.base.telemetry.bottleneck import with_bottleneck
 from infer_app.base.telemetry.summary_line import (
     Forecast,
     balance,
@@ -29,7 +29,7 @@ from tests.support.run_reports import REPORT
     ids=str,
 )
 def test_of_few_images_or_none_the_last_line_says_no_speed(changed, end):
-    assert summary_line(judged(replace(REPORT, **changed))).endswith(f" pending · {end}")
+    assert summary_line(with_bottleneck(replace(REPORT, **changed))).endswith(f" pending · {end}")
 
 
 def test_books_that_do_not_balance_are_not_told_as_equal():
@@ -42,8 +42,10 @@ def test_costs_leave_out_what_costs_nothing():
     )
     waiting = replace(REPORT, waits={"select": 0.0, "read": 3.2, "write": 0.004})
     assert "model 14.10; waiting: read 3.20; limit 16 images/s" in stage_costs(waiting)
-    few = judged(replace(REPORT, selected=6))
-    assert judged(replace(REPORT, share_of_limit=11.9)).share_of_limit is None  # a burst at the end of a short run
+    few = with_bottleneck(replace(REPORT, selected=6))
+    assert (
+        with_bottleneck(replace(REPORT, share_of_limit=11.9)).share_of_limit is None
+    )  # a burst at the end of a short run
     assert stage_costs(few) == "CPU ms per image: read 0.10, decode 1.70, model 14.10"
 
 
@@ -61,7 +63,7 @@ def test_costs_leave_out_what_costs_nothing():
 def test_others_limit_where_they_took_most_of_what_is_missing(share, slower_by, limited_by, bottleneck):
     walls = {stage: ms / slower_by for stage, ms in REPORT.stages.items()}
     shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share, limited_by=limited_by)
-    assert speed(judged(shared)) == f"{100 * min(share, 1):.0f} % of the limit; bottleneck: {bottleneck}"
+    assert speed(with_bottleneck(shared)) == f"{100 * min(share, 1):.0f} % of the limit; bottleneck: {bottleneck}"
 
 
 def test_a_share_that_other_programs_took_is_told():

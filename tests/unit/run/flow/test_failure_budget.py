@@ -32,7 +32,7 @@ def admit(results, max_rejected="5%", earlier=NOTHING):
     budget, written = FailureBudget(RunSettings(max_rejected=max_rejected), lambda: earlier), []
     for result in results:
         written += budget.admit(result)
-    written += budget.settle()
+    written += budget.decide()
     return budget, sum(len(one.predictions) for one in written), sum(len(one.broken) for one in written)
 
 
@@ -131,7 +131,7 @@ def test_failures_beside_images_that_succeed_are_rejections(day, max_rejected):
 def test_only_the_broken_files_wait_for_what_becomes_of_the_others():
     budget = FailureBudget(RunSettings())
     assert list(budget.admit(replace(FINE, broken=CUT_OFF.broken[:3]))) == [FINE]
-    assert [broken for result in budget.settle() for broken in result.broken] == [*CUT_OFF.broken[:3]]
+    assert [broken for result in budget.decide() for broken in result.broken] == [*CUT_OFF.broken[:3]]
 
 
 @pytest.mark.parametrize("reason", [Reason.CORRUPT, Reason.UNSUPPORTED_FORMAT, Reason.EMPTY, Reason.DECODER_CRASH])

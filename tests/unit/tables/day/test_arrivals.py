@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from infer_app.base.day import Day
-from infer_app.tables.day.arrivals import WINDOW, ArrivalGap, find_gap, judge_gap
+from infer_app.tables.day.arrivals import WINDOW, ArrivalGap, find_gap, unusual_gap
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 FRIDAY = date(2026, 11, 20)
@@ -23,13 +23,13 @@ FRIDAY = date(2026, 11, 20)
     ],
 )
 def test_a_gap_is_told_if_images_came_regularly_and_it_is_longer_than_those_before(active, days_without, is_unusual):
-    gap = judge_gap(FRIDAY, FRIDAY + timedelta(days=days_without), active)
+    gap = unusual_gap(FRIDAY, FRIDAY + timedelta(days=days_without), active)
     assert gap == (ArrivalGap(FRIDAY, days_without, sum(active)) if is_unusual else None)
 
 
 def test_a_weekend_is_no_gap_and_a_monday_without_images_is():
     weekdays = [(FRIDAY - timedelta(days=n)).weekday() < 5 for n in range(WINDOW)]
-    found = {n: judge_gap(FRIDAY, FRIDAY + timedelta(days=n), weekdays) for n in (1, 2, 3)}
+    found = {n: unusual_gap(FRIDAY, FRIDAY + timedelta(days=n), weekdays) for n in (1, 2, 3)}
     assert found == {1: None, 2: None, 3: ArrivalGap(FRIDAY, 3, 10)}
 
 
