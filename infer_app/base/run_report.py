@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any
 
+from infer_app.base.errors import EXIT_OK, EXIT_TIME_BUDGET, SIGNALLED, DayHeld
 from infer_app.base.model_variants import variant_facts
 
 LEVELS = {"good": "all is well", "attention": "needs attention", "failed": "failed"}  # of a day, the worst last
@@ -107,6 +108,12 @@ class ModelOutcome:
     reports: Sequence[RunReport] = ()  # one for each day
     older_pending: int = 0  # pending images of earlier days
     day_state: Verdict | None = None  # of the last day
+
+    @property
+    def is_failed(self) -> bool:
+        """Return whether the model could not be run: not where another run did, or it was ended before."""
+        ended = self.exit_code > SIGNALLED or self.exit_code in (EXIT_OK, DayHeld.exit_code, EXIT_TIME_BUDGET)
+        return not self.reports and not ended
 
     @property
     def selected(self) -> int:

@@ -12,9 +12,11 @@ from infer_app.base.day import Day, between
 from infer_app.base.domain import ImageRef, NewImage
 from infer_app.base.errors import (
     OF_ONE_DAY,
+    SIGNALLED,
     DatabaseUnavailable,
     DayHeld,
     InferError,
+    Interrupted,
     ModelError,
     PrecisionUnavailable,
     StorageUnavailable,
@@ -22,7 +24,7 @@ from infer_app.base.errors import (
     WorkersKilled,
     most_severe,
 )
-from infer_app.base.run_report import ModelOutcome, RunReport
+from infer_app.base.run_report import RunReport
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.telemetry.display import Progress
 from infer_app.base.telemetry.log import bind_models
@@ -37,7 +39,7 @@ from infer_app.run.run_result import FailedModel, ModelResult, RunSummary
 from infer_app.run.stop import Stop
 from infer_app.tables.choose_models import group_by_pixels
 from infer_app.tables.day.facts import DayReader
-from infer_app.tables.day.notices import happened_in_run, happened_on_day
+from infer_app.tables.day.notices import few_images, happened_in_run
 from infer_app.tables.day.verdict import judge
 from infer_app.tables.listing.stored_notices import Notice, record
 from infer_app.tables.queries.late_days import end_late_queue, find_late_days
@@ -96,18 +98,16 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
             else:
                 known = {one.last.model for one in results} | {failure.name for failure in failures}
                 failures += [FailedModel(name, error) for name in models.names if name not in known]
-    not_started = list(dict.fromkeys(name for models in left for name in models.names))
-    if not_started:
-        log.warning("not started: %s", ", ".join(not_started))
     if not results:
         stop.raise_if_signalled()
-    if not results and not failures:
-        raise TimeIsOver("the time limit passed before a model was run", "the images stay pending for the next run")
+    over = TimeIsOver("the time limit passed before it was started", "its images stay pending for the next run")
+    not_started = dict.fromkeys(name for models in left for name in models.names)
+    why = Interrupted(stop.exit_code - SIGNALLED) if stop.exit_code > SIGNALLED else over
+    failures += [FailedModel(name, why) for name in not_started]
     if not results:
         worst = most_severe([failure.error.exit_code for failure in failures])
         raise next(failure.error for failure in failures if failure.error.exit_code == worst)
     outcomes = [result.outcome for result in results] + [failure.outcome for failure in failures]
-    outcomes += [ModelOutcome(name, stop.exit_code) for name in not_started]
     return RunSummary(results, failures, outcomes, nearest, sum(hidden))
 
 
@@ -213,6 +213,7 @@ def run_group(
         group.stop.raise_if_signalled()
         raise ran.of_last_day
     states = DayReader(group.project, group.loaded.run.max_rejected)
+    _record(group, group.project.ask(lambda: [notice for day in days for notice in few_images(states, day)]))
     return [_result(ran, number, states) for number in range(len(group.plan.models))]
 
 
@@ -234,7 +235,6 @@ def _result(ran: DaysRun, number: int, states: DayReader) -> ModelResult:
     last = reports[-1]
     older = project.ask(states.find_older_pending, days[0], last.model_id)
     facts = project.ask(states.read_facts, days[-1], last.model_id, last.day)
-    _record(group, happened_on_day(facts))
     ended_early = ran.is_over or any(report.stopped for report in of_days.values())
     tried = list(dict.fromkeys([*days, *of_days]))  # those left out too
     codes = [error.exit_code for error in ran.other_errors] + [report.exit_code for report in of_days.values()]

@@ -81,8 +81,9 @@ def _model_samples(outcome: ModelOutcome, now: float) -> Samples:
         values["infer_images_selected"] = outcome.selected
         values["infer_images_predicted"] = outcome.predicted
         values["infer_images_pending"] = outcome.pending
-    if outcome.day_state:
-        values["infer_day_needs_attention"] = [*LEVELS].index(outcome.day_state.level)
+    if outcome.day_state or outcome.is_failed:
+        level = outcome.day_state.level if outcome.day_state else "failed"
+        values["infer_day_needs_attention"] = [*LEVELS].index(level)
     if outcome.longest:
         values["infer_images_per_second"] = outcome.longest.images_per_second
     if outcome.longest and outcome.longest.limit_images_per_second:

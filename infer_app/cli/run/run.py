@@ -11,7 +11,7 @@ from functools import partial
 from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.model_names import plain_name
 from infer_app.base.day import Day, parse_date
-from infer_app.base.errors import DayHeld, InferError, ModelError, TimeIsOver, most_severe
+from infer_app.base.errors import DayHeld, InferError, Interrupted, ModelError, TimeIsOver, most_severe
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.base.telemetry.display import Progress
 from infer_app.base.telemetry.log import bind_models, log_to_stderr
@@ -104,7 +104,7 @@ def _run_days(loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions,
         nights = _days_of_run(loaded, "yesterday") if is_backfill else days
         notices = update_notices(loaded, nights, summary, artifacts, is_backfill=is_backfill)
     for failure in summary.failures:
-        if not isinstance(failure.error, DayHeld):
+        if not isinstance(failure.error, DayHeld | Interrupted | TimeIsOver):
             record_failure(loaded, days[-1], [failure.name], failure.error.exit_code, str(failure.error))
     output = RunOutput(summary, days, options, registration, notices)
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
@@ -119,7 +119,7 @@ def _run_days(loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions,
 
 def _tell_changes(loaded: LoadedSettings, options: DaysOptions, exit_code: int | None) -> None:
     """With --quiet print what no mail has told: what is printed without it may be seen by nobody else."""
-    if options.quiet and not options.as_json:
+    if options.quiet and not options.as_json and sys.stdout.name != os.devnull:  # as if it was closed
         due = read_due_notices(loaded, MAIL, exit_code)
         with tolerate_closed_stream(sys.stdout):
             print_notices(due)

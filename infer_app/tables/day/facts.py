@@ -76,8 +76,9 @@ class MissingImages:
     """Registered images whose files are gone."""
 
     num_images: int
-    newest: date  # when the last ones were missed first
-    num_newest: int
+    at: datetime  # when the last ones were missed first, in UTC without a zone
+    day: date  # of that
+    num_newest: int  # that were missed first on this day
     folder: str  # of those
     num_of_folder: int  # images that are registered there, missing or not
 
@@ -138,7 +139,7 @@ class DayReader:
 
     def count_images_before(self, day: Day) -> list[int]:
         """Return the numbers of images of the days before, the latest first."""
-        return [self._count_images(day.before(n)) for n in range(1, NUM_DAYS_BEFORE + 1)]
+        return [self.count_images(day.before(n)) for n in range(1, NUM_DAYS_BEFORE + 1)]
 
     def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
         """Find the pending images before the day; after an older day was asked for, only those in between."""
@@ -155,7 +156,8 @@ class DayReader:
         self._older[model_id] = (day, found)
         return found
 
-    def _count_images(self, day: Day) -> int:
+    def count_images(self, day: Day) -> int:
+        """Return the number of images of a day."""
         if day.date not in self._num_images:
             self._num_images[day.date] = self._images.count(day)
         return self._num_images[day.date]
@@ -199,4 +201,4 @@ def _read_missing(images: ListedImages, zone: str) -> MissingImages | None:
         return None
     folder = os.path.commonpath(found)  # by bytes, whatever the database's order of text
     of_folder = count_missing(images.database, [f"{folder.rstrip('/')}/"])[1]
-    return MissingImages(num_images, day.date, found.total(), folder, of_folder)
+    return MissingImages(num_images, newest, day.date, found.total(), folder, of_folder)

@@ -7,17 +7,17 @@ What happens once, as what a walk finds, is no function of stored rows: it is st
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from statistics import mean
 
-from infer_app.base.day import MAX_DAYS
+from infer_app.base.day import MAX_DAYS, Day
 from infer_app.base.domain import DECODER_MODULES, Reason, ReasonClass
 from infer_app.base.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.base.packages import install, retried_reasons
 from infer_app.base.printing import counted, named, one_line, printed_options
 from infer_app.base.run_report import RunReport
 from infer_app.base.settings.sections import rejection_budget
-from infer_app.tables.day.facts import DayFacts, ProjectFacts
+from infer_app.tables.day.facts import DayFacts, DayReader, ProjectFacts
 from infer_app.tables.listing.stored_notices import Notice, event
 
 FAILED, TOO_MANY, EARLY = "failed run", "too many rejected", "ended early"  # kinds that decide the exit code of a day
@@ -34,9 +34,12 @@ def notices_of_project(facts: ProjectFacts) -> list[Notice]:
     return [notice for function in OF_PROJECT.values() for notice in function(facts)]
 
 
-def happened_on_day(facts: DayFacts) -> list[Notice]:
-    """Return what is told of a run's last day as an event: that it has few images."""
-    return [event(one.kind, one.text, one.subject) for one in _unusual_number(facts) if one.kind == "few images"]
+def few_images(reader: DayReader, day: Day) -> list[Notice]:
+    """Return as an event that a day which is over has few images."""
+    if day.end > datetime.now(UTC):
+        return []
+    found = _about_number(day.date, reader.count_images(day), reader.count_images_before(day))
+    return [event(one.kind, one.text, one.subject, key="") for one in found if one.kind == "few images"]
 
 
 def happened_in_run(reports: Iterable[RunReport]) -> list[Notice]:
@@ -119,12 +122,15 @@ def _ended_early(facts: DayFacts) -> Iterator[Notice]:
 
 
 def _unusual_number(facts: DayFacts) -> Iterator[Notice]:
-    if is_unusual(facts.counts.eligible, facts.images_before):
-        images = counted(facts.counts.eligible, "image")
-        note = f"unusual: {images}, {mean(filter(None, facts.images_before)):,.0f} a day before"
-        is_few = facts.counts.eligible <= max(facts.images_before)
-        text = f"{facts.day}: {note}{'; does what brings them still run?' if is_few else ''}"
-        yield Notice("few images" if is_few else "many images", text, note=note, subject=str(facts.day))
+    yield from _about_number(facts.day, facts.counts.eligible, facts.images_before)
+
+
+def _about_number(day: date, num_images: int, before: Sequence[int]) -> Iterator[Notice]:
+    if is_unusual(num_images, before):
+        note = f"unusual: {counted(num_images, 'image')}, {mean(filter(None, before)):,.0f} a day before"
+        is_few = num_images <= max(before)
+        text = f"{day}: {note}{'; does what brings them still run?' if is_few else ''}"
+        yield Notice("few images" if is_few else "many images", text, note=note, subject=str(day))
 
 
 def _gap_of_day(facts: DayFacts) -> Iterator[Notice]:
@@ -237,9 +243,9 @@ def _missing(facts: ProjectFacts) -> Iterator[Notice]:
         most = "; is its storage mounted, or was a folder renamed, whose photos are new ones then?"
         yield Notice(
             "missing",
-            f"{images} {are} missing since {missing.newest}{of_all if newest < missing.num_images else ''}:"
+            f"{images} {are} missing since {missing.day}{of_all if newest < missing.num_images else ''}:"
             f" `infer list --state missing` lists them{most if 2 * newest > missing.num_of_folder else ''}",
-            key=f"{missing.newest} {newest}",
+            key=f"{missing.at} {newest}",
         )
 
 

@@ -28,12 +28,14 @@ def current_notices(
         images.database.transact(lambda connection: _store(connection, last, holding))
     stored = images.database.ask(read_current)
     since = {(one.kind, one.subject): one.since for one in stored}
-    others = [one for one in stored if one.kind not in OF_PROJECT]
+    is_of_all = images.source.camera is None
+    others = [one for one in stored if one.kind not in OF_PROJECT and is_of_all]
     return others + [replace(one, since=since.get((one.kind, one.subject))) for one in holding]
 
 
 def _store(connection: Connection, last: Day, holding: Sequence[Notice]) -> None:
-    is_possible = runs.c.day <= datetime.now(UTC).date() + timedelta(days=1)  # later by a clock that was ahead
+    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    is_possible = runs.c.day <= yesterday + timedelta(days=2)  # later by a clock that was ahead
     newest = connection.scalar(select(func.max(runs.c.day)).where(is_possible))
-    if newest is None or newest <= last.date:
+    if newest is None or last.date >= min(newest, yesterday):
         hold(connection, holding, OF_PROJECT)

@@ -120,10 +120,10 @@ def _lock(connection: Connection) -> None:
     connection.execute(select(project_table.c.id).with_for_update()).close()
 
 
-def event(kind: str, text: str, subject: str) -> Notice:
+def event(kind: str, text: str, subject: str, key: str | None = None) -> Notice:
     """Return a notice of what happens now."""
     now = datetime.now(UTC)
-    return Notice(kind, text, subject=subject, since=now, until=now)
+    return Notice(kind, text, subject=subject, key=key, since=now, until=now)
 
 
 def _is_due(row: Row[Any], told: datetime | None, now: datetime) -> bool:

@@ -3,11 +3,11 @@
 from datetime import date
 from typing import Any
 
-from sqlalchemy import Subquery, select
+from sqlalchemy import Subquery, case, select
 
 from infer_app.base.day import Day
 from infer_app.base.run_report import DayCounts
-from infer_app.tables.engine.column_types import Query
+from infer_app.tables.engine.column_types import Query, UtcNow
 from infer_app.tables.queries.audit import audit
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import join_results
@@ -44,6 +44,7 @@ class DayRows:
     def runs_of_day(self, day: date, model_id: str) -> list[Row]:
         """Return the day's runs of this version of the model, the newest first."""
         wanted = select(runs).where(runs.c.model_id == model_id, runs.c.day == day)
-        newest = wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100)
+        is_ahead = case((runs.c.started_at > UtcNow(), 1), else_=0)  # of a clock that was ahead
+        newest = wanted.order_by(is_ahead, runs.c.started_at.desc(), runs.c.id.desc()).limit(100)
         with self._images.database.read() as connection:
             return [dict(row._mapping) for row in connection.execute(newest)]

@@ -67,6 +67,7 @@ def test_a_failure_keeps_the_time_of_the_last_success_and_nothing_else(exit_code
         ("infer_last_run_duration_seconds", RUN): 1.0,
         (LAST_SUCCESS, of("a")): NOW,
         ("infer_model_exit_code", of("a")): exit_code,
+        **({("infer_day_needs_attention", of("a")): 2} if exit_code < 75 else {}),
     }
 
 
