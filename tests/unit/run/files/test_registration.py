@@ -1,4 +1,4 @@
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile, ImageRef
@@ -19,3 +19,12 @@ def test_new_images_are_counted_by_the_days_of_the_run_and_a_sample_is_of_those_
     assert found.sample[0] == ImageRef("-1", "/18-22.jpg")
     assert [ref.location for ref in found.sample] == [f"/{day}-{hour}.jpg" for day, hour in TIMES[:3]]
     assert (found.num_changed, found.num_unstorable, found.unstorable) == (4, 4, [r"/a\nb: refused"])
+
+
+def test_images_of_days_that_were_forgotten_are_not_to_run():
+    found = Registration(forgotten_before=datetime(2026, 11, 20, 22, tzinfo=UTC), num_forgotten=1)
+    new = [DatedImage(ImageFile(f"/{hour}.jpg"), datetime(2026, 11, 20, hour)) for hour in (20, 22)]
+    found.count(RegisteredBatch(2, new, [], 0), [DAYS[1]], is_sampled=True)
+    assert (found.to_run, [ref.location for ref in found.sample]) == (1, ["/22.jpg"])
+    (told,) = found.happened()
+    assert told.text.startswith("1 new image is of days before 2026-11-20, which were forgotten")

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import delete
 
 from infer_app.ask.day_report import gather
 from infer_app.ask.page.page import IndexRow, render_day, render_index
@@ -14,10 +15,11 @@ from infer_app.base.run_report import LEVELS, ModelOutcome
 from infer_app.base.telemetry.metrics import read_samples, render_metrics
 from infer_app.cli.look.status import show_status
 from infer_app.tables.day.facts import DayReader
+from infer_app.tables.day.notices import few_images
 from infer_app.tables.day.told import current_notices
 from infer_app.tables.day.verdict import judge
-from infer_app.tables.listing.stored_notices import MAIL, event, read_due, record
-from infer_app.tables.results.schema import cameras
+from infer_app.tables.listing.stored_notices import MAIL, event, mark_told, read_due, record
+from infer_app.tables.results.schema import cameras, pictures
 from tests.conftest import MODEL
 from tests.support.nights import DAY, KILLED, Nights, failed
 
@@ -111,6 +113,11 @@ TABLE = {
         [],
     ),
     "failed, then run again": (tried_again, "done good 0", []),
+    "failed by a clock that was ahead, then run again": (
+        lambda n: (n.run(**failed(14), started_at=datetime(2099, 1, 1)), n.night(5)),
+        "done good 0",
+        [],
+    ),
     "ended early": (
         lambda n: n.night(2, new=3, exit_code=75),
         "pending attention 75: 3 pending; the last run ended early: exit code 75",
@@ -266,3 +273,44 @@ def printed(capsys, folder, as_json=False):
     capsys.readouterr()
     show_status(2, None, as_json, folder / "infer.toml")
     return capsys.readouterr().out
+
+
+def due(tables):
+    return [notice.kind for notice in tables.database.ask(lambda connection: read_due(connection, MAIL))]
+
+
+def test_a_run_of_a_day_to_come_keeps_no_night_from_telling(nights, tables):
+    nights.night(5)
+    nights.run(ago=-30)
+    nights.change(missing_since=MISSING)
+    current_notices(tables, DAY.before(3), DAY, stores=True)
+    assert due(tables) == ["missing"]
+
+
+def test_a_run_of_a_former_day_stores_nothing_of_what_holds(nights, tables):
+    nights.night(5)
+    nights.change(missing_since=MISSING)
+    shown = current_notices(tables, DAY.before(13), DAY.before(10), stores=True)
+    assert ([notice.kind for notice in shown], due(tables)) == (["missing"], [])
+
+
+def test_of_a_camera_alone_what_happened_to_others_is_not_told(nights, tables):
+    found("wrong clock", "1 new image has a time before 1995")(nights)
+    tables.source.camera = "a"
+    assert current_notices(tables, DAY.before(3), DAY) == []
+
+
+def test_a_day_of_few_images_is_told_once_by_whichever_night_comes_to_it(nights, tables):
+    nights.week(60)
+    nights.night(5)
+    for number in (5, 4):  # the next night finds fewer
+        few = few_images(DayReader(tables, "5%"), DAY)
+        assert [notice.text.startswith(f"{DAY}: unusual: {number} images") for notice in few] == [True]
+        tables.database.transact(lambda connection, few=few: record(connection, few + few))
+        with tables.database.write() as connection:
+            connection.execute(delete(pictures).where(pictures.c.id == nights.num_images))
+    assert due(tables) == ["few images"]
+    told = tables.database.ask(lambda connection: read_due(connection, MAIL))
+    tables.database.transact(lambda connection: mark_told(connection, MAIL, told))
+    tables.database.transact(lambda connection: record(connection, few_images(DayReader(tables, "5%"), DAY)))
+    assert due(tables) == []
