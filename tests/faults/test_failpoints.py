@@ -29,8 +29,9 @@ def kill_at_every_transaction(night, point):
         night.check(ended)
         night.finish()
     assert exit_code == 0, ended.err
-    # It survives neither the two of its opening nor its start, two chunks, their broken files, its closing, its news.
-    assert number == 2 + 1 + 2 + 1 + 1 + 1 + 1
+    # It survives neither the two of its opening nor its start, two chunks, their broken files, its closing, its notices
+    # of what happened and of what holds.
+    assert number == 2 + 1 + 2 + 1 + 1 + 2 + 1
 
 
 @pytest.mark.always

@@ -22,7 +22,6 @@ from infer_app.tables.listing.stored_notices import (
     hold,
     mark_told,
     read_due,
-    record,
 )
 from infer_app.tables.project_database import ProjectDatabase, open_project_database, open_results_database, read_in_use
 from infer_app.tables.results.runs import RunStore
@@ -88,8 +87,7 @@ def _record_surroundings(
     if failure := describe_failure(loaded):
         found.append(event("failed night", failure, failure))
     not_looked_for = (() if loaded.watched else OF_WALK) + (() if project.source.table else OF_LISTING)
-    project.database.transact(partial(record, found=found))
-    project.database.transact(partial(hold, found=(), kinds=not_looked_for))
+    project.database.transact(partial(hold, found=found, kinds=not_looked_for))
     remember_failure(loaded, None)
     if not is_backfill:
         remember_run(loaded, run_id)
