@@ -1,5 +1,6 @@
 """Files of SQLite that others made, that may not be written or that have another place."""
 
+import os
 import sqlite3
 from contextlib import closing
 
@@ -7,6 +8,7 @@ import pytest
 
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.engine.sqlite_file import check_writable
 from tests.unit.tables.engine.conftest import files_of, insert, read_only, values
 
 
@@ -135,3 +137,15 @@ def test_a_file_that_another_program_holds_is_called_held(theirs, file):
     ):
         connection.exec_driver_sql("INSERT INTO t VALUES (2)")
     assert "another program holds the file" in caught.value.hint
+
+
+def test_a_log_that_another_program_deletes_meanwhile_is_not_called_read_only(tmp_path, monkeypatch):
+    path, log = tmp_path / "infer.db", tmp_path / "infer.db-wal"
+    log.touch()
+
+    def access(file, mode, asked=os.access):
+        log.unlink(missing_ok=True)  # by the program that closes the database last
+        return asked(file, mode)
+
+    monkeypatch.setattr(os, "access", access)
+    check_writable(path)
