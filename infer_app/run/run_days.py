@@ -107,8 +107,7 @@ def run_days(request: RunRequest, stop: Stop, progress: Progress) -> RunSummary:
     if not results:
         worst = most_severe([failure.error.exit_code for failure in failures])
         raise next(failure.error for failure in failures if failure.error.exit_code == worst)
-    outcomes = [result.outcome for result in results] + [failure.outcome for failure in failures]
-    return RunSummary(results, failures, outcomes, nearest, sum(hidden))
+    return RunSummary(results, failures, nearest, sum(hidden))
 
 
 def dry_run_days(

@@ -78,9 +78,13 @@ class RunSummary:
 
     results: list[ModelResult]  # at least one
     failures: list[FailedModel]
-    outcomes: list[ModelOutcome]  # of all models, also of those that were not started
     nearest: date | None  # the nearest day with images, if the last day has none
     num_hidden: int = 0  # pictures in a column that have the id and time of another one: none is predicted
+
+    @property
+    def outcomes(self) -> list[ModelOutcome]:
+        """Return those of all models, also of those that were not started."""
+        return [one.outcome for one in self.results] + [one.outcome for one in self.failures]
 
     @property
     def exit_code(self) -> int:

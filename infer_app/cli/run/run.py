@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 
 from infer_app.artifact.artifact import Artifact
@@ -109,16 +108,14 @@ def _run_days(loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions,
     output = RunOutput(summary, days, options, registration, notices)
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
     bind_models(models)
-    if options.quiet and not options.as_json:
-        _tell_changes(loaded, options, None)
-        output = replace(output, notices=())
+    _tell_changes(loaded, options, None)
     with tolerate_closed_stream(sys.stdout):  # at once: notifications are sent next, which may take seconds
         output.print()
     return summary.exit_code
 
 
 def _tell_changes(loaded: LoadedSettings, options: DaysOptions, exit_code: int | None) -> None:
-    """With --quiet print what no mail has told: what is printed without it may be seen by nobody else."""
+    """With --quiet print what no mail has told, and mark it as told."""
     if options.quiet and not options.as_json and sys.stdout.name != os.devnull:  # as if it was closed
         due = read_due_notices(loaded, MAIL, exit_code)
         with tolerate_closed_stream(sys.stdout):

@@ -37,7 +37,7 @@ class RunOutput:
     days: Sequence[Day]
     options: DaysOptions
     registration: Registration
-    notices: Sequence[Notice] = ()  # what somebody should look at; with --quiet they were told before
+    notices: Sequence[Notice] = ()  # what somebody should look at
 
     def to_json(self) -> dict[str, object]:
         registered = {"registered": self.registration.to_json()}
@@ -51,8 +51,9 @@ class RunOutput:
         if self.options.as_json:
             print(json.dumps(self.to_json()))
             return
-        print_notices(self.notices)
-        if self.options.quiet and summary.exit_code == 0:
+        if not self.options.quiet:  # else those that no mail has told were printed
+            print_notices(self.notices)
+        elif summary.exit_code == 0:
             return
         self._print_results()
         for text in self.registration.describe_rest(self.days):

@@ -116,7 +116,6 @@ class DayReader:
         runs = self._rows.runs_of_day(day.date, model_id)
         counts = counts or self._images.count_day(day, model_id)
         may_be_too_many = counts.rejected > rejection_budget(self._max_rejected, 0)
-        is_over = day.end <= datetime.now(UTC)
         return DayFacts(
             day=day.date,
             counts=counts,
@@ -126,8 +125,8 @@ class DayReader:
             is_running=bool(runs) and runs[0]["id"] in self._living,
             is_of_camera=self._images.source.camera is not None,
             older=self.find_older_pending(day, model_id),
-            images_before=self.count_images_before(day) if is_over else (),
-            gap=self._find_gap(day) if is_over and not counts.eligible else None,
+            images_before=self.count_images_before(day),
+            gap=None if counts.eligible or not _is_over(day) else self._find_gap(day),
         )
 
     def _find_gap(self, day: Day) -> ArrivalGap | None:
@@ -138,7 +137,9 @@ class DayReader:
         return self._gaps[day.date]
 
     def count_images_before(self, day: Day) -> list[int]:
-        """Return the numbers of images of the days before, the latest first."""
+        """Return the numbers of images of the days before, the latest first; [] while more images of it may come."""
+        if not _is_over(day):
+            return []
         return [self.count_images(day.before(n)) for n in range(1, NUM_DAYS_BEFORE + 1)]
 
     def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
@@ -161,6 +162,10 @@ class DayReader:
         if day.date not in self._num_images:
             self._num_images[day.date] = self._images.count(day)
         return self._num_images[day.date]
+
+
+def _is_over(day: Day) -> bool:
+    return day.end <= datetime.now(UTC)
 
 
 def read_project(

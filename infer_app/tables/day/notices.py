@@ -7,7 +7,7 @@ What happens once, as what a walk finds, is no function of stored rows: it is st
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from statistics import mean
 
 from infer_app.base.day import MAX_DAYS, Day
@@ -36,14 +36,12 @@ def notices_of_project(facts: ProjectFacts) -> list[Notice]:
 
 def few_images(reader: DayReader, day: Day) -> list[Notice]:
     """Return as an event that a day which is over has few images."""
-    if day.end > datetime.now(UTC):
-        return []
     found = _about_number(day.date, reader.count_images(day), reader.count_images_before(day))
     return [event(one.kind, one.text, one.subject, key="") for one in found if one.kind == "few images"]
 
 
 def happened_in_run(reports: Iterable[RunReport]) -> list[Notice]:
-    """Return what is told of the runs of a day as an event: that most images are nearly black, together of models."""
+    """Return as events how many images of a day are nearly black: of several models the last one's number."""
     found = (one for report in reports for one in _about_nearly_black(report.date, report.nearly_black))
     return [event(one.kind, one.text, one.subject) for one in found]
 

@@ -20,7 +20,7 @@ def current_notices(
 ) -> list[Notice]:
     """Return what happened lately, and what holds once a run from its look-back's first day to its last one has ended.
 
-    It may be stored what holds, unless a later day was run. `older` is as for `read_project`.
+    With `stores`, what holds is stored, unless a later day was run. `older` is as for `read_project`.
     """
     in_use = images.database.ask(lambda connection: all_in_use(read_versions(connection)))
     holding = notices_of_project(read_project(images, first, last, sorted(in_use.items()), older))

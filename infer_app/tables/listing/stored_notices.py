@@ -7,7 +7,7 @@ what holds, and what happened within REPEATED, and store nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,8 +58,6 @@ class Notice:
 def record(connection: Connection, found: Iterable[Notice]) -> None:
     """Store notices: those with `until` happened now; others hold, since they were first stored."""
     rows = {(row["kind"], row["subject"]): row for row in map(_row, found)}
-    if not rows:
-        return
     _lock(connection)
     known = {(one.kind, one.subject): one for one in connection.execute(select(notices))}
     for place, row in rows.items():
@@ -67,8 +65,8 @@ def record(connection: Connection, found: Iterable[Notice]) -> None:
         if former is None:
             connection.execute(insert(notices), row)
             continue
-        is_same = former.key == row["key"] and (former.until == former.since) == (row["until"] is not None)
-        if is_same and (former.until is None or row["until"] is not None):
+        goes_on = former.until is None if row["until"] is None else former.until == former.since
+        if goes_on and former.key == row["key"]:
             row |= {name: getattr(former, name) for name in ("since", "until", MAIL, WEBHOOK)}
         connection.execute(update(notices).where(*_is(former)).values(row))
 
@@ -78,8 +76,7 @@ def hold(connection: Connection, found: Sequence[Notice], kinds: Collection[str]
 
     What has been over for long is deleted, of whatever kind.
     """
-    _lock(connection)
-    record(connection, found)
+    record(connection, found)  # which locks
     held, now = {(one.kind, one.subject) for one in found}, naive(datetime.now(UTC))
     holds: list[ColumnElement[bool]] = [notices.c.kind.in_(kinds), notices.c.until.is_(None)]
     holds += [] if subject is None else [notices.c.subject == subject]
@@ -111,8 +108,7 @@ def mark_told(connection: Connection, teller: str, told: Iterable[Notice]) -> No
     now = naive(datetime.now(UTC))
     for one in told:
         until = notices.c.until.is_(None) if one.until is None else notices.c.until == naive(one.until)
-        its = notices.c.kind == one.kind, notices.c.subject == one.subject, notices.c.key == one.key, until
-        connection.execute(update(notices).where(*its).values({teller: now}))
+        connection.execute(update(notices).where(*_is(one), notices.c.key == one.key, until).values({teller: now}))
 
 
 def _lock(connection: Connection) -> None:
@@ -127,26 +123,24 @@ def event(kind: str, text: str, subject: str, key: str | None = None) -> Notice:
 
 
 def _is_due(row: Row[Any], told: datetime | None, now: datetime) -> bool:
-    if told is not None and told > now + AHEAD:  # by a clock that was ahead
-        told = None
-    if row.until is None or row.until == row.since:
-        return told is None or (row.until is None and told <= now - REPEATED)
-    return told is None or told < row.until
+    if told is None or told > now + AHEAD:
+        return True
+    if row.until is None:
+        return told <= now - REPEATED
+    return bool(row.until != row.since and told < row.until)
 
 
 def _row(notice: Notice) -> dict[str, Any]:
-    now = naive(datetime.now(UTC))
-    its = {"kind": notice.kind, "subject": notice.subject, "key": notice.text if notice.key is None else notice.key}
-    told = {"text": notice.text, "command": notice.command, "level": notice.level, MAIL: None, WEBHOOK: None}
-    since = naive(notice.since) if notice.since else now
-    return its | told | {"since": since, "until": naive(notice.until) if notice.until else None}
+    its = {name: getattr(notice, name) for name in ("kind", "subject", "text", "command", "level")}
+    times = {"since": naive(notice.since or datetime.now(UTC)), "until": notice.until and naive(notice.until)}
+    return its | times | {"key": notice.text if notice.key is None else notice.key, MAIL: None, WEBHOOK: None}
 
 
 def _notice(row: Row[Any]) -> Notice:
-    known = Notice(row.kind, row.text, row.command, row.level, subject=row.subject, key=row.key)
-    until = None if row.until is None else row.until.replace(tzinfo=UTC)
-    return replace(known, since=row.since.replace(tzinfo=UTC), until=until)
+    since, until = row.since.replace(tzinfo=UTC), row.until and row.until.replace(tzinfo=UTC)
+    its = {"subject": row.subject, "key": row.key, "since": since, "until": until}
+    return Notice(row.kind, row.text, row.command, row.level, **its)
 
 
-def _is(row: Row[Any]) -> tuple[Any, ...]:
+def _is(row: Row[Any] | Notice) -> tuple[Any, ...]:
     return notices.c.kind == row.kind, notices.c.subject == row.subject

@@ -29,7 +29,7 @@ def result_of(*reports, older=OLDER):
 @pytest.fixture
 def printed(capsys):
     def block(*results):
-        RunOutput(RunSummary([*results], [], [], None), [DAY.before(1), DAY], RunOptions(), Registration()).print()
+        RunOutput(RunSummary([*results], [], None), [DAY.before(1), DAY], RunOptions(), Registration()).print()
         return capsys.readouterr().out.splitlines()
 
     return block
