@@ -9,8 +9,8 @@ from infer_app.ask.compare.compare_versions import compare_labels, compare_objec
 from infer_app.ask.compare.paired_answers import Overlap, count_overlap, paired_images
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.forget_results import forget_results
-from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, count_shown
-from infer_app.tables.results.schema import objects, predictions, rejections
+from infer_app.tables.queries.thresholds import change_thresholds, count_shown
+from infer_app.tables.results.schema import ALL_LABELS, objects, predictions, rejections
 from infer_app.tables.rows.results import Part, read_together
 from tests.conftest import DAY, MODEL
 from tests.support.results import broken, commit, of_objects, predicted

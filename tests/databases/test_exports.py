@@ -15,10 +15,10 @@ from infer_app.base.domain import DetectedObject, Reason
 from infer_app.base.errors import UsageError
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.project_database import ProjectDatabase
-from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.queries.thresholds import change_thresholds
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunModel
-from infer_app.tables.results.schema import models
+from infer_app.tables.results.schema import ALL_LABELS, models
 from tests.conftest import DAY
 from tests.support.listings import listed, source_of
 from tests.support.results import broken, commit, predicted

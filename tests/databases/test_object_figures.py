@@ -8,8 +8,9 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.ask.figures.object_figures import MAX_OBJECTS, ObjectCounts, ObjectResults
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.label_groups import replace_label_groups
-from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.queries.thresholds import change_thresholds
 from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.results.schema import ALL_LABELS
 from infer_app.tables.rows.image_history import StoredObject, read_history
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit, of_objects, predicted

@@ -18,8 +18,9 @@ from infer_app.ask.export.sampling.choose_images import choose_images
 from infer_app.base.domain import CropOutput, Output
 from infer_app.base.errors import UsageError
 from infer_app.tables.label_groups import replace_label_groups
-from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.queries.thresholds import change_thresholds
 from infer_app.tables.results.model_versions import switch_version
+from infer_app.tables.results.schema import ALL_LABELS
 from tests.conftest import DAY
 from tests.support.exports import made_for
 from tests.support.megadetector_rules import problems

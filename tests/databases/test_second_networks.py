@@ -10,9 +10,9 @@ from infer_app.base.domain import CropOutput, DetectedObject, ImageRef, Output, 
 from infer_app.base.errors import DayHeld
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.label_groups import read_groups, read_label_groups, replace_label_groups
-from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.tables.queries.thresholds import change_thresholds
 from infer_app.tables.results.model_versions import switch_version
-from infer_app.tables.results.schema import object_predictions, objects, predictions, rejections
+from infer_app.tables.results.schema import ALL_LABELS, object_predictions, objects, predictions, rejections
 from infer_app.tables.rows.stored_objects import read_detections
 from tests.conftest import DAY
 from tests.support.results import ODD_TEXTS, broken

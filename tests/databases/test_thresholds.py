@@ -10,10 +10,12 @@ from sqlalchemy import text
 
 from infer_app.base.domain import DetectedObject, ImageRef, Output, Prediction
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, read_thresholds
+from infer_app.tables.queries.thresholds import change_thresholds, read_thresholds
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import ALL_LABELS
+from infer_app.tables.shown_labels import ShownLabels
 from tests.conftest import DAY, MODEL
 from tests.support import exports
 from tests.support.results import ODD_TEXTS, commit, of_objects
@@ -153,7 +155,9 @@ def test_the_views_show_what_python_shows_and_a_higher_threshold_never_more(rand
         seen = []
         for thresholds in (chosen, {label: chance.uniform(value, 1) for label, value in chosen.items()}):
             change_thresholds(database, "m", dict.fromkeys(read_thresholds(database, "m")) | thresholds)
-            by_python = sorted((one.image_id, *found[:3:2]) for one in images for found in one.shown(thresholds))
+            by_python = sorted(
+                (one.image_id, *found[:3:2]) for one in images for found in ShownLabels(thresholds).objects(one)
+            )
             assert shown(database, columns="image_id, label, score") == by_python
             as_labels = [(f"labels of {image_id}", *found) for image_id, *found in by_python]
             assert shown(database, "infer_shown_labels", "image_id, label, score") == sorted(as_labels)

@@ -15,6 +15,7 @@ from infer_app.base.size import Size
 from infer_app.tables.cameras.captures import Capture
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod
 from infer_app.tables.rows.results import Rejection, Result, StoredOutput
+from infer_app.tables.shown_labels import ShownLabels
 
 DATE = date(2026, 11, 20)
 CREATED_AT = datetime(2026, 11, 21, 3, 0, 0, 500)
@@ -83,7 +84,7 @@ def rejected(image_id="9", reason="corrupt", location=None):
 def export_of(*images, kind="detection", thresholds=None, paths=None, rejections=()):
     model = ModelVersions("animals", (ID,), (ID,), kind)
     dated = [(DATE, image) for image in images]
-    return Export(model, thresholds or {}, paths or ImagePaths(), lambda: dated, lambda: rejections)
+    return Export(model, ShownLabels(thresholds or {}), paths or ImagePaths(), lambda: dated, lambda: rejections)
 
 
 def written(write, path, *images, **options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import read_thresholds
 from infer_app.tables.results.model_versions import detector_of, kind_of
 from infer_app.tables.rows.results import Part, Result, part_of, read_together
+from infer_app.tables.shown_labels import ShownLabels
 
 SUREST = "min(score of A, score of B), the highest first"
 MOST_APART = "objects that only A or only B has, the most first"
@@ -77,8 +78,8 @@ def compare_versions(project: ProjectDatabase, day: Day, names: tuple[str, str],
     part, has_labels = part_of(a.kind, a.of), a.kind in WITH_LABELS
     together = read_together(project, day, model_ids, part)
     if part is Part.OBJECTS:
-        thresholds = (read_thresholds(project.database, a.model), read_thresholds(project.database, b.model))
-        return Comparison(day, a, b, overlap, compare_objects(together, thresholds, limit))
+        shown = [ShownLabels(read_thresholds(project.database, one.model)) for one in (a, b)]
+        return Comparison(day, a, b, overlap, compare_objects(together, shown, limit))
     crops = PairedCrops(together, MIN_IOU) if a.of else None
     pairs = paired_images(together) if crops is None else crops
     if has_labels:
@@ -215,7 +216,7 @@ class ObjectTally:
 
 def compare_objects(
     images: Iterable[list[Result]],
-    thresholds: tuple[Mapping[str, float], Mapping[str, float]],
+    shown: Sequence[ShownLabels],
     limit: int,
 ) -> dict[str, Any]:
     """Match the objects of each image that thresholds show, by label and box, and count them by label."""
@@ -223,7 +224,7 @@ def compare_objects(
 
     def differing() -> Iterator[dict[str, Any]]:
         for image_a, image_b in images:
-            a, b = image_a.shown(thresholds[0]), image_b.shown(thresholds[1])
+            a, b = shown[0].objects(image_a), shown[1].objects(image_b)
             found = compare_lists(*object_rows(a, b), min_score=0.0, min_iou=MIN_IOU)
             for one in found.kept:
                 tallies[a[one.a].label] += ObjectTally(1, 0, 0, one.iou, b[one.b].score - a[one.a].score)

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any
 
 from infer_app.artifact.specs import WITH_LABELS
-from infer_app.ask.export.crop_labels import CropLabels, ShownCrop
 from infer_app.ask.export.exported_model import ModelVersions
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.base.day import Day
@@ -18,11 +17,13 @@ from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
 from infer_app.base.size import Size
 from infer_app.tables.cameras.captures import Capture, Captures
-from infer_app.tables.label_groups import Groups, read_label_groups
+from infer_app.tables.label_groups import read_label_groups
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.listed_images import IMAGES_AT_ONCE
-from infer_app.tables.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
+from infer_app.tables.queries.thresholds import read_thresholds
+from infer_app.tables.results.schema import ALL_LABELS
 from infer_app.tables.rows.results import Part, Rejection, Result, read_preferred, read_rejected
+from infer_app.tables.shown_labels import ShownCrop, ShownLabels
 
 DatedImages = Iterable[tuple[date, Result]]
 
@@ -36,13 +37,18 @@ class ExportedImage:
     date: date
     objects: tuple[DetectedObject, ...]
     crops: tuple[ShownCrop | None, ...]  # of a second network, for each of the objects
-    thresholds: Mapping[str, float] | None  # of labels; None of objects
+    shown: ShownLabels | None  # of a classification
     capture: Capture | None = None  # if cameras are recorded
 
     @property
-    def labels(self) -> tuple[dict[str, Any], ...]:
-        """Return the label, index and score of what a classification shows, the best first."""
-        return () if self.thresholds is None else shown_labels(self.prediction, self.thresholds)
+    def listed(self) -> Sequence[Mapping[str, Any]]:
+        """Return what a classification lists above its thresholds: label, index and score, the best first."""
+        return self.shown.labels(self.prediction) if self.shown else ()
+
+    @property
+    def labels(self) -> Sequence[Mapping[str, Any]]:
+        """Return the labels that a classification shows: all of several, else the best."""
+        return self.shown.chosen(self.prediction) if self.shown else ()
 
     @property
     def picture(self) -> Size:
@@ -71,13 +77,12 @@ class Export:
     """The images of an export; each call of `read_images` and `read_rejected` reads them again."""
 
     model: ModelVersions
-    thresholds: Mapping[str, float]  # by label, ALL_LABELS for all others
+    shown: ShownLabels
     paths: ImagePaths
     read_predictions: Callable[[], DatedImages]
     read_rejected: Callable[[], Iterable[Rejection]]
     counts: ExportCounts = field(default_factory=ExportCounts)  # of what was read last
     detector: Export | None = None  # of a second network
-    groups: Groups = field(default_factory=dict)  # of its labels
     captures: Captures | None = None  # None: cameras are not recorded
 
     @classmethod
@@ -97,12 +102,14 @@ class Export:
         detector = cls.of_days(project, days, model.detector, paths, min_score) if model.detector else None
         return cls(
             model,
-            choose_thresholds(project, model, None if detector else min_score),
+            ShownLabels(
+                choose_thresholds(project, model, None if detector else min_score),
+                read_label_groups(project.database, model.name) if detector else {},
+            ),
             paths,
             lambda: read_days(project, days, model),
             lambda: (one for day in days for one in read_rejected(project, day, *model.all_ids)),
             detector=detector,
-            groups=read_label_groups(project.database, model.name) if detector else {},
             captures=captures,
         )
 
@@ -111,20 +118,16 @@ class Export:
         """Return the export that the objects belong to: that of the detector of a second network."""
         return self.detector or self
 
-    @property
-    def crop_labels(self) -> CropLabels:
-        return CropLabels(self.thresholds, self.groups)
-
     def read_images(self, *, all_objects: bool = False) -> Iterator[ExportedImage]:
         """Yield the images in order of time and id; of a second network also with the objects that it did not take."""
-        thresholds = self.thresholds if self.model.part is Part.OUTPUT else None
+        shown = self.shown if self.model.part is Part.OUTPUT else None
         counts = self.counts
         counts.num_images = counts.num_objects = 0
         for day, image, capture in self.with_captures(self.read_predictions()):
             objects, crops = self.show(image, all_objects=all_objects)
             counts.num_images += 1
             counts.num_objects += len(objects)
-            yield ExportedImage(image, self.paths.of(image.location), day, objects, crops, thresholds, capture)
+            yield ExportedImage(image, self.paths.of(image.location), day, objects, crops, shown, capture)
 
     def with_captures(self, images: DatedImages) -> Iterator[tuple[date, Result, Capture | None]]:
         """Yield the images with what is known of their capture, if cameras are recorded."""
@@ -140,15 +143,14 @@ class Export:
         self, image: Result, *, all_objects: bool = False
     ) -> tuple[tuple[DetectedObject, ...], tuple[ShownCrop | None, ...]]:
         """Return the objects that reach their thresholds and, of a second network, what is shown of each."""
-        thresholds = self.of_boxes.thresholds
         if self.detector is None:
-            objects = image.shown(thresholds) if thresholds else image.objects
+            objects = self.shown.objects(image)
             return objects, (None,) * len(objects)
-        show = self.crop_labels.show
+        show, reaches = self.shown.crop, self.detector.shown.reaches
         shown = [
             (one, crop and show(crop))
             for one, crop in zip(image.objects, image.crops, strict=True)
-            if (crop or all_objects) and one.score >= find_threshold(thresholds, one.label)
+            if (crop or all_objects) and reaches(one.label, one.score)
         ]
         return tuple([one for one, _ in shown]), tuple([crop for _, crop in shown])
 
@@ -169,17 +171,3 @@ def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersion
     for day in days:
         found = read_preferred(project, day, model.all_ids, model.part)
         yield from ((day.date, image) for image in found)
-
-
-def shown_labels(image: Result, thresholds: Mapping[str, float]) -> tuple[dict[str, object], ...]:
-    """Return what a classification lists for an image, label, index and score, at or above the thresholds."""
-    details = image.output.details
-    listed = details.get("labels", details.get("top"))
-    if listed is None:
-        listed = [] if image.label is None else [{"label": image.label, "index": None, "score": image.score}]
-    return tuple(one for one in listed if one["score"] >= find_threshold(thresholds, one["label"]))
-
-
-def chosen_labels(image: Result, shown: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """Return the labels of a multi-label classification that are shown, or the best of another one."""
-    return shown if "labels" in image.output.details else shown[:1]

@@ -16,10 +16,10 @@ from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.label_groups import read_label_groups
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.queries.thresholds import ALL_LABELS, SHOWN_CROPS, read_thresholds, threshold_of
-from infer_app.tables.results.conditions import KeyedJoin
+from infer_app.tables.queries.thresholds import SHOWN_CROPS, read_thresholds
+from infer_app.tables.results.conditions import KeyedJoin, threshold_of
 from infer_app.tables.results.model_versions import detector_of, gives_several_labels
-from infer_app.tables.results.schema import OBJECT_COLUMNS, object_predictions, objects, predictions
+from infer_app.tables.results.schema import ALL_LABELS, OBJECT_COLUMNS, object_predictions, objects, predictions
 
 _LABEL = AsText(object_predictions.c.label)  # by bytes: MariaDB would consider two labels equal, and refuse to compare
 

@@ -12,8 +12,7 @@ from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.queries.thresholds import threshold_of
-from infer_app.tables.results.conditions import join_results, picture_of
+from infer_app.tables.results.conditions import join_results, picture_of, threshold_of
 from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
 
 MAX_OBJECTS = 20  # of one image, the best: more boxes would hide the picture

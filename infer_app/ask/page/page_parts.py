@@ -11,7 +11,7 @@ from markupsafe import Markup
 from infer_app.ask.figures.object_figures import ImageObjects
 from infer_app.ask.model_report import TakenObjects
 from infer_app.base.printing import counted, one_line, percent
-from infer_app.tables.queries.thresholds import ALL_LABELS
+from infer_app.tables.results.schema import ALL_LABELS
 
 NUM_COLORS = 11
 NUM_NAMED = 12  # thresholds, or labels

@@ -11,7 +11,8 @@ from infer_app.base.printing import one_line
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.terminal.output import show_table
 from infer_app.tables.project_database import ProjectDatabase, open_project_database, open_results_database
-from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds, count_shown, read_thresholds
+from infer_app.tables.queries.thresholds import change_thresholds, count_shown, read_thresholds
+from infer_app.tables.results.schema import ALL_LABELS
 
 COUNTED_DAYS = (28, 7, 1)  # the first number of days that has few enough images
 COUNTED_IMAGES = 100_000

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 
-from sqlalchemy import ColumnElement, Connection, column, delete, func, literal, select, table
+from sqlalchemy import Connection, column, delete, select, table
 
 from infer_app.base.day import Day
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.conditions import count_rows, join_results
-from infer_app.tables.results.schema import thresholds
+from infer_app.tables.results.schema import ALL_LABELS, thresholds
 
-ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
 SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS = (
     table(name, *(column(one) for one in ("model", "model_id", "picture", "object", "label", "score")))
     for name in ("infer_shown_objects", "infer_shown_labels", "infer_shown_crops")
@@ -52,11 +51,3 @@ def count_shown(database: Database, source: Source, days: Day, model: str) -> in
     with database.read() as connection:
         its = ((join_results(images, view), view.c.model == model, view.c.label.is_not(None)) for view in views)
         return sum(count_rows(connection, *one) for one in its)
-
-
-def threshold_of(model: str, label: ColumnElement[str]) -> ColumnElement[float]:
-    """Return the SQL of a label's threshold: its own, else that of the model, else 0; as in the views."""
-    own = select(thresholds.c.threshold).where(thresholds.c.model == model, thresholds.c.label == label)
-    of_model = select(thresholds.c.threshold).where(thresholds.c.model == model, thresholds.c.label == ALL_LABELS)
-    shown: ColumnElement[float] = func.coalesce(own.scalar_subquery(), of_model.scalar_subquery(), literal(0.0))
-    return shown

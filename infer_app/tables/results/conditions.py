@@ -14,6 +14,7 @@ from sqlalchemy import (
     and_,
     case,
     func,
+    literal,
     literal_column,
     or_,
     select,
@@ -25,7 +26,7 @@ from sqlalchemy.sql.selectable import NamedFromClause
 from infer_app.base.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, WITHOUT_LIMIT
 from infer_app.base.packages import retried_reasons
 from infer_app.tables.engine.column_types import FAMILY, Query
-from infer_app.tables.results.schema import models, predictions, rejections
+from infer_app.tables.results.schema import ALL_LABELS, models, predictions, rejections, thresholds
 
 Picture: TypeAlias = ColumnElement[int | None]  # the number of a listed image's picture; NULL: no run has selected it
 
@@ -155,3 +156,11 @@ def count_each(connection: Connection, rows: FromClause, conditions: Sequence[Co
     sums = [func.sum(case((condition, 1), else_=0)) for condition in conditions]
     counts = connection.execute(select(*sums).select_from(rows)).one()
     return [int(count or 0) for count in counts]  # MariaDB's sums are decimals
+
+
+def threshold_of(model: str | ColumnElement[str], label: ColumnElement[str]) -> ColumnElement[float]:
+    """Return the threshold that an object or a label reaches to be shown: its label's own, else its model's, else 0."""
+    of_model = select(thresholds.c.threshold).where(thresholds.c.model == model)
+    own, default = (of_model.where(thresholds.c.label == one).scalar_subquery() for one in (label, ALL_LABELS))
+    found: ColumnElement[float] = func.coalesce(own, default, literal(0.0))
+    return found

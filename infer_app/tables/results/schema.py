@@ -176,6 +176,7 @@ object_predictions = Table(
 )
 OBJECT_COLUMNS = [objects.c[name] for name in DetectedObject._fields]
 
+ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
 thresholds = Table(
     "infer_thresholds",
     metadata,

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection, Table, literal_column
 
 from infer_app.base.domain import MULTI_LABEL
 from infer_app.tables.engine.connect import backend_of
+from infer_app.tables.results.conditions import threshold_of
 from infer_app.tables.results.schema import OUR_IMAGES, objects, predictions
 
 # That a result counts, as in conditions.is_up_to_date.
@@ -31,19 +32,13 @@ _IS_PREFERRED = """NOT EXISTS (
       AND (COALESCE(n.in_use_since, n.used_until) > COALESCE(m.in_use_since, m.used_until)
         OR (COALESCE(n.in_use_since, n.used_until) = COALESCE(m.in_use_since, m.used_until) AND n.id > m.id))
 )"""
-# A label's own threshold, else that of its model, else none.
-_THRESHOLD = """COALESCE(
-    (SELECT t.threshold FROM infer_thresholds t WHERE t.model = {model} AND t.label = {label}),
-    (SELECT t.threshold FROM infer_thresholds t WHERE t.model = {model} AND t.label = ''),
-    0
-)"""
 _BOX = "d.x, d.y, d.width, d.height, d.label AS detected_label, d.score AS detected_score"
 _OUTPUT = "o.label, o.score, o.output, o.vector, o.vector_dtype, o.vector_dim"
 _WITH_OBJECTS = """
 {join} infer_objects d ON d.picture = p.picture AND d.model_id = p.detector_id
 {join} infer_object_predictions o ON o.object_id = d.id AND o.model_id = p.model_id
 """
-# What is shown of an object, as CropLabels has it: the network's best label, if it is listed and allowed and
+# What is shown of an object, as ShownLabels has it: the network's best label, if it is listed and allowed and
 # reaches its threshold, else what is found among all that are listed.
 _SHOWN = """CASE
     WHEN c.label IS NULL THEN {without}
@@ -134,11 +129,17 @@ def _current(table: str, columns: Sequence[str], join: str = "") -> str:
     )
 
 
+def _threshold(connection: Connection, model: str, label: str) -> str:
+    """Return the SQL of the threshold of a label, both given as SQL."""
+    found = threshold_of(literal_column(model), literal_column(label))
+    return str(found.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True}))
+
+
 def _shown_labels(connection: Connection) -> str:
     entries, label, score = backend_of(connection).json_labels(connection.dialect, "p.output", "labels")
     columns = ("p.model_id", f"{label} AS label", f"{score} AS score")
     current = _current("infer_predictions", columns, f"CROSS JOIN {entries}")
-    return f"{current} AND {score} >= {_THRESHOLD.format(model='m.name', label=label)}"
+    return f"{current} AND {score} >= {_threshold(connection, 'm.name', label)}"
 
 
 def _current_crops(connection: Connection) -> str:
@@ -158,7 +159,7 @@ def _shown_crops(connection: Connection) -> str:
         f"SELECT {columns}, c.detected_label, c.detected_score, {_shown(connection, 'label')} AS label,"
         f" {_shown(connection, 'score')} AS score, c.location, c.object_id, c.picture"
         " FROM infer_current_crops c"
-        f" WHERE c.detected_score >= {_THRESHOLD.format(model='c.detector', label='c.detected_label')}"
+        f" WHERE c.detected_score >= {_threshold(connection, 'c.detector', 'c.detected_label')}"
     )
 
 
@@ -173,10 +174,10 @@ def _shown(connection: Connection, column: str) -> str:
     return _SHOWN.format(
         column=column,
         without="NULL" if column == "label" else "c.score",
-        threshold=_THRESHOLD.format(model="c.model", label="c.label"),
+        threshold=_threshold(connection, "c.model", "c.label"),
         best=_BEST.format(
             found=best_found,
-            threshold=_THRESHOLD.format(model="c.model", label=label),
+            threshold=_threshold(connection, "c.model", label),
             ordered=backend.ordered(label),
             **shared,
         ),
@@ -199,8 +200,8 @@ def _our_images(_: Connection) -> str:
     return f"SELECT {columns} FROM infer_pictures WHERE registered = 1"
 
 
-def _shown_objects(_: Connection) -> str:
-    threshold = _THRESHOLD.format(model="o.model", label="o.label")
+def _shown_objects(connection: Connection) -> str:
+    threshold = _threshold(connection, "o.model", "o.label")
     return f"SELECT * FROM infer_current_objects o WHERE o.score >= {threshold}"
 
 

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, select
 from infer_app.artifact.model_names import Version
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.queries.thresholds import SHOWN_CROPS, threshold_of
+from infer_app.tables.queries.thresholds import SHOWN_CROPS
+from infer_app.tables.results.conditions import threshold_of
 from infer_app.tables.results.model_versions import detector_of, read_manifests
 from infer_app.tables.results.schema import models, objects, runs
 from infer_app.tables.rows.results import Part, PredictedCrop, Rejection, Result, Selection, rejections_of, results_of

@@ -19,7 +19,6 @@ from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.engine.connect import backend_of
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.queries.thresholds import find_threshold
 from infer_app.tables.results.conditions import KeyedJoin, has_prediction, is_preferred, is_settled, join_results
 from infer_app.tables.results.schema import (
     OBJECT_COLUMNS,
@@ -148,10 +147,6 @@ class Result:
         """Return whether a file with this size and time may be another one than was predicted."""
         is_seen = (self.seen.size, self.seen.modified) == (now.size, now.modified)
         return not is_seen or self.seen.sha256 not in (None, self.sha256)
-
-    def shown(self, thresholds: Mapping[str, float]) -> tuple[DetectedObject, ...]:
-        """Return the objects with at least the threshold of their label, as `read_thresholds` returns them."""
-        return tuple(one for one in self.objects if one.score >= find_threshold(thresholds, one.label))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from infer_app import __version__
 from infer_app.artifact.model_names import short_name
-from infer_app.ask.export.exported_images import Export, ExportedImage, chosen_labels
+from infer_app.ask.export.exported_images import Export, ExportedImage
 from infer_app.base.atomic_file import new_folder
 from infer_app.base.day import find_zone
 from infer_app.base.errors import UsageError
@@ -229,7 +229,7 @@ class _Package:
         model, detector = self._export.model, self._export.detector
         by = short_name(model.name, image.prediction.model_id)
         if not model.has_objects:
-            for one in chosen_labels(image.prediction, image.labels):
+            for one in image.labels:
                 yield _Shown(one["label"], one["score"], by)
         for (label, _, score, *box), crop in zip(image.objects, image.crops, strict=True):
             if crop and crop.label is not None:
@@ -281,7 +281,7 @@ class _Package:
             "classificationMethod": "machine",
             "classifiedBy": shown.by,
             "classificationTimestamp": at,
-            "classificationProbability": None if shown.score is None else min(shown.score, 1.0),  # sums are rounded
+            "classificationProbability": shown.score,
             "observationTags": None if is_told else f"label:{label}".replace("|", "/"),
         }
 

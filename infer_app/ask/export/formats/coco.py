@@ -11,10 +11,10 @@ from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from infer_app.ask.export.crop_labels import ShownCrop
 from infer_app.ask.export.exported_images import Export, ExportedImage
 from infer_app.ask.export.formats.categories import Categories
 from infer_app.base.atomic_file import new_content
+from infer_app.tables.shown_labels import ShownCrop
 
 
 def write_dataset(path: Path, export: Export) -> None:

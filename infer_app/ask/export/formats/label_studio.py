@@ -14,12 +14,12 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from infer_app.artifact.model_names import short_name
-from infer_app.ask.export.crop_labels import ShownCrop
-from infer_app.ask.export.exported_images import Export, ExportedImage, chosen_labels
+from infer_app.ask.export.exported_images import Export, ExportedImage
 from infer_app.base.atomic_file import new_content
 from infer_app.base.domain import ROW
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import is_local, path_of_uri
+from infer_app.tables.shown_labels import ShownCrop
 
 LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves the files of its host
 BOXES, CHOICES = "label", "choice"  # names of the controls, as in Label Studio's own templates
@@ -49,7 +49,7 @@ def write_tasks(path: Path, export: Export) -> None:
 
 def _labels(image: ExportedImage) -> Iterator[str]:
     yield from (one.label for one in image.prediction.objects)
-    yield from (one["label"] for one in image.labels)
+    yield from (one["label"] for one in image.listed)
     yield from (crop.label for crop in image.crops if crop and crop.label is not None)
 
 
@@ -110,7 +110,7 @@ def _relabelled(box: dict[str, Any], crop: ShownCrop) -> dict[str, Any]:
 
 
 def _choices(image: ExportedImage) -> list[dict[str, Any]]:
-    chosen = chosen_labels(image.prediction, image.labels)
+    chosen = image.labels
     if not chosen:
         return []
     value = {"choices": [one["label"] for one in chosen]}

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infer_app.artifact.model_names import short_name
-from infer_app.ask.export.crop_labels import ShownCrop
 from infer_app.ask.export.exported_images import Export, ExportedImage
 from infer_app.ask.export.formats.categories import Categories
 from infer_app.base.atomic_file import new_content
-from infer_app.tables.queries.thresholds import ALL_LABELS
+from infer_app.tables.results.schema import ALL_LABELS
 from infer_app.tables.rows.results import Rejection
+from infer_app.tables.shown_labels import ShownCrop
 
 VERSION = "1.6"
 MAX_CLASSIFICATIONS = 5  # of an object
@@ -40,8 +40,8 @@ def _pieces(export: Export) -> Iterator[str]:
     yield f'],\n"detection_categories": {json.dumps(_named(categories))}'
     if export.detector:
         yield f',\n"classification_categories": {json.dumps(_named(classes))}'
-    if export.groups:
-        chains = {str(number + 1): export.crop_labels.chain(label) for number, label in sorted(classes.labels.items())}
+    if export.shown.groups:
+        chains = {str(number + 1): export.shown.chain(label) for number, label in sorted(classes.labels.items())}
         yield f',\n"classification_category_descriptions": {json.dumps(chains)}'
     yield f',\n"info": {json.dumps(_info(export, made_by))}}}\n'
 
@@ -75,12 +75,12 @@ def _info(export: Export, made_by: set[str]) -> dict[str, object]:
     versions = ", ".join(short_name(model.name, one) for one in model.model_ids if one in made_by) or model.shown_name
     detector = export.detector.model.shown_name if export.detector else versions
     info: dict[str, object] = {"format_version": VERSION, "detector": detector}
-    if ALL_LABELS in (thresholds := export.of_boxes.thresholds):
+    if ALL_LABELS in (thresholds := export.of_boxes.shown.thresholds):
         info["detector_metadata"] = {"typical_detection_threshold": thresholds[ALL_LABELS]}
     if export.detector:
         info["classifier"] = versions
-        if ALL_LABELS in export.thresholds:
-            info["classifier_metadata"] = {"typical_classification_threshold": export.thresholds[ALL_LABELS]}
+        if ALL_LABELS in export.shown.thresholds:
+            info["classifier_metadata"] = {"typical_classification_threshold": export.shown.thresholds[ALL_LABELS]}
     return info
 
 
@@ -96,7 +96,7 @@ def _image(image: ExportedImage, export: Export, categories: Categories, classes
 
 
 def _classifications(crop: ShownCrop, export: Export, classes: Categories) -> str:
-    best = export.crop_labels.allowed(crop.output)[:MAX_CLASSIFICATIONS]
+    best = export.shown.allowed(crop.output)[:MAX_CLASSIFICATIONS]
     listed = [[str(classes[one["index"], one["label"]] + 1), one["score"]] for one in best]
     return f', "classifications": {json.dumps(listed)}'
 

@@ -107,8 +107,8 @@ def _output_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
     prediction = image.prediction
     output = prediction.output
     text, label, score = output.text, prediction.label, prediction.score
-    if image.thresholds:  # what is under its threshold is left out here too
-        details, labels = dict(output.details), list(image.labels)
+    if image.shown and image.shown.thresholds:  # what is under its threshold is left out here too
+        details, labels = dict(output.details), list(image.listed)
         for key in details.keys() & {"labels", "top"}:
             details[key] = labels
             best = labels[0] if labels else {"label": None, "score": None}

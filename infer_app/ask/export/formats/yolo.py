@@ -9,12 +9,12 @@ import json
 import re
 from pathlib import Path, PurePosixPath
 
-from infer_app.ask.export.crop_labels import ShownCrop
 from infer_app.ask.export.exported_images import Export, ExportedImage
 from infer_app.ask.export.formats.categories import Categories
 from infer_app.base.atomic_file import new_folder
 from infer_app.base.domain import MAX_CLASS
 from infer_app.base.errors import UsageError
+from infer_app.tables.shown_labels import ShownCrop
 
 _SCHEME = re.compile(r"^[a-z0-9+.-]+://", re.IGNORECASE)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff]")

@@ -8,7 +8,7 @@ from itertools import count
 from math import inf
 
 from infer_app.artifact.specs import WITH_LABELS
-from infer_app.ask.export.exported_images import DatedImages, Export, chosen_labels, shown_labels
+from infer_app.ask.export.exported_images import DatedImages, Export
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import stored_location
 from infer_app.tables.queries.thresholds import find_threshold
@@ -59,12 +59,12 @@ def keep_one_per_event(read: Callable[[], DatedImages], by: str, export: Export,
 def _uncertainty(image: Result, export: Export) -> float:
     """Return the margin of an image; of a second network the least one of the objects that are shown."""
     if export.detector:
-        shown = export.detector.thresholds
+        reaches = export.detector.shown.reaches
         found = zip(image.objects, image.crops, strict=True)
-        crops = (crop for one, crop in found if crop and one.score >= find_threshold(shown, one.label))
-        return min((_labels_margin(crop, export.thresholds) for crop in crops), default=inf)
+        crops = (crop for one, crop in found if crop and reaches(one.label, one.score))
+        return min((_labels_margin(crop, export.shown.thresholds) for crop in crops), default=inf)
     margin = _objects_margin if export.model.part is Part.OBJECTS else _labels_margin
-    return margin(image, export.thresholds)
+    return margin(image, export.shown.thresholds)
 
 
 def _objects_margin(image: Result, thresholds: Mapping[str, float]) -> float:
@@ -90,7 +90,7 @@ def _labels_of(image: Result, export: Export) -> list[str]:
         found = zip(*export.show(image), strict=True)
         labels = [one.label if crop is None or crop.label is None else crop.label for one, crop in found]
     else:
-        labels = [one["label"] for one in chosen_labels(image, shown_labels(image, export.thresholds))]
+        labels = [one["label"] for one in export.shown.chosen(image)]
     return list(dict.fromkeys(labels)) or [""]
 
 

@@ -9,8 +9,8 @@ from sqlalchemy import update
 from infer_app.ask.page.page import pictured, render_day
 from infer_app.ask.page.thumbnails import PictureOfObject, Thumbnail
 from infer_app.base.domain import DetectedObject, Output
-from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.tables.results.schema import models
+from infer_app.tables.queries.thresholds import change_thresholds
+from infer_app.tables.results.schema import ALL_LABELS, models
 from tests.conftest import MODEL
 from tests.support.second_networks import classified
 from tests.unit.ask.page.test_page import HOSTILE, Outline, check_harmless, page_of

@@ -20,8 +20,8 @@ from infer_app.ask.page.drawn_boxes import (
     svg_file,
 )
 from infer_app.base.domain import DetectedObject
-from infer_app.tables.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.tables.results.schema import models
+from infer_app.tables.queries.thresholds import change_thresholds
+from infer_app.tables.results.schema import ALL_LABELS, models
 from infer_app.tables.rows.image_history import ModelHistory, StoredObject
 from infer_app.tables.rows.results import PredictedCrop, StoredOutput
 from tests.conftest import MODEL

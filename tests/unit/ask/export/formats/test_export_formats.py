@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from infer_app.ask.export.formats.export_formats import FORMATS, find_format, write_export
-from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.base.errors import UsageError
 from tests.support.exports import (
     CAT,
@@ -68,7 +67,7 @@ def test_a_failed_export_leaves_what_was_there(tmp_path, name):
         raise ConnectionError("the server is gone")
 
     export = export_of()
-    export = made_for(name, type(export)(export.model, {}, ImagePaths(), fail, tuple))
+    export = made_for(name, replace(export, read_predictions=fail))
     with pytest.raises((ConnectionError, UsageError), match="the server is gone"):
         write_export(name, tmp_path / "out", export)
     assert content(tmp_path) == ({} if is_folder else {"out": b"earlier"})
@@ -183,13 +182,11 @@ def test_an_event_is_blank_only_if_all_its_pictures_are(tmp_path):
     assert found == [("7", "animal"), ("8", "blank")]
 
 
-def test_camtrap_dp_takes_no_path_without_a_name_and_no_probability_above_one(tmp_path):
-    images = [detected("1", CAT._replace(score=1.0000001), location="https://h/a.PNG?sig=x")]
+def test_camtrap_dp_takes_no_path_without_a_name(tmp_path):
+    images = [detected("1", CAT, location="https://h/a.PNG?sig=x")]
     failed = [rejected("9", location=" ")]
     export = made_for("camtrap-dp", export_of(*images, rejections=[replace(failed[0], location="")]))
     counts = write_export("camtrap-dp", tmp_path / "out", export)
     (medium,) = csv.DictReader((tmp_path / "out/media.csv").read_text().splitlines())
     assert (medium["fileName"], medium["fileMediatype"]) == ("a.PNG", "image/png")
     assert counts.left_out == {"path of this format": 1}
-    first = next(csv.DictReader((tmp_path / "out/observations.csv").read_text().splitlines()))
-    assert float(first["classificationProbability"]) == 1.0
