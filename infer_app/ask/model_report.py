@@ -19,6 +19,7 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.watched_images import ChangedCounts
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import read_thresholds
+from infer_app.tables.results.model_versions import min_score_of
 
 NUM_RUNS = 30
 NUM_SHOWN = 8  # least confident images, and as many most confident ones; of a detector also the busiest and the empty
@@ -164,7 +165,7 @@ def gather_objects(database: Database, model: str, figures: Figures, day: Day) -
         thresholds,
         tuple(results.busiest(day, NUM_SHOWN)),
         tuple(results.empty(day, NUM_SHOWN)),
-        float((manifest["output"].get("detection") or {}).get("min_score", 0.0)),
+        min_score_of(manifest),
     )
 
 

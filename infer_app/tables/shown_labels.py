@@ -69,9 +69,9 @@ class ShownLabels:
         allowed = (one for one in stored if self._groups_of(one["label"]))
         return sorted(allowed, key=lambda one: (-one["score"], one["label"]))
 
-    def chain(self, label: str) -> str:
-        """Return a label's groups from the root of the taxonomy to itself, joined by semicolons."""
-        return ";".join(self._groups_of(label) or (label,))
+    def chain(self, label: str) -> tuple[str, ...]:
+        """Return a label's groups from the root of the taxonomy to itself."""
+        return self._groups_of(label) or (label,)
 
     def _shown(self, crop: PredictedCrop, allowed: list[Entry]) -> Entry | None:
         own = [one for one in allowed if one["label"] == crop.label]  # before others with an equal score

@@ -163,9 +163,26 @@ def test_a_file_for_megadetector_has_the_best_allowed_labels_and_what_was_detect
         ],
         "detection_categories": {"1": "animal"},
         "classification_categories": {"1": "lion", "2": "tiger", "3": "dog"},
-        "classification_category_descriptions": {"1": "lion", "2": "mammal;cat;tiger", "3": "mammal;dog"},
+        "classification_category_descriptions": {"1": ";;;;;;lion", "2": ";;;;;;tiger", "3": ";;;;;;dog"},
     }
     assert (counts.num_rejected, counts.num_detected) == (2, 1)
+
+
+def test_a_taxonomy_of_five_ranks_and_scientific_names_are_what_readers_of_megadetectors_file_know(
+    filled, detector, species, database, tmp_path
+):
+    detector.detect("5", 0.75)
+    species.classify("5", {0: [("Vulpes vulpes", 0.75)]})
+    set_groups(database, {"lion": ["Mammalia", "Carnivora", "Felidae", "Panthera", "leo", "lion"]}, ("lion",))
+    write("megadetector", tmp_path / "out", filled)
+    found = json.loads((tmp_path / "out").read_text())
+    described = found["classification_category_descriptions"]
+    assert {found["classification_categories"][key]: chain for key, chain in described.items()} == {
+        "lion": ";mammalia;carnivora;felidae;panthera;leo;lion",
+        "tiger": ";;;;;;tiger",
+        "dog": ";;;;;;dog",
+        "Vulpes vulpes": ";;;;vulpes;vulpes;vulpes vulpes",
+    }
 
 
 def test_the_files_show_what_the_view_shows(database, in_use, detector, species, register, tables, tmp_path):

@@ -17,6 +17,7 @@ from infer_app.tables.results.model_versions import (
     detector_of,
     gives_several_labels,
     kind_of,
+    min_score_of,
     read_manifests,
     read_versions,
 )
@@ -37,6 +38,7 @@ class ModelVersions:
     recorded_labels: tuple[tuple[datetime, str, tuple[str, ...]], ...] = ()
     has_thresholds: bool = True  # detection, and classification with several labels or of objects
     detector: ModelVersions | None = None  # of a second network
+    min_score: float = 0.0  # from which the preferred version stores objects
 
     @classmethod
     def find(cls, project: ProjectDatabase, days: Sequence[Day], wanted: str | None) -> ModelVersions:
@@ -73,7 +75,16 @@ class ModelVersions:
         is_multi_label = any(gives_several_labels(manifests[one]) for one in model_ids)
         has_thresholds = kind == DETECTION or (kind == CLASSIFICATION and (is_multi_label or bool(of)))
         detector = cls._read_detector(project, of) if of else None
-        return cls(name, tuple(model_ids), tuple(all_ids), kind, tuple(labels), has_thresholds, detector)
+        return cls(
+            name,
+            tuple(model_ids),
+            tuple(all_ids),
+            kind,
+            tuple(labels),
+            has_thresholds,
+            detector,
+            min_score_of(manifests[model_ids[0]]),
+        )
 
     @property
     def part(self) -> Part:

@@ -88,6 +88,11 @@ def detector_of(manifest: Mapping[str, Any]) -> str | None:
     return name
 
 
+def min_score_of(manifest: Mapping[str, Any]) -> float:
+    """Return the score from which a detector's objects are stored."""
+    return float((manifest["output"].get("detection") or {}).get("min_score", 0.0))
+
+
 def gives_several_labels(manifest: Mapping[str, Any]) -> bool:
     """Return whether a model may give a picture several labels, by its manifest."""
     return manifest.get("output", {}).get("activation") in MULTI_LABEL

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from infer_app import __version__
 from infer_app.artifact.model_names import short_name
 from infer_app.ask.export.exported_images import Export, ExportedImage
+from infer_app.ask.export.formats.categories import SCIENTIFIC_NAME
 from infer_app.base.atomic_file import new_folder
 from infer_app.base.day import find_zone
 from infer_app.base.errors import UsageError
@@ -49,7 +50,6 @@ _TYPES = {
     **dict.fromkeys(("blank", "empty", "background", "nothing"), "blank"),
     "unknown": "unknown",
 }
-_SCIENTIFIC_NAME = re.compile(r"[A-Z][a-z]+( [a-z-]+){1,2}")
 _NO_PATH = re.compile(r"[./~]|.*(\.\.|[\r\n])", re.DOTALL)
 _LEAST_EDGE = 1e-15  # of a box
 _MEDIA_TYPES = {".png": "png", ".webp": "webp", ".avif": "avif", ".heic": "heic", ".heif": "heic", ".bmp": "bmp"}
@@ -271,7 +271,7 @@ class _Package:
 
     def _classified(self, shown: _Shown, at: str) -> dict[str, object]:
         label = shown.label
-        is_name = _SCIENTIFIC_NAME.fullmatch(label) is not None
+        is_name = SCIENTIFIC_NAME.fullmatch(label) is not None
         if is_name:
             self._species.add(label)
         is_told = is_name or label.lower() in _TYPES

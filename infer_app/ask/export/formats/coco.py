@@ -66,7 +66,7 @@ def _annotations(image: ExportedImage, number: int, first: int, categories: Cate
         yield (
             f'{{"id": {annotation}, "image_id": {number}, "category_id": {categories[index, label] + 1}, '
             f'"bbox": [{x * image_width}, {y * image_height}, {width}, {height}], "area": {width * height}, '
-            f'"iscrowd": 0, "segmentation": [], "score": {score}{_attributes(crop, model) if crop else ""}}}'
+            f'"iscrowd": 0, "score": {score}{_attributes(crop, model) if crop else ""}}}'
         )
 
 

@@ -15,8 +15,9 @@ from xml.sax.saxutils import quoteattr
 
 from infer_app.artifact.model_names import short_name
 from infer_app.ask.export.exported_images import Export, ExportedImage
+from infer_app.ask.export.formats.categories import Categories
 from infer_app.base.atomic_file import new_content
-from infer_app.base.domain import ROW
+from infer_app.base.domain import MAX_CLASS, ROW
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import is_local, path_of_uri
 from infer_app.tables.shown_labels import ShownCrop
@@ -34,23 +35,28 @@ def config_path(path: Path) -> Path:
 
 def write_tasks(path: Path, export: Export) -> None:
     """Write the tasks, and the labelling configuration with all labels, since people correct to any of them."""
-    labels = dict.fromkeys(label for labels in export.model.labels_of_objects for label in labels)
+    categories, groups = Categories(export.model.labels_of_objects), set[str]()
     with new_content(path) as file, new_content(config_path(path)) as config:
         separator = "[\n"
         for image in export.read_images(all_objects=True):
-            labels |= dict.fromkeys(_labels(image))
+            for index, label in _labels(image):
+                if index is None:
+                    groups.add(label)
+                else:
+                    categories[index, label]
             file.write(f"{separator}{json.dumps(_task(image, export))}".encode("ascii"))
             separator = ",\n"
         file.write(b"[]\n" if separator == "[\n" else b"\n]\n")
         file.flush()
         os.fsync(file.fileno())  # before either file is replaced: a disk that is full leaves both as they were
-        config.write(_config(sorted(labels), export).encode("utf-8", "replace"))
+        config.write(_config(categories, groups, export).encode("utf-8", "replace"))
 
 
-def _labels(image: ExportedImage) -> Iterator[str]:
-    yield from (one.label for one in image.prediction.objects)
-    yield from (one["label"] for one in image.listed)
-    yield from (crop.label for crop in image.crops if crop and crop.label is not None)
+def _labels(image: ExportedImage) -> Iterator[tuple[int | None, str]]:
+    """Yield the class and the label of what is found in an image; a group has no class."""
+    yield from ((one.class_index, one.label) for one in image.prediction.objects)
+    yield from ((one["index"], one["label"]) for one in image.listed)
+    yield from ((crop.class_index, crop.label) for crop in image.crops if crop and crop.label is not None)
 
 
 def _task(image: ExportedImage, export: Export) -> dict[str, object]:
@@ -118,12 +124,19 @@ def _choices(image: ExportedImage) -> list[dict[str, Any]]:
     return [choice | {"score": chosen[0]["score"]}]
 
 
-def _config(labels: list[str], export: Export) -> str:
+def _config(categories: Categories, groups: set[str], export: Export) -> str:
+    """Return the labelling interface; Label Studio's own exports number classes by `category`, else by the alphabet."""
     image = f'  <Image name="{IMAGE}" value="${IMAGE}"/>\n'
     if export.model.has_objects:
         control, element = f'RectangleLabels name="{BOXES}" toName="{IMAGE}"', "Label"
     else:
         control, element = f'Choices name="{CHOICES}" toName="{IMAGE}" choice="multiple"', "Choice"
-    storable = (_NOT_IN_XML.sub("\ufffd", label) for label in labels)
-    listed = "".join(f"    <{element} value={quoteattr(label)}/>\n" for label in storable)
+    numbers: dict[str, str] = {}
+    for number, label in sorted(categories.labels.items()):
+        numbers.setdefault(label, f' category="{number}"' if number <= MAX_CLASS else "")
+    numbers |= dict.fromkeys(sorted(groups - numbers.keys()), "")
+    listed = "".join(
+        f"    <{element} value={quoteattr(_NOT_IN_XML.sub(chr(0xFFFD), label))}{number}/>\n"
+        for label, number in numbers.items()
+    )
     return f"<View>\n{image}  <{control}>\n{listed}  </{control.split()[0]}>\n</View>\n"

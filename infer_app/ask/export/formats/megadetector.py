@@ -9,7 +9,7 @@ from pathlib import Path
 
 from infer_app.artifact.model_names import short_name
 from infer_app.ask.export.exported_images import Export, ExportedImage
-from infer_app.ask.export.formats.categories import Categories
+from infer_app.ask.export.formats.categories import SCIENTIFIC_NAME, Categories
 from infer_app.base.atomic_file import new_content
 from infer_app.tables.results.schema import ALL_LABELS
 from infer_app.tables.rows.results import Rejection
@@ -17,6 +17,7 @@ from infer_app.tables.shown_labels import ShownCrop
 
 VERSION = "1.6"
 MAX_CLASSIFICATIONS = 5  # of an object
+RANKS = 5  # class, order, family, genus, species
 
 
 def write_megadetector(path: Path, export: Export) -> None:
@@ -40,9 +41,8 @@ def _pieces(export: Export) -> Iterator[str]:
     yield f'],\n"detection_categories": {json.dumps(_named(categories))}'
     if export.detector:
         yield f',\n"classification_categories": {json.dumps(_named(classes))}'
-    if export.shown.groups:
-        chains = {str(number + 1): export.shown.chain(label) for number, label in sorted(classes.labels.items())}
-        yield f',\n"classification_category_descriptions": {json.dumps(chains)}'
+        described = {key: _description(label, export) for key, label in _named(classes).items()}
+        yield f',\n"classification_category_descriptions": {json.dumps(described)}'
     yield f',\n"info": {json.dumps(_info(export, made_by))}}}\n'
 
 
@@ -69,14 +69,28 @@ def _named(categories: Categories) -> dict[str, str]:
     }
 
 
+def _description(label: str, export: Export) -> str:
+    """Return `;class;order;family;genus;species;label` in lower case: what readers take for a taxonomy, or refuse.
+
+    Ranks are known of a taxonomy with five groups, and of a label that is a scientific name. Others stay empty.
+    """
+    *groups, _ = export.shown.chain(label)
+    if len(groups) != RANKS:
+        groups = ["", "", "", *label.split(" ", 1)] if SCIENTIFIC_NAME.fullmatch(label) else [""] * RANKS
+    return ";".join(one.replace(";", ",") for one in ("", *groups, label)).lower()
+
+
 def _info(export: Export, made_by: set[str]) -> dict[str, object]:
     """Return what the file says of itself; several versions of a model are all named."""
     model = export.model
     versions = ", ".join(short_name(model.name, one) for one in model.model_ids if one in made_by) or model.shown_name
     detector = export.detector.model.shown_name if export.detector else versions
     info: dict[str, object] = {"format_version": VERSION, "detector": detector}
-    if ALL_LABELS in (thresholds := export.of_boxes.shown.thresholds):
-        info["detector_metadata"] = {"typical_detection_threshold": thresholds[ALL_LABELS]}
+    boxes = export.of_boxes
+    threshold = boxes.shown.thresholds.get(
+        ALL_LABELS, boxes.model.min_score
+    )  # without one readers guess it by the name
+    info["detector_metadata"] = {"typical_detection_threshold": threshold}
     if export.detector:
         info["classifier"] = versions
         if ALL_LABELS in export.shown.thresholds:

@@ -17,6 +17,8 @@ from infer_app.base.errors import UsageError
 from infer_app.tables.shown_labels import ShownCrop
 
 _SCHEME = re.compile(r"^[a-z0-9+.-]+://", re.IGNORECASE)
+_PLAIN = re.compile(r"[^\W\d_][\w-]*( [\w-]+)*")
+_NO_TEXT = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff]")
 
 
@@ -95,6 +97,11 @@ def _data_yaml(names: list[str]) -> str:
 
 
 def _yaml(text: str) -> str:
-    """Return a text as a double-quoted scalar, which is JSON's but for the characters that YAML does not print."""
+    """Return a plain scalar, as programs read that split lines, or where YAML would take it for another a quoted one.
+
+    A double-quoted scalar is JSON's but for the characters that YAML does not print.
+    """
+    if _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT:
+        return text
     quoted = json.dumps(text, ensure_ascii=False)
     return _UNPRINTABLE.sub(lambda found: f"\\U{ord(found[0]):08X}", quoted)

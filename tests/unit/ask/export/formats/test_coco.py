@@ -15,7 +15,7 @@ def test_a_dataset_has_boxes_in_pixels_and_the_images_own_ids(tmp_path):
     hostile = replace(detected("12", location=HOSTILE_PATH), picture=12)
     seven = replace(detected("7", CAT, DOG._replace(label=HOSTILE)), picture=7)
     found = written(write_dataset, tmp_path / "coco.json", seven, hostile)
-    box = {"image_id": 7, "iscrowd": 0, "segmentation": []}
+    box = {"image_id": 7, "iscrowd": 0}
     cat = {"category_id": 1, "bbox": [160.0, 240.0, 80.0, 120.0], "area": 9600.0, "score": 0.75}
     dog = {"category_id": 3, "bbox": [0.0, 0.0, 640.0, 480.0], "area": 307200.0, "score": 0.5}
     assert found == {

@@ -1,5 +1,7 @@
 import fcntl
+import glob
 import os
+from pathlib import Path
 
 import pytest
 import yaml
@@ -22,7 +24,7 @@ def test_boxes_are_centres_and_an_image_without_an_object_has_an_empty_file(tmp_
         "labels/1.txt": "0 0.3125 0.625 0.125 0.25\n2 0.5 0.5 1.0 1.0\n",
         "labels/2.txt": "",
         "classes.txt": "cat\n1\ndog\n",
-        "data.yaml": 'train: images\nval: images\nnames:\n  0: "cat"\n  1: "1"\n  2: "dog"\n',
+        "data.yaml": 'train: images\nval: images\nnames:\n  0: cat\n  1: "1"\n  2: dog\n',
     }
     assert list(tmp_path.iterdir()) == [tmp_path / "set"]
 
@@ -56,6 +58,32 @@ def test_two_images_that_would_have_one_file_of_labels_are_refused(tmp_path, loc
 )
 def test_labels_stay_in_the_folder(path, expected):
     assert str(label_file(path)) == expected
+
+
+def test_a_name_is_a_plain_scalar_unless_yaml_would_take_it_for_something_else(tmp_path):
+    labels = ["red fox", "wild-boar", "Ñandú", "no", "12", "a: b", "null", "x "]
+    objects = [CAT._replace(label=label, class_index=index) for index, label in enumerate(labels)]
+    write_yolo(tmp_path / "set", export_of(detected("1", *objects)))
+    text = (tmp_path / "set" / "data.yaml").read_text()
+    names = [line.partition(": ")[2] for line in text.splitlines()[3:]]
+    assert names == ["red fox", "wild-boar", "Ñandú", '"no"', '"12"', '"a: b"', '"null"', '"x "']
+    assert yaml.safe_load(text)["names"] == dict(enumerate(labels))
+
+
+def test_a_trainer_finds_the_labels_of_photos_that_are_linked_as_the_page_says(tmp_path):
+    """Trainers resolve the folder `train`, list what is in it, and replace the last /images/ of each path."""
+    photos = tmp_path / "photos" / "cam1"
+    photos.mkdir(parents=True)
+    (photos / "a b.jpg").touch()
+    paths = ImagePaths(str(tmp_path / "photos"))
+    write_yolo(tmp_path / "week", export_of(detected("1", CAT, location=str(photos / "a b.jpg")), paths=paths))
+    page = (Path(__file__).parents[5] / "docs" / "how-to" / "export.md").read_text()
+    assert "mkdir week/images\nln -s /srv/photos/* week/images/\n" in page
+    (tmp_path / "week" / "images").mkdir()
+    (tmp_path / "week" / "images" / "cam1").symlink_to(photos)
+    train = (tmp_path / "week" / yaml.safe_load((tmp_path / "week" / "data.yaml").read_text())["train"]).resolve()
+    [photo] = glob.glob(f"{train}/**/*.jpg", recursive=True)  # noqa: PTH207  (rglob follows no links)
+    assert Path("/labels/".join(photo.rsplit("/images/", 1))).with_suffix(".txt").read_text() != ""
 
 
 def test_hostile_labels_and_paths_are_read_back(tmp_path):
