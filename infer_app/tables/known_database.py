@@ -87,6 +87,17 @@ def _read(file: Path) -> _KnownDatabase | None:
     return None
 
 
+def wait_for_servers(loaded: LoadedSettings) -> None:
+    """Wait for servers of a project that has a database as a run waits for one that restarts, which is no error here.
+
+    Raises DatabaseUnavailable.
+    """
+    for url in {loaded.database_url, loaded.source_url} if known_id(loaded) else ():
+        with Database(url, read_only=True, waits=True) as database:
+            if database.file is None:
+                database.ask(lambda connection: None)
+
+
 def check_known(loaded: LoadedSettings, database: Database, *, read_only: bool) -> None:
     """Check that the database is there, and that it is this project's.
 

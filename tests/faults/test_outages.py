@@ -46,6 +46,21 @@ def test_a_server_that_is_away_for_a_while_costs_nothing_but_time(night, stoppab
 
 
 @on("postgres", "mariadb", of=SERVERS)
+def test_a_server_that_is_away_when_a_night_begins_is_waited_for(night, stoppable):
+    night.add(photos(2))
+    night.finish()
+    night.add(photos(5))
+    with stoppable.stopped():
+        run = night.start()
+        time.sleep(3)
+        assert run.poll() is None
+    ended = night.wait(run)
+    assert ended.exit_code == 0, ended.err
+    assert "can't be reached: trying again for 300 s" in ended.err
+    night.check(ended)
+
+
+@on("postgres", "mariadb", of=SERVERS)
 @each_absence
 def test_a_server_that_stays_away_ends_the_run_with_10_and_what_was_committed_is_true(night, stoppable, absence):
     night.configure(make_url(night.url).update_query_dict({"connect_timeout": "2"}).render_as_string(False))

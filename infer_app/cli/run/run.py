@@ -26,7 +26,7 @@ from infer_app.run.stop import Stop, seconds_until
 from infer_app.tables.choose_models import choose_artifacts, choose_names, with_detectors
 from infer_app.tables.dry_run_database import temporary_folder
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.known_database import owner_of
+from infer_app.tables.known_database import owner_of, wait_for_servers
 from infer_app.tables.listing.stored_notices import MAIL
 from infer_app.tables.project_database import read_in_use
 from infer_app.tables.results.migrate import upgrade
@@ -76,6 +76,7 @@ def _load(options: DaysOptions) -> LoadedSettings:
 
 def _run_days(loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions, session: RunSession) -> int:
     session.day = days[-1]
+    wait_for_servers(loaded)
     session.models = list(map(plain_name, choose_names(loaded)))  # for the message if no run can begin
     not_found: dict[str, ModelError] = {}
     artifacts = with_detectors(loaded, choose_artifacts(loaded, failures=not_found), not_found)

@@ -14,7 +14,20 @@ from sqlalchemy.sql.dml import Insert
 from infer_app.tables.engine.bulk import BatchDelete, BulkDelete, BulkUpsert, Merges, RowUpsert
 from infer_app.tables.engine.column_types import Query
 
-HINT_SERVER = "is the server running, and are host, port, database, user and password of the URL right?"
+
+class Hint:
+    """What to do about an error of a server, which its message does not say."""
+
+    SERVER = "is the server running, and are host and port of the URL right?"
+    LOGIN = "are database, user and password of the URL right?"
+    ROLE = (
+        "the role must be allowed to read and write the infer_ tables, and to read the table of [source]; for `infer db"
+        " upgrade` also to make and drop tables, indexes and views"
+    )
+    READ_ONLY = "[database] url must name a server that takes changes: is this a replica, or set read-only?"
+    FULL = "free space on the disk of the database server; the next run does the rest"
+    CONNECTIONS = "close connections of other programs, or allow more; the next run does the rest"
+    TIME = "let statements of this role take longer ({}); the next run does the rest"
 
 
 class Backend:
@@ -40,6 +53,7 @@ class Backend:
     parts = ""  # SELECT of schema and name of tables whose rows another table has too
     row_security = ""  # SELECT of tables of which policies hide rows from the role, and what shows them
     full: tuple[object, ...] = ()  # the server's disk, or a table
+    hints: Mapping[object, str] = MappingProxyType({})  # by the code of an error: what to do about it
 
     def check_url(self, url: URL, shown_url: str) -> None:
         """Raise UsageError for a URL that can't be used."""
@@ -70,9 +84,15 @@ class Backend:
         """Return whether the disk of the database is full."""
         return isinstance(error, DBAPIError) and self.code_of(error) in self.full
 
-    def hint_for(self, error: BaseException | None, file: Path | None) -> str:
-        """Return what to do if the database is unavailable."""
-        return HINT_SERVER
+    def is_away(self, error: DBAPIError) -> bool:
+        """Return whether no server answered an attempt to connect, or one that only just starts."""
+        return False
+
+    def hint_for(self, error: Exception, file: Path | None) -> str:
+        """Return what to do about an error; nothing if only the server's message says that."""
+        if not isinstance(error, DBAPIError):
+            return ""
+        return Hint.SERVER if self.is_away(error) else self.hints.get(self.code_of(error), "")
 
     def readers_block_commits(self, connection: Connection) -> bool:
         """Return whether open reads block a commit."""

@@ -53,7 +53,8 @@ _in_use: dict[str, Backend] = {}  # by its class
 class Database:
     """One database. `with database.write() as connection:` commits at its end and rolls back on any exception."""
 
-    def __init__(self, url: str, read_only: bool = False) -> None:
+    def __init__(self, url: str, read_only: bool = False, waits: bool = False) -> None:
+        """Make a database; with `waits` a server that was never reached is waited for, unless it refuses the login."""
         parsed = make_url(url)
         self.backend = backend_named(parsed)
         # With an explicit driver: SQLAlchemy's default drivers change between its versions.
@@ -61,7 +62,7 @@ class Database:
         self.shown_url = mask_url(self._url)
         self.backend.check_url(self._url, self.shown_url)
         self._read_only = read_only
-        self._was_reached = False
+        self._was_reached, self._waits = False, waits
         self._engine = self._create_engine()
         self.dialect = self._engine.dialect
 
@@ -141,7 +142,8 @@ class Database:
                     raise
                 raise self._wrong_option(error) from None
             except DBAPIError as error:
-                may_come = (self.backend.restarts and self._was_reached) or self.backend.is_busy(error)
+                was_there = self._was_reached or (self._waits and self.backend.is_away(error))
+                may_come = (self.backend.restarts and was_there) or self.backend.is_busy(error)
                 if not may_come or not backoff.wait(f"{self.shown_url} can't be reached"):
                     raise
             else:
@@ -197,13 +199,7 @@ class Database:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
         message = mask_text(first_line, self._url)
         error_type = self._error_type(error)
-        hint = self.backend.hint_for(error.orig, self.file)
-        if error_type is Forbidden or self.is_denied(error):
-            hint = "the role must be allowed to read and write the infer_ tables, and to read the table of [source]"
-            hint += "; for `infer db upgrade` also to make and drop tables, indexes and views"
-        elif self.backend.code_of(error) in self.backend.full:
-            hint = "free space on the disk of the database server; the next run does the rest"
-        return error_type(f"{self.shown_url}: {message}", hint)
+        return error_type(f"{self.shown_url}: {message}", self.backend.hint_for(error, self.file))
 
     def _error_type(self, error: DBAPIError) -> type[DatabaseUnavailable]:
         code = self.backend.code_of(error)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +13,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.dml import Insert
 
 from infer_app.base.errors import DatabaseUnavailable
-from infer_app.tables.engine.backend import Backend, merged
+from infer_app.tables.engine.backend import Backend, Hint, merged
 from infer_app.tables.engine.bulk import Merges
 from infer_app.tables.engine.column_types import (
     FAMILY,
@@ -30,12 +29,6 @@ from infer_app.tables.engine.reconnect import OUTAGE_S
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen
 UNKNOWN_COLUMN = 1054  # for which PyMySQL raises OperationalError
 DUPLICATE_COLUMN = 1060
-HINTS: dict[object, str] = {
-    1071: "keys of our tables need the row format DYNAMIC, and innodb_page_size=16k or more",
-    1969: "let statements of this role take longer (max_statement_time), and repeat the command",
-}
-
-
 UPGRADE_S = 300  # that another `infer db upgrade` is waited for
 
 
@@ -54,6 +47,18 @@ class MySQL(Backend):
     losses = (1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927)  # shutdown, KILL, aborted reads and writes
     denied = (1142, 1143)  # reported as a server's errors
     full = (1021, 1114)
+    hints = MappingProxyType(
+        {
+            **dict.fromkeys((1045, 1049, 1698), Hint.LOGIN),
+            **dict.fromkeys((1044, 1142, 1143, 1227, 1370), Hint.ROLE),
+            **dict.fromkeys((1290, 1792, 1836), Hint.READ_ONLY),
+            **dict.fromkeys(full, Hint.FULL),
+            **dict.fromkeys((1040, 1203, 1226), Hint.CONNECTIONS),
+            **dict.fromkeys((1969, 3024), Hint.TIME.format("max_statement_time")),
+            1071: "keys of our tables need the row format DYNAMIC, and innodb_page_size=16k or more",
+            1665: "set binlog_format to MIXED or ROW: our transactions see what is committed (READ COMMITTED)",
+        }
+    )
 
     def create_engine(self, url: URL, *, read_only: bool) -> Engine:
         # READ COMMITTED as in PostgreSQL: MariaDB's default locks gaps between keys, so that two runs would deadlock.
@@ -90,9 +95,8 @@ class MySQL(Backend):
     def is_statement_error(self, error: DBAPIError) -> bool:
         return super().is_statement_error(error) or self.code_of(error) in (UNKNOWN_COLUMN, DUPLICATE_COLUMN)
 
-    def hint_for(self, error: BaseException | None, file: Path | None) -> str:
-        code = error.args[0] if error is not None and error.args else None
-        return HINTS.get(code, "") or super().hint_for(error, file)
+    def is_away(self, error: DBAPIError) -> bool:
+        return self.code_of(error) in (2002, 2003, 2013)
 
     def upsert(
         self, table: Table, merges: Merges | None = None, names: Sequence[str] = (), rows: Query | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,7 @@ from sqlalchemy.schema import CreateIndex
 
 from infer_app.base.errors import SchemaOutdated
 from infer_app.tables.engine.array_upsert import ArrayDelete, ArrayUpsert
-from infer_app.tables.engine.backend import Backend
+from infer_app.tables.engine.backend import Backend, Hint
 from infer_app.tables.engine.bulk import BulkDelete, BulkUpsert, Merges
 from infer_app.tables.engine.column_types import (
     HoursAfter,
@@ -68,6 +69,15 @@ class PostgreSQL(Backend):
     forbidden = ("42501", "25006")  # a privilege; a standby, or a database or role that is read-only
     denied = ("42501",)
     full = ("53100",)
+    hints = MappingProxyType(
+        {
+            "42501": Hint.ROLE,
+            "25006": Hint.READ_ONLY,
+            "53100": Hint.FULL,
+            "53300": Hint.CONNECTIONS,
+            "57014": Hint.TIME.format("statement_timeout"),
+        }
+    )
     parts = """
         SELECT nspname, relname FROM pg_inherits
         JOIN pg_class c ON c.oid = inhrelid JOIN pg_namespace n ON n.oid = relnamespace
@@ -81,6 +91,15 @@ class PostgreSQL(Backend):
             AND (0 = ANY (polroles) OR EXISTS (SELECT FROM unnest(polroles) AS one WHERE pg_has_role(one, 'USAGE')))
         )
     """
+
+    def is_away(self, error: DBAPIError) -> bool:
+        return self.code_of(error) is None and ("FATAL" not in str(error.orig) or "starting up" in str(error.orig))
+
+    def hint_for(self, error: Exception, file: Path | None) -> str:
+        if isinstance(error, DBAPIError) and self.code_of(error) is None and not self.is_away(error):
+            is_full = any(one in str(error.orig) for one in ("too many", "connection slots"))
+            return Hint.CONNECTIONS if is_full else Hint.LOGIN
+        return super().hint_for(error, file)
 
     def create_engine(self, url: URL, *, read_only: bool) -> Engine:
         timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}

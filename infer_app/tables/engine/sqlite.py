@@ -60,9 +60,9 @@ class SQLite(Backend):
         assert file is not None
         return is_full(getattr(error, "orig", error), file)
 
-    def hint_for(self, error: BaseException | None, file: Path | None) -> str:
+    def hint_for(self, error: Exception, file: Path | None) -> str:
         assert file is not None
-        return hint_for(error, file)
+        return hint_for(getattr(error, "orig", error), file)
 
     def readers_block_commits(self, connection: Connection) -> bool:
         """Return whether the file has a rollback journal.

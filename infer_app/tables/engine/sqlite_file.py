@@ -18,7 +18,11 @@ LEAST_FREE_BYTES = 1 << 20  # on the disk: a transaction needs some
 HINT_FOLDER = "does the file's folder exist, and is it writable?"
 HINT_LOCKED = "another program holds the file: close it there (`fuser FILE` names it); the next run catches up"
 HINT_SPACE = "the disk is full: free some space, then run again; what was committed stays"
-HINT_DAMAGED = "the file is damaged: restore a backup, or save what can be read: sqlite3 FILE .recover"
+HINT_DAMAGED = (
+    "is it open by another path too, as of a container or a bind mount? Use one path; else it is damaged: restore a"
+    " backup, or save what can be read: sqlite3 FILE .recover"
+)
+HINT_DISK = "is its disk in order, and is it open by this path only, not by that of a container or a bind mount too?"
 
 FILE = "infer_file"  # key of the os.stat of a connection's file when it was opened
 
@@ -59,14 +63,20 @@ def check_writable(path: Path) -> None:
             raise DatabaseUnavailable(f"{file} is read-only", hint)
 
 
+_HINTS = {  # by the code of SQLite; HINT_FOLDER for others
+    sqlite3.SQLITE_CORRUPT: HINT_DAMAGED,
+    sqlite3.SQLITE_NOTADB: HINT_DAMAGED,
+    sqlite3.SQLITE_BUSY: HINT_LOCKED,
+    sqlite3.SQLITE_FULL: HINT_SPACE,
+    sqlite3.SQLITE_IOERR: HINT_DISK,
+    sqlite3.SQLITE_ERROR: "",  # of the statement, which the message names
+}
+
+
 def hint_for(error: BaseException | None, path: Path) -> str:
     """Return what to do about an error of SQLite, whose message says neither which disk is full nor that one is."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return HINT_DAMAGED
-    if code == sqlite3.SQLITE_BUSY:
-        return HINT_LOCKED
-    return HINT_SPACE if is_full(error, path) else HINT_FOLDER
+    hint = _HINTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, HINT_FOLDER)
+    return HINT_SPACE if hint in (HINT_FOLDER, HINT_DISK) and is_full(error, path) else hint
 
 
 def is_full(error: BaseException | None, path: Path) -> bool:
