@@ -74,14 +74,21 @@ def cmyk_without_adobe() -> bytes:
     return data[:at] + data[at + 2 + int.from_bytes(data[at + 2 : at + 4], "big") :]
 
 
-def arithmetic() -> bytes:
+def with_samsung_trailer(data: bytes, name: bytes = b"Image_UTC_Data", content: bytes = b"1546300800000") -> bytes:
+    """A JPEG as panoramas of Samsung's phones are: in place of the end marker come blocks of data, and their table."""
+    block = b"\0\0\x01\x0a" + len(name).to_bytes(4, "little") + name + content
+    table = b"SEFH" + struct.pack("<IIHHII", 101, 1, 0, 0x0A01, len(block), len(block))
+    return data.removesuffix(b"\xff\xd9") + block + table + struct.pack("<I", len(table)) + b"SEFT"
+
+
+def arithmetic(width: int = 24, height: int = 16) -> bytes:
     """By libjpeg-turbo, which takes the wish from the environment; Pillow can't write it."""
     turbo = load_turbo()
     if turbo is None:
         pytest.skip("needs libturbojpeg: apt-get install libturbojpeg0")
     os.environ["TJ_ARITHMETIC"] = "1"
     try:
-        return turbo.encode(np.asarray(picture()), pixel_format=turbojpeg.TJPF_RGB)
+        return turbo.encode(np.asarray(picture(width, height)), pixel_format=turbojpeg.TJPF_RGB)
     finally:
         del os.environ["TJ_ARITHMETIC"]
 

@@ -31,7 +31,13 @@ from infer_app.base.machine import allocatable
 from infer_app.predict.images.decode.depth import DIM, has_deep_colors, load_deep_colors, to_8_bits
 from infer_app.predict.images.decode.formats import check_boxes_end, check_png_end, sniff, webp_size, without_metadata
 from infer_app.predict.images.decode.heif import heif_decoder_names, open_avif, open_heic
-from infer_app.predict.images.decode.jpeg_structure import JpegHeader, check_scans, has_jpeg_end, parse_jpeg_header
+from infer_app.predict.images.decode.jpeg_structure import (
+    JpegHeader,
+    check_scans,
+    has_jpeg_end,
+    parse_jpeg_header,
+    without_samsung_trailer,
+)
 from infer_app.predict.images.decode.libjpeg_turbo import JpegRefused, decode_strictly, load_turbo
 from infer_app.predict.images.decode.tiff import TiffFile, check_tiff, has_white_zero, open_tiff, sample_bits, tile_size
 from infer_app.predict.images.read.bad_image import BadImage, reason_of
@@ -139,6 +145,15 @@ def _check_memory(width: int, height: int, bytes_per_pixel: int = SILENT_BYTES) 
 
 
 def _decode_jpeg(data: bytes, file_format: str, recipe: Recipe, max_pixels: int) -> Picture:
+    try:
+        return _decode_whole_jpeg(data, recipe, max_pixels)
+    except BadImage:
+        if (picture := without_samsung_trailer(data)) is None:
+            raise
+        return _decode_whole_jpeg(picture, recipe, max_pixels)
+
+
+def _decode_whole_jpeg(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
     header = parse_jpeg_header(data)
     _check_pixels(header.width, header.height, max_pixels)
     if not header.is_one_sequential_scan:
@@ -189,6 +204,8 @@ def _decode_with_pillow(data: bytes, file_format: str, recipe: Recipe, max_pixel
             if isinstance(image, TiffFile):
                 check_tiff(image, depth)
                 _check_pixels(*tile_size(image), max_pixels)
+            if file_format == "jpeg":
+                image.decodermaxblock = len(data)  # an arithmetic decoder can't stop in the middle of a file
             if scale > 1:
                 image.draft(image.mode, (image.width // scale, image.height // scale))
             is_color = has_deep_colors(image)

@@ -23,6 +23,8 @@ SOI, EOI, SOS, APP0, APP1, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 END_OF_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 _SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
 MAX_SEGMENTS = 10_000  # a file has dozens; more only cost time
+# A block of Samsung's: two zeros, its type, the length of its name in four bytes, and its name.
+_SAMSUNG_BLOCK = re.compile(rb"\0\0..(.\0\0\0)([A-Z]\w{4,})", re.DOTALL)
 EXIF_NAME = b"Exif\0\0"
 _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 _XMP_NAME = b"http://ns.adobe.com/xap/1.0/\0"
@@ -119,6 +121,19 @@ def jpeg_segments(data: bytes | mmap.mmap) -> Iterator[Segment]:
         if marker == SOS:
             return
     raise BadImage(Reason.CORRUPT, f"more than {MAX_SEGMENTS:,} segments")
+
+
+def without_samsung_trailer(data: bytes) -> bytes | None:
+    """Return a JPEG up to the blocks of data that Samsung's phones write behind a picture, and an end marker.
+
+    Their panoramas have none, and these blocks may hold another JPEG. None: the file has no such blocks.
+    """
+    if data.endswith(b"SEFT"):
+        *_, scan = jpeg_segments(data)
+        for block in _SAMSUNG_BLOCK.finditer(data, scan.end):
+            if int.from_bytes(block[1], "little") <= len(block[2]):
+                return data[: block.start()] + bytes((0xFF, EOI))
+    return None
 
 
 def has_jpeg_end(data: bytes) -> bool:

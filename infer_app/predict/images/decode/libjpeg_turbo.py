@@ -38,7 +38,7 @@ def decode_strictly(turbo: StrictTurbo, data: bytes, header: JpegHeader, scale: 
     try:
         return _decode_to_its_end(turbo, data, header, scale)
     except JpegRefused as refused:
-        if header.is_one_sequential_scan and 0 < refused.padding <= MAX_PADDING_BYTES:
+        if 0 < refused.padding <= MAX_PADDING_BYTES:
             return _decode_to_its_end(turbo, without_padding(data, refused.padding), header, scale)
         if not refused.may_be_harmless:
             raise
@@ -146,11 +146,11 @@ def without_oddities(data: bytes) -> bytes:
 
 
 def without_padding(data: bytes, num_bytes: int) -> bytes:
-    """Remove `num_bytes` of zeros or FF before the end marker of a JPEG of one scan; keep any other bytes there."""
+    """Remove `num_bytes` of zeros or FF before the end marker of a JPEG; keep any other bytes there."""
     start = 0
     for segment in jpeg_segments(data):
         start = segment.end
-    end = END_OF_SCAN.search(data, start)
+    end = next((one for one in END_OF_SCAN.finditer(data, start) if data[one.end() - 1] == EOI), None)
     if end is None or data[end.start() - num_bytes : end.start()].strip(b"\x00\xff"):
         return data
     return data[: end.start() - num_bytes] + data[end.start() :]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import turbojpeg
-from PIL import Image, features
+from PIL import Image, ImageFile, features
 
 import tests.support.jpegs as jpegs
 from infer_app.base.domain import FileFacts, Reason
@@ -34,6 +34,34 @@ RARER = [jpegs.grey, jpegs.cmyk, jpegs.cmyk_without_adobe, jpegs.ycck, jpegs.wit
 @pytest.mark.parametrize("made", [*RARER, jpegs.arithmetic])
 def test_a_jpeg_of_a_rarer_kind_has_pillows_pixels(decoder: str, made: Callable[[], bytes]):
     assert np.array_equal(decoded(made()), by_pillow(made()))
+
+
+def test_an_arithmetic_coded_jpeg_of_more_than_64_kib_has_its_pixels(decoder: str, monkeypatch: pytest.MonkeyPatch):
+    """Pillow alone gives its decoder so much at once, and arithmetic decoding can't stop in between."""
+    data = jpegs.arithmetic(640, 480)
+    assert len(data) > 1 << 16
+    monkeypatch.setattr(ImageFile, "MAXBLOCK", len(data))
+    assert np.array_equal(decoded(data), by_pillow(data))
+
+
+@pytest.mark.parametrize("made", [jpegs.baseline, jpegs.progressive, jpegs.arithmetic])
+@pytest.mark.parametrize("content", [b"1546300800000", jpegs.grey(), jpegs.grey_progressive(), b"\xff\xd5\x10" * 40])
+def test_what_samsungs_phones_write_in_place_of_the_end_marker_is_no_part_of_the_picture(
+    decoder: str, made: Callable[[], bytes], content: bytes
+):
+    data = jpegs.with_samsung_trailer(made(), b"Interim_Jpg", content)
+    assert np.array_equal(decoded(data), by_pillow(made()))
+
+
+@pytest.mark.parametrize("lost", [20, 100])
+def test_samsungs_data_do_not_make_a_cut_jpeg_whole(lost: int):
+    assert outcome(jpegs.with_samsung_trailer(jpegs.baseline()[:-lost])) == Reason.TRUNCATED
+
+
+@pytest.mark.parametrize("made", [jpegs.baseline, jpegs.progressive])
+def test_a_few_stray_bytes_before_the_end_marker_cost_no_image(decoder: str, made: Callable[[], bytes]):
+    data = made().removesuffix(b"\xff\xd9") + bytes(6) + b"\xff\xd9"
+    assert np.array_equal(decoded(data), by_pillow(made()))
 
 
 ODD = jpegs.baseline().replace(b"JFIF\0\1\1", b"JFIF\0\7\7")

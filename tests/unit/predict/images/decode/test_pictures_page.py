@@ -144,6 +144,13 @@ READ: dict[str, Callable[[], bool]] = {
 INVERTED = [made("TIFF", mode, tiffinfo={262: 0}) for mode in ("L", "1")]
 # These have tests of their own.
 HELD = {
+    "JPEG with arithmetic coding": "an_arithmetic_coded_jpeg_of_more_than_64_kib_has_its_pixels",
+    "JPEG with data of Samsung's phones in place of its end marker": (
+        "what_samsungs_phones_write_in_place_of_the_end_marker_is_no_part_of_the_picture"
+    ),
+    "JPEG with up to 16 bytes of zeros or FF before its end marker": (
+        "a_few_stray_bytes_before_the_end_marker_cost_no_image"
+    ),
     "JPEG whose end marker alone is missing": "a_jpeg_cut_at_any_byte_is_refused_unless_only_its_end_marker_is_missing",
     "16 bits per channel: PNG or TIFF, grey, colour or CMYK": "a_tiff_is_read_in_full",
     "12-bit data in a file of 16 bits, values up to 4,095": "twelve_of_sixteen_bits_are_told_only_if_read_in_full",
@@ -208,6 +215,7 @@ REJECTED: dict[str, Iterable[bytes]] = {
     ],
     "BigTIFF, big-endian": [b"MM\0+\0\x08\0\0" + bytes(8)],
     "JPEG of 12 bits": [b"\xff\xd8\xff\xc1\0\x0b\x0c\0\x08\0\x08\x01\x01\x11\0\xff\xda"],
+    "JPEG of height 0 in its header": [b"\xff\xd8\xff\xc0\0\x0b\x08\0\0\0\x08\x01\x01\x11\0\xff\xda"],
     "lossless JPEG": [b"\xff\xd8\xff\xc3\0\x0b\x08\0\x08\0\x08\x01\x01\x11\0\xff\xda"],
     "a file without a byte": [b""],
     "JPEG that ends early": [jpegs.baseline()[:-40]],
