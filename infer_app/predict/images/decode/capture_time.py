@@ -12,7 +12,7 @@ from struct import unpack_from
 
 from PIL import ExifTags
 
-from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
+from infer_app.base.domain import DECODER_MODULES, NO_TIME, CaptureTime, TimeOrigin
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.decode.decoder import open_file
 from infer_app.predict.images.decode.formats import SNIFFED_BYTES, sniff
@@ -34,12 +34,17 @@ _BYTE_ORDERS = {b"II": "<", b"MM": ">"}
 _MAX_TEXT = 64  # bytes
 
 
-def capture_time(data: bytes | mmap.mmap) -> CaptureTime:
-    """Return EXIF's DateTimeOriginal, else its DateTimeDigitized, else NO_TIME. Raises MemoryError."""
+def capture_time(data: bytes | mmap.mmap) -> CaptureTime | None:
+    """Return EXIF's DateTimeOriginal, else its DateTimeDigitized, else NO_TIME; None where a decoder is missing.
+
+    Raises MemoryError.
+    """
     try:
         return _stated(_read_tags(data))
     except MemoryError:
         raise
+    except BadImage as bad:
+        return None if bad.reason in DECODER_MODULES else NO_TIME
     except Exception:  # whatever a damaged file leads to
         return NO_TIME
 

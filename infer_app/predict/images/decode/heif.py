@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from struct import unpack
 from typing import Any, BinaryIO
 
 from PIL import Image, ImageFile, features
@@ -15,14 +16,14 @@ from PIL import Image, ImageFile, features
 from infer_app.base.domain import Reason
 from infer_app.predict.images.read.bad_image import BadImage
 
+MAX_AVIF_SIDE, MAX_AVIF_PIXELS = 1 << 15, 1 << 28  # of libavif, which calls a larger file damaged
+_SIZE = re.compile(rb"ispe\0{4}(.{8})", re.DOTALL)
 # What libheif says of a file whose pictures are only in a sequence, or are not coded as HEVC.
 _NO_PICTURE = re.compile(r"primary item|'pitm' box|compression format has not been built in")
 
 
 def open_heic(file: BinaryIO) -> ImageFile.ImageFile:
     """Open the primary picture of a HEIC file, upright and of 8 bits. Raises BadImage without a decoder."""
-    if not has_heic():
-        raise BadImage(Reason.HEIC_DECODER_MISSING, "HEIC; no decoder for it is installed")
     return _HeicFile(file)
 
 
@@ -33,11 +34,22 @@ def open_avif(file: BinaryIO) -> ImageFile.ImageFile:
     from PIL import AvifImagePlugin
 
     AvifImagePlugin.DEFAULT_MAX_THREADS = 1
-    return AvifImagePlugin.AvifImageFile(file)
+    try:
+        return AvifImagePlugin.AvifImageFile(file)
+    except SyntaxError as error:
+        file.seek(0)
+        for width, height in (unpack(">II", one[1]) for one in _SIZE.finditer(file.read())):
+            if max(width, height) > MAX_AVIF_SIDE or width * height > MAX_AVIF_PIXELS:
+                detail = f"an AVIF of {width}x{height} pixels: libavif reads 16384x16384, and sides of 32768, at most"
+                raise BadImage(Reason.TOO_MANY_PIXELS, detail) from error
+        raise
 
 
 def read_heic_exif(data: bytes) -> Image.Exif:
-    """Return the EXIF data of the primary picture, or none. Raises what pi-heif raises for a damaged file."""
+    """Return the EXIF data of the primary picture, or none.
+
+    Raises BadImage without a decoder, and what pi-heif raises for a damaged file.
+    """
     exif = Image.Exif()
     for block in (one["data"] for one in _primary_picture(data).metadata if one["type"] == "Exif"):
         exif.load(block[4 + int.from_bytes(block[:4], "big") :])  # the number says where its TIFF header begins
@@ -99,6 +111,8 @@ class _HeicFile(ImageFile.ImageFile):
 
 def _primary_picture(data: bytes) -> Any:
     """Return pi-heif's primary picture of a file, whose pixels and metadata are read once they are asked for."""
+    if not has_heic():
+        raise BadImage(Reason.HEIC_DECODER_MISSING, "HEIC; no decoder for it is installed")
     import _pi_heif
 
     # data, threads, convert to 8 bits, BGR, without stride, scale to 16 bits, decoder, without libheif's limits

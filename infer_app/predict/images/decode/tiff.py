@@ -29,19 +29,24 @@ def open_tiff(file: BinaryIO) -> TiffFile:
         if str(error) in _COMPRESSIONS:
             raise _unread_compression(_COMPRESSIONS[str(error)]) from error
         if "unknown pixel mode" in str(error):
-            raise BadImage(Reason.UNSUPPORTED_FORMAT, _describe_samples(file)) from error
+            raise BadImage(Reason.UNSUPPORTED_FORMAT, _describe_samples(_first_tags(file))) from error
+        _check_raw(_first_tags(file))  # of some raw photos even the preview has no size
         raise
     if image.info.get("compression") == "webp":  # Pillow's libtiff is built without it
         raise _unread_compression("WebP")
     return image
 
 
-def _describe_samples(file: BinaryIO) -> str:
-    """Return what is said of samples that are not read, with their bits where it is these."""
+def _first_tags(file: BinaryIO) -> TiffImagePlugin.ImageFileDirectory_v2:
     file.seek(0)
     tags = TiffImagePlugin.ImageFileDirectory_v2(file.read(8))
     file.seek(tags.next)
     tags.load(file)
+    return tags
+
+
+def _describe_samples(tags: TiffImagePlugin.ImageFileDirectory_v2) -> str:
+    """Return what is said of samples that are not read, with their bits where it is these."""
     bits = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (8,)))
     samples = "samples of a kind that is" if bits in (1, 8, 16, 32) else f"samples of {bits} bits, a number that is"
     return f"channels or {samples} not read; convert it to grey or RGB of 8 or 16 bits"
@@ -54,14 +59,18 @@ def check_tiff(image: TiffFile, depth: str) -> None:
     separate planes Pillow reads the upper 8 correctly, but for uncompressed ones.
     """
     tags = image.tag_v2
-    is_preview = tags.get(_NEW_SUBFILE_TYPE, 0) & 1
-    if _DNG_VERSION in tags or (is_preview and _SUB_IFDS in tags):
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, "a raw photo (DNG, NEF, ARW); its preview is not predicted")
+    _check_raw(tags)
     is_separate = tags.get(_PLANAR_CONFIGURATION) == _SEPARATE and tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1) > 1
     is_deep = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))) > 8
     if is_separate and is_deep and (depth != "full" or image.info.get("compression") == "raw"):
         detail = "channels of 16 bits in separate planes; save it with interleaved channels"
         raise BadImage(Reason.UNSUPPORTED_FORMAT, detail)
+
+
+def _check_raw(tags: TiffImagePlugin.ImageFileDirectory_v2) -> None:
+    is_preview = tags.get(_NEW_SUBFILE_TYPE, 0) & 1
+    if _DNG_VERSION in tags or (is_preview and _SUB_IFDS in tags):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "a raw photo (DNG, NEF, ARW); its preview is not predicted")
 
 
 def tile_size(image: TiffFile) -> tuple[int, int]:

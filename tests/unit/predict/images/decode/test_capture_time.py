@@ -6,6 +6,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
+from infer_app.predict.images.decode import heif
 from infer_app.predict.images.decode.capture_time import capture_time, read_capture_times
 from tests.support.heif_files import heic
 
@@ -16,6 +17,15 @@ WRITTEN = "2026:07:01 12:00:00"
 
 def seconds(paths):
     return [taken.timestamp(ZoneInfo("Europe/Berlin")) for taken in read_capture_times(paths)]
+
+
+@pytest.mark.parametrize("form", ["heic", "avif"])
+def test_a_file_whose_decoder_is_missing_was_not_read(tmp_path, monkeypatch, form):
+    """So it is read again once the decoder is there."""
+    data = Path(photo(tmp_path / f"a.{form}", WRITTEN)).read_bytes()
+    assert capture_time(data) == TWELVE
+    monkeypatch.setattr(heif, f"has_{form}", lambda: False)
+    assert capture_time(data) is None
 
 
 def photo(path, taken=None, offset=None, camera_date=None, more=()):

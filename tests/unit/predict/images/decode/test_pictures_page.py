@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,12 @@ def interlaced() -> bytes:
     data[28] = 1
     data[29:33] = zlib.crc32(data[12:29]).to_bytes(4, "big")
     return bytes(data)
+
+
+def raw_preview() -> bytes:
+    """The first directory of a raw photo whose preview has no size, as Sony's have it."""
+    entries = ((254, 1), (259, 6), (274, 1), (330, 64))
+    return b"II*\0\x08\0\0\0\x04\0" + b"".join(pack("<HHII", tag, 4, 1, value) for tag, value in entries) + bytes(60)
 
 
 def deep_tiff(*values: int, **tags: int) -> bytes:
@@ -195,7 +202,11 @@ REJECTED: dict[str, Iterable[bytes]] = {
     "raw photo: CR2": [b"II*\0\x10\0\0\0CR\x02\0" + bytes(50)],
     "raw photo: CR3": [b"\0\0\0\x18ftypcrx \0\0\0\1crx isom"],
     "raw photo: RAF": [b"FUJIFILMCCD-RAW 0201"],
-    "raw photo: DNG, NEF, ARW": [tiff(8, 4, 8, 3, bytes(96), t50706=1025), tiff(8, 4, 8, 3, bytes(96), t254=1, t330=8)],
+    "raw photo: DNG, NEF, ARW": [
+        tiff(8, 4, 8, 3, bytes(96), t50706=1025),
+        tiff(8, 4, 8, 3, bytes(96), t254=1, t330=8),
+        raw_preview(),
+    ],
     "SVG": [b'<svg xmlns="x"/>', b'<?xml version="1.0"?>\n<!-- made by hand -->\n<svg xmlns="x"/>'],
     "PDF": [b"%PDF-1.7\n"],
     "DICOM": [bytes(128) + b"DICM"],
@@ -216,6 +227,7 @@ REJECTED: dict[str, Iterable[bytes]] = {
     "BigTIFF, big-endian": [b"MM\0+\0\x08\0\0" + bytes(8)],
     "JPEG of 12 bits": [b"\xff\xd8\xff\xc1\0\x0b\x0c\0\x08\0\x08\x01\x01\x11\0\xff\xda"],
     "JPEG of height 0 in its header": [b"\xff\xd8\xff\xc0\0\x0b\x08\0\0\0\x08\x01\x01\x11\0\xff\xda"],
+    "AVIF of more than 16384x16384 pixels, or a side over 32768": [heif_files.avif(picture(32776, 64))],
     "lossless JPEG": [b"\xff\xd8\xff\xc3\0\x0b\x08\0\x08\0\x08\x01\x01\x11\0\xff\xda"],
     "a file without a byte": [b""],
     "JPEG that ends early": [jpegs.baseline()[:-40]],
