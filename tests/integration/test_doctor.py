@@ -54,6 +54,17 @@ def test_doctor_fails_where_a_run_finds_no_allowed_location(lab, locations, has_
     assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
 
 
+def test_a_link_to_a_file_elsewhere_is_named_with_what_it_leads_to(lab, tmp_path):
+    """As those of git-annex, of which a folder may be watched alone."""
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects" / "a.jpg").write_bytes(b"1")
+    project = lab("link.jpg")
+    project.set("source", base="photos")
+    (project.photos / "link.jpg").symlink_to(tmp_path / "objects" / "a.jpg")
+    ((_, hint, _),) = findings(project, "locations", exit_code=2)
+    assert hint == f"it is a link to {tmp_path}/objects/a.jpg: add a folder above all such files to [images] roots"
+
+
 def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab):
     project = lab("0000.jpg", "../photos/0001.jpg", "gone.jpg", "../infer.toml")
     project.set("images", roots=[])

@@ -35,6 +35,7 @@ _REFUSED = (
     ("a ZIP archive", b"PK\x03\x04", 0),
     ("a BigTIFF whose bytes are big-endian", b"MM\0+", 0),
     ("a Git LFS pointer instead of the file", b"version https://git-lfs", 0),
+    ("a git-annex pointer instead of the file", b"/annex/objects/", 0),
 )
 _HTML = "an HTML page"
 # Chunks of a PNG that hold no pixels. Of an unknown one that is damaged, it is not known that it holds none.

@@ -49,6 +49,8 @@ def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
         return how_to_resolve(location)
     if ".." in Path(location).parts:
         return "write the location without .. in the table, if what it leads to is meant"
+    if (target := Path(location).resolve()) != Path(location).parent.resolve() / Path(location).name:
+        return f"it is a link to {shown(str(target))}: add a folder above all such files to [images] roots"
     return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'
 
 
