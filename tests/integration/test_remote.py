@@ -86,7 +86,7 @@ def test_every_image_of_a_mixed_day_ends_as_it_should(project, servers, s3_serve
         f"{web}/p/../secret.jpg": "location_not_allowed",
         f"{web}/p/ok.jpg?X-Amz-Signature=canary": None,
         f"{web}/p/down.jpg?X-Amz-Signature=canary": "read_error",
-        f"{web}/p/lies.jpg": "truncated",
+        f"{web}/p/lies.jpg": "read_error",
         f"{web}/p/gone.jpg": "not_found",
         f"{web}/p/forbidden.jpg": "permission_denied",
         f"{web}/secret.jpg": "location_not_allowed",

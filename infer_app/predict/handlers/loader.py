@@ -147,7 +147,12 @@ class Loader:
             image.facts = replace(image.facts, taken=capture_time(image.data))
 
     def _decode(self, image: _Image) -> None:
-        image.picture = decode_image(image.data, self.recipe, self._max_pixels)
+        try:
+            image.picture = decode_image(image.data, self.recipe, self._max_pixels)
+        except BadImage as bad:
+            if bad.reason is Reason.TRUNCATED and is_remote(image.ref.location):  # by a cache, while it was uploaded
+                raise BadImage(Reason.READ_ERROR, f"cut off: {bad.detail}") from bad
+            raise
 
     def _transform(self, image: _Image) -> None:
         if self._models:

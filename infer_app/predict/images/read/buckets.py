@@ -8,7 +8,7 @@ import hashlib
 import importlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from infer_app.base.domain import FileFacts, Reason
@@ -55,13 +55,13 @@ class BucketReader:
         """
         filesystem, scheme = self._open(prefix.root.scheme), f"{prefix.root.scheme}://"
         try:
-            walked = filesystem.walk(_path(prefix.root), detail=True, on_error="raise")
-            for _, _, found in walked:
-                yield [
-                    (f"{scheme}{info['name']}", info.get("size"))
-                    for _, info in sorted(found.items())
-                    if not info["name"].endswith("/")
-                ]
+            path, has_nameless = _path(prefix.root), False
+            for _, _, found in filesystem.walk(path, detail=True, on_error="raise"):
+                has_nameless |= any(info["type"] == "directory" for info in found.values())  # p// below p/
+                yield _files(scheme, found)
+            if has_nameless:  # which no walk enters
+                everything = filesystem.find(path, detail=True)
+                yield _files(scheme, {name: info for name, info in everything.items() if "//" in name})
         except Exception as error:
             raise StorageUnavailable(
                 f"{prefix} can't be listed: {_refusal(error).detail}",
@@ -82,6 +82,11 @@ class BucketReader:
             if scheme not in self._opened:
                 self._opened[scheme] = _OPEN[scheme](self._access)
             return self._opened[scheme]
+
+
+def _files(scheme: str, found: Mapping[str, Any]) -> list[tuple[str, int | None]]:
+    files = (info for _, info in sorted(found.items()) if not info["name"].endswith("/"))
+    return [(f"{scheme}{info['name']}", info.get("size")) for info in files]
 
 
 def _path(url: RemoteUrl) -> str:
@@ -128,6 +133,8 @@ def _refusal(error: Exception) -> BadImage | Transient:
         return BadImage(Reason.READ_TIMEOUT, "read exceeded the time limit")
     name = type(error.__cause__ or error).__name__
     detail = f"{name}, HTTP {status}" if status else name
+    if "InvalidObjectState" in name:
+        return BadImage(Reason.READ_ERROR, "archived: restore it first")
     is_forbidden = isinstance(error, PermissionError) or status in (401, 403) or str(error).startswith("Forbidden")
     if is_forbidden or "Credential" in name:  # this word is all that an OSError of gcsfs has
         return BadImage(Reason.PERMISSION_DENIED, detail)

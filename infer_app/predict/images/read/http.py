@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from email.utils import parsedate_to_datetime
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 from urllib3 import BaseHTTPResponse, Timeout
 from urllib3.exceptions import HTTPError, ReadTimeoutError
@@ -37,6 +37,7 @@ HEADERS = {"User-Agent": f"infer_app/{__version__}", "Accept": "image/*, */*"}
 # No encoding is requested, but storages send objects as gzip that were stored so.
 GZIP = frozenset({"gzip", "x-gzip"})
 _ZLIB_GZIP = 16 + zlib.MAX_WBITS
+_AS_SENT = "".join(map(chr, range(0x21, 0x7F)))
 _STRAY_PERCENT = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 
 
@@ -96,7 +97,8 @@ class HttpReader:
 
     def _redirected(self, url: RemoteUrl, target: str) -> RemoteUrl:
         try:
-            found = parse_url(urljoin(str(url), target))
+            # Servers send the bytes of a path as they are; headers are read as Latin-1.
+            found = parse_url(urljoin(str(url), quote(target.encode("latin-1"), safe=_AS_SENT)))
         except ValueError as error:
             raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"redirected to an invalid URL: {error}") from None
         if found.scheme not in HTTP_PORTS or not any(prefix.allows(found) for prefix in self._access.places):
@@ -180,7 +182,8 @@ def _decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
     try:
         plain = unzip.decompress(data, max_bytes + 1)
     except zlib.error:
-        raise BadImage(Reason.READ_ERROR, "a damaged gzip body") from None
+        hint = "does AddEncoding of the server meet a part of its name?"
+        raise BadImage(Reason.READ_ERROR, f"no gzip body, as announced: begins {data[:2].hex(' ')}; {hint}") from None
     if len(plain) > max_bytes:
         raise BadImage(Reason.TOO_LARGE_BYTES, f"unzipped more than the {max_bytes:,} bytes that are read")
     if not unzip.eof:

@@ -116,6 +116,12 @@ def test_a_listing_goes_folder_by_folder(s3_server):
         ("s3://listed/x/2.jpg", 7),
         ("s3://listed/x/deep/er/3.jpg", 7),
     ]
+    for name in ("x//5.jpg", "x/deep//6.jpg", "x//down/7.jpg"):
+        bucket.put(name, CONTENT[:7])
+    found = [one for folder in remote.list_folders(AllowedPrefix.parse("s3://listed/x/"), ACCESS) for one in folder]
+    assert sorted(location.partition("/x/")[2] for location, _ in found) == [
+        "/5.jpg", "/down/7.jpg", "1.jpg", "2.jpg", "deep//6.jpg", "deep/er/3.jpg",
+    ]  # fmt: skip
     with pytest.raises(StorageUnavailable):
         list(remote.list_folders(AllowedPrefix.parse("s3://no-such-bucket/"), ACCESS))
     with pytest.raises(UsageError, match="no listing"):
