@@ -74,7 +74,7 @@ def list_models(as_json: bool, config: Path | None) -> None:
         print(f"no models in {folder}: make one with `infer model build SOURCE --name NAME`")
     cells = [*_cells_of(found, recorded, counts), *(_removed_cells(one, counts) for one in removed)]
     if cells:
-        show_table(("model", "id", "in use", "predictions", "built", "precisions", "output", "recipe", "source"), cells)
+        show_table(("model", "id", "in use", "predictions", "built", "precisions", "output"), cells)
 
 
 def _cells_of(
@@ -90,13 +90,12 @@ def _cells_of(
         built = (f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}", ", ".join(_precisions(manifest)))
         count = f"{counts.get(manifest.model_id, 0):,}"
         output = f"{manifest.output.kind} of {manifest.crop.of}" if manifest.crop else manifest.output.kind
-        made_of = (output, manifest.recipe.kind, manifest.source)
-        yield manifest.name, manifest.model_id, use, count, *built, *made_of
+        yield manifest.name, manifest.model_id, use, count, *built, output
 
 
 def _removed_cells(one: RecordedVersion, counts: dict[str, int]) -> tuple[str, ...]:
     count = f"{counts[one.model_id]:,}"
-    return one.name, one.model_id, _use_as_text(one), count, "not in the folder", "", "", "", ""
+    return one.name, one.model_id, _use_as_text(one), count, "not in the folder", "", ""
 
 
 def _precisions(manifest: Manifest) -> list[str]:

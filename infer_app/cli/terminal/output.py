@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -14,18 +16,30 @@ from infer_app.base.locations import as_location
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.printing import csv_line, printable
 
+LEAST_WIDTH = 9  # of a column that is broken, so that dates and numbers stay whole, in characters
+
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Print a table whose cells are plain text: markup and control characters in them have no effect.
 
     A rich Text is printed with its style: callers make one of constants only, never of data.
     """
-    table = Table(*(Column(heading, overflow="fold") for heading in headings), title=title, title_justify="left")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row))
     console = Console()
     if not console.is_terminal:
         console.width = 160  # a file or a pipe has no width of its own
+    cells = [[cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row] for row in rows]
+    widths = [max(map(cell_len, (name, *map(str, column)))) for name, *column in zip(headings, *cells, strict=True)]
+    is_wide = console.is_terminal and sum(widths) + 3 * len(widths) >= console.width
+    columns = [Column(name, overflow="fold") for name in headings]
+    table = Table(*columns, title=title, title_justify="left")
+    if is_wide:
+        left, room = len(widths), console.width
+        for width, column in sorted(zip(widths, columns, strict=True), key=lambda pair: pair[0]):
+            left, room = left - 1, room - width - 1
+            column.no_wrap = room >= left * LEAST_WIDTH
+        table.box, table.padding, table.show_edge = box.SIMPLE, 0, False
+    for row in cells:
+        table.add_row(*row)
     with console.capture() as captured:  # rich would end the program where the reader of a pipe has gone
         console.print(table)
     print(captured.get(), end="")
