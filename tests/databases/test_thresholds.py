@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from infer_app.base.domain import DetectedObject, ImageRef, Output, Prediction
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.queries.thresholds import change_thresholds, read_thresholds
+from infer_app.tables.queries.thresholds import change_thresholds, describe_unset, read_thresholds
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
@@ -163,3 +163,13 @@ def test_the_views_show_what_python_shows_and_a_higher_threshold_never_more(rand
             assert shown(database, "infer_shown_labels", "image_id, label, score") == sorted(as_labels)
             seen.append(by_python)
         assert set(seen[1]) <= set(seen[0])
+
+
+def test_a_detector_without_a_threshold_is_named_with_the_score_from_which_all_is_shown(database):
+    manifest = {"output": {"kind": "detection", "detection": {"min_score": 0.05}}}
+    switch_version(database, "m", MODEL.model_id, manifest)
+    switch_version(database, "plain", "f" * 16, {"output": {"kind": "classification"}})
+    (told,) = describe_unset(database, ["m", "plain"])
+    assert told.startswith("no threshold is set for m: all objects from 0.05 on are shown")
+    change_thresholds(database, "m", {"deer": 0.5})
+    assert describe_unset(database, ["m", "plain"]) == []

@@ -214,6 +214,7 @@ def test_camtrap_dp_holds_what_has_a_time_and_coordinates_and_counts_the_rest(ca
     assert (counts["images"], counts["rejected"], len(tables["media"])) == (4, 1, 5)
     (deployment,) = tables["deployments"]
     assert deployment["deploymentID"] == "north@20260901T000000"
+    assert (deployment["locationID"], deployment["locationName"]) == ("north", "north")
     assert (deployment["deploymentStart"], deployment["deploymentEnd"]) == (
         "2026-09-01T01:00:00+00:00", "2026-10-02T01:00:20+00:00"
     )  # fmt: skip

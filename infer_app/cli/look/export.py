@@ -22,6 +22,7 @@ from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.cli.look.show_events import check_events
 from infer_app.tables.cameras.captures import Captures
 from infer_app.tables.project_database import open_project_database, read_limits
+from infer_app.tables.queries.thresholds import describe_unset
 from infer_app.tables.rows.results import Result
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ def export_days(options: ExportOptions) -> None:
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
         num_pending = sum(project.count_pending(day, *model.all_ids) for day in days)
         write_export(options.format, options.to, export)
+        unset = [] if options.min_score else describe_unset(project.database, [export.of_boxes.model.name])
         if not export.counts.num_images:
             log.warning("%s has no predictions for these days; `infer status` lists days that have some", model.name)
     num_rejected = export.counts.num_rejected
@@ -49,7 +51,7 @@ def export_days(options: ExportOptions) -> None:
         counts = {"rejected": num_rejected, "pending": num_pending, "left_out": export.counts.left_out}
         print(json.dumps(_numbers(options, export) | counts))
     else:
-        print(_written(options, export) + _left_out(options.format, export, num_pending))
+        print(_written(options, export) + _left_out(options.format, export, num_pending), *unset, sep="\n")
 
 
 def export_sample(options: SampleOptions) -> None:

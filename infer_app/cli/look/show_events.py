@@ -10,6 +10,7 @@ from infer_app.cli.commands.look_commands import EventsOptions
 from infer_app.cli.terminal.output import print_csv, print_json_list, show_table
 from infer_app.tables.cameras.day_events import Event, read_events
 from infer_app.tables.project_database import open_project_database
+from infer_app.tables.queries.thresholds import describe_unset
 
 OF_EVENT = ("event", "camera", "started_at", "ended_at", "num_images")
 OF_LABEL = ("model", "label", "count", "images", "score", "best_image")
@@ -27,6 +28,7 @@ def show_events(options: EventsOptions) -> None:
             of_day, others = project.ask(read_events, project, day)
             found += of_day
             continued = continued if number else others
+        unset = describe_unset(project.database, {one.model for event in found for one in event.labels})
     if options.as_json:
         head = {"date": str(days[0]), "until": str(days[-1]), "continued": continued}
         print_json_list(head, "events", (_shown(event) for event in found))
@@ -34,6 +36,7 @@ def show_events(options: EventsOptions) -> None:
         print_csv(_rows(found), OF_EVENT + OF_LABEL)
     else:
         _print_table(found, continued)
+        print(*unset, sep="\n", end="\n" if unset else "")
 
 
 def check_events(loaded: LoadedSettings) -> None:

@@ -1,13 +1,15 @@
 """Thresholds of a model's labels: which objects and labels are shown. All are stored, so nothing runs again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection, column, delete, select, table
 
 from infer_app.base.day import Day
+from infer_app.base.domain import OutputKind
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.source import Source
 from infer_app.tables.results.conditions import count_rows, join_results
+from infer_app.tables.results.model_versions import kind_of, min_score_of, read_manifests
 from infer_app.tables.results.schema import ALL_LABELS, thresholds
 
 SHOWN_OBJECTS, SHOWN_LABELS, SHOWN_CROPS = (
@@ -21,6 +23,20 @@ def read_thresholds(database: Database, model: str) -> dict[str, float]:
     wanted = select(thresholds.c.label, thresholds.c.threshold).where(thresholds.c.model == model)
     with database.read() as connection:
         return {row[0]: row[1] for row in connection.execute(wanted.order_by(thresholds.c.label))}
+
+
+def describe_unset(database: Database, names: Iterable[str]) -> list[str]:
+    """Return a sentence on each of these models whose objects are all shown, since it has no threshold."""
+    has_some = select(thresholds.c.model).distinct()
+    with database.read() as connection:
+        unset = sorted(set(names).difference(connection.scalars(has_some)))
+        manifests = [(name, one) for name in unset for one in [*read_manifests(connection, name).values()][-1:]]
+    return [
+        f"no threshold is set for {name}: all objects from {min_score_of(manifest):g} on are shown; see"
+        f" `infer threshold set {name} --default 0.5`"
+        for name, manifest in manifests
+        if kind_of(manifest) == OutputKind.DETECTION
+    ]
 
 
 def change_thresholds(database: Database, model: str, changes: Mapping[str, float | None]) -> None:

@@ -288,6 +288,8 @@ class _Package:
     def _deployment(self, one: _Deployment) -> dict[str, object]:
         return {
             "deploymentID": one.id,
+            "locationID": one.period.camera,
+            "locationName": one.period.camera,
             "latitude": one.period.latitude,
             "longitude": one.period.longitude,
             "deploymentStart": one.start.isoformat(timespec="seconds"),
