@@ -139,12 +139,12 @@ def _geometry(preprocessor: Mapping[str, Any], family: str) -> dict[str, object]
     cropped = _sides(preprocessor.get("crop_size"), True) if is_cropped else None
     sizes = f"size {preprocessor.get('size')} and crop_size {preprocessor.get('crop_size')}"
     unknown = f"has {sizes}, which no recipe does"
-    if family == "ConvNext" and isinstance(resized, int) and not is_cropped:  # crops to it below 384
-        size = Size.square(resized)
-        if resized >= 384:
-            return {"recipe": "stretch", "size": size}
-        resize = Size.square(int(resized / preprocessor.get("crop_pct", 0.875)))
-        return {"recipe": "resize-crop", "size": size, "resize": resize, "centre": "down"}
+    if family == "ConvNext" and isinstance(resized, int):  # below 384 it crops to it first
+        edge = Size.square(resized)
+        cropped = cropped if is_cropped else edge
+        if not isinstance(cropped, Size) or any(side > resized or (resized - side) % 2 for side in cropped):
+            return unknown  # two crops are one only if both halve an even margin
+        resized = edge if resized >= 384 else int(resized / preprocessor.get("crop_pct", 0.875))
     if isinstance(resized, Size) and not is_cropped:
         return {"recipe": "stretch", "size": resized}
     if not isinstance(cropped, Size) or resized is None:

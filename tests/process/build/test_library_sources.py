@@ -18,6 +18,7 @@ from tests.support.library_networks import save_hugging_face, save_timm, save_we
 SIZES = [(500, 375), (375, 500), (101, 77), (77, 101), (64, 64), (33, 90), (640, 359), (223, 222)]
 SQUARE, SHORTER = {"size": {"height": 32, "width": 32}}, {"size": {"shortest_edge": 37}}
 CROP = {"crop_size": {"height": 32, "width": 32}}
+CROPPED = {"do_center_crop": True, "crop_size": {"height": 24, "width": 24}}
 TIMM = {"input_size": (3, 96, 96)}
 
 
@@ -51,6 +52,7 @@ def timm_name(folder):
         pytest.param(hf("ViT", **SQUARE, rescale_factor=1 / 200), id="hf-rescale"),
         pytest.param(hf("ConvNext", size={"shortest_edge": 32}), id="hf-resnet"),
         pytest.param(hf("ConvNext", size={"shortest_edge": 384}), id="hf-large-convnext"),
+        pytest.param(hf("ConvNext", size={"shortest_edge": 32}, **CROPPED), id="hf-cropped-convnext"),
         pytest.param(hf("Bit", **SHORTER, **CROP), id="hf-bit"),
         pytest.param(hf("CLIP", size={"shortest_edge": 32}, crop_size={"height": 24, "width": 31}), id="hf-clip"),
         pytest.param(hf("DeiT", size={"height": 37, "width": 37}, **CROP), id="hf-deit"),
@@ -132,6 +134,8 @@ CONFIG, PROCESSOR = "config.json", "processor_config.json"
     ("make", "error"),
     [
         (edit({"do_center_crop": True}, processor="ConvNext", size={"shortest_edge": 32}), UsageError),
+        (edit({"do_center_crop": True, "crop_size": 23}, processor="ConvNext", size={"shortest_edge": 32}), UsageError),
+        (edit({"do_center_crop": True, "crop_size": 40}, processor="ConvNext", size={"shortest_edge": 32}), UsageError),
         (edit({"do_center_crop": True, "size": 32}, processor="ConvNext", size={"shortest_edge": 32}), UsageError),
         (edit({"id2label": {"1": "a", "2": "b"}}, CONFIG), UsageError),
         (edit({"id2label": {"0": "a\nb"}}, CONFIG), ModelError),
