@@ -3,25 +3,29 @@
 An ONNX file is one protobuf message. Only the fields named here are looked at; all others are copied as they are.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 from infer_app.base.errors import ModelError
 from infer_app.build.sources.export_metadata import model_api_facts, ultralytics_facts
-from infer_app.build.sources.source_facts import SourceFacts
+from infer_app.build.sources.source_facts import Fact, SourceFacts
 
 MAX_BYTES = (1 << 31) - 1  # of a protobuf message
 
+GRAPH = 7  # of the model
 # Numbers of fields in onnx.proto, by message: in which of them messages with tensors lie.
 _INNER = {
-    "model": {7: "graph", 25: "function"},
+    "model": {GRAPH: "graph", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
     "function": {7: "node"},
     "node": {5: "attribute"},
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
     "sparse": {1: "tensor", 2: "tensor"},
 }
+_LABELS = ("character", "labels", "classes")  # keys of metadata whose lines are labels
+_LIKE_LABELS = ("label", "class", "name", "categor", "character")  # in a key of metadata
 _METADATA = 14  # of the model
 _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14  # of a tensor
 _VARINT, _BYTES = 0, 2  # wire types
@@ -47,8 +51,7 @@ class DamagedOnnx(ModelError):
 
 def metadata_props(data: bytes) -> dict[str, str]:
     """Return the metadata of an ONNX file. Raises DamagedOnnx."""
-    entries = [field.value for field in _fields(memoryview(data)) if field.number == _METADATA]
-    return dict(_entry(entry) for entry in entries)
+    return dict(_entry(entry) for entry in parts_of(memoryview(data))[_METADATA])
 
 
 def fold_external_data(data: bytes, read: ReadExternal) -> bytes:
@@ -57,7 +60,7 @@ def fold_external_data(data: bytes, read: ReadExternal) -> bytes:
     `read` returns a file by its location, and is called once for each. Raises DamagedOnnx, and ModelError if the result
     is too large for ONNX.
     """
-    if not any(_INNER["model"].get(field.number) == "graph" for field in _fields(memoryview(data))):
+    if not parts_of(memoryview(data))[GRAPH]:
         raise DamagedOnnx("it has no network")
     folded = _fold(memoryview(data), "model", cache(read))
     if folded is None:
@@ -75,7 +78,13 @@ def onnx_facts(props: Mapping[str, str]) -> SourceFacts:
     prefix = "model_info "
     if model_info := {key.removeprefix(prefix): value for key, value in props.items() if key.startswith(prefix)}:
         return model_api_facts(model_info, "metadata_props model_info")
-    return ultralytics_facts(props, "metadata_props")
+    said = ultralytics_facts(props, "metadata_props")
+    if "labels" in said.facts:
+        return said
+    for key in _LABELS:
+        if len(names := tuple(props.get(key, "").strip().splitlines())) > 1 and all(names):
+            return said.merged(SourceFacts({"labels": Fact(names, f"metadata_props {key}")}))
+    return replace(said, unused=tuple(key for key in props if any(word in key.lower() for word in _LIKE_LABELS)))
 
 
 def _fold(message: memoryview, message_type: str, read: ReadExternal) -> bytes | None:
@@ -113,8 +122,21 @@ def _fold_tensor(tensor: memoryview, read: ReadExternal) -> bytes | None:
 
 def _entry(message: memoryview) -> tuple[str, str]:
     """Return the key and the value of a StringStringEntryProto."""
-    texts = {field.number: bytes(field.value).decode(errors="replace") for field in _fields(message)}
-    return texts.get(1, ""), texts.get(2, "")
+    parts = parts_of(message)
+    return text_of(parts[1]), text_of(parts[2])
+
+
+def parts_of(message: memoryview) -> defaultdict[int, list[memoryview]]:
+    """Return the values of a message's fields by number. Raises DamagedOnnx."""
+    parts = defaultdict[int, list[memoryview]](list)
+    for field in _fields(message):
+        parts[field.number].append(field.value)
+    return parts
+
+
+def text_of(values: Sequence[memoryview]) -> str:
+    """Return the first of the values of a field as text, nothing if there is none."""
+    return bytes(values[0]).decode(errors="replace") if values else ""
 
 
 def _fields(message: memoryview) -> Iterator[_Field]:
@@ -122,13 +144,13 @@ def _fields(message: memoryview) -> Iterator[_Field]:
     position = 0
     while position < len(message):
         first = position
-        key, position = _varint(message, position)
+        key, position = read_varint(message, position)
         number, wire = key >> 3, key & 7
         start = position
         if wire == _VARINT:
-            _, position = _varint(message, position)
+            _, position = read_varint(message, position)
         elif wire == _BYTES:
-            length, start = _varint(message, position)
+            length, start = read_varint(message, position)
             position = start + length
         elif wire in _FIXED:
             position += _FIXED[wire]
@@ -139,7 +161,7 @@ def _fields(message: memoryview) -> Iterator[_Field]:
         yield _Field(number, wire, message[start:position], message[first:position])
 
 
-def _varint(message: memoryview, position: int) -> tuple[int, int]:
+def read_varint(message: memoryview, position: int) -> tuple[int, int]:
     """Return a number and the position after it."""
     number = shift = 0
     while position < len(message) and shift < 70:

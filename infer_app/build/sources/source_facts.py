@@ -57,6 +57,7 @@ class SourceFacts:
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
     refusals: tuple[Unsupported, ...] = ()
+    unused: tuple[str, ...] = ()  # entries that could be labels and are not understood
 
     def merged(self, more: SourceFacts) -> SourceFacts:
         """Return these facts with those of another part of the file. Raises UsageError if the two contradict."""
@@ -67,7 +68,7 @@ class SourceFacts:
                     f"the file contradicts itself: {key} {fact}, {key} {other}",
                     "export it again; a network and its metadata of one export agree",
                 )
-        return SourceFacts({**more.facts, **self.facts}, self.refusals + more.refusals)
+        return SourceFacts({**more.facts, **self.facts}, self.refusals + more.refusals, self.unused + more.unused)
 
     def taken(self, given: Mapping[str, object]) -> dict[str, Fact]:
         """Return the facts that apply beside what the user states, by key.

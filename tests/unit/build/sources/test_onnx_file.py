@@ -84,6 +84,21 @@ def test_an_export_of_ultralytics_says_what_a_build_needs(props, given, taken):
     assert {option: fact.value for option, fact in onnx_facts(props).taken(given).items()} == taken
 
 
+@pytest.mark.parametrize(
+    ("props", "labels", "unused"),
+    [
+        ({"character": "cat\nbig dog\n"}, ("cat", "big dog"), ()),
+        ({"character": "cat\nbig dog", "names": "['a', 'b']"}, ("a", "b"), ()),
+        ({"labels": "cat\r\nbig dog"}, ("cat", "big dog"), ()),
+        ({"classes": "cat,dog", "author": "me"}, None, ("classes",)),
+        ({"character": "cat\n\ndog", "class_map": "{}"}, None, ("character", "class_map")),
+    ],
+)
+def test_labels_one_a_line_are_taken_and_other_entries_that_may_be_labels_named(props, labels, unused):
+    found = onnx_facts(props)
+    assert (found.facts["labels"].value if "labels" in found.facts else None, found.unused) == (labels, unused)
+
+
 def test_a_segmentation_is_refused_unless_its_numbers_are_taken_raw():
     with pytest.raises(UsageError, match="task is segment"):
         onnx_facts(ONE_CLASS | {"task": "segment"}).taken({})
