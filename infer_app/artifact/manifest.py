@@ -11,7 +11,7 @@ from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import CropSpec, InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.base.atomic_file import decode_text
 from infer_app.base.errors import ModelChanged, ModelError, UsageError
-from infer_app.base.model_variants import variant_of
+from infer_app.base.model_variants import OPENVINO_INT8, variant_of
 
 Details: TypeAlias = dict[str, Any]  # of a variant: how exact it is, what it requires of a machine and so on
 
@@ -76,6 +76,11 @@ class Manifest:
     def has_torchscript(self) -> bool:
         """Return whether the source is TorchScript, so that torch can run it."""
         return self.model_file.endswith(".ts")
+
+    @property
+    def is_quantised(self) -> bool:
+        """Return whether the source was quantised before the build: of its forms for a CPU int8 is the only one."""
+        return {OPENVINO_INT8}.issuperset(self.variants) and bool(self.variants)
 
     @property
     def input_spec(self) -> InputSpec:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -26,25 +27,28 @@ from infer_app.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE,
 from infer_app.artifact.model_names import short_name
 from infer_app.artifact.second_network import check_against_detector
 from infer_app.artifact.specs import Tolerance
-from infer_app.base.errors import ModelError, UsageError
+from infer_app.base.errors import ModelChanged, ModelError, PixelsChanged, UsageError
+from infer_app.base.model_variants import variant_of
 from infer_app.build.network.golden_set import load_pixels, make_golden_set
+from infer_app.build.network.graph_source import EXPORT_OTHERWISE
 from infer_app.build.network.model_source import find_source
 from infer_app.build.network.source_kinds import make_first_variant, open_source
 from infer_app.build.network.validate_detector import check_detection, complete_output
 from infer_app.build.network.validate_source import check_meaning, try_source
 from infer_app.build.own_files import head_of, num_labels, own_files, preprocess_of
 from infer_app.build.variants.decoding_agreement import decoding_agreement
-from infer_app.predict.runtimes.gpu_probe import first_variant
+from infer_app.build.variants.openvino_variants import golden_details, tolerance_for
+from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.torchscript import source_rows
 from infer_app.predict.verification.golden import (
     CHECK_BATCH,
     check_golden,
-    golden_parity,
+    check_rounded,
     golden_pixels,
     predict_all,
     save_array,
 )
-from infer_app.predict.verification.object_parity import EXACT_OBJECT
+from infer_app.predict.verification.vectors import GOLDEN_FAILED
 
 
 def build_model(described: Description, models_folder: Path, detector: Artifact | None = None) -> Artifact:
@@ -63,7 +67,7 @@ def build_model(described: Description, models_folder: Path, detector: Artifact 
     module = open_source(source.kind, source.files, described.output_name)
     golden = make_golden_set(described.golden, recipe, preprocess)
     outputs = try_source(module, input_spec, golden.pixels, allow_several=output.kind == "detection")
-    output = complete_output(output, outputs.shapes, num_labels(files))
+    output = complete_output(output, outputs.shapes, num_labels(files), is_ordered=described.output_name is not None)
 
     files |= dict(zip(MODEL_FILES[source.kind], source.files, strict=True))
     files |= dict(zip(golden.names, golden.images, strict=True))
@@ -103,7 +107,7 @@ def build_model(described: Description, models_folder: Path, detector: Artifact 
         check_detection(output, recipe, outputs.rows, num_labels(files), head_of(described, files))
     else:
         check_meaning(outputs, output, num_labels(files))
-    with replaced_folder(folder) as building:
+    with replaced_folder(folder) as building, _told_by_runtime(manifest, module):
         _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
 
@@ -159,18 +163,37 @@ def _fill(
     save_manifest(folder, manifest)
     artifact = open_artifact(folder)
     batch_size = manifest.recipe.size.largest_batch(CHECK_BATCH)
-    predict, variant_files = _first_variant(artifact, batch_size)
+    variant, predict, variant_files = _first_variant(artifact, batch_size)
     load = partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess)
-    check_golden(artifact, load, predict, batch_size=batch_size)
-    actual = predict_all(predict, golden_pixels(artifact), batch_size)
-    details: dict[str, object] = {"parity": golden_parity(artifact, actual, EXACT_OBJECT).to_json()}
+    tolerance = manifest.tolerance
+    if not variant_of(variant).is_exact:
+        rounded = predict_all(predict, golden_pixels(artifact), batch_size)
+        tolerance = tolerance_for(check_rounded(artifact, rounded))
+    check_golden(artifact, load, predict, variant, batch_size, tolerance=tolerance)
+    details = golden_details(artifact, variant, predict)
     if manifest.recipe.decode == "scaled":
         agreement = decoding_agreement(artifact, predict, photos, batch_size)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None
-    record_variant(artifact, first_variant(manifest), details, variant_files)
+    record_variant(artifact, variant, details, variant_files)
 
 
-def _first_variant(artifact: Artifact, batch_size: int) -> tuple[Callable[[np.ndarray], np.ndarray], dict[str, bytes]]:
+@contextmanager
+def _told_by_runtime(manifest: Manifest, module: nn.Module) -> Iterator[None]:
+    """Name both runtimes if the golden outputs differ, and give no hint for a model that was built before."""
+    ours = "the module frozen for the CPU" if manifest.has_torchscript else f"OpenVINO {version('openvino')}"
+    theirs = manifest.built_with.get("reference", f"torch {torch.__version__}")
+    known = ", ".join(getattr(module, "differences", ()))
+    try:
+        yield
+    except ModelChanged as error:
+        what = f"compute this network differently: {error.message.removeprefix(GOLDEN_FAILED)}"
+        hint = f"the network has {known}: {EXPORT_OTHERWISE}" if known else EXPORT_OTHERWISE
+        raise ModelError(f"{ours} and {theirs} {what}", hint) from error
+    except PixelsChanged as error:
+        raise ModelError(error.message, "pictures are decoded otherwise here: `infer doctor` says by what") from error
+
+
+def _first_variant(artifact: Artifact, batch_size: int) -> tuple[str, FixedBatch, dict[str, bytes]]:
     try:
         return make_first_variant(artifact, batch_size)
     except ModelError:

@@ -28,7 +28,7 @@ Missing = Callable[[str, Mapping[str, object]], str | None]
 class VariantRequest:
     """The precision and the device that the user requests, and the variant that the day was begun in."""
 
-    precision: str | None = None  # full, half or int8; None: full on a CPU, and on a GPU the half that was built
+    precision: str | None = None  # full, half or int8; None: full on a CPU (int8 of a quantised source), half on a GPU
     device: str = AUTO  # auto, cpu or cuda
     begun: BegunVariant | None = None  # that of the day, which keeps its precision
 
@@ -54,11 +54,11 @@ def choose_variant(
     return best, passed_over | {variant: f"{best} comes first" for variant in usable if variant != best}
 
 
-def _requested_dtype(request: VariantRequest) -> str:
+def _requested_dtype(manifest: Manifest, request: VariantRequest) -> str:
     """Return the dtype of a CPU variant: that of the variant a day began with, or else the requested one."""
     if request.begun:
         return known_variant(request.begun.variant).dtype
-    return CPU_DTYPES[request.precision or "full"]
+    return CPU_DTYPES[request.precision or ("int8" if manifest.is_quantised else "full")]
 
 
 def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over: Mapping[str, str]) -> ModelError:
@@ -69,7 +69,7 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
             f"{manifest.name}: no variant can run on a GPU here ({reasons})",
             "fix that, or let --device auto take the CPU" if has_some else _how_to_make(manifest, "trt"),
         )
-    dtype, name = _requested_dtype(request), manifest.name
+    dtype, name = _requested_dtype(manifest, request), manifest.name
     if request.begun:
         return _no_variant_to_resume(manifest, request.begun.variant, passed_over)
     hints = {
@@ -119,7 +119,7 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     if request.begun and variant == request.begun.variant:
         return None if request.begun.is_that_of(variant, manifest.variant_sha256(variant)) else OTHER_FILES
     details = manifest.variants[variant]
-    if why := _other_dtype(variant, request):
+    if why := _other_dtype(manifest, variant, request):
         return why
     if variant in (OPENVINO_BF16, OPENVINO_INT8):
         return None if details.get("meets_bar") else CHANGES_TOO_MUCH
@@ -128,9 +128,9 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 
 
-def _other_dtype(variant: str, request: VariantRequest) -> str | None:
+def _other_dtype(manifest: Manifest, variant: str, request: VariantRequest) -> str | None:
     """Return why a dtype is not allowed; half of a GPU is allowed unless the day began with another one."""
-    own, wanted = variant_of(variant).dtype, _requested_dtype(request)
+    own, wanted = variant_of(variant).dtype, _requested_dtype(manifest, request)
     is_half_on_gpu = variant_of(variant).device == "cuda" and request.precision in (None, "half")
     if own == wanted or (is_half_on_gpu and request.begun is None):
         return None

@@ -11,9 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.base.errors import ModelError
+from infer_app.base.packages import install_packages
 from infer_app.base.size import Size
+from infer_app.build.network.openvino_differences import find_differences
 from infer_app.predict.runtimes.graph_input import GraphInput, describe_input, output_names, read_graph, run_graph
 
+EXPORT_OTHERWISE = "export it otherwise: docs/how-to/model-sources.md"
 Run = Callable[[np.ndarray], list[np.ndarray]]  # a batch of pictures to all outputs
 
 
@@ -31,9 +34,15 @@ class GraphModule(nn.Module):
     first picture.
     """
 
-    def __init__(self, own: GraphInput, open_reference: Callable[[int, Size], Reference]) -> None:
-        """Wrap a network; `open_reference` takes the number of pictures of a call and their size."""
+    def __init__(
+        self, own: GraphInput, open_reference: Callable[[int, Size], Reference], differences: Sequence[str] = ()
+    ) -> None:
+        """Wrap a network; `open_reference` takes the number of pictures of a call and their size.
+
+        `differences` is what OpenVINO may compute otherwise than the file says.
+        """
         super().__init__()
+        self.differences = differences
         self._own = own
         self._open_reference = open_reference
         self._reference: Reference | None = None
@@ -90,17 +99,25 @@ def open_graph_source(files: Sequence[bytes], output_name: str | None) -> GraphM
     """Open a network: an ONNX file, or both files of an IR.
 
     An ONNX file is run by onnxruntime if it is installed and can, because another runtime shows an error of the one
-    that runs it every day; all else by OpenVINO in its plainest setting.
+    that runs it every day; all else by OpenVINO in its plainest setting. Then a file with something that OpenVINO
+    computes otherwise raises ModelError when it is run: nothing would show what difference that makes.
     """
-    graph = read_graph(files, output_name)
+    graph, is_onnx = read_graph(files, output_name), len(files) == 1
+    differences = find_differences(files[0], graph) if is_onnx else []
 
     def open_reference(batch: int, size: Size) -> Reference:
         with suppress(Exception):  # an operator that it lacks, say
-            if len(files) == 1 and find_spec("onnxruntime"):
+            if is_onnx and find_spec("onnxruntime"):
                 return _open_onnxruntime(files[0], output_name)
+        if differences:
+            raise ModelError(
+                f"the network has {', '.join(differences)}: OpenVINO {version('openvino')} computes that otherwise, "
+                "and no other runtime is here to tell whether it matters",
+                f"{EXPORT_OTHERWISE}; or install what the build compares with: {install_packages('onnxruntime')}",
+            )
         return Reference(run_graph(graph, batch, size), f"openvino {version('openvino')}, plain fp32")
 
-    return GraphModule(describe_input(graph), open_reference)
+    return GraphModule(describe_input(graph), open_reference, differences)
 
 
 def _open_onnxruntime(model: bytes, output_name: str | None) -> Reference:

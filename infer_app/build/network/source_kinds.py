@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.errors import ModelError, lines_of
+from infer_app.base.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.predict.runtimes import openvino
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.graph_input import normalise, read_graph
@@ -64,11 +65,16 @@ def _read_and_normalise(artifact: Artifact) -> openvino.Graph:
     return normalise(graph, manifest.input_spec, manifest.recipe.size)
 
 
-def make_first_variant(artifact: Artifact, batch_size: int) -> tuple[FixedBatch, dict[str, bytes]]:
-    """Make the variant that every model of this kind has (`first_variant`), and the files that are stored of it."""
+def make_first_variant(artifact: Artifact, batch_size: int) -> tuple[str, FixedBatch, dict[str, bytes]]:
+    """Make the variant that every model of this kind has (`first_variant`): its name, and the files stored of it.
+
+    That of a network that is quantised already is int8.
+    """
     if artifact.manifest.has_torchscript:
         from infer_app.predict.runtimes.torchscript import build_cpu_variant
 
-        return build_cpu_variant(artifact, batch_size), {}
+        return TORCHSCRIPT, build_cpu_variant(artifact, batch_size), {}
     graph = _read_and_normalise(artifact)
-    return openvino.compile_graph(graph, artifact.manifest.recipe.size, batch_size), openvino.serialise(graph)
+    variant = OPENVINO_INT8 if openvino.is_quantised(graph) else OPENVINO_FP32
+    model = openvino.compile_graph(graph, artifact.manifest.recipe.size, batch_size)
+    return variant, model, openvino.serialise(graph)

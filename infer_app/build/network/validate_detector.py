@@ -16,10 +16,13 @@ _OWN_HEAD = "write the head yourself: --set head=package.module:function"
 _HEAD_HINT = f"is head wrong, or the order of the outputs, or is a sigmoid missing? {_OWN_HEAD}"
 
 
-def complete_output(spec: OutputSpec, shapes: Shapes, num_labels: int | None) -> OutputSpec:
+def complete_output(
+    spec: OutputSpec, shapes: Shapes, num_labels: int | None, *, is_ordered: bool = False
+) -> OutputSpec:
     """Return the output with what the shapes tell: a detector's head, and the shape of raw numbers.
 
-    Raises ModelError if the head can't be told, or does not fit the shapes.
+    `is_ordered` says that the user named the outputs in the order of the head. Raises ModelError if the head can't be
+    told, or does not fit the shapes.
     """
     if spec.detection is None:
         return replace(spec, shape=shapes[0]) if spec.kind == "raw" else spec
@@ -27,6 +30,11 @@ def complete_output(spec: OutputSpec, shapes: Shapes, num_labels: int | None) ->
     detection = replace(spec.detection, head=head, shapes=tuple(shapes))
     activation = spec.activation if detection.takes_activation else "none"
     check_head(head, shapes, activation)
+    if not is_ordered and detection.takes_activation and len(shapes) == 2 and shapes[0][-1:] == shapes[1][-1:] != ():
+        raise ModelError(
+            f"an image's output is {_as_text(shapes)}, of which both could be boxes",
+            f"of an ONNX file or an IR name them in order: --set output_name=LOGITS,BOXES; or {_OWN_HEAD}",
+        )
     return replace(spec, activation=activation, detection=detection)
 
 
@@ -42,8 +50,8 @@ def check_detection(
     if num_labels is not None and num_classes not in (None, num_labels):
         raise ModelError(
             f"{num_labels} labels, and the outputs of the head {head} have {num_classes} classes",
-            "class i is line i of the labels file; is head wrong, or of detr activation, by which the last class "
-            "is that of no object or not?",
+            "class i is line i of the labels file: for RF-DETR add a last line for its unused class; or is head "
+            "wrong, or of DETR activation, by which the last class is that of no object?",
         )
     decoder = ObjectDecoder(spec, recipe, (), own_head)
     try:
@@ -82,11 +90,6 @@ def check_head(head: str, shapes: Shapes, activation: str) -> int | None:
     """
     if head not in HEADS:
         return None
-    if HEADS[head].takes_activation and len(shapes) == 2 and shapes[0][-1:] == shapes[1][-1:] != ():
-        raise ModelError(
-            f"an image's output is {_as_text(shapes)}, of which both could be boxes",
-            f"{_OWN_HEAD}, which receives the outputs in order and knows which are the boxes",
-        )
     num_classes = FAMILIES[head].count_classes(shapes, activation)
     if num_classes is not None and num_classes <= 0:
         raise ModelError(

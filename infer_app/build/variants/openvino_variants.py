@@ -10,7 +10,7 @@ from infer_app.artifact.artifact import Artifact, record_variant
 from infer_app.artifact.specs import Tolerance
 from infer_app.base.errors import ModelError
 from infer_app.base.machine import computes_bf16, has_vnni
-from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8
+from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
 from infer_app.build.network.source_kinds import make_graph
 from infer_app.build.variants.calibration import Calibration, CalibrationImages, judge_on, load_calibration
 from infer_app.build.variants.decoding_agreement import decoding_agreement
@@ -52,6 +52,9 @@ def add_variants(
     `check` raises if int8 may not be replaced: a run may have begun while it was made. Raises ModelError if
     `calibration` is given, which requests int8, and int8 can't be built.
     """
+    if artifact.manifest.is_quantised:
+        report("the network is quantised already: int8 is its only variant, and --calibrate needs the float network")
+        return artifact
     if calibration is not None and artifact.manifest.recipe.decode == "scaled":
         artifact = _record_decoding(artifact, calibration)
     known = {OPENVINO_FP32, OPENVINO_BF16} if computes_bf16() else {OPENVINO_FP32}
@@ -120,7 +123,7 @@ def _judged_details(
     unjudged = {"min_agreement": min_agreement, "meets_bar": True}
     return {
         "parity": golden.to_json(),
-        "tolerance": asdict(_tolerance(golden)),
+        "tolerance": asdict(tolerance_for(golden)),
         **(unjudged if judged is None else judgement(artifact, variant, judged, min_agreement, report)),
     }
 
@@ -157,6 +160,13 @@ def _quantised(artifact: Artifact, graph: object, images: CalibrationImages) -> 
         yield QuantisedVariant(quantised, model, settings, judge_on(artifact, model, images))
 
 
+def golden_details(artifact: Artifact, variant: str, model: FixedBatch) -> dict[str, Any]:
+    """Return the manifest's entry of the first variant: how exact it is on the golden images."""
+    if variant_of(variant).is_exact:
+        return _parities(artifact, model, None)
+    return _judged_details(artifact, model, variant, None, find_min_agreement(artifact.manifest.output, None), print)
+
+
 def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:
     """Compare a variant in fp32."""
     details = {"parity": _golden_parity(artifact, model, EXACT_OBJECT).to_json()}
@@ -170,7 +180,7 @@ def _golden_parity(artifact: Artifact, model: FixedBatch, min_iou: float = SAME_
     return golden_parity(artifact, actual, min_iou)
 
 
-def _tolerance(golden: Parity) -> Tolerance:
+def tolerance_for(golden: Parity) -> Tolerance:
     """Return a tolerance with room for another processor's rounding: twice the distance that was measured here."""
     return Tolerance(
         cosine=min(Tolerance().cosine, 1 - 2 * (1 - golden.cosine)),

@@ -39,6 +39,7 @@ from infer_app.cli.model.model import (
     show_variants,
     unproven_activation,
     unproven_boxes,
+    unproven_runtime,
 )
 from infer_app.cli.model.run_after_build import RunAfterBuild
 from infer_app.cli.model.variant_files import check_replaceable
@@ -64,10 +65,13 @@ def build(options: BuildOptions) -> None:
     stated = _read_description(options)
     with redirect_stdout(sys.stderr):  # output of the user's module or of a library must not mix with ours
         source = find_source(stated.source, stated.weights)
-        facts = source.facts(stated.output_name).taken(stated.stated)
+        said = source.facts(stated.output_name)
+        facts = said.taken(stated.stated)
     gpu = _gpu_variants(options, source.kind, describe_host())
     if facts:
         print_progress(f"taken from {stated.source}: {describe_facts(facts)}")
+    if said.unused and "labels" not in facts.keys() | stated.stated.keys():
+        print_progress(f"not used, though it may name the labels: the file's metadata {', '.join(said.unused)}")
     described = describe_values({key: fact.value for key, fact in facts.items()} | stated.stated)
     detector = find_model(described.of, options.config) if described.of else None
     started = time.monotonic()
@@ -79,7 +83,9 @@ def build(options: BuildOptions) -> None:
         target = BuildTarget.local(source.make_module)
         artifact = _with_variants(artifact, calibration, gpu, target, options.config)
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
-    for warning in filter(None, (unproven_activation(artifact), unproven_boxes(artifact.manifest))):
+    manifest = artifact.manifest
+    warnings = (unproven_activation(artifact), unproven_boxes(manifest), unproven_runtime(manifest))
+    for warning in filter(None, warnings):
         print_progress(warning)
     if not options.as_json:
         _print_built(artifact, None if is_same else time.monotonic() - started)

@@ -12,6 +12,7 @@ from infer_app.artifact.models_folder import find_artifact
 from infer_app.artifact.specs import CropSpec, DetectionSpec
 from infer_app.base.errors import InferError
 from infer_app.base.model_variants import variant_facts, variant_of
+from infer_app.base.packages import install_packages
 from infer_app.base.printing import counted, one_line
 from infer_app.base.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.build.variants.decoding_agreement import describe_agreement
@@ -167,6 +168,16 @@ def unproven_boxes(manifest: Manifest) -> str:
         f"warning: no golden image shows an object with a score of {compared_score(detection):g} or more, so nothing "
         f"proves that {manifest.name} finds the right boxes and classes; build it with photos that show some: --set "
         "golden=FOLDER"
+    )
+
+
+def unproven_runtime(manifest: Manifest) -> str:
+    """Return a warning if nothing but OpenVINO, which runs the network, computed its golden outputs, else nothing."""
+    if not manifest.built_with.get("reference", "").startswith("openvino"):
+        return ""
+    return (
+        "attention: nothing but OpenVINO computed the golden outputs, so what it computes otherwise is not seen; an "
+        f"ONNX file is compared where onnxruntime is installed: {install_packages('onnxruntime')}"
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from infer_app.base.errors import NO_TORCH
 from infer_app.base.machine import computes_bf16, has_vnni
-from infer_app.base.model_variants import OPENVINO_FP32, TORCHSCRIPT, variant_of
+from infer_app.base.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, variant_of
 from infer_app.base.packages import TENSORRT, install, install_packages, installed_version
 
 if TYPE_CHECKING:
@@ -148,6 +148,8 @@ def missing_here(variant: str, host: Host) -> str | None:
 
 def first_variant(manifest: Manifest) -> str:
     """Return the variant that every model of its kind of source has, and that is as exact as the source."""
+    if manifest.is_quantised:
+        return OPENVINO_INT8
     return TORCHSCRIPT if manifest.has_torchscript else OPENVINO_FP32
 
 

@@ -1,8 +1,9 @@
 """Read a network's own graph from an ONNX file or an IR, describe its input, and normalise it to take pixels."""
 
-import io
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,7 +50,7 @@ def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Graph:
     try:
         with restore_logging():
             if len(files) == 1:
-                graph = openvino_core().read_model(io.BytesIO(files[0]))
+                graph = read_onnx(files[0])
             else:
                 graph = openvino_core().read_model(files[0], openvino.Tensor(np.frombuffer(files[1], np.uint8)))
     except Exception as error:  # the frontend may raise anything for a file's content
@@ -66,6 +67,14 @@ def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Graph:
         raise UsageError("the network keeps a state from call to call", "export it without its state")
     describe_input(graph)
     return openvino.Model(_choose_outputs(graph.outputs, output_name), graph.get_parameters(), graph.get_name())
+
+
+def read_onnx(data: bytes) -> Graph:
+    """Read an ONNX file by a path: of one in memory, OpenVINO 2026.4 gives two outputs of one tensor the same name."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "network.onnx")
+        path.write_bytes(data)
+        return openvino_core().read_model(path)
 
 
 def describe_input(graph: Graph) -> GraphInput:
@@ -136,6 +145,7 @@ def run_graph(graph: Graph, batch_size: int, size: Size) -> Callable[[np.ndarray
     return lambda pixels: list(request.infer({0: pixels}, share_outputs=False).values())
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of numbers that are not finite
 def _gives_rows(graph: Graph, size: Size) -> bool:
     """Return whether a graph gives the same row for a picture in a batch as for the picture alone."""
     random = np.random.default_rng(0)
@@ -147,7 +157,7 @@ def _gives_rows(graph: Graph, size: Size) -> bool:
         return False
     expected = np.concatenate([apart(pixels[number : number + 1]) for number in range(3)])
     atol = 1e-3 * max(float(np.abs(expected).max()), 1e-6)
-    return expected.shape == together.shape and np.allclose(expected, together, rtol=0, atol=atol)
+    return expected.shape == together.shape and bool((np.abs(expected - together) <= atol).all())
 
 
 def _choose_outputs(outputs: list[Port], wanted: str | None) -> list[Port]:

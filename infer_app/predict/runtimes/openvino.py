@@ -96,6 +96,12 @@ def _in_fp32(graph: Graph, settings: Int8Settings) -> list[str]:
     return list(dict.fromkeys([*convolutions[: settings.first_in_fp32], *last, *sums]))
 
 
+def is_quantised(graph: Graph) -> bool:
+    """Return whether a network rounds what it computes to a few levels, so that another runtime gives another level."""
+    operators = [(node.get_type_name(), node.output(0).get_element_type().get_type_name()) for node in graph.get_ops()]
+    return any(name == "FakeQuantize" or (name == "Convert" and dtype in ("u8", "i8")) for name, dtype in operators)
+
+
 def serialise(graph: Graph) -> dict[str, bytes]:
     """Return the graph's files by name, with weights in full fp32."""
     with tempfile.TemporaryDirectory() as folder:

@@ -20,6 +20,7 @@ from infer_app.predict.verification.parity import Parity
 # user's own raises.
 Decode = Callable[[np.ndarray, Sequence[Size | None]], list[Output | None]]
 
+GOLDEN_FAILED = "golden check failed: "
 _HINT = "nothing was written; try `infer model verify`, then rebuild the model or the variant on this machine"
 
 
@@ -97,4 +98,4 @@ class Vectors:
 def failed(what: str, error: type[ModelError], number: int | None = None) -> ModelError:
     """Return the error of the golden check, or of the image with this number, from 0."""
     of_image = "" if number is None else f"image {number + 1}: "
-    return error(f"golden check failed: {of_image}{what}", _HINT)
+    return error(f"{GOLDEN_FAILED}{of_image}{what}", _HINT)

@@ -11,11 +11,14 @@ from infer_app.build.build_model import build_model
 from infer_app.build.network.model_source import find_source
 from infer_app.build.variants.calibration import Calibration
 from infer_app.build.variants.openvino_variants import add_variants
+from infer_app.cli.model.model import unproven_runtime
+from infer_app.predict.runtimes.gpu_probe import first_variant
 from infer_app.predict.runtimes.open_variant import open_variant
-from infer_app.predict.verification.golden import predict_all
+from infer_app.predict.variant_selection import VariantRequest, choose_variant
+from infer_app.predict.verification.golden import check_golden, predict_all
 from tests.conftest import need
-from tests.support.graphs import WEIGHTS, save_ir, save_onnx
-from tests.support.networks import MEAN, SIZE, STD, Network, random_pixels, save, save_photos
+from tests.support.graphs import WEIGHTS, save_behind, save_ir, save_onnx, save_small
+from tests.support.networks import MEAN, SIZE, STD, Network, loader_of, random_pixels, save, save_photos
 
 need("onnx")
 PLAIN = {"mean": MEAN, "std": STD}
@@ -106,6 +109,58 @@ def test_of_several_outputs_one_is_chosen_by_its_name(tmp_path):
     weights = np.float32(WEIGHTS)
     np.testing.assert_allclose(open_variant(artifact, OPENVINO_FP32)(pixels) * weights, expected(pixels), rtol=1e-4)
     assert artifact.manifest.model_id != build(tmp_path, source, output_name="scores").manifest.model_id
+
+
+@pytest.mark.parametrize("operator", ["Dropout", "Identity", "Sum", "Max", "Mean"])
+def test_two_names_of_one_tensor_are_two_outputs(tmp_path, operator):
+    source = save_behind(tmp_path / "net.onnx", operator)
+    pixels = random_pixels(2)
+    for name in ("means", "features"):
+        artifact = build(tmp_path, source, output_name=name)
+        rows = open_variant(artifact, OPENVINO_FP32)(pixels) * np.float32(WEIGHTS)
+        np.testing.assert_allclose(rows, expected(pixels), rtol=1e-4, atol=1e-5)
+
+
+def test_what_openvino_computes_otherwise_is_refused_with_and_without_onnxruntime(tmp_path, installed):
+    need("onnxruntime")
+    source = save_small(tmp_path / "net.onnx", antialias=True)
+    with pytest.raises(
+        ModelError, match=r"OpenVINO 2\S+ and onnxruntime \S+ compute this network differently"
+    ) as caught:
+        build(tmp_path, source, output="embedding")
+    assert "Resize with antialias: export it otherwise" in caught.value.hint
+    assert "rebuild" not in caught.value.hint
+    installed.remove("onnxruntime")
+    with pytest.raises(ModelError, match="has Resize with antialias: OpenVINO .* computes that otherwise") as caught:
+        build(tmp_path, source, output="embedding")
+    assert "pip install onnxruntime" in caught.value.hint
+
+
+@pytest.mark.parametrize(("kind", "is_alone"), [("onnx", False), ("openvino", True)])
+def test_a_build_says_that_nothing_but_openvino_computed_its_golden_outputs(tmp_path, kind, is_alone):
+    need("onnxruntime")
+    manifest = build(tmp_path, save_network(tmp_path, kind)).manifest
+    assert unproven_runtime(manifest).startswith("attention: nothing but OpenVINO") == is_alone
+
+
+@pytest.mark.parametrize(("kind", "is_installed"), [("onnx", True), ("onnx", False), ("openvino", True)])
+def test_a_network_that_is_quantised_already_is_int8_alone(tmp_path, installed, capsys, kind, is_installed):
+    need("onnxruntime")
+    source = save_small(tmp_path / "net.onnx", levels=10)
+    if kind == "openvino":
+        source = save_ir(tmp_path / "net.xml", source)
+    if not is_installed:
+        installed.remove("onnxruntime")
+    artifact = build(tmp_path, source, output="embedding")
+    calibration = Calibration(save_photos(tmp_path / "photos"), 0.5)
+    artifact = add_variants(add_variants(artifact, None, print), calibration, print)
+    assert capsys.readouterr().out.count("the network is quantised already") == 2
+    assert list(artifact.manifest.variants) == [first_variant(artifact.manifest)] == [OPENVINO_INT8]
+    assert choose_variant(artifact.manifest, VariantRequest())[0] == OPENVINO_INT8
+    with pytest.raises(ModelError, match="no fp32 variant"):
+        choose_variant(artifact.manifest, VariantRequest("full"))
+    model = open_variant(artifact, OPENVINO_INT8)
+    check_golden(artifact, loader_of(artifact), model, OPENVINO_INT8, model.batch_size)
 
 
 def test_int8_is_added(tmp_path):

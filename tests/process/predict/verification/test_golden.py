@@ -14,7 +14,7 @@ from infer_app.build.network.golden_set import make_golden_set, synthetic_images
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.runtimes.torchscript import build_cpu_variant, make_cpu_variant
 from infer_app.predict.verification.agreement import find_min_agreement, measure_parity
-from infer_app.predict.verification.golden import check_golden, golden_outputs, golden_pixels
+from infer_app.predict.verification.golden import check_golden, check_rounded, golden_outputs, golden_pixels
 from infer_app.predict.verification.outputs import KINDS, open_decoder
 from infer_app.predict.verification.parity import Parity
 from tests.support.networks import Means, built, loader_of, random_pixels
@@ -200,3 +200,23 @@ def test_a_model_is_judged_by_its_labels_its_directions_or_its_one_number(artifa
     manifest = replace(artifact.manifest, output=output, num_outputs=num_outputs)
     parity = Parity(20, cosine=0.9, label_agreement=0.8, worst_difference=1.0, relative_difference=0.25)
     assert KINDS[output.kind].agreement(manifest, parity) == score
+
+
+@pytest.mark.parametrize(
+    ("output", "change", "message"),
+    [
+        ("classification", lambda rows: rows + 0.04 * rows.max() * (np.arange(3) == 1), None),
+        ("classification", lambda rows: np.roll(rows, 1, 1), "labelled"),
+        ("classification", lambda rows: rows * np.nan, "not finite"),
+        ("embedding", lambda rows: rows + 0.05 * np.abs(rows).max() * np.float32([1, -1, 1]), None),
+        ("embedding", lambda rows: np.roll(rows, 1, 1), "cosine"),
+    ],
+)
+def test_a_quantised_network_is_compared_by_what_its_outputs_mean(tmp_path, output, change, message):
+    artifact = built(tmp_path, output=output, **({} if output == "classification" else {"labels": None}))
+    rows = change(golden_outputs(artifact))
+    if message is None:
+        assert check_rounded(artifact, rows).relative_difference > artifact.manifest.tolerance.relative
+        return
+    with pytest.raises(ModelChanged, match=message):
+        check_rounded(artifact, rows)

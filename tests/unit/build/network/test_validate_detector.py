@@ -79,8 +79,9 @@ def test_a_head_that_does_not_fit_is_refused(head, shape, num_labels):
 @pytest.mark.parametrize(("head", "shape"), [("yolo", (7, 10)), ("yolo5", (10, 8)), ("detr", (10, 8))])
 def test_the_number_of_labels_is_that_of_the_classes(head, shape):
     assert complete(head, shape, 3)
-    with pytest.raises(ModelError, match="4 labels, and the outputs of .* have 3 classes"):
+    with pytest.raises(ModelError, match="4 labels, and the outputs of .* have 3 classes") as caught:
         complete(head, shape, 4)
+    assert "RF-DETR add a last line for its unused class" in caught.value.hint
 
 
 def raise_key_error(outputs):
@@ -109,3 +110,5 @@ def test_outputs_that_could_both_be_boxes_are_refused():
     spec = OutputSpec("detection", "sigmoid", detection=DetectionSpec("detr"))
     with pytest.raises(ModelError, match="of which both could be boxes"):
         complete_output(spec, [(10, 4), (10, 4)], None)
+    found = complete_output(spec, [(10, 4), (10, 4)], None, is_ordered=True)  # logits and boxes of three classes
+    assert found.detection.shapes == ((10, 4), (10, 4))
