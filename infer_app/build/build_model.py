@@ -39,6 +39,7 @@ from infer_app.build.own_files import head_of, num_labels, own_files, preprocess
 from infer_app.build.variants.decoding_agreement import decoding_agreement
 from infer_app.build.variants.openvino_variants import golden_details, tolerance_for
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
+from infer_app.predict.runtimes.gpu_probe import first_variant
 from infer_app.predict.runtimes.torchscript import source_rows
 from infer_app.predict.verification.golden import (
     CHECK_BATCH,
@@ -139,7 +140,7 @@ def _check_same_outputs(
 ) -> None:
     """Raise ModelError if `predict` gives other outputs for the golden images of the model that is there."""
     try:
-        check_golden(known, load, predict)
+        check_golden(known, load, predict, first_variant(known.manifest))
     except ModelError as error:
         version = f"{known.manifest.name}@{known.manifest.model_id}"
         raise ModelError(

@@ -163,6 +163,15 @@ def test_a_network_that_is_quantised_already_is_int8_alone(tmp_path, installed, 
     check_golden(artifact, loader_of(artifact), model, OPENVINO_INT8, model.batch_size)
 
 
+def test_a_quantised_network_is_the_same_model_with_and_without_onnxruntime(tmp_path, installed):
+    need("onnxruntime")
+    source = save_small(tmp_path / "net.onnx", levels=10)
+    parity = build(tmp_path, source, output="embedding").manifest.variants[OPENVINO_INT8]["parity"]
+    assert parity["relative_difference"] > 0.001  # the runtimes round the middle of two levels to either
+    installed.remove("onnxruntime")
+    assert build(tmp_path, source, output="embedding").reused
+
+
 def test_int8_is_added(tmp_path):
     need("nncf")
     artifact = build(tmp_path, save_onnx(tmp_path / "net.onnx", shape=(1, 3, SIZE, SIZE)))
