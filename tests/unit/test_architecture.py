@@ -117,7 +117,6 @@ OWNERS = {
 TESTED_BY = {
     "predict.cluster.actor_pool": "integration/test_ray.py",
     "predict.images.decode.tiff": "unit/predict/images/decode/test_pictures_page.py",
-    "predict.runtimes.graph_input": "process/build/test_graph_sources.py",
     **{f"predict.verification.{one}": "unit/predict/verification/test_outputs.py" for one in ("regression", "vectors")},
     "predict.verification.classification": "unit/predict/verification/test_outputs.py",
     **{f"predict.workers.{one}": "process/predict/workers/test_fork_server.py" for one in ("parent_death", "preload")},

@@ -14,17 +14,16 @@ Port: TypeAlias = Any  # the output of the operator that OpenVINO makes of a nod
 AXIS_ALONE = 13  # opset from which on Softmax is over one axis
 
 
-def find_differences(onnx: bytes, graph: Graph) -> list[str]:
+def find_differences(data: bytes, graph: Graph) -> list[str]:
     """Return what OpenVINO may compute otherwise than the file says; `graph` is the same network as OpenVINO reads it.
 
     Whether it makes a difference may depend on sizes and numbers, which a second runtime tells. Raises DamagedOnnx.
     """
     ports = {name: port for operator in graph.get_ops() for port in operator.outputs() for name in port.get_names()}
-    nodes = [(node, ports.get(node.output)) for node in read_nodes(onnx)]
+    nodes = [(f"{node.operator} ", node, ports.get(node.output)) for node in read_nodes(data)]
+    asked = DIFFERENCES.items()
     return [
-        what
-        for what, is_in in DIFFERENCES.items()
-        if any(node.operator == what.partition(" ")[0] and is_in(node, port) for node, port in nodes)
+        what for what, is_in in asked if any(what.startswith(name) and is_in(one, port) for name, one, port in nodes)
     ]
 
 

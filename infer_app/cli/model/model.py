@@ -173,12 +173,9 @@ def unproven_boxes(manifest: Manifest) -> str:
 
 def unproven_runtime(manifest: Manifest) -> str:
     """Return a warning if nothing but OpenVINO, which runs the network, computed its golden outputs, else nothing."""
-    if not manifest.built_with.get("reference", "").startswith("openvino"):
-        return ""
-    return (
-        "attention: nothing but OpenVINO computed the golden outputs, so what it computes otherwise is not seen; an "
-        f"ONNX file is compared where onnxruntime is installed: {install_packages('onnxruntime')}"
-    )
+    is_alone = manifest.built_with.get("reference", "").startswith("openvino")
+    hint = f"of an ONNX file onnxruntime tells what it computes otherwise: {install_packages('onnxruntime')}"
+    return f"attention: nothing but OpenVINO computed the golden outputs; {hint}" if is_alone else ""
 
 
 def unproven_activation(artifact: Artifact) -> str:
