@@ -31,7 +31,7 @@ OWNERS = {
     **dict.fromkeys(("recipe", "decode", "channels", "antialias"), _RECIPE),
     "crop_pct": _recipes("resize-crop", "crop-resize", "stretch"),
     "resize": _recipes("resize-crop", "stretch"),
-    "pad": _recipes("letterbox"),
+    **dict.fromkeys(("pad", "place", "rounding"), _recipes("letterbox")),
     "labels": Owner("the outputs classification and detection", lambda one: one.output in WITH_LABELS),
     **dict.fromkeys(("head", "nms", "max_objects"), _DETECTOR),
     "min_score": Owner("the output detection, or a second network", lambda one: one.is_detector or one.of is not None),
@@ -75,10 +75,10 @@ def _check_geometry(described: Description) -> None:
             f"centre {described.centre}, but nothing is resized and then cropped",
             "it is for the recipe resize-crop, and for stretch with resize or crop_pct",
         )
-    if described.decode == "scaled" and not described.antialias:
+    if described.decode == "scaled" and not described.make_recipe().antialias:
         raise UsageError(
-            "decode scaled averages pixels, as antialiasing does, and antialias false does not",
-            "leave one of them out",
+            "decode scaled averages pixels as antialiasing does, and not as antialias false or interpolation area do",
+            "leave decode out, or the other one",
         )
 
 

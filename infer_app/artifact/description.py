@@ -55,9 +55,11 @@ class Description(BaseModel):
     resize: Pixels | None = None
     crop_pct: float | None = Field(None, gt=0, le=1)
     centre: Literal["nearest", "down"] = "nearest"
-    interpolation: Literal["bicubic", "bilinear"] | None = None
+    interpolation: Literal["bicubic", "bilinear", "area"] | None = None
     antialias: bool = True
     pad: int | None = Field(None, ge=0, le=255)
+    place: Literal["centre", "corner"] = "centre"
+    rounding: Literal["nearest", "down"] = "nearest"
     mean: Three | None = None
     std: Three | None = None
     channels: Literal["rgb", "bgr"] = "rgb"
@@ -113,7 +115,9 @@ class Description(BaseModel):
             channels=self.channels,
             crop_rounding=self.centre,
             pad=(PAD if self.pad is None else self.pad) if kind == "letterbox" else 0,
-            antialias=self.antialias,
+            antialias=self.antialias and self.interpolation != "area",
+            place=self.place,
+            rounding=self.rounding,
         )
 
     def _resize(self) -> Size | None:

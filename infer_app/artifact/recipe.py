@@ -24,7 +24,7 @@ class Recipe:
     size: Size  # of the model's input
     resize: Size | None = None  # before the crop; resize-crop: what the picture covers; stretch: its size
     crop: float | None = None  # crop-resize: the square's share of the shorter side, 0-1
-    interpolation: str = "bicubic"  # bicubic or bilinear
+    interpolation: str = "bicubic"  # bicubic, bilinear, or area, which is OpenCV's and goes without antialias
     exif: str = "apply"  # apply or ignore the EXIF orientation
     decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size
     depth: str = "full"  # of 16 bits the upper 8; or window:LOW,HIGH; or percentile:LOW,HIGH of each image
@@ -32,6 +32,8 @@ class Recipe:
     crop_rounding: str = "nearest"  # or down: where a crop of an odd remainder begins
     pad: int = 0  # letterbox: the level of the pixels around the picture, 0-255
     antialias: bool = True  # as Pillow; False: as OpenCV
+    place: str = "centre"  # letterbox: where the picture lies; or corner, at the top left
+    rounding: str = "nearest"  # letterbox: how its sides become whole pixels; or down
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", Size.of(self.size))
@@ -50,7 +52,10 @@ class Recipe:
 
 
 # Fields of a recipe that were added when there were models, with their defaults.
-_LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0, "antialias": True}
+_LATER = {
+    **{"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0, "antialias": True},
+    **{"place": "centre", "rounding": "nearest"},
+}
 MAX_SAMPLE = 0xFFFF  # of 16 bits
 
 

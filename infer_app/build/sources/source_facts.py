@@ -85,7 +85,7 @@ class SourceFacts:
                 )
         replaced = set(given)
         if GEOMETRY & replaced:
-            replaced |= GEOMETRY | {"centre", "pad"}
+            replaced |= GEOMETRY | {"centre", "pad", "place", "rounding"}
         if "preprocess" in replaced or given.get("decode") == "scaled":
             replaced.add("antialias")
         output = given.get("output", self.facts["output"].value if "output" in self.facts else "classification")

@@ -117,7 +117,8 @@ def _stretch(width: int, height: int, recipe: Recipe) -> Geometry:
 def _fit(width: int, height: int, recipe: Recipe) -> Geometry:
     """Resize to the largest size of the picture's shape that fits, rounded; no side is less than a pixel."""
     ratio = min(recipe.size.width / width, recipe.size.height / height)
-    return Geometry(Box(0, 0, width, height), (max(1, round(width * ratio)), max(1, round(height * ratio))))
+    whole = int if recipe.rounding == "down" else round  # also of a product that is nearly whole, as YOLOX has it
+    return Geometry(Box(0, 0, width, height), (max(1, whole(width * ratio)), max(1, whole(height * ratio))))
 
 
 # By the kind of a recipe; the geometry of `custom` is the user's.

@@ -3,11 +3,12 @@
 Where that is not installed, as on aarch64, for which it has no wheels, Pillow itself resizes, which takes longer.
 Without antialiasing each pixel is interpolated between the nearest ones of the picture, and no others, as OpenCV's
 `resize` does (INTER_LINEAR, INTER_CUBIC), and torch's `interpolate(antialias=False)`. The centre of a pixel lies at its
-half, and beyond an edge its pixels are repeated.
+half, and beyond an edge its pixels are repeated. OpenCV's INTER_AREA averages what a pixel covers; where a side
+grows it interpolates both sides, between two pixels each.
 """
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ _FILTERS = {"bicubic": "catmull_rom", "bilinear": "bilinear"}
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 BLOCK = 64  # rows that are computed at a time, so that they stay in a processor's cache
 CUBIC = -0.75  # the parameter of Keys' kernel in OpenCV and torch; Pillow's is -0.5
+Neighbours = tuple[np.ndarray, np.ndarray]  # pixels of each resized one, or the first of them, and their weights
 _OFFSETS = {"bilinear": (0, 1), "bicubic": (-1, 0, 1, 2)}  # of the pixels that one is interpolated from
 
 
@@ -98,11 +100,11 @@ def interpolate(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
 
     Raises MemoryError.
     """
-    width, height = geometry.resized
+    (width, height), interpolation = geometry.resized, _by_side(rgb, geometry, interpolation)
     if rgb.shape[:2] == (height, width):
         return rgb
-    rows, row_weights = _neighbours(rgb.shape[0], height, interpolation)
-    columns, column_weights = _neighbours(rgb.shape[1], width, interpolation)
+    rows, row_weights = _neighbours(rgb.shape[0], height, interpolation, np.float32)
+    columns, column_weights = _neighbours(rgb.shape[1], width, interpolation, np.float32)
     resized = np.empty((height, width, 3), np.uint8)
     for first in range(0, height, BLOCK):
         block = slice(first, first + BLOCK)
@@ -117,7 +119,7 @@ def interpolate(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
 
 def interpolate_by_matrices(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
     """Resize by the kernels' definition, in float64: every pixel of the source has its weight, though most have 0."""
-    width, height = geometry.resized
+    (width, height), interpolation = geometry.resized, _by_side(rgb, geometry, interpolation)
     down, across = (_matrix(*lengths, interpolation) for lengths in ((rgb.shape[0], height), (rgb.shape[1], width)))
     channels = [down @ rgb[..., channel] @ across.T for channel in range(3)]
     pixels: Pixels = np.rint(np.stack(channels, axis=-1)).clip(0, 255).astype(np.uint8)
@@ -129,22 +131,53 @@ def _sum(pictures: Iterable[np.ndarray], weights: np.ndarray) -> np.ndarray:
     return total
 
 
-def _neighbours(length: int, resized: int, interpolation: str) -> tuple[np.ndarray, np.ndarray]:
+def _by_side(rgb: Pixels, geometry: Geometry, interpolation: str) -> str:
+    """Return how each side is interpolated: by area none is averaged where the other one grows."""
+    (width, height), (rows, columns) = geometry.resized, rgb.shape[:2]
+    return "grown-area" if interpolation == "area" and (height > rows or width > columns) else interpolation
+
+
+def _neighbours(length: int, resized: int, interpolation: str, dtype: type = np.float64) -> Neighbours:
     """Return which pixels each resized one is interpolated from, and their weights: both (neighbours, resized)."""
-    centres = _centres(length, resized)
-    first, offsets = np.floor(centres).astype(np.intp), np.array(_OFFSETS[interpolation])[:, None]
-    weights = _kernel(centres - first - offsets, interpolation)
-    return (first + offsets).clip(0, length - 1), weights.astype(np.float32)
+    first, weights = _NEIGHBOURS[interpolation](length, resized)
+    return (first + np.arange(len(weights))[:, None]).clip(0, length - 1), weights.astype(dtype)
+
+
+def _of_kernel(interpolation: str, length: int, resized: int) -> Neighbours:
+    centres, offsets = _centres(length, resized), np.array(_OFFSETS[interpolation])[:, None]
+    first = np.floor(centres).astype(np.intp)
+    return first + offsets[0], _kernel(centres - first - offsets, interpolation)
+
+
+def _of_area(length: int, resized: int) -> Neighbours:
+    """Return the first pixel that each resized one covers, and what share of it each covered one is."""
+    starts, step = np.arange(resized) * (length / resized), length / resized
+    first = np.floor(starts).astype(np.intp)
+    covered = first + np.arange(int(step) + 2)[:, None]
+    return first, (np.minimum(covered + 1, starts + step) - np.maximum(covered, starts)).clip(0) / step
+
+
+def _of_grown_area(length: int, resized: int) -> Neighbours:
+    """Return the same of two pixels each; rounding decides which, so it is computed in OpenCV's order."""
+    numbers, growth = np.arange(resized), resized / length
+    first = np.floor(numbers * (1 / growth)).astype(np.intp)
+    second = (numbers + 1 - (first + 1) * growth).astype(np.float32)
+    second = np.where(second <= 0, 0, second - np.floor(second))
+    return first, np.stack([1 - second, second])
+
+
+_NEIGHBOURS: dict[str, Callable[[int, int], Neighbours]] = {
+    **{name: partial(_of_kernel, name) for name in _OFFSETS},
+    "area": _of_area,
+    "grown-area": _of_grown_area,
+}
 
 
 def _matrix(length: int, resized: int, interpolation: str) -> np.ndarray:
     """Return the weights of all pixels, (resized, length) float64; those of repeated ones are the edge's."""
-    margin = len(_OFFSETS[interpolation]) // 2
-    positions = np.arange(-margin, length + margin)
-    weights = _kernel(_centres(length, resized)[:, None] - positions, interpolation)
-    matrix = weights[:, margin:-margin].copy()
-    matrix[:, 0] += weights[:, :margin].sum(1)
-    matrix[:, -1] += weights[:, -margin:].sum(1)
+    pixels, weights = _neighbours(length, resized, interpolation)
+    matrix = np.zeros((resized, length))
+    np.add.at(matrix, (np.arange(resized), pixels), weights)
     return matrix
 
 

@@ -66,17 +66,17 @@ def _centre(rgb: Pixels, lead: tuple[int, int], recipe: Recipe) -> Pixels:
 def centre_of(height: int, width: int, recipe: Recipe) -> tuple[tuple[int, slice], tuple[int, slice]]:
     """Return for rows and columns where in the input the centre begins, and the slice of the picture that is it.
 
-    The crop begins where it does in torchvision and timm, and by the rounding `down` where it does in transformers.
+    The crop begins where it does in torchvision and timm, and by the rounding `down` where it does in transformers. A
+    letterbox of the place `corner` has its picture at the top left.
     """
-    rounding = recipe.crop_rounding
-    return _centre_of_side(height, recipe.size.height, rounding), _centre_of_side(width, recipe.size.width, rounding)
+    return _centre_of_side(height, recipe.size.height, recipe), _centre_of_side(width, recipe.size.width, recipe)
 
 
-def _centre_of_side(length: int, wanted: int, rounding: str) -> tuple[int, slice]:
+def _centre_of_side(length: int, wanted: int, recipe: Recipe) -> tuple[int, slice]:
     if length <= wanted:
-        return (wanted - length) // 2, slice(0, length)
+        return 0 if recipe.place == "corner" else (wanted - length) // 2, slice(0, length)
     left_over = length - wanted
-    first = left_over // 2 if rounding == "down" else round(left_over / 2)  # Python rounds halves to even
+    first = left_over // 2 if recipe.crop_rounding == "down" else round(left_over / 2)  # Python rounds halves to even
     return 0, slice(first, first + wanted)
 
 

@@ -19,7 +19,7 @@ from infer_app.predict.images.transform.geometry import Picture
 from infer_app.predict.images.transform.to_pixels import boxes_in_picture, reference_transform, transform
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
-CV2_FILTERS = {"bicubic": cv2.INTER_CUBIC, "bilinear": cv2.INTER_LINEAR}
+CV2_FILTERS = {"bicubic": cv2.INTER_CUBIC, "bilinear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA}
 ODD_SIZES = [(1, 1), (1, 40), (40, 1), (7, 5), (31, 33), (33, 31), (64, 64), (63, 64), (100, 75), (75, 100)]
 ODD_SIZES += [(101, 37), (37, 101), (17, 300), (300, 17), (200, 3), (3, 200), (251, 249), (2, 3), (127, 255)]
 RECIPES = [
@@ -49,6 +49,8 @@ RECIPES = [
     Recipe("resize-crop", size="40x24", resize=28, crop_rounding="down"),
     Recipe("letterbox", size=24, interpolation="bilinear", pad=114),
     Recipe("letterbox", size="41x24", pad=114),
+    Recipe("letterbox", size="41x24", pad=114, place="corner"),
+    Recipe("letterbox", size=24, rounding="down"),
 ]
 ALIASED = [
     Recipe("resize-crop", size=24, resize=27, antialias=False),
@@ -56,6 +58,10 @@ ALIASED = [
     Recipe("stretch", size="40x23", antialias=False),
     Recipe("stretch", size=150, interpolation="bilinear", antialias=False),  # of more rows than are computed at a time
     Recipe("letterbox", size="41x24", interpolation="bilinear", pad=114, antialias=False),
+    Recipe("letterbox", size="41x24", pad=114, antialias=False, place="corner", rounding="down"),  # YOLOX's
+    Recipe("stretch", size="40x23", interpolation="area", antialias=False),
+    Recipe("stretch", size=150, interpolation="area", antialias=False),
+    Recipe("letterbox", size="84x42", interpolation="area", antialias=False),
 ]
 WHOLE = [[0, 0, 1, 1]]
 
@@ -83,9 +89,11 @@ def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
         return np.asarray(resized(image.crop((left, top, left + square, top + square)), (wide, high), recipe))
     if recipe.kind == "letterbox":
         ratio = min(wide / width, high / height)
-        inner = max(1, round(width * ratio)), max(1, round(height * ratio))
+        whole = int if recipe.rounding == "down" else round
+        inner = max(1, whole(width * ratio)), max(1, whole(height * ratio))
         padded = Image.new("RGB", (wide, high), (recipe.pad,) * 3)
-        padded.paste(resized(image, inner, recipe), ((wide - inner[0]) // 2, (high - inner[1]) // 2))
+        place = (0, 0) if recipe.place == "corner" else ((wide - inner[0]) // 2, (high - inner[1]) // 2)
+        padded.paste(resized(image, inner, recipe), place)
         return np.asarray(padded)
     short, other = recipe.resize or recipe.size
     if recipe.kind == "stretch":  # timm's squash
@@ -170,6 +178,27 @@ def test_an_odd_remainder_is_rounded_to_even_or_down(resize: int, rounding: str,
     assert np.array_equal(transform(rgb, recipe), rgb[first : first + 24, first : first + 24])
 
 
+@settings(max_examples=150)
+@given(*[st.integers(1, 160)] * 4)
+@example(84, 38, 118, 42)  # rounding errors decide which pixels these are interpolated between
+@example(94, 12, 114, 1)
+@example(160, 120, 80, 60)
+def test_area_is_within_a_level_of_opencv_where_a_picture_shrinks_or_grows(width, height, wide, high):
+    rgb, recipe = photo(width, height), Recipe("stretch", Size(wide, high), interpolation="area", antialias=False)
+    wanted = by_hand(rgb, recipe)
+    assert largest_difference(transform(rgb, recipe), wanted) <= 1
+    assert largest_difference(reference_transform(rgb, recipe), wanted) <= 1
+
+
+def test_a_picture_lies_in_the_middle_or_in_the_corner():
+    white = np.full((50, 100, 3), 255, np.uint8)
+    rows = {
+        place: np.flatnonzero((transform(white, replace(LETTERBOX, place=place)) == 114).all((1, 2))).tolist()
+        for place in ("centre", "corner")
+    }
+    assert rows == {"centre": [*range(25), *range(75, 100)], "corner": [*range(50, 100)]}
+
+
 def test_a_view_that_is_not_contiguous_gives_the_same_pixels():
     rgb = photo(60, 90)
     turned = rgb.transpose(1, 0, 2)
@@ -232,6 +261,9 @@ def in_picture(recipe, picture, *box):
         (LETTERBOX, (100, 400), (37, 0, 62, 100), WHOLE),  # 25x100, of 75 columns 37 on the left
         (LETTERBOX, (200, 100), (-10, 0, 50, 110), [[0, 0, 0.5, 1]]),  # clipped to the picture
         (LETTERBOX, (200, 100), (0, 0, 100, 20), [[0, 0, 1, 0]]),  # in the pixels above it
+        (replace(LETTERBOX, place="corner"), (200, 100), (0, 0, 100, 50), WHOLE),
+        (replace(LETTERBOX, place="corner"), (100, 200), (0, 20, 25, 100), [[0, 0.2, 0.5, 1]]),
+        (replace(LETTERBOX, rounding="down"), (300, 299), (0, 0, 100, 99), WHOLE),  # 99.67 rows
         # 400x200 pixels become 400x200, and columns 150 to 250 the input
         (Recipe("resize-crop", 100, resize=200), (800, 400), (0, 0, 100, 100), CROP),
         (Recipe("crop-resize", 50, crop=0.5), (400, 200), (0, 0, 50, 50), CROP),  # the square of 100 at 150, 50
