@@ -138,7 +138,7 @@ class Description(BaseModel):
         return InputSpec(self.input, floats3(mean), floats3(std))
 
     def make_output(self) -> OutputSpec:
-        """Return what the outputs mean; of a detector without its head, if that is to be told by their shapes."""
+        """Return what the outputs mean; of a detector maybe with several heads, of which their shapes tell one."""
         if not self.is_detector:
             return OutputSpec(self.output.value, self.activation, self.threshold, self.top_k, self.vector_dtype)
         min_score = MIN_SCORE if self.min_score is None else self.min_score
@@ -162,6 +162,8 @@ class Description(BaseModel):
             needed |= {"mean": _as_text(spec.mean), "std": _as_text(spec.std)}
         if self.output in WITH_LABELS:
             needed["labels"] = "(numbers)"
+        if self.is_detector:
+            needed |= {"head": "(none)", "channels": recipe.channels, "antialias": str(recipe.antialias).lower()}
         return {key: value for key, value in needed.items() if key not in self.model_fields_set}
 
 

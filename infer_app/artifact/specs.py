@@ -55,6 +55,9 @@ HEADS = {
     "yolo5": HeadFacts(
         "(n, 5 + classes): centre x, centre y, width, height, objectness, a score for each class", suppresses=True
     ),
+    "yolox": HeadFacts(
+        "the same as YOLOX's own export gives it: centres as offsets in cells, logarithms of sizes", suppresses=True
+    ),
     "detr": HeadFacts(
         "logits (n, classes) and boxes (n, 4): centre x, centre y, width, height, 0-1", takes_activation=True
     ),
@@ -66,7 +69,8 @@ _OWN_HEAD = HeadFacts("what a function of the user's takes", suppresses=True)
 class DetectionSpec:
     """How objects are found in a detector's outputs."""
 
-    head: str = ""  # one of HEADS, or package.module:function; empty: chosen at the build
+    # One of HEADS, or package.module:function; at the build several with commas, of which shapes tell one, or none.
+    head: str = ""
     min_score: float = 0.05  # objects with at least this score are stored
     nms: float = 0.45  # of two objects of one class whose overlap (IoU) is larger, the better one stays
     max_objects: int = 300  # of an image
@@ -75,7 +79,8 @@ class DetectionSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", tuple(tuple(shape) for shape in self.shapes))
         if not self.is_own:
-            one_of("head", self.head, ("", *HEADS))
+            for one in self.head.split(","):
+                one_of("head", one, ("", *HEADS))
         if not 0 <= self.min_score <= 1:
             raise UsageError(f"min_score {self.min_score} is not between 0 and 1")
         if not 0 < self.nms <= 1:

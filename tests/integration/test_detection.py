@@ -10,7 +10,7 @@ from tests.support.networks import save
 from tests.support.projects import DATE, Project
 
 pytestmark = pytest.mark.slow
-FLAGS = ["--output", "detection", "--size", "64"]
+FLAGS = ["--output", "detection", "--size", "64", "--set", "head=boxes"]
 OBJECTS = 'SELECT picture, "object", label, score, x, y, width, height FROM infer_objects ORDER BY 1, 2'
 PICTURES = "SELECT picture, width, height, num_objects, label, score FROM infer_predictions ORDER BY 1"
 
@@ -88,7 +88,7 @@ def head(boxes):
 )
 def test_a_head_that_fails_on_an_image_rejects_it_alone(project, code, reason, detail):
     (project.folder / "my_head.py").write_text(code)
-    project.infer("model", "build", "quadrants.ts", "--name", "own", "--set", "head=my_head:head", *FLAGS)
+    project.infer("model", "build", "quadrants.ts", "--name", "own", *FLAGS, "--set", "head=my_head:head")
     (project.folder / "my_head.py").unlink()
     report = project.run_day("--model", "own")
     assert (report["predicted"], report["reasons"]) == (3, {reason: 1, "unsupported_format": 1})

@@ -208,8 +208,8 @@ def test_a_second_network_gets_the_stored_objects_again(tmp_path):
     save(Quadrants(), project.folder / "quadrants.ts")
     save(ChannelMeans(), project.folder / "means.ts")
     project.add_photos(3)
-    flags = ["--size", "64", "--set", "mean=0,0,0", "--set", "std=1,1,1"]
-    project.infer("model", "build", "quadrants.ts", "--name", "animals", "--output", "detection", *flags)
+    flags, detector = ["--size", "64", "--set", "mean=0,0,0", "--set", "std=1,1,1"], ["--output", "detection"]
+    project.infer("model", "build", "quadrants.ts", "--name", "animals", *detector, "--set", "head=boxes", *flags)
     flags += ["--recipe", "stretch", "--set", "of=animals", "--set", "min_score=0.2"]
     project.infer("model", "build", "means.ts", "--name", "species", *flags)
     project.run_day()

@@ -95,6 +95,7 @@ class OneBox(Faint):
 
 
 def built_detector(folder: Path, module: nn.Module | None = None, head: str = "", **changes: object) -> Artifact:
-    """Build a detector for pixels of 64x64 as they are, stretched."""
+    """Build a detector for pixels of 64x64 as they are, stretched; one of the above with its head."""
+    head = head or {Pair: "detr", Cells: "yolo"}.get(type(module), "boxes")
     plain = {"labels": None, "output": "detection", "head": head, "size": SIZE}
     return built_colors(folder, module, **(plain | changes))

@@ -16,7 +16,7 @@ GRID = 4  # rows and columns of the detector's input, an object at most in each 
 NUM_CELLS = GRID * GRID
 GREY = 114  # of the background, and of what a letterbox adds
 LABELS = ("animal", "vehicle")  # by turns, as the squares of a chessboard
-FLAGS = ("--output", "detection", "--labels", "detected.txt", "--set", "golden=golden")
+FLAGS = ("--output", "detection", "--labels", "detected.txt", "--set", "golden=golden", "--set", "head=boxes")
 
 
 class Cells(nn.Module):

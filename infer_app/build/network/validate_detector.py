@@ -26,7 +26,9 @@ def complete_output(
     """
     if spec.detection is None:
         return replace(spec, shape=shapes[0]) if spec.kind == "raw" else spec
-    head = spec.detection.head or choose_head(shapes, num_labels)
+    head = spec.detection.head
+    if head not in HEADS and not spec.detection.is_own:
+        head = choose_head(shapes, num_labels, head, spec.activation)
     detection = replace(spec.detection, head=head, shapes=tuple(shapes))
     activation = spec.activation if detection.takes_activation else "none"
     check_head(head, shapes, activation)
@@ -71,16 +73,32 @@ def check_detection(
     _check_classes(objects, head, num_labels)
 
 
-def choose_head(shapes: Shapes, num_labels: int | None) -> str:
-    """Return the head that outputs of these shapes have. Raises ModelError if that can't be told."""
-    for head, family in FAMILIES.items():
-        if family.is_told(shapes, num_labels):
+def choose_head(shapes: Shapes, num_labels: int | None, named: str, activation: str) -> str:
+    """Return the one of the named heads, with commas between, that outputs of these shapes have.
+
+    Raises ModelError if that can't be told, or none is named: shapes alone don't tell what the numbers mean.
+    """
+    for head in filter(None, named.split(",")):
+        if FAMILIES[head].is_told(shapes, num_labels):
             return head
-    families = "; ".join(f"--set head={head} for {facts.outputs}" for head, facts in HEADS.items())
+    fitting = {head: facts.outputs for head, facts in HEADS.items() if _fits(head, shapes, num_labels, activation)}
+    families = "; ".join(f"--set head={head} for {outputs}" for head, outputs in fitting.items())
+    what = f"of the heads {named} that its file names none fits" if named else "its file does not say what that means"
     raise ModelError(
-        f"an image's output is {_as_text(shapes)}, from which the head can't be determined",
-        f"name the head: {families}. For any other network write it yourself: --set head=package.module:function",
+        f"an image's output is {_as_text(shapes)}, and {what}",
+        f"{f'these fit its shape: {families}' if families else 'no head fits its shape'}. For any other network write "
+        "it yourself: --set head=package.module:function",
     )
+
+
+def _fits(head: str, shapes: Shapes, num_labels: int | None, activation: str) -> bool:
+    """Return whether a head can read outputs of these shapes; without labels there are more boxes than classes."""
+    if HEADS[head].takes_activation and len(shapes) != 2:
+        return False
+    classes = FAMILIES[head].count_classes(shapes, activation)
+    if num_labels is not None:
+        return classes in (None, num_labels)
+    return classes is None or 0 < classes <= max(map(min, shapes))
 
 
 def check_head(head: str, shapes: Shapes, activation: str) -> int | None:

@@ -6,6 +6,7 @@ TorchScript file.
 
 import ast
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,7 +23,9 @@ _RECIPES: dict[str, dict[str, object]] = {
     "crop": {"recipe": "crop-resize", "crop_pct": 1.0},
 }
 _INTERPOLATIONS = {"LINEAR": "bilinear", "CUBIC": "bicubic"}
-_DETECTORS = {"yolo", "yolov5", "yolov8", "yolov11", "yolo11", "ssd"}  # whose heads their outputs' shapes tell
+# Heads that an export may have, of which the shapes of its outputs tell one: by Model API's model_type.
+_DETECTORS = {**dict.fromkeys(("yolo", "yolov5", "yolov8", "yolov11", "yolo11"), "yolo,yolo5,boxes"), "ssd": "boxes"}
+_YOLO, _RT_DETR = re.compile(r"Ultralytics (?!yolo_?nas)yolo", re.I), re.compile(r"Ultralytics rt-?detr", re.I)
 
 
 def model_info(xml: bytes) -> dict[str, str]:
@@ -64,14 +67,14 @@ def model_api_facts(info: Mapping[str, str], origin: str = "rt_info") -> SourceF
         if interpolation is None:
             what = f"the file's interpolation_type is {info['interpolation_type']}, which no recipe does"
             said.refuse(what, "give interpolation bilinear or bicubic", "interpolation")
-    elif resize == "fit_to_window_letterbox":
-        said.take("resize_type", recipe="letterbox", interpolation="bilinear")
+    elif resize in ("fit_to_window", "fit_to_window_letterbox"):
+        place = "corner" if resize == "fit_to_window" else "centre"
+        said.take("resize_type", recipe="letterbox", interpolation="bilinear", place=place)
         said.take("pad_value", pad=int(_numbers("pad_value", info.get("pad_value") or "0")[0]))
     elif resize:
-        what = f"the file's resize_type is {resize}, which pads pictures on one side; no recipe does"
-        said.refuse(what, "give --recipe letterbox or stretch, which place a picture elsewhere", "recipe", "preprocess")
-    if info.get("model_type", "").lower() in _DETECTORS:
-        said.take("model_type", output="detection")
+        said.refuse(f"the file's resize_type is {resize}, which is not known", "give --recipe", "recipe", "preprocess")
+    if head := _DETECTORS.get(info.get("model_type", "").lower()):
+        said.take("model_type", output="detection", head=head)
         if info.get("iou_threshold"):
             said.take("iou_threshold", nms=_numbers("iou_threshold", info["iou_threshold"])[0])
     return said.collected()
@@ -153,11 +156,24 @@ def ultralytics_facts(props: Mapping[str, str], origin: str) -> SourceFacts:
         return said.collected()
     said.take("task", recipe="letterbox", pad=114, interpolation="bilinear", antialias="no")  # OpenCV's
     if task == "detect":
-        said.take("task", output="detection")
+        said.take("task", output="detection", channels="rgb")
+        _take_head(props, said)
     else:
         hint = "give --output raw for its numbers as they are, or export a classifier or a detector"
         said.refuse(f"the file's task is {task}, which is not supported", hint, "output")
     return said.collected()
+
+
+def _take_head(props: Mapping[str, str], said: FactCollector) -> None:
+    """Take the head that an export's network has; the name of one that its user named says nothing."""
+    name, arguments = props.get("description", ""), _literal("args", props.get("args", "{}"))
+    if is_on(props, "end2end") or (isinstance(arguments, dict) and arguments.get("nms") is True):
+        said.take("end2end or nms", head="boxes")
+    elif _RT_DETR.match(name):
+        said.facts.pop("pad")
+        said.take("description", head="detr", activation="sigmoid-applied", recipe="stretch")
+    else:
+        said.take("task", head="yolo,boxes" if _YOLO.match(name) else "yolo")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from infer_app.artifact.activation import class_scores
 from infer_app.artifact.specs import DetectionSpec
 from infer_app.base.domain import MULTI_LABEL
+from infer_app.base.errors import ModelError
 from infer_app.base.size import Size
 
 # Raw outputs of a batch, (n, …) each, to an array for each image: (k, 6) x1 y1 x2 y2 in pixels of the model's input,
@@ -93,6 +94,24 @@ def _yolo5(outputs: Outputs, activation: str, size: Size, min_score: float) -> l
         best = scores.max(1) >= min_score
         found.append(_of_centres(rows[best, :4], scores[best]))
     return found
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _yolox(outputs: Outputs, activation: str, size: Size, min_score: float) -> list[np.ndarray]:
+    (batch,) = outputs
+    cells = _cells(batch.shape[1], size)
+    centres, sizes = (batch[..., :2] + cells[:, :2]) * cells[:, 2:], np.exp(batch[..., 2:4]) * cells[:, 2:]
+    return _yolo5([np.concatenate([centres, sizes, batch[..., 4:]], 2)], activation, size, min_score)
+
+
+def _cells(num_rows: int, size: Size) -> np.ndarray:
+    """Return the column, the row and the stride of each cell of YOLOX's grids, (n, 3). Raises ModelError."""
+    for strides in ((8, 16, 32), (8, 16, 32, 64)):
+        grids = [np.mgrid[: size.height // stride, : size.width // stride][::-1].reshape(2, -1).T for stride in strides]
+        lengths = np.repeat(strides, [len(grid) for grid in grids])
+        if len(lengths) == num_rows:
+            return np.column_stack([np.concatenate(grids), lengths]).astype(np.float32)
+    raise ModelError(f"{num_rows} rows are not those of YOLOX's cells in {size}", "is the size or the head wrong?")
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -195,13 +214,16 @@ FAMILIES = {
         lambda outputs: outputs[0][:, 4:].flatten(),
         lambda shapes, activation: _matrix(shapes)[0] - 4,
     ),
-    "yolo5": Family(
-        _is_yolo5,
-        _yolo5,
-        lambda outputs, activation: _boxes_and_scores(outputs[0]),
-        lambda outputs: outputs[0][..., 4:].flatten(),
-        lambda shapes, activation: _matrix(shapes)[1] - 5,
-    ),
+    **{
+        head: Family(
+            is_told,
+            find,
+            lambda outputs, activation: _boxes_and_scores(outputs[0]),
+            lambda outputs: outputs[0][..., 4:].flatten(),
+            lambda shapes, activation: _matrix(shapes)[1] - 5,
+        )
+        for head, is_told, find in (("yolo5", _is_yolo5, _yolo5), ("yolox", lambda shapes, labels: False, _yolox))
+    },
     "detr": Family(
         lambda shapes, num_labels: [len(shape) for shape in shapes] == [2, 2],
         _detr,

@@ -57,7 +57,7 @@ def test_outputs_of_a_file_are_named_with_commas(tmp_path, kind):
         torch.onnx.export(Pair().eval(), (example,), str(source), dynamo=False, dynamic_axes=axes, **names)
     if kind == "openvino":
         source = save_ir(tmp_path / "net.xml", source)
-    given = {"source": str(source), "recipe": "letterbox"}
+    given = {"source": str(source), "recipe": "letterbox", "head": "detr"}
     with pytest.raises(UsageError, match=r"2 outputs: logits .*,3\], boxes .*,4\]"):
         built_detector(tmp_path, **given)
     artifact = built_detector(tmp_path, output_name="logits, boxes", **given)

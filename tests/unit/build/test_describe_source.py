@@ -33,7 +33,7 @@ BLANK = {
     "ultralytics": ["name"],
     "yolov5": ["name", "recipe", "mean", "std"],
     "model api": ["name", "size"],
-    "detector": ["name", "labels", "recipe", "size", "mean", "std"],
+    "detector": ["name", "labels", "recipe", "size", "antialias", "mean", "std", "channels"],
     "timm": ["name", "labels"],
     "transformers": ["name", "labels", "mean", "std"],
     "input": ["name", "labels", "recipe"],

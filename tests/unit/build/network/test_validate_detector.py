@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -9,39 +11,47 @@ from infer_app.build.network.validate_detector import check_detection, choose_he
 RECIPE = Recipe("letterbox", 64)
 
 
-@pytest.mark.parametrize(
-    ("shapes", "num_labels", "head"),
-    [
-        *(([(300, 6)], num_labels, "boxes") for num_labels in (80, None)),
-        ([(100, 4), (100,), (100,)], 80, "boxes"),
-        ([(100, 5), (100,)], None, "boxes"),
-        *(([(84, 8400)], num_labels, "yolo") for num_labels in (80, None)),
-        ([(5, 8400)], 1, "yolo"),
-        ([(25200, 85)], 80, "yolo5"),
-        ([(25200, 6)], 1, "yolo5"),
-        ([(100, 92), (100, 4)], 91, "detr"),
-    ],
-)
-def test_the_shape_tells_the_head(shapes, num_labels, head):
-    assert choose_head(shapes, num_labels) == head
+ANY = "yolo,yolo5,boxes"
 
 
 @pytest.mark.parametrize(
-    ("shapes", "num_labels"),
+    ("shapes", "num_labels", "named", "head"),
     [
-        ([(25200, 6)], None),
-        ([(300, 6)], 1),
-        ([(85, 22, 22)], 80),
-        ([(25200, 85)], None),
-        ([(84, 8400)], 90),
-        ([(9, 4), (8,)], None),
-        ([], None),
+        *(([(300, 6)], num_labels, ANY, "boxes") for num_labels in (80, None)),
+        ([(100, 4), (100,), (100,)], 80, "boxes", "boxes"),
+        ([(100, 5), (100,)], None, "boxes", "boxes"),
+        *(([(84, 8400)], num_labels, ANY, "yolo") for num_labels in (80, None)),
+        ([(5, 8400)], 1, ANY, "yolo"),
+        ([(25200, 85)], 80, ANY, "yolo5"),
+        ([(25200, 6)], 1, ANY, "yolo5"),
     ],
 )
-def test_a_shape_that_does_not_tell_is_refused_with_what_to_do(shapes, num_labels):
-    with pytest.raises(ModelError, match="the head can't be determined") as caught:
-        choose_head(shapes, num_labels)
-    assert "head" in caught.value.hint
+def test_the_shape_tells_one_of_the_heads_that_the_file_names(shapes, num_labels, named, head):
+    assert choose_head(shapes, num_labels, named, "softmax") == head
+
+
+@pytest.mark.parametrize(
+    ("shapes", "num_labels", "named", "fitting"),
+    [
+        ([(25200, 85)], 80, "", ["yolo5", "yolox"]),
+        ([(25200, 85)], None, "", ["yolo5", "yolox"]),
+        ([(3549, 6)], 1, "", ["boxes", "yolo5", "yolox"]),
+        ([(84, 8400)], 80, "", ["yolo"]),
+        ([(100, 4), (100,), (100,)], None, "", ["boxes"]),
+        ([(100, 92), (100, 4)], 91, "", ["detr"]),
+        ([(300, 84)], 80, "yolo,boxes", []),
+        ([(85, 22, 22)], 80, "", []),
+        ([(84, 8400)], 90, "yolo", []),
+        ([(9, 4), (8,)], None, "", []),
+        ([()], None, "", []),
+        ([], None, "", []),
+    ],
+)
+def test_a_head_that_nothing_names_is_asked_for(shapes, num_labels, named, fitting):
+    with pytest.raises(ModelError, match="none fits" if named else "does not say what that means") as caught:
+        choose_head(shapes, num_labels, named, "softmax")
+    assert re.findall(r"head=(\w+) for", caught.value.hint) == fitting
+    assert "head=package.module:function" in caught.value.hint
 
 
 def complete(head, shape, num_labels=None, rows=None, own=None, activation="softmax"):
@@ -56,7 +66,7 @@ def complete(head, shape, num_labels=None, rows=None, own=None, activation="soft
 
 
 def test_head_and_shapes_are_kept_with_the_model():
-    found = complete("", (84, 100), 80)
+    found = complete("yolo,boxes", (84, 100), 80)
     assert (found.detection.head, found.detection.shapes, found.activation) == ("yolo", ((84, 100),), "none")
     assert complete("detr", (10, 8), 3).activation == "softmax"
 

@@ -36,10 +36,16 @@ YOLO = {"model_type": "YOLO", "resize_type": "fit_to_window_letterbox", "pad_val
             {"labels": ("cat", "dog"), "mean": "0.5,0.5,0.5", "std": "1,1,1"}
             | {"recipe": "crop-resize", "crop_pct": 1.0, "interpolation": "bilinear"},
         ),
+        (
+            {"resize_type": "fit_to_window", "model_type": "ssd"},
+            {"output": "detection", "head": "boxes", "recipe": "letterbox", "interpolation": "bilinear"}
+            | {"pad": 0, "place": "corner"},
+        ),
         ({"multilabel": "True", "confidence_threshold": "0.3"}, {"activation": "sigmoid", "threshold": 0.3}),
         (
             YOLO | {"scale_values": "255.0", "labels": "cat big_dog"},
             {"output": "detection", "recipe": "letterbox", "interpolation": "bilinear", "pad": 114, "nms": 0.7}
+            | {"head": "yolo,yolo5,boxes", "place": "centre"}
             | {"mean": "0,0,0", "std": "1,1,1", "labels": ("cat", "big_dog")},
         ),
     ],
@@ -54,7 +60,7 @@ def test_what_the_entries_say_is_taken(info, taken):
         ({"model_type": "Segmentation"}, "model_type is Segmentation", {"output": "raw"}),
         ({"reverse_input_channels": "YES"}, "reverse_input_channels", {"preprocess": "my:function"}),
         ({"reverse_input_channels": "YES"}, "reverse_input_channels", {"channels": "rgb"}),
-        ({"resize_type": "fit_to_window"}, "pads pictures on one side", {"recipe": "stretch"}),
+        ({"resize_type": "fit_somehow"}, "resize_type is fit_somehow", {"recipe": "stretch"}),
         ({"resize_type": "standard", "interpolation_type": "AREA"}, "type is AREA", {"interpolation": "bicubic"}),
         ({"intensity_mode": "scale_to_unit"}, "intensity_mode", {"mean": "0,0,0"}),
         ({"hierarchical": "True"}, "hierarchical", {"output": "raw"}),

@@ -57,6 +57,11 @@ LETTERBOX = {"recipe": "letterbox", "pad": 114, "interpolation": "bilinear", "an
 PADDED = PLAIN | LETTERBOX | {"size": Size.square(640)}
 CLASSES, ONE_CLASS = {"imgsz": "[64, 64]", "names": "{0: 'cat', 1: 'big dog'}"}, {"imgsz": "640", "names": "['cat']"}
 WIDE = PLAIN | {"size": Size(width=640, height=480), "recipe": "stretch", "interpolation": "bilinear"}
+FOUND = PADDED | {"output": "detection", "labels": ("cat",), "channels": "rgb"}
+YOLO10 = {"description": "Ultralytics YOLOv10n model trained on coco.yaml"}
+RT_DETR = {"description": "Ultralytics rtdetr-l model"}
+STRETCHED = {key: value for key, value in FOUND.items() if key != "pad"}
+STRETCHED |= {"recipe": "stretch", "head": "detr", "activation": "sigmoid-applied"}
 
 
 @pytest.mark.parametrize(
@@ -70,8 +75,13 @@ WIDE = PLAIN | {"size": Size(width=640, height=480), "recipe": "stretch", "inter
         ),
         # a rectangle is height by width, and classifiers are stretched to it
         ({"task": "classify", "imgsz": "[480, 640]"}, {}, WIDE | {"activation": "none"}),
-        (ONE_CLASS | {"task": "detect"}, {}, PADDED | {"output": "detection", "labels": ("cat",)}),
-        (ONE_CLASS | {"task": "detect"}, {"output": "raw"}, PADDED),
+        (ONE_CLASS | {"task": "detect"}, {}, FOUND | {"head": "yolo"}),
+        (ONE_CLASS | {"task": "detect"} | YOLO10, {}, FOUND | {"head": "yolo,boxes"}),
+        (ONE_CLASS | {"task": "detect", "end2end": "True"}, {}, FOUND | {"head": "boxes"}),
+        (ONE_CLASS | {"task": "detect", "args": "{'nms': True, 'batch': 1}"} | YOLO10, {}, FOUND | {"head": "boxes"}),
+        (ONE_CLASS | {"task": "detect", "args": "{'nms': False}"} | YOLO10, {}, FOUND | {"head": "yolo,boxes"}),
+        (ONE_CLASS | {"task": "detect"} | RT_DETR, {}, STRETCHED),  # boxes are shares of a stretched picture
+        (ONE_CLASS | {"task": "detect"}, {"output": "raw"}, PADDED | {"channels": "rgb"}),
         (ONE_CLASS | {"task": "segment"}, {"output": "raw"}, PADDED),
         (  # which averages pixels, as antialiasing does
             ONE_CLASS | {"task": "segment"},

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from infer_app.artifact.specs import HEADS, DetectionSpec
+from infer_app.base.errors import ModelError
 from infer_app.base.size import Size
 from infer_app.predict.detection.heads import FAMILIES, comparable_parts, open_head
 
@@ -36,6 +37,17 @@ BOX, CENTRE = [1.0, 2, 3, 4], [50.0, 60, 20, 10]
 )
 def test_objects_of_each_head_by_hand(head, outputs, found):
     assert decode(head, *map(np.float32, outputs)) == found
+
+
+def test_rows_of_yolox_are_offsets_in_cells_and_logarithms_of_sizes():
+    rows = np.zeros((1, 64 + 16 + 4, 7), np.float32)  # 8x8 cells of 8 pixels, 4x4 of 16, 2x2 of 32
+    rows[0, 8 * 3 + 5] = [0.5, 0.25, np.log(2), 0, 0.5, 0.5, 1]
+    rows[0, 64 + 16 + 1] = [0.5, 0.5, 0, np.log(0.5), 1, 0.75, 0]
+    find = open_head(DetectionSpec("yolox", 0.25), "none", Size(64, 64))
+    np.testing.assert_allclose(find([rows])[0], [[36, 22, 52, 30, 0.5, 1], [32, 8, 64, 24, 0.75, 0]])
+    with pytest.raises(ModelError, match="84 rows are not those of YOLOX's cells in 200x100"):
+        decode("yolox", rows)
+    assert find([np.zeros((1, 85, 6), np.float32)])[0].size == 0  # with a cell of 64 pixels
 
 
 def test_detr_is_scaled_to_the_input_and_its_last_class_is_no_object():
