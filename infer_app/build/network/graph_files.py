@@ -54,7 +54,8 @@ def read_graph_facts(path: Path, output_name: str | None) -> SourceFacts:
     """Return what a network's file says about its use: its input's size and type, and the metadata of an export."""
     files = read_graph_files(path)
     own = describe_input(read_graph(files, output_name))
-    facts = {"input": Fact(own.kind, f"{own.dtype} input", is_fixed=True)}
+    turned = ", turned to NHWC for it" if (own.kind, own.layout) == ("float-nchw", "NHWC") else ""
+    facts = {"input": Fact(own.kind, f"{own.dtype} input{turned}", is_fixed=True)}
     if known := own.width or own.height:
         shape = f"input of {own.width or 'any'} x {own.height or 'any'}"
         is_fixed = None not in (own.width, own.height)

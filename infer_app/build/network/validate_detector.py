@@ -2,16 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from infer_app.artifact.activation import ROUNDING, check_activation
+from infer_app.artifact.artifact import Artifact
 from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import HEADS, OutputSpec
-from infer_app.base.errors import ModelError
+from infer_app.base.errors import ModelError, UsageError
+from infer_app.base.size import Size
+from infer_app.build.network.golden_set import GOLDEN_PIXELS
 from infer_app.predict.detection.heads import FAMILIES, OwnHead, Shapes
 from infer_app.predict.detection.object_decoder import ObjectDecoder, split_outputs
+from infer_app.predict.images.decode.decoder import decode_image
+from infer_app.predict.verification.detection import LOWEST_SCORE
+from infer_app.predict.verification.golden import golden_outputs
 
+CORNER, CORNER_SHARE = 8, 0.05  # pixels of the input in which no picture has all of its objects
+_NO_BOXES = "are none"
 _OWN_HEAD = "write the head yourself: --set head=package.module:function"
 _HEAD_HINT = f"is head wrong, or the order of the outputs, or is a sigmoid missing? {_OWN_HEAD}"
 
@@ -21,8 +30,8 @@ def complete_output(
 ) -> OutputSpec:
     """Return the output with what the shapes tell: a detector's head, and the shape of raw numbers.
 
-    `is_ordered` says that the user named the outputs in the order of the head. Raises ModelError if the head can't be
-    told, or does not fit the shapes.
+    `is_ordered` says that the user named the outputs in the order of the head. Raises ModelError for a head that does
+    not fit the shapes, and UsageError for one that is to be named.
     """
     if spec.detection is None:
         return replace(spec, shape=shapes[0]) if spec.kind == "raw" else spec
@@ -55,7 +64,7 @@ def check_detection(
             "class i is line i of the labels file: for RF-DETR add a last line for its unused class; or is head "
             "wrong, or of DETR activation, by which the last class is that of no object?",
         )
-    decoder = ObjectDecoder(spec, recipe, (), own_head)
+    decoder = ObjectDecoder(spec if own_head else _from_low_scores(spec), recipe, (), own_head)
     try:
         found = decoder.candidates(rows)
     except (Exception, SystemExit) as error:
@@ -69,14 +78,61 @@ def check_detection(
     try:
         objects = [decoder.drop_low_scores(of_image) for of_image in found]
     except (ValueError, TypeError) as error:
-        raise ModelError(f"the head {head} gives {error}", _HEAD_HINT) from error
+        said = f"the head {head} gives {error}"
+        if head in HEADS:
+            scores = np.concatenate(found)[:, 4]
+            said += f" (scores of {scores.min():.3g} to {scores.max():.3g}): outputs are not {HEADS[head].outputs}"
+        raise ModelError(said, _HEAD_HINT) from error
     _check_classes(objects, head, num_labels)
+
+
+def doubt_boxes(artifact: Artifact) -> str:
+    """Return a warning if none of the golden images' boxes can be right, with heads by which some can; else nothing."""
+    spec, labels = artifact.manifest.output, len(artifact.labels) or None
+    if spec.detection is None:
+        return ""
+    rows, recipe = golden_outputs(artifact), artifact.manifest.recipe
+    images = [decode_image(artifact.read(path), recipe, GOLDEN_PIXELS) for path in artifact.manifest.golden]
+    place = partial(_place_of_boxes, rows, [Size(image.width, image.height) for image in images], recipe)
+    doubt = place(spec, artifact.head())
+    if doubt in ("", _NO_BOXES):
+        return ""
+    fitting = [head for head in HEADS if _fits(head, spec.detection.shapes, labels, "softmax")]
+    heads = [head for head in fitting if not place(replace(spec, detection=replace(spec.detection, head=head)))]
+    hint = " or ".join(f"head={head}" for head in heads) or "a head of your own, which returns pixels of the input"
+    return f"warning: all boxes that {artifact.manifest.name} finds in its golden images {doubt}: try --set {hint}"
+
+
+def _place_of_boxes(
+    rows: np.ndarray, pictures: Sequence[Size], recipe: Recipe, spec: OutputSpec, own: OwnHead | None = None
+) -> str:
+    """Return why none of the boxes in rows can be that of an object, nothing if one can."""
+    decoder = ObjectDecoder(spec if own else _from_low_scores(spec), recipe, (), own)
+    try:
+        boxes = np.concatenate([decoder.drop_low_scores(found)[:, :4] for found in decoder.candidates(rows)])
+        stored = [found and found.objects for found in decoder.decode(rows, pictures)]
+    except (Exception, SystemExit):  # of another head, or of the user's, which is checked elsewhere
+        return _NO_BOXES
+    if not len(boxes):
+        return _NO_BOXES
+    if not (boxes[:, 2:] > boxes[:, :2]).all(1).any():
+        return "have no area"
+    corner = min(CORNER, CORNER_SHARE * min(recipe.size))
+    if (np.abs(boxes) <= corner).all():
+        return f"lie within {corner:g} pixels of the corner"
+    return "" if any(stored) else "lie outside of the picture"
+
+
+def _from_low_scores(spec: OutputSpec) -> OutputSpec:
+    """Return an output of which also objects of low scores are found."""
+    assert spec.detection is not None
+    return replace(spec, detection=replace(spec.detection, min_score=min(spec.detection.min_score, LOWEST_SCORE)))
 
 
 def choose_head(shapes: Shapes, num_labels: int | None, named: str, activation: str) -> str:
     """Return the one of the named heads, with commas between, that outputs of these shapes have.
 
-    Raises ModelError if that can't be told, or none is named: shapes alone don't tell what the numbers mean.
+    Raises ModelError if that can't be told, and UsageError if none is named: shapes alone don't tell what numbers mean.
     """
     for head in filter(None, named.split(",")):
         if FAMILIES[head].is_told(shapes, num_labels):
@@ -84,7 +140,7 @@ def choose_head(shapes: Shapes, num_labels: int | None, named: str, activation: 
     fitting = {head: facts.outputs for head, facts in HEADS.items() if _fits(head, shapes, num_labels, activation)}
     families = "; ".join(f"--set head={head} for {outputs}" for head, outputs in fitting.items())
     what = f"of the heads {named} that its file names none fits" if named else "its file does not say what that means"
-    raise ModelError(
+    raise (ModelError if named else UsageError)(
         f"an image's output is {_as_text(shapes)}, and {what}",
         f"{f'these fit its shape: {families}' if families else 'no head fits its shape'}. For any other network write "
         "it yourself: --set head=package.module:function",

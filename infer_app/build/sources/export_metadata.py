@@ -171,7 +171,9 @@ def _take_head(props: Mapping[str, str], said: FactCollector) -> None:
         said.take("end2end or nms", head="boxes")
     elif _RT_DETR.match(name):
         said.facts.pop("pad")
-        said.take("description", head="detr", activation="sigmoid-applied", recipe="stretch")
+        said.take("description", recipe="stretch")
+        hint = "write the head: rows are centre x, centre y, width and height from 0 to 1, then a score for each class"
+        said.refuse("the file's network is RT-DETR, whose boxes are shares of the input", hint, "head", "output")
     else:
         said.take("task", head="yolo,boxes" if _YOLO.match(name) else "yolo")
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from infer_app.base.domain import OutputKind
-from infer_app.cli.terminal.command import MIN_AGREEMENT, REQUIRED, WithJson, argument, command, flag, option
+from infer_app.cli.terminal.command import MIN_AGREEMENT, WithJson, argument, command, flag, option
 from infer_app.cli.terminal.groups import model_app
 
 SOURCES = (
@@ -54,6 +54,6 @@ class DescribeOptions:
     """
 
     source: str = argument("SOURCE", f"{SOURCES}.")
-    to: Path = option("PATH", "The file to write, for example model.toml.", default=REQUIRED)
+    to: Path | None = option("PATH", "The file to write, for example model.toml. Unless set, it is printed.")
     weights: Path | None = option("PATH", WEIGHTS)
     set: list[str] | None = option("KEY=VALUE", SET)

@@ -22,6 +22,7 @@ from infer_app.base.printing import counted
 from infer_app.base.settings.load import load_settings
 from infer_app.build.build_model import build_model
 from infer_app.build.network.model_source import find_source
+from infer_app.build.network.validate_detector import doubt_boxes
 from infer_app.build.sources.source_facts import describe_facts
 from infer_app.build.variants.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
 from infer_app.build.variants.calibration import Calibration
@@ -52,6 +53,7 @@ from infer_app.tables.project_database import open_project_database, read_limits
 
 # EfficientNet-Lite0, in our measurements.
 WITHOUT_VNNI = "this CPU has no VNNI: int8 kept 98.1 % of the labels on such a one, at 1.4 times the rate"
+UNPROVEN = {"recipe", "mean", "std", "channels", "antialias", "head"}  # what a source says of them may not be so
 FLAGS = ("name", "labels", "output", "recipe", "size", "weights")  # keys of a model file that are options too
 
 
@@ -77,14 +79,15 @@ def build(options: BuildOptions) -> None:
     started = time.monotonic()
     with redirect_stdout(sys.stderr):
         artifact = build_model(described, models_folder(options.config), detector)
-        if by_default := described.silent_defaults():
-            print_progress(_compare_hint(by_default, short_name(described.name, artifact.manifest.model_id)))
+        by_default, by_source = described.silent_defaults(), sorted(facts.keys() & UNPROVEN)
+        if by_default or by_source:
+            print_progress(_compare_hint(by_default, by_source, short_name(described.name, artifact.manifest.model_id)))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
         target = BuildTarget.local(source.make_module)
         artifact = _with_variants(artifact, calibration, gpu, target, options.config)
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
     manifest = artifact.manifest
-    warnings = (unproven_activation(artifact), unproven_boxes(manifest), unproven_runtime(manifest))
+    warnings = (unproven_activation(artifact), unproven_boxes(manifest), doubt_boxes(artifact), unproven_runtime(manifest))
     for warning in filter(None, warnings):
         print_progress(warning)
     if not options.as_json:
@@ -127,10 +130,11 @@ def _print_next_run(options: BuildOptions, artifact: Artifact, is_reused: bool) 
         print(line)
 
 
-def _compare_hint(by_default: Mapping[str, str], name: str) -> str:
-    taken = ", ".join(f"{key} {value}" for key, value in by_default.items())
+def _compare_hint(by_default: Mapping[str, str], by_source: Sequence[str], name: str) -> str:
+    taken = [f"taken by default: {', '.join(f'{key} {value}' for key, value in by_default.items())}"] * bool(by_default)
+    taken += [f"only the source states {', '.join(by_source)}"] * bool(by_source)
     command = f"`infer model check {name} --against package.module:function --images FOLDER`"
-    return f"taken by default: {taken}; {command} compares with your own code"
+    return f"{'; '.join(taken)}; {command} compares with your own code"
 
 
 def _gpu_variants(options: BuildOptions, source_kind: str, host: Host) -> list[str]:

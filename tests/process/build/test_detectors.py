@@ -8,6 +8,7 @@ from infer_app.artifact.artifact import record_variant
 from infer_app.base.errors import UsageError
 from infer_app.base.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.base.size import Size
+from infer_app.build.network.validate_detector import doubt_boxes
 from infer_app.build.variants.calibration import CalibrationImages, judge_on
 from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
 from infer_app.build.variants.openvino_variants import add_variants
@@ -120,3 +121,42 @@ def test_what_decoding_changes_is_told_in_objects(artifact, capsys):
     assert capsys.readouterr().out.strip() == told
     none = Parity(1, 1.0, 0.0, 0.0, num_objects=0)
     assert "no objects were found" in describe_agreement(none, artifact.manifest)
+
+
+class Fixed(torch.nn.Module):
+    """The same rows for each picture."""
+
+    rows: torch.Tensor
+
+    def __init__(self, rows: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("rows", rows)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.rows + 0 * pixels.mean((1, 2, 3))[:, None, None]
+
+
+OFFSETS = torch.tensor([[0.5, 0.5, 1.4, 1.4, 0.9, 0.9, 0.1]]).expand(84, 7)  # YOLOX's rows for 64 x 64
+SHARES = torch.tensor([[0.25, 0.25, 0.75, 0.75, 0.9, 0.0]]).expand(4, 6)
+IN_PADDING = torch.tensor([[0.0, 0, 60, 8, 0.9, 0.0]])  # of a picture twice as wide as high
+
+
+@pytest.mark.parametrize(
+    ("rows", "head", "doubt"),
+    [
+        (OFFSETS, "yolo5", "within 3.2 pixels of the corner: try --set head=yolox"),
+        (OFFSETS, "yolox", ""),
+        (SHARES, "boxes", "within 3.2 pixels of the corner: try --set a head of your own"),
+        (SHARES[:, [2, 3, 0, 1, 4, 5]], "boxes", "have no area: try"),
+        (SHARES * torch.tensor([64, 64, 64, 64, 1, 1]), "boxes", ""),
+        (SHARES * torch.tensor([1, 1, 1, 1, 0, 1]), "boxes", ""),  # no boxes at all, which is told elsewhere
+        (IN_PADDING, "boxes", "outside of the picture: try"),
+        (IN_PADDING + torch.tensor([[0, 20, 0, 20, 0, 0]]), "boxes", ""),
+    ],
+)
+def test_boxes_that_can_not_be_those_of_objects_are_doubted(tmp_path, rows, head, doubt):
+    (tmp_path / "wide").mkdir()
+    (tmp_path / "wide" / "1.jpg").write_bytes(jpeg(200, 100))
+    artifact = built_detector(tmp_path, Fixed(rows), head, recipe="letterbox", golden=tmp_path / "wide")
+    told = doubt_boxes(artifact)
+    assert (doubt in told, bool(told)) == (True, bool(doubt))

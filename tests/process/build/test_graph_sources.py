@@ -55,6 +55,7 @@ def test_a_network_of_any_batch_and_layout_gives_what_it_computes(tmp_path, netw
     source = save_network(tmp_path, kind, **network)
     given = find_source(str(source), None).facts(None).taken({})
     assert (given["input"].value == "uint8-nhwc") == (options is OWN_PIXELS)
+    assert ("turned to NHWC" in given["input"].origin) == (network.get("shape", ())[-1:] == (3,))
     artifact = build(tmp_path, source, **options)
     assert (artifact.manifest.source_kind, list(artifact.manifest.variants)) == (kind, [OPENVINO_FP32])
     scale = 255 if options is OWN_PIXELS else 1

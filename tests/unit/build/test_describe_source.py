@@ -92,6 +92,19 @@ def test_paths_are_relative_to_the_file_that_is_written(tmp_path, monkeypatch):
     assert Path(read_model_file(Path("models/model.toml"))["source"]).samefile("nets/net.ts")
 
 
+def test_without_a_file_the_text_is_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.ts").write_bytes(b"PK")
+    command.describe(DescribeOptions(source="net.ts", set=["output=detection"]))
+    shown = capsys.readouterr().out
+    assert [key for key in ("head", "channels", "antialias") if f'\n{key} = "?"\n' in shown] == [
+        "head",
+        "channels",
+        "antialias",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["net.ts"]
+
+
 def test_a_file_that_is_there_is_not_replaced(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.ts").write_bytes(b"PK")

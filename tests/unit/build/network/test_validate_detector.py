@@ -5,7 +5,7 @@ import pytest
 
 from infer_app.artifact.recipe import Recipe
 from infer_app.artifact.specs import HEADS, DetectionSpec, OutputSpec
-from infer_app.base.errors import ModelError
+from infer_app.base.errors import ModelError, UsageError
 from infer_app.build.network.validate_detector import check_detection, choose_head, complete_output
 
 RECIPE = Recipe("letterbox", 64)
@@ -48,7 +48,8 @@ def test_the_shape_tells_one_of_the_heads_that_the_file_names(shapes, num_labels
     ],
 )
 def test_a_head_that_nothing_names_is_asked_for(shapes, num_labels, named, fitting):
-    with pytest.raises(ModelError, match="none fits" if named else "does not say what that means") as caught:
+    error, message = (ModelError, "none fits") if named else (UsageError, "does not say what that means")
+    with pytest.raises(error, match=message) as caught:
         choose_head(shapes, num_labels, named, "softmax")
     assert re.findall(r"head=(\w+) for", caught.value.hint) == fitting
     assert "head=package.module:function" in caught.value.hint
@@ -114,6 +115,12 @@ def raise_key_error(outputs):
 def test_what_is_no_score_or_class_is_refused(head, row, own, message):
     with pytest.raises(ModelError, match=message):
         complete(head, (1, 6), None if head == "yolo5" else 3, rows=np.float32([row]), own=own)
+
+
+def test_raw_rows_under_another_head_are_told_as_a_wrong_head():
+    rows = np.float32([[0.5, 0.5, 1.4, 1.4, 0.01, 0.25], [0.5, 0.5, 1.4, 1.4, 0.02, 0.5]])  # of low scores too
+    with pytest.raises(ModelError, match=r"class 0.25: .* \(scores of 0.01 to 0.02\): outputs are not \(n, 6\): x1 y1"):
+        complete("boxes", (2, 6), 1, rows=rows.reshape(1, -1))
 
 
 def test_outputs_that_could_both_be_boxes_are_refused():

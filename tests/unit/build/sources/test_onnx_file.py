@@ -61,7 +61,7 @@ FOUND = PADDED | {"output": "detection", "labels": ("cat",), "channels": "rgb"}
 YOLO10 = {"description": "Ultralytics YOLOv10n model trained on coco.yaml"}
 RT_DETR = {"description": "Ultralytics rtdetr-l model"}
 STRETCHED = {key: value for key, value in FOUND.items() if key != "pad"}
-STRETCHED |= {"recipe": "stretch", "head": "detr", "activation": "sigmoid-applied"}
+STRETCHED |= {"recipe": "stretch"}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ STRETCHED |= {"recipe": "stretch", "head": "detr", "activation": "sigmoid-applie
         (ONE_CLASS | {"task": "detect", "end2end": "True"}, {}, FOUND | {"head": "boxes"}),
         (ONE_CLASS | {"task": "detect", "args": "{'nms': True, 'batch': 1}"} | YOLO10, {}, FOUND | {"head": "boxes"}),
         (ONE_CLASS | {"task": "detect", "args": "{'nms': False}"} | YOLO10, {}, FOUND | {"head": "yolo,boxes"}),
-        (ONE_CLASS | {"task": "detect"} | RT_DETR, {}, STRETCHED),  # boxes are shares of a stretched picture
+        (ONE_CLASS | {"task": "detect"} | RT_DETR, {"head": "my:head"}, STRETCHED),
         (ONE_CLASS | {"task": "detect"}, {"output": "raw"}, PADDED | {"channels": "rgb"}),
         (ONE_CLASS | {"task": "segment"}, {"output": "raw"}, PADDED),
         (  # which averages pixels, as antialiasing does
@@ -107,6 +107,11 @@ def test_an_export_of_ultralytics_says_what_a_build_needs(props, given, taken):
 def test_labels_one_a_line_are_taken_and_other_entries_that_may_be_labels_named(props, labels, unused):
     found = onnx_facts(props)
     assert (found.facts["labels"].value if "labels" in found.facts else None, found.unused) == (labels, unused)
+
+
+def test_rt_detr_whose_boxes_are_shares_needs_a_head_of_ones_own():
+    with pytest.raises(UsageError, match="RT-DETR, whose boxes are shares"):
+        onnx_facts(ONE_CLASS | {"task": "detect"} | RT_DETR).taken({})
 
 
 def test_a_segmentation_is_refused_unless_its_numbers_are_taken_raw():
