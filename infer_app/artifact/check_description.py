@@ -16,6 +16,7 @@ class Owner(NamedTuple):
 
     name: str
     is_in: Callable[[Description], bool]
+    instead: str = ""  # where the part is missing
 
 
 def _recipes(*kinds: str) -> Owner:
@@ -28,7 +29,8 @@ _SECOND = Owner("a second network, which the key `of` makes", lambda one: one.of
 _DETECTOR = Owner("the output detection", lambda one: one.is_detector)
 # Keys that only some descriptions have; all others belong to each.
 OWNERS = {
-    **dict.fromkeys(("recipe", "decode", "channels", "antialias"), _RECIPE),
+    **dict.fromkeys(("recipe", "decode", "antialias"), _RECIPE),
+    "channels": _RECIPE._replace(instead=": your function returns them in the network's order, as mean and std are"),
     "crop_pct": _recipes("resize-crop", "crop-resize", "stretch"),
     "resize": _recipes("resize-crop", "stretch"),
     **dict.fromkeys(("pad", "place", "rounding"), _recipes("letterbox")),
@@ -46,7 +48,7 @@ def check_description(described: Description) -> None:
     check_name(described.name)
     for key in sorted(described.model_fields_set & OWNERS.keys()):
         if described.stated[key] is not None and not OWNERS[key].is_in(described):
-            raise UsageError(f"{key} belongs to {OWNERS[key].name}", f"leave {key} out")
+            raise UsageError(f"{key} belongs to {OWNERS[key].name}", f"leave {key} out{OWNERS[key].instead}")
     _check_geometry(described)
     if described.is_detector:
         _check_detector(described)

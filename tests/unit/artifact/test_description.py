@@ -107,6 +107,12 @@ def test_keys_that_do_not_go_together_are_refused(keys: dict[str, object], messa
     assert caught.value.hint or "head" in keys or "nms" in keys
 
 
+def test_who_leaves_the_channels_to_a_function_learns_in_which_order_it_returns_them():
+    with pytest.raises(UsageError) as caught:
+        check_description(describe(preprocess="a:b", channels="bgr"))
+    assert "leave channels out: your function returns them in the network's order" in caught.value.hint
+
+
 def test_imagenets_mean_and_std_come_in_the_order_of_the_channels():
     def normalisation(**keys: object) -> tuple[object, object]:
         spec = describe(**keys).make_input()
