@@ -58,7 +58,7 @@ class Description(BaseModel):
     interpolation: Literal["bicubic", "bilinear", "area"] | None = None
     antialias: bool = True
     pad: int | None = Field(None, ge=0, le=255)
-    place: Literal["centre", "corner"] = "centre"
+    place: Literal["centre", "corner", "pad-first"] = "centre"
     rounding: Literal["nearest", "down"] = "nearest"
     mean: Three | None = None
     std: Three | None = None

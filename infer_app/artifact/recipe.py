@@ -32,7 +32,7 @@ class Recipe:
     crop_rounding: str = "nearest"  # or down: where a crop of an odd remainder begins
     pad: int = 0  # letterbox: the level of the pixels around the picture, 0-255
     antialias: bool = True  # as Pillow; False: as OpenCV
-    place: str = "centre"  # letterbox: where the picture lies; or corner, at the top left
+    place: str = "centre"  # letterbox: where the picture lies; or corner, or pad-first
     rounding: str = "nearest"  # letterbox: how its sides become whole pixels; or down
 
     def __post_init__(self) -> None:

@@ -66,7 +66,7 @@ def geometry_of(width: int, height: int, recipe: Recipe, scale: int = 1) -> Geom
     Raises BadImage if resizing would take too much memory.
     """
     whole = _GEOMETRIES[recipe.kind](width, height, recipe)
-    _check_memory(whole)
+    _check_memory(whole, recipe)
     return whole if scale == 1 else _shrunk(whole, scale)
 
 
@@ -115,8 +115,13 @@ def _stretch(width: int, height: int, recipe: Recipe) -> Geometry:
 
 
 def _fit(width: int, height: int, recipe: Recipe) -> Geometry:
-    """Resize to the largest size of the picture's shape that fits, rounded; no side is less than a pixel."""
+    """Resize to the largest size of the picture's shape that fits, rounded; no side is less than a pixel.
+
+    By the place `pad-first` the source is larger than the picture, whose sides don't become whole pixels.
+    """
     ratio = min(recipe.size.width / width, recipe.size.height / height)
+    if recipe.place == "pad-first":
+        return Geometry(Box(0, 0, round(recipe.size.width / ratio), round(recipe.size.height / ratio)), recipe.size)
     whole = int if recipe.rounding == "down" else round  # also of a product that is nearly whole, as YOLOX has it
     return Geometry(Box(0, 0, width, height), (max(1, whole(width * ratio)), max(1, whole(height * ratio))))
 
@@ -125,9 +130,10 @@ def _fit(width: int, height: int, recipe: Recipe) -> Geometry:
 _GEOMETRIES = {"resize-crop": _cover, "crop-resize": _crop_centre, "stretch": _stretch, "letterbox": _fit}
 
 
-def _check_memory(geometry: Geometry) -> None:
+def _check_memory(geometry: Geometry, recipe: Recipe) -> None:
     source, (width, height) = geometry.source, geometry.resized
-    if max(width * height, width * source.height, source.width * height) > MAX_RESIZED_PIXELS:
+    padded = source.width * source.height if recipe.place == "pad-first" else 0
+    if max(width * height, width * source.height, source.width * height, padded) > MAX_RESIZED_PIXELS:
         raise BadImage(
             Reason.TOO_MANY_PIXELS, f"{source.width}x{source.height} pixels would be resized to {width}x{height}"
         )

@@ -39,7 +39,7 @@ def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
 
 def _made(picture: Picture, recipe: Recipe, resize_to: Callable[[Pixels, Geometry, str], Pixels]) -> Pixels:
     geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
-    resized = resize_to(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
+    resized = resize_to(_cut(picture.rgb, geometry.source, recipe), geometry, recipe.interpolation)
     return _ordered(_centre(resized, geometry.lead, recipe), recipe.channels)
 
 
@@ -47,8 +47,15 @@ def _as_picture(picture: Picture | Pixels) -> Picture:
     return picture if isinstance(picture, Picture) else Picture.whole(picture)
 
 
-def _cut(rgb: Pixels, box: Box) -> Pixels:
-    return rgb[box.top : ceil(box.top + box.height), box.left : ceil(box.left + box.width)]
+def _cut(rgb: Pixels, box: Box, recipe: Recipe) -> Pixels:
+    cut = rgb[box.top : ceil(box.top + box.height), box.left : ceil(box.left + box.width)]
+    return cut if recipe.place != "pad-first" else _padded(cut, (ceil(box.height), ceil(box.width), 3), recipe.pad)
+
+
+def _padded(rgb: Pixels, shape: tuple[int, ...], pad: int, top: int = 0, left: int = 0) -> Pixels:
+    padded = np.full(shape, pad, np.uint8)
+    padded[top : top + rgb.shape[0], left : left + rgb.shape[1]] = rgb
+    return padded
 
 
 def _centre(rgb: Pixels, lead: tuple[int, int], recipe: Recipe) -> Pixels:
@@ -58,9 +65,7 @@ def _centre(rgb: Pixels, lead: tuple[int, int], recipe: Recipe) -> Pixels:
     centre = rgb[rows, columns]
     if centre.shape == recipe.size.shape:
         return np.require(centre, requirements=["C", "W"])
-    padded = np.full(recipe.size.shape, recipe.pad, np.uint8)
-    padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
-    return padded
+    return _padded(centre, recipe.size.shape, recipe.pad, top, left)
 
 
 def centre_of(height: int, width: int, recipe: Recipe) -> tuple[tuple[int, slice], tuple[int, slice]]:

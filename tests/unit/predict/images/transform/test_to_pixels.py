@@ -51,6 +51,7 @@ RECIPES = [
     Recipe("letterbox", size="41x24", pad=114),
     Recipe("letterbox", size="41x24", pad=114, place="corner"),
     Recipe("letterbox", size=24, rounding="down"),
+    Recipe("letterbox", size="41x24", pad=114, place="pad-first"),
 ]
 ALIASED = [
     Recipe("resize-crop", size=24, resize=27, antialias=False),
@@ -59,6 +60,7 @@ ALIASED = [
     Recipe("stretch", size=150, interpolation="bilinear", antialias=False),  # of more rows than are computed at a time
     Recipe("letterbox", size="41x24", interpolation="bilinear", pad=114, antialias=False),
     Recipe("letterbox", size="41x24", pad=114, antialias=False, place="corner", rounding="down"),  # YOLOX's
+    Recipe("letterbox", size=24, interpolation="bilinear", antialias=False, place="pad-first"),  # NudeNet's
     Recipe("stretch", size="40x23", interpolation="area", antialias=False),
     Recipe("stretch", size=150, interpolation="area", antialias=False),
     Recipe("letterbox", size="84x42", interpolation="area", antialias=False),
@@ -89,6 +91,10 @@ def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
         return np.asarray(resized(image.crop((left, top, left + square, top + square)), (wide, high), recipe))
     if recipe.kind == "letterbox":
         ratio = min(wide / width, high / height)
+        if recipe.place == "pad-first":
+            padded = Image.new("RGB", (round(wide / ratio), round(high / ratio)), (recipe.pad,) * 3)
+            padded.paste(image, (0, 0))
+            return np.asarray(resized(padded, (wide, high), recipe))
         whole = int if recipe.rounding == "down" else round
         inner = max(1, whole(width * ratio)), max(1, whole(height * ratio))
         padded = Image.new("RGB", (wide, high), (recipe.pad,) * 3)
@@ -214,6 +220,7 @@ def test_a_view_that_is_not_contiguous_gives_the_same_pixels():
         (600_000, 1, Recipe("stretch", size=224)),
         (1, 600_000, Recipe("stretch", size=224)),
         (8, 8, Recipe("stretch", size=10_000)),
+        (8200, 8, Recipe("letterbox", size=64, place="pad-first")),
     ],
 )
 def test_an_absurd_resize_is_refused_before_it_takes_memory(width: int, height: int, recipe: Recipe):
@@ -263,6 +270,7 @@ def in_picture(recipe, picture, *box):
         (LETTERBOX, (200, 100), (0, 0, 100, 20), [[0, 0, 1, 0]]),  # in the pixels above it
         (replace(LETTERBOX, place="corner"), (200, 100), (0, 0, 100, 50), WHOLE),
         (replace(LETTERBOX, place="corner"), (100, 200), (0, 20, 25, 100), [[0, 0.2, 0.5, 1]]),
+        (replace(LETTERBOX, place="pad-first"), (300, 150), (0, 0, 100, 50), WHOLE),
         (replace(LETTERBOX, rounding="down"), (300, 299), (0, 0, 100, 99), WHOLE),  # 99.67 rows
         # 400x200 pixels become 400x200, and columns 150 to 250 the input
         (Recipe("resize-crop", 100, resize=200), (800, 400), (0, 0, 100, 100), CROP),
