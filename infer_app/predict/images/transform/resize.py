@@ -144,8 +144,8 @@ def _neighbours(length: int, resized: int, interpolation: str, dtype: type = np.
 
 
 def _of_kernel(interpolation: str, length: int, resized: int) -> Neighbours:
-    centres, offsets = _centres(length, resized), np.array(_OFFSETS[interpolation])[:, None]
-    first = np.floor(centres).astype(np.intp)
+    centres = (np.arange(resized) + 0.5) * (length / resized) - 0.5  # in pixels from the centre of the first
+    first, offsets = np.floor(centres).astype(np.intp), np.array(_OFFSETS[interpolation])[:, None]
     return first + offsets[0], _kernel(centres - first - offsets, interpolation)
 
 
@@ -179,12 +179,6 @@ def _matrix(length: int, resized: int, interpolation: str) -> np.ndarray:
     matrix = np.zeros((resized, length))
     np.add.at(matrix, (np.arange(resized), pixels), weights)
     return matrix
-
-
-def _centres(length: int, resized: int) -> np.ndarray:
-    """Return where the centres of the resized pixels lie, in pixels from the centre of the first."""
-    centres: np.ndarray = (np.arange(resized) + 0.5) * (length / resized) - 0.5
-    return centres
 
 
 def _kernel(distance: np.ndarray, interpolation: str) -> np.ndarray:
