@@ -87,12 +87,7 @@ def build(options: BuildOptions) -> None:
         artifact = _with_variants(artifact, calibration, gpu, target, options.config)
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
     manifest = artifact.manifest
-    warnings = (
-        unproven_activation(artifact),
-        unproven_boxes(manifest),
-        doubt_boxes(artifact),
-        unproven_runtime(manifest),
-    )
+    told = unproven_activation(artifact), unproven_boxes(manifest), doubt_boxes(artifact), unproven_runtime(manifest)
     for warning in filter(None, told):
         print_progress(warning)
     if not options.as_json:
