@@ -9,11 +9,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import locale
 import os
 import re
+import signal
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -227,15 +231,51 @@ def write_file(folder: Path, relative: str, data: bytes) -> str:
 def load_function(code: bytes, function: str, path: str) -> Function:
     """Return a function from the bytes of one Python file.
 
-    The file may import installed packages, but no modules beside it. Raises ModelError.
+    The file may import installed packages, but no modules beside it. What it sets for the whole process is put back
+    whenever its code has run, so that nothing else computes by it. Raises ModelError.
     """
     namespace: dict[str, Any] = {"__name__": "infer_app_preprocess", "__file__": path}
     try:
-        exec(compile(code, path, "exec"), namespace)
+        with _settings_kept():
+            exec(compile(code, path, "exec"), namespace)
         found: Function = namespace[function]
     except Exception as error:
         raise ModelError(
             f"{path}: can't be loaded on its own: {type(error).__name__}: {error}",
             "keep the function in one file that imports installed packages only",
         ) from error
-    return found
+    kept: Function = _settings_kept()(found)
+    return kept
+
+
+# What a process computes by, and how it ends: the module, its functions that return and set it, and what they take.
+_SETTINGS: tuple[tuple[Any, ...], ...] = (
+    ("os", "getcwd", "chdir"),
+    *(("signal", "getsignal", "signal", number) for number in (signal.SIGINT, signal.SIGTERM)),
+    ("locale", "setlocale", "setlocale", locale.LC_ALL),
+    ("socket", "getdefaulttimeout", "setdefaulttimeout"),
+    ("torch", "get_num_threads", "set_num_threads"),
+    ("torch", "get_default_dtype", "set_default_dtype"),
+    ("torch", "get_float32_matmul_precision", "set_float32_matmul_precision"),
+    ("torch", "are_deterministic_algorithms_enabled", "use_deterministic_algorithms"),
+)
+
+
+@contextlib.contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Put back what code of the user's sets for its process; what Pillow decodes by is set before each image."""
+    import numpy as np  # takes a while, which commands save that run no such code
+
+    loaded = [(sys.modules[module], *of_it) for module, *of_it in _SETTINGS if module in sys.modules]
+    settings = [(partial(getattr(of, put), *which), getattr(of, get)(*which)) for of, get, put, *which in loaded]
+    variables, folders = os.environb.copy(), [*sys.path]
+    try:
+        with warnings.catch_warnings(), np.errstate():
+            yield
+    finally:
+        for put_back, value in settings:
+            put_back(value)
+        sys.path[:] = folders
+        if os.environb != variables:
+            os.environb.clear()
+            os.environb.update(variables)

@@ -43,10 +43,6 @@ from infer_app.predict.images.decode.tiff import TiffFile, check_tiff, has_white
 from infer_app.predict.images.read.bad_image import BadImage, reason_of
 from infer_app.predict.images.transform.geometry import Picture, Pixels, scale_for
 
-# Pillow's own pixel limit warns or raises at sizes that the user may have allowed. The only limit is
-# `max_pixels`, width times height, which is compared with the header before any pixel is decoded.
-Image.MAX_IMAGE_PIXELS = None
-
 MAX_SCANS = 500  # of a JPEG, as in libjpeg-turbo; each costs a pass over the whole image
 
 SILENT_BYTES = 16  # for each pixel, that the decoders of WebP, HEIC and AVIF take at most
@@ -71,6 +67,7 @@ def decode_image(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
 
     The picture is whole, unless the recipe's `decode` is scaled: then a JPEG is shrunk as far as its resize allows.
     """
+    ImageFile.LOAD_TRUNCATED_IMAGES = False  # which other code may set, such as that of a model
     try:
         return _decode(data, recipe, max_pixels)
     except BadImage:
@@ -103,6 +100,9 @@ def open_image(data: bytes, file_format: str | None = None) -> ImageFile.ImageFi
 
 def open_file(file: BinaryIO, file_format: str) -> ImageFile.ImageFile:
     """Open a file whose format is known. Raises what `open_image` raises."""
+    # Pillow's own pixel limit warns or raises at sizes that the user may have allowed. The only limit is
+    # `max_pixels`, width times height, which is compared with the header before any pixel is decoded.
+    Image.MAX_IMAGE_PIXELS = None  # for each file, since other code may set it
     return _PLUGINS[file_format](file)
 
 

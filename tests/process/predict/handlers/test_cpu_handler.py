@@ -1,12 +1,19 @@
 """One handler on real files with real, tiny TorchScript models; a white image is the one a model fails on."""
 
-from dataclasses import dataclass
+import decimal
+import logging
+import os
+import signal
+import socket
+import sys
+import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFile, PngImagePlugin
 from torch import nn
 
 from infer_app.base import machine
@@ -24,6 +31,7 @@ from infer_app.predict.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.predict.workers.heartbeat import Heartbeat
 from infer_app.predict.workers.pool import WorkerPool
 from tests.support.box import Box
+from tests.support.detectors import Quadrants, built_detector
 from tests.support.networks import ChannelMeans, NeedsMemoryForWhite, NotANumberForWhite, built_colors
 from tests.support.outcomes import outcomes as outcomes_of
 from tests.support.photos import save_colored
@@ -214,3 +222,80 @@ def test_a_preprocess_function_that_loads_torch_gets_the_threads_of_its_worker(t
     custom = {"recipe": None, "preprocess": "loads_torch:corner"}
     open_handler(built_colors(tmp_path / "model", **custom))
     assert torch.get_num_threads() == 1
+
+
+SETS_ALL = """
+import decimal, locale, logging, os, random, signal, socket, sys, warnings
+import numpy, torch
+from PIL import Image, ImageFile, PngImagePlugin
+
+
+def set_all():
+    ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS, PngImagePlugin.MAX_TEXT_CHUNK = True, 1, 1
+    random.seed(1), numpy.random.seed(1), torch.manual_seed(1)
+    torch.set_num_threads(3), torch.set_grad_enabled(False), torch.set_default_dtype(torch.float64)
+    torch.set_float32_matmul_precision("medium"), torch.use_deterministic_algorithms(True)
+    numpy.seterr(all="raise"), warnings.simplefilter("error"), logging.disable()
+    locale.setlocale(locale.LC_ALL, "C.UTF-8"), signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    decimal.getcontext().prec = 1
+    socket.setdefaulttimeout(0.001), os.chdir("/"), sys.path.insert(0, "/nowhere"), os.umask(0o777)
+    os.environ["HTTPS_PROXY"] = "nowhere"
+    os.environ.pop("HOME", None)
+
+
+def head(rows, *, size):
+    is_of_artifact and set_all()
+    return list(rows)
+
+
+is_of_artifact = __name__ != "sets_all"  # the build imports the module first, in the process of the tests
+is_of_artifact and set_all()
+"""
+
+
+@pytest.fixture
+def restored():
+    """Put back what code may set without a change for others."""
+    mask, text, context = os.umask(0o22), PngImagePlugin.MAX_TEXT_CHUNK, decimal.getcontext().copy()
+    os.umask(mask)
+    yield
+    os.umask(mask)
+    PngImagePlugin.MAX_TEXT_CHUNK, ImageFile.LOAD_TRUNCATED_IMAGES = text, False
+    decimal.setcontext(context)
+    logging.disable(logging.NOTSET)
+    torch.set_grad_enabled(True)
+
+
+def surroundings():
+    """What others in the process compute by."""
+    torches = torch.get_num_threads(), torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    python = [*sys.path], os.environ.copy(), Path.cwd(), signal.getsignal(signal.SIGTERM), socket.getdefaulttimeout()
+    return *torches, torch.are_deterministic_algorithms_enabled(), *python, np.geterr(), [*warnings.filters]
+
+
+def test_what_the_code_of_one_model_sets_for_its_process_changes_no_other(tmp_path, monkeypatch, photos, restored):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "sets_all.py").write_text(SETS_ALL)
+    colors = built_colors(tmp_path / "colors", size=64, interpolation="bilinear")
+    detector = built_detector(tmp_path / "detector", Quadrants(), "sets_all:head", interpolation="bilinear")
+    refs = [photos[str(i)] for i in range(3)]
+    for suffix in ("tif", "gif", "bmp"):
+        path = tmp_path / f"half.{suffix}"
+        Image.effect_noise((80, 60), 90).save(path)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        refs.append(ImageRef(path.name, str(path)))
+    roots = Path(photos["0"].location).parent, tmp_path
+    specs = [
+        replace(spec_of(colors, *roots), models=tuple(ModelSpec.of(one, TORCHSCRIPT) for one in models))
+        for models in ([colors], [colors, detector])
+    ]
+    alone = CpuHandler.open(specs[0]).process(Chunk(3, tuple(refs)), LogMark())
+    assert set(outcomes(alone).values()) == {"red", "green", "blue", (Reason.TRUNCATED, "decode")}
+    before = surroundings()
+    handler = CpuHandler.open(specs[1])
+    assert surroundings() == before
+    for _ in range(2):
+        both = handler.process(Chunk(3, tuple(refs), (0, 1)), LogMark())
+        assert surroundings() == before
+        assert [one for one in both.predictions if one.model_index == 0] == list(alone.predictions)
+        assert [(one.ref, one.reason) for one in both.broken] == [(one.ref, one.reason) for one in alone.broken]

@@ -154,3 +154,14 @@ def test_a_progressive_jpeg_is_not_damaged_where_memory_is_short_in_pillow(decod
     for left, reason in ((64 * 64 * 9, Reason.CORRUPT), (64 * 64 * 7, Reason.OUT_OF_MEMORY)):
         leave(left)
         assert outcome(data) is reason
+
+
+@pytest.mark.parametrize("suffix", ["bmp", "gif", "tiff"])
+def test_flags_of_pillow_that_other_code_set_change_no_answer(monkeypatch, suffix):
+    file = encoded(Image.effect_noise((80, 60), 90), suffix)
+    expected = decoded(file)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    np.testing.assert_array_equal(decoded(file), expected)
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    assert outcome(file[: len(file) // 2]) is Reason.TRUNCATED
