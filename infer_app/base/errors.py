@@ -37,6 +37,12 @@ class NothingAllowed(UsageError):
     """No image of a day has a location that may be read."""
 
 
+class ProvesLittle(InferError):
+    """A comparison proves neither that two programs give the same nor that they differ."""
+
+    exit_code = 4
+
+
 class DatabaseUnavailable(InferError):
     """The database can't be reached or opened."""
 

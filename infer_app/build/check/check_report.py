@@ -14,6 +14,16 @@ class DifferentAnswer:
 
 
 @dataclass(frozen=True)
+class ClassAgreement:
+    """How many answers are of a class on each side, and on both."""
+
+    label: str
+    num_theirs: int
+    num_ours: int
+    num_same: int
+
+
+@dataclass(frozen=True)
 class ScoreComparison:
     """How far scores of the same label are apart: absolute differences, 0-1."""
 
@@ -21,6 +31,7 @@ class ScoreComparison:
     mean_difference: float
     median_difference: float
     worst_difference: float
+    num_moved: int = 0  # by more than MOVED
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,15 @@ class CheckReport:
     taken_by_others: float | None = None  # share of the time in which other programs had the cores, 0-1
     objects: ObjectComparison | None = None  # of a detector
     scores: ScoreComparison | None = None  # of a classifier, if the user's function gives scores
+    classes: tuple[ClassAgreement, ...] = ()  # of a classifier, those that differ most first
     unit: str = "image"  # what is counted and compared; object: of a second network, named PATH, object NUMBER
+
+    @property
+    def beyond_chance(self) -> float:
+        """Return Cohen's kappa: the agreement on a scale where 0 is what the shares of the classes give by chance."""
+        products = sum(one.num_theirs * one.num_ours for one in self.classes)
+        chance = products / max(1, self.num_compared) ** 2
+        return 1.0 if self.agreement in (1, None) else (self.agreement - chance) / (1 - chance)
 
     def to_json(self) -> dict[str, object]:
         optional = ("objects", "scores")

@@ -1,5 +1,6 @@
 """Compare the answers of the user's own function with the program's, image by image."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
@@ -9,11 +10,19 @@ import numpy as np
 from infer_app.artifact.activation import class_scores
 from infer_app.base.domain import Broken, Prediction
 from infer_app.base.printing import counted
-from infer_app.build.check.check_report import CheckReport, DifferentAnswer, Failure, ScoreComparison, TimedBlock
+from infer_app.build.check.check_report import (
+    CheckReport,
+    ClassAgreement,
+    DifferentAnswer,
+    Failure,
+    ScoreComparison,
+    TimedBlock,
+)
 
 Answer = TypeVar("Answer")
 
 ROUNDING = 0.01  # of probabilities that were computed in fp16, or printed
+MOVED = 0.1  # difference of scores; two decoders and two resizes of one recipe stay well below it
 ENOUGH_FOR_A_RATE = 200  # timed images; fewer are no measure of speed
 
 
@@ -50,9 +59,21 @@ def compare_answers(
         agreement=1 - len(disagreements) / len(compared) if compared else None,
         disagreements=tuple(sorted(disagreements, key=lambda item: (-item.our_score, item.path))),
         num_labels=len({item.output.label for _, item in compared}),
+        classes=_count_classes([(label, item.output.label or "") for (label, _), item in compared]),
         scores=_compare_scores(same, activation, are_outputs) if same else None,
         **of_images,
     )
+
+
+def _count_classes(pairs: Sequence[tuple[str, str]]) -> tuple[ClassAgreement, ...]:
+    """Count the labels of each side, and of the pairs that are the same."""
+    theirs, ours, same = (
+        Counter(a for a, _ in pairs),
+        Counter(b for _, b in pairs),
+        Counter(a for a, b in pairs if a == b),
+    )
+    classes = [ClassAgreement(label, theirs[label], ours[label], same[label]) for label in theirs | ours]
+    return tuple(sorted(classes, key=lambda one: (one.num_same - max(one.num_theirs, one.num_ours), one.label)))
 
 
 def _compare_scores(
@@ -64,7 +85,8 @@ def _compare_scores(
     to_scores = partial(class_scores, activation="none" if is_activated else activation)
     best = [to_scores(theirs[None]).max() if isinstance(theirs, np.ndarray) else theirs for theirs, _ in pairs]
     differences = np.abs(np.array(best) - [score for _, score in pairs])
-    return ScoreComparison(len(pairs), *map(float, (differences.mean(), np.median(differences), differences.max())))
+    mean, median, worst = map(float, (differences.mean(), np.median(differences), differences.max()))
+    return ScoreComparison(len(pairs), mean, median, worst, int((differences > MOVED).sum()))
 
 
 def _are_probabilities(scores: np.ndarray, activation: str) -> bool:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, NewImage, Prediction
-from infer_app.base.errors import UsageError
+from infer_app.base.errors import InferError, ProvesLittle, UsageError
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.telemetry.bottleneck import lost_share
 from infer_app.base.telemetry.stage_clock import queued_seconds
 from infer_app.build.check.check_report import CheckReport, TimedBlock
-from infer_app.build.check.function_check import compare_answers
+from infer_app.build.check.function_check import MOVED, compare_answers
 from infer_app.build.check.object_check import compare_object_answers
 from infer_app.build.check.reference_pipeline import ReferencePipeline, open_upright
 from infer_app.predict.chunking import FEW_IMAGES
@@ -34,8 +34,12 @@ from infer_app.predict.images.transform.geometry import Pixels
 SAME = 0.95  # two decoders and two resizes of one recipe agree on more, and find more of each other's objects
 WHAT_DIFFERS = (
     "the recipe differs in channels (channels=bgr), scale (pixels of 0 to 255 are mean=0 and std=0.00392157), mean, "
-    "std, size, recipe, resize, interpolation or antialias, or the order of the labels does"
+    "std, size, recipe, resize, interpolation, antialias, where it crops (centre) or pads (pad), or the order of the "
+    "labels does"
 )
+SAME_BEYOND_CHANCE = 0.9  # what SAME is where two classes have as many images
+ENOUGH = 10  # answers of a class, or objects; fewer may be the same by chance
+FEW_CLASSES = 10  # up to which there must be ENOUGH of each; of more, of all but the most frequent one
 FIRST_CHUNKS = 2  # for each worker, which both sides start with
 BLOCK_CHUNKS = 8  # for each worker, in a block, if there are as many images
 MIN_BLOCKS, MAX_BLOCKS = 2, 8
@@ -98,10 +102,11 @@ def compare_with(
     )
 
 
-def failure_of(report: CheckReport, tolerance: float) -> UsageError | None:
+def failure_of(report: CheckReport, tolerance: float) -> InferError | None:
     """Return why the two differ: in more than a few answers, or in scores by more than `tolerance`.
 
-    Of objects the mean difference counts, else the median.
+    Answers count by the worse of all and of what chance leaves of them. Of objects the mean difference of scores
+    counts, else the median. Return ProvesLittle if the two may be the same by chance, or differ in some scores alone.
     """
     if report.agreement is None:
         hint = "at least one image needs an answer of both"
@@ -111,17 +116,39 @@ def failure_of(report: CheckReport, tolerance: float) -> UsageError | None:
     found = report.objects
     num = report.num_compared if found is None else found.num_theirs
     differing = len(report.disagreements) if found is None else num - found.num_found  # theirs may leave some out
-    if not report.agreement or differing > max(1, (1 - SAME) * num):
+    is_chance = differing > 1 and report.beyond_chance < SAME_BEYOND_CHANCE
+    if not report.agreement or is_chance or differing > max(1, (1 - SAME) * num):
         what = f"{differing:,} of {num:,} answers are not" if report.agreement else "not one answer is"
         return UsageError(f"{what} the same", _what_differs(report))
     difference = report.scores.median_difference if report.scores else 0.0
     if found:
         difference = found.mean_score_difference or 0.0
     if difference <= tolerance:
-        return None
+        return _doubt(report)
     how = "on average" if found else "in the median"
     message = f"scores of the same answers differ by {difference:.3f} {how}, {tolerance:g} is allowed"
     return UsageError(message, f"activation is wrong, or {WHAT_DIFFERS}")
+
+
+def _doubt(report: CheckReport) -> ProvesLittle | None:
+    """Return why the same answers prove little, if they do."""
+    nums = sorted(one.num_theirs for one in report.classes)
+    few = nums[0] if 1 < len(nums) <= FEW_CLASSES else sum(nums[:-1])
+    if report.objects is not None:
+        few = report.objects.num_theirs
+    if few < ENOUGH:
+        named = ", ".join(f"{one.num_theirs:,} {one.label}" for one in report.classes[:FEW_CLASSES])
+        shown = named or counted(few, "object")
+        return ProvesLittle(
+            f"this proves little: your answers are {shown}",
+            f"give images with {ENOUGH} or more of each that you rely on",
+        )
+    if not report.scores or not report.scores.num_moved:
+        return None
+    message = (
+        f"the labels are the same, but of {counted(report.scores.num_moved, 'image')} scores differ by over {MOVED}"
+    )
+    return ProvesLittle(message, f"does your program store a JPEG in between? Else {_what_differs(report)}")
 
 
 def _what_differs(report: CheckReport) -> str:

@@ -41,7 +41,7 @@ WORST_SHOWN = 10
 def check(options: CheckOptions) -> int:
     """Predict the same files with both: the user's function one by one, the model through the executor.
 
-    Return the exit code, 2 if no image could be compared, or answers or scores are others.
+    Return the exit code: 2 if no image could be compared, or answers or scores are others; 4 if that proves little.
     """
     loaded = load_settings(options.config, {"run": {"workers": options.workers}})
     artifact = find_model(options.name, options.config)
@@ -127,14 +127,16 @@ def print_check(report: CheckReport, options: CheckOptions, described: str) -> N
         return
     if report.objects is None:
         _print_labels(report)
-    if report.objects is None and report.num_labels == 1 and report.num_compared > 1:
-        print(f"the model gives all of these {report.unit}s the same label, so this says little")
     if described.endswith(RECIPE_UNCHECKED):
         print(RECIPE_UNCHECKED)
 
 
 def _print_labels(report: CheckReport) -> None:
     assert report.agreement is not None
+    for one in report.classes[:WORST_SHOWN]:
+        if one.num_same < max(one.num_theirs, one.num_ours):
+            label = printable(one.label)
+            print(f"of your {one.num_theirs:,} {label}, {one.num_same:,} are the same; we have {one.num_ours:,} in all")
     same = report.num_compared - len(report.disagreements)
     print(f"same answer on {same:,} of {counted(report.num_compared, report.unit)} ({100 * report.agreement:.1f} %)")
     if report.scores is not None:
@@ -143,12 +145,14 @@ def _print_labels(report: CheckReport) -> None:
 
 
 def _speed(report: CheckReport) -> str:
-    if report.ratio is None or report.ratio_range is None:
-        return "too few images to compare the speed"
+    if not report.num_timed:
+        return "too few images to measure the speed"
     others = describe_others(report.taken_by_others or 0.0)
+    compared = "too few to compare them"
+    if report.ratio is not None and report.ratio_range is not None:
+        compared = f"{report.ratio:.1f} times the rate ({report.ratio_range[0]:.1f} to {report.ratio_range[1]:.1f})"
     return (
-        f"yours {report.their_images_per_second:.1f} images/s, ours {report.our_images_per_second:.1f}: "
-        f"{report.ratio:.1f} times the rate ({report.ratio_range[0]:.1f} to {report.ratio_range[1]:.1f}), "
+        f"yours {report.their_images_per_second:.1f} images/s, ours {report.our_images_per_second:.1f}: {compared}, "
         f"measured in turn on {report.num_timed:,} images, start-up left out" + (f"; {others}" if others else "")
     )
 

@@ -135,7 +135,7 @@ def checked_against(folder, against):
 def test_answers_for_crops_are_compared_with_a_function_and_with_the_source(checked, capsys, against):
     exit_code = checked_against(checked, against)
     report = json.loads(capsys.readouterr().out)
-    assert (exit_code, report["num_compared"], report["agreement"], report["unit"]) == (0, 3, 1.0, "object")
+    assert (exit_code, report["num_compared"], report["agreement"], report["unit"]) == (4, 3, 1.0, "object")
     assert report["scores"]["worst_difference"] < 0.01
 
 

@@ -20,6 +20,7 @@ def test_images_are_named_from_the_folder_on(tmp_path, capsys, against, said):
     told = capsys.readouterr().out
     assert [f"│ {site} │" in told for site in SITES] == [True, True]
     assert f"{said} failed on c.jpg: OSError: no" in told
+    assert "of your 2 dog, 0 are the same; we have 0 in all" in told
     found = [DifferentObject(path, "ours", "fox", 0.9, (0, 0, 1, 1), 0.0) for path in paths]
     print_objects(ObjectComparison(0.1, 0, 0, 2, 2, None, None, None, tuple(found), ()), tmp_path)
     told = capsys.readouterr().out
