@@ -60,6 +60,8 @@ class ObjectComparison:
     worst_score_difference: float | None
     differences: tuple[DifferentObject, ...]  # by descending score
     notes: tuple[str, ...]  # what looks wrong about their answers
+    min_overlap: float = 0.9  # of the same object
+    geometry: str = ""  # what became of their boxes, if all lie elsewhere in the same way
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,9 @@ from infer_app.predict.verification.object_parity import (
     compared_score,
 )
 
+WHOLE_OBJECT = 0.8  # overlap of the same object, where a program cuts its box to whole pixels
+ENOUGH_BOXES = 5  # that show that all are moved alike
+FAR_APART = 2.0  # pixels; programs that cut or round an edge and a length move an edge by less
 HIGHEST_START = 0.5  # highest score to which the comparison is raised for a function that drops low scores
 
 
@@ -35,13 +38,16 @@ def compare_object_answers(
 ) -> CheckReport:
     """Compare objects by path, as `compare_answers` does labels; an answer is what `answered_objects` takes.
 
-    Objects are the same if they have one label and overlap by EXACT_OBJECT.
+    Objects are the same if they have one label and overlap by EXACT_OBJECT; or, if theirs are cut to whole pixels, by
+    WHOLE_OBJECT.
     """
     compared, of_images = match_answers(theirs, ours, partial(answered_objects, labels=labels), blocks)
     objects = [one for found, _ in compared for one in found]
     lowest = min((one[4] for one in objects), default=0.0)
     min_score = max(compared_score(detection), min(lowest, HIGHEST_START))
-    images = [_compare_image(item, found, min_score) for found, item in compared]
+    is_whole = bool(objects) and all(float(value).is_integer() for one in objects for value in one[:4])
+    min_overlap = WHOLE_OBJECT if is_whole else EXACT_OBJECT
+    images = [_compare_image(item, found, min_score, min_overlap) for found, item in compared]
     counts = [one.same for one in images]
     differences = (different for one in images for different in one.differences)
     near = [pair for one in images for pair in one.near]
@@ -61,6 +67,8 @@ def compare_object_answers(
             float(scores.max()) if near else None,
             tuple(sorted(differences, key=lambda one: (-one.score, one.path, one.found_by))),
             tuple(_notes(objects, sum(one.num_outside for one in images), labels)),
+            min_overlap,
+            _moved_alike(np.concatenate([np.empty((0, 3, 4)), *(one.ranked for one in images)])),
         ),
         **of_images,
     )
@@ -74,13 +82,16 @@ class _ComparedImage:
     near: list[tuple[float, float]]  # overlap and absolute difference of the score of objects in about the same place
     differences: list[DifferentObject]
     num_outside: int  # boxes of theirs with a centre outside of the picture
+    ranked: np.ndarray  # as `_rank` returns it
 
 
-def _compare_image(item: Prediction, answer: Sequence[ObjectInPixels], min_score: float) -> _ComparedImage:
+def _compare_image(
+    item: Prediction, answer: Sequence[ObjectInPixels], min_score: float, min_overlap: float
+) -> _ComparedImage:
     assert item.file.picture is not None  # a detector's predictions have it
     ours, theirs = in_pixels(item.output.objects or (), item.file.picture), _clipped(answer, item.file.picture)
     our_rows, their_rows = _with_numbered_labels(ours, theirs)
-    same = compare_lists(their_rows, our_rows, min_score, EXACT_OBJECT)
+    same = compare_lists(their_rows, our_rows, min_score, min_overlap)
     sure = their_rows[their_rows[:, 4] >= min_score]
     path = item.ref.location
     return _ComparedImage(
@@ -91,6 +102,9 @@ def _compare_image(item: Prediction, answer: Sequence[ObjectInPixels], min_score
             *(_difference(path, "ours", ours[row], theirs) for row in same.new),
         ],
         num_outside=sum(_is_outside(one, item.file.picture) for one in answer),
+        ranked=_rank(
+            [one for one in answer if one[4] >= min_score], [ours[row] for row in same.found], item.file.picture
+        ),
     )
 
 
@@ -166,6 +180,37 @@ def _difference(path: str, side: str, one: ObjectInPixels, others: Sequence[Obje
     same_label = np.array([other[:4] for other in others if other[5] == one[5]], np.float64).reshape(-1, 4)
     overlaps = intersection_over_union(np.array([one[:4]]), same_label)
     return DifferentObject(path, side, one[5], one[4], one[:4], float(overlaps.max(initial=0.0)))
+
+
+def _rank(theirs: Sequence[ObjectInPixels], ours: Sequence[ObjectInPixels], picture: Size) -> np.ndarray:
+    """Pair objects of one label by the order of their scores, wherever they lie, if each side has as many.
+
+    Return (n, 3, 4): a box of theirs and one of ours in pixels, and the margins of the picture centred in a square.
+    """
+    first, second = (sorted(some, key=lambda one: (one[5], -one[4])) for some in (theirs, ours))
+    if [one[5] for one in first] != [one[5] for one in second]:
+        return np.empty((0, 3, 4))
+    margins = [(max(picture) - side) / 2 for side in picture] * 2
+    return np.array([(a[:4], b[:4], margins) for a, b in zip(first, second, strict=True)]).reshape(-1, 3, 4)
+
+
+def _moved_alike(ranked: np.ndarray) -> str:
+    """Return how their boxes come of ours, if one way explains most of how far they are apart; else nothing."""
+    theirs, ours, margins = ranked.swapaxes(0, 1)
+    if len(ranked) < ENOUGH_BOXES:
+        return ""
+    shift = np.tile(np.median((theirs - ours).reshape(-1, 2), 0), 2)
+    scale = np.tile(np.median((theirs / ours.clip(1)).reshape(-1, 2), 0), 2)
+    ways = {
+        "": ours,
+        f"ours moved by {shift[0]:.1f} and {shift[1]:.1f} pixels": ours + shift,
+        f"ours times {scale[0]:.3f} and {scale[1]:.3f}": ours * scale,
+        "ours with a padding's offset: that of the picture in the middle of a square": ours + margins,
+        "ours without a padding's offset: that of the picture in the middle of a square": ours - margins,
+    }
+    apart = {way: float(np.median(np.abs(theirs - boxes).max(1))) for way, boxes in ways.items()}
+    best = min(apart, key=lambda way: apart[way])
+    return best if apart[""] > FAR_APART and apart[best] < apart[""] / 2 else ""
 
 
 def _notes(theirs: Sequence[ObjectInPixels], num_outside: int, labels: Sequence[str]) -> list[str]:

@@ -114,6 +114,9 @@ def failure_of(report: CheckReport, tolerance: float) -> InferError | None:
             hint = "neither side found an object; take images that show some"
         return UsageError("nothing could be compared", hint)
     found = report.objects
+    if found and found.geometry:
+        hint = "one of the two maps boxes back to the upright picture otherwise: look at its shift, scale and padding"
+        return UsageError(f"your boxes are {found.geometry}", hint)
     num = report.num_compared if found is None else found.num_theirs
     differing = len(report.disagreements) if found is None else num - found.num_found  # theirs may leave some out
     is_chance = differing > 1 and report.beyond_chance < SAME_BEYOND_CHANCE

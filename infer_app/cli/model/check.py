@@ -171,10 +171,11 @@ def print_objects(objects: ObjectComparison, folder: Path) -> None:
         print(f"warning: {note}")
     if not objects.num_theirs and not objects.num_ours:
         return
+    whole = " of boxes that you cut to whole pixels" if objects.min_overlap < EXACT_OBJECT else ""
     found = f" ({100 * objects.num_found / objects.num_theirs:.1f} %)" if objects.num_theirs else ""
     print(
         f"found {objects.num_found:,} of your {counted(objects.num_theirs, 'object')}{found}, with the same label "
-        f"and an overlap (IoU) of {EXACT_OBJECT}, from a score of {objects.min_score:.2f} on; "
+        f"and an overlap (IoU) of {objects.min_overlap}{whole}, from a score of {objects.min_score:.2f} on; "
         f"{objects.num_extra:,} of our {objects.num_ours:,} you do not have"
     )
     if objects.mean_overlap is not None:

@@ -109,3 +109,9 @@ def test_few_objects_prove_little(num_objects, exit_code):
     found = ObjectComparison(0.1, num_objects, num_objects, num_objects, 0, 0.99, 0.0, 0.0, (), ())
     failure = failure_of(replace(compare_answers([], []), num_compared=1, agreement=1.0, objects=found), 0.05)
     assert (failure.exit_code if failure else 0) == exit_code
+
+
+def test_boxes_that_all_lie_elsewhere_fail_by_name_however_far_they_overlap():
+    found = ObjectComparison(0.1, 20, 20, 20, 0, 0.95, 0.0, 0.0, (), (), geometry="ours moved by 4.0 and -3.0 pixels")
+    failure = failure_of(replace(compare_answers([], []), num_compared=1, agreement=1.0, objects=found), 0.05)
+    assert (failure.exit_code, failure.message) == (2, "your boxes are ours moved by 4.0 and -3.0 pixels")
