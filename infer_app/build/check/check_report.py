@@ -102,6 +102,7 @@ class CheckReport:
     objects: ObjectComparison | None = None  # of a detector
     scores: ScoreComparison | None = None  # of a classifier, if the user's function gives scores
     classes: tuple[ClassAgreement, ...] = ()  # of a classifier, those that differ most first
+    explained: str = ""  # by which changes of the recipe more of the images that differ agree
     unit: str = "image"  # what is counted and compared; object: of a second network, named PATH, object NUMBER
 
     @property

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from infer_app.artifact.artifact import Artifact
@@ -23,6 +24,7 @@ from infer_app.base.telemetry.stage_clock import queued_seconds
 from infer_app.build.check.check_report import CheckReport, TimedBlock
 from infer_app.build.check.function_check import MOVED, compare_answers
 from infer_app.build.check.object_check import compare_object_answers
+from infer_app.build.check.other_recipes import explain_differences
 from infer_app.build.check.reference_pipeline import ReferencePipeline, open_upright
 from infer_app.predict.chunking import FEW_IMAGES
 from infer_app.predict.execution_plan import ExecutionPlan
@@ -30,6 +32,7 @@ from infer_app.predict.executors import Executor, open_executor
 from infer_app.predict.images.read.folder_scan import folders_of
 from infer_app.predict.images.transform.crop import Shares
 from infer_app.predict.images.transform.geometry import Pixels
+from infer_app.predict.verification.golden import LABEL_MARGIN
 
 SAME = 0.95  # two decoders and two resizes of one recipe agree on more, and find more of each other's objects
 WHAT_DIFFERS = (
@@ -89,17 +92,18 @@ def compare_with(
                 lost_seconds += seconds["ours"] * _lost_share(results)
             ours += _items(results)
             timed.append(TimedBlock(len(block), seconds["theirs"], seconds["ours"], lost_seconds))
-    output = artifact.manifest.output
+    compare = _comparison(artifact, reference.gives_outputs)
+    report = compare(their_answers, ours, blocks=timed)
+    if failure_of(report, LABEL_MARGIN) is None:
+        return report
+    return replace(report, explained=explain_differences(artifact, their_answers, report, compare))
+
+
+def _comparison(artifact: Artifact, are_outputs: bool) -> Callable[..., CheckReport]:
+    output, labels = artifact.manifest.output, artifact.labels
     if detection := output.detection:
-        return compare_object_answers(their_answers, ours, detection, artifact.labels, blocks=timed)
-    return compare_answers(
-        their_answers,
-        ours,
-        artifact.labels,
-        blocks=timed,
-        activation=output.activation,
-        are_outputs=reference.gives_outputs,
-    )
+        return partial(compare_object_answers, detection=detection, labels=labels)
+    return partial(compare_answers, labels=labels, activation=output.activation, are_outputs=are_outputs)
 
 
 def failure_of(report: CheckReport, tolerance: float) -> InferError | None:
@@ -130,7 +134,7 @@ def failure_of(report: CheckReport, tolerance: float) -> InferError | None:
         return _doubt(report)
     how = "on average" if found else "in the median"
     message = f"scores of the same answers differ by {difference:.3f} {how}, {tolerance:g} is allowed"
-    return UsageError(message, f"activation is wrong, or {WHAT_DIFFERS}")
+    return UsageError(message, f"activation is wrong, or {_what_differs(report)}")
 
 
 def _doubt(report: CheckReport) -> ProvesLittle | None:
@@ -141,20 +145,22 @@ def _doubt(report: CheckReport) -> ProvesLittle | None:
         few = report.objects.num_theirs
     if few < ENOUGH:
         named = ", ".join(f"{one.num_theirs:,} {one.label}" for one in report.classes[:FEW_CLASSES])
-        shown = named or counted(few, "object")
-        return ProvesLittle(
-            f"this proves little: your answers are {shown}",
-            f"give images with {ENOUGH} or more of each that you rely on",
-        )
+        message = f"this proves little: your answers are {named or counted(few, 'object')}"
+        hint = f"give images with {ENOUGH} or more of each that you rely on"
+        return ProvesLittle(message, f"{hint}; {report.explained}" if report.explained else hint)
+    for one in report.classes:
+        if one.num_theirs - one.num_same > max(1, (1 - SAME_BEYOND_CHANCE) * one.num_theirs):
+            message = f"of your {one.num_theirs:,} {one.label}, {one.num_same:,} are the same"
+            return ProvesLittle(message, _what_differs(report))
     if not report.scores or not report.scores.num_moved:
         return None
-    message = (
-        f"the labels are the same, but of {counted(report.scores.num_moved, 'image')} scores differ by over {MOVED}"
-    )
+    message = f"scores of {counted(report.scores.num_moved, report.unit)} of the same label differ by more than {MOVED}"
     return ProvesLittle(message, f"does your program store a JPEG in between? Else {_what_differs(report)}")
 
 
 def _what_differs(report: CheckReport) -> str:
+    if report.explained:
+        return report.explained
     if report.objects is not None:
         return f"{WHAT_DIFFERS}, or the head; or your boxes are not x1 y1 x2 y2 in pixels of the upright picture"
     of_crop = "what is cut out (crop, crop_margin, crop_rounding), or " if report.unit == "object" else ""

@@ -23,7 +23,8 @@ from infer_app.cli.terminal.groups import model_app
 class CheckOptions(WithJson):
     """Compare a model with your own function on your images.
 
-    Prints how often they agree, the worst images and both rates; exit code 2 if more than one and more than 5 % differ.
+    Prints how often they agree, the worst images and both rates; exit code 2 if more than one and more than 5 % differ,
+    4 if the images prove little.
     """
 
     name: ModelName

@@ -100,7 +100,7 @@ def test_the_same_labels_with_other_scores_prove_little(score, num_moved):
     failure = failure_of(compare_answers(theirs, ours), 0.05)
     assert (failure.exit_code if failure else 0) == (4 if num_moved else 0)
     if failure:
-        assert failure.message == "the labels are the same, but of 1 image scores differ by over 0.1"
+        assert failure.message == "scores of 1 image of the same label differ by more than 0.1"
         assert "JPEG" in failure.hint
 
 
