@@ -7,7 +7,7 @@ TESTS_AT_ONCE ?= 3
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-unit test-all test-rest test-servers faults starve container-test dist test-wheel check bench docs format clean system tools
+.PHONY: demo test test-unit test-all test-rest test-servers networks faults starve container-test dist test-wheel check bench docs format clean system tools
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
@@ -37,6 +37,11 @@ test-servers: $(VENV)/.test system
 ON_SERVERS = test_$(firstword $(SERVERS)).py $(SERVERS:%=or test_%.py)
 test-rest: $(VENV)/.test system
 	$(PYTEST) --ignore tests/unit -m "not ($(QUICK))" -k "not ((postgres or mariadb) and ($(ON_SERVERS)))"
+
+# The rows of docs/how-to/networks.md beside the projects' own inference code, a quarter of an hour with downloads to
+# build/networks. `make networks ONLY="nudenet yolo11"` chooses some and leaves benchmarks/results/networks.md as it is.
+networks: $(VENV)/.test system
+	$(BIN)/python -m tests.networks $(ONLY)
 
 # An hour of kills, outages, full disks and histories on every database, where each test of databases runs on both
 # servers: without --full, on one of them in turn. `make faults SEED=…` repeats one.
