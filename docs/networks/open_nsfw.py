@@ -1,4 +1,4 @@
-"""Preprocessing of Yahoo's open_nsfw, which was trained on files that were stored once more as JPEG. It needs Pillow."""
+"""Preprocessing of Yahoo's open_nsfw, which was trained on pictures that were stored once more as JPEG."""
 
 import io
 

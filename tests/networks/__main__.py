@@ -35,8 +35,8 @@ def answer(path):
 HEADING = """\
 # Networks beside their own inference code
 
-Written by `make networks`: what is the same as the networks' own programs give. Labels, or objects with the same label and an
-overlap (IoU) of 0.9, or 0.8 where the program cuts boxes to whole pixels. Extra: objects of ours that the program does not have.
+Written by `make networks`: what is the same as the networks' own programs give. Labels, or objects with the same label
+and an overlap (IoU) of 0.9, or 0.8 where the program cuts boxes to whole pixels. Extra: objects of ours that it lacks.
 
 | network | photos | same | extra | worst difference of scores | date | seconds |
 |---|---:|---|---:|---:|---|---:|"""
@@ -133,7 +133,7 @@ def every(step: int, photos: Path, folder: Path) -> Path:
     folder.mkdir()
     real = sorted(path for path in photos.iterdir() if path.is_symlink())
     for path in (*real[::step], *(path for path in photos.iterdir() if not path.is_symlink())):
-        os.symlink(path, folder / path.name)
+        (folder / path.name).symlink_to(path)
     return folder
 
 

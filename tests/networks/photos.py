@@ -1,7 +1,5 @@
 """The photos on which programs are compared: real ones, and made-up ones of odd shapes and formats."""
 
-import os
-import shutil
 from pathlib import Path
 
 from PIL import Image
@@ -13,17 +11,18 @@ ROTATED = 0x0112  # EXIF's orientation
 
 
 def gather_photos(folder: Path) -> Path:
-    """Fill a folder with the real photos, and with some of them in other shapes, in grey, turned by EXIF and as PNG.
+    """Fill a new folder with the real photos, and with some of them in other shapes, in grey, turned by EXIF and as PNG.
 
     Raises FileNotFoundError where the real photos are absent: made-up pictures hold no objects.
     """
     if not (DATA / "photos").is_dir():
         raise FileNotFoundError(f"{DATA / 'photos'}: set TEST_DATA to a folder with photos/")
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        return folder
     folder.mkdir(parents=True)
     real = sorted((DATA / "photos").iterdir())
     for path in real:
-        os.symlink(path, folder / f"{path.stem}.jpg")
+        (folder / f"{path.stem}.jpg").symlink_to(path)
     for number, shape in enumerate(SHAPES):
         with Image.open(real[number * 7]) as photo:
             photo.convert("RGB").resize(shape).save(folder / f"shape-{shape[0]}x{shape[1]}.jpg", quality=95)

@@ -1,6 +1,7 @@
 """SpeciesNet's classifier on whole photos as boxes: its own cutting and resizing; random weights of another network."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 NUM_SPECIES = 20
@@ -21,7 +22,7 @@ def prepare(photos):
     widths = (3, 16, 32, 64, 64)
     blocks = [
         nn.Sequential(nn.Conv2d(before, after, 3, 2, 1), nn.BatchNorm2d(after), nn.ReLU())
-        for before, after in zip(widths, widths[1:], strict=False)
+        for before, after in pairwise(widths)
     ]
     scores = nn.Linear(widths[-1], NUM_SPECIES)
     network = Network(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), scores)

@@ -21,14 +21,16 @@ def prepare(photos):
 
 
 def open_program():
+    from random_weights import replace_missing_nms
     from ultralytics import YOLO
 
+    replace_missing_nms()
     detector = YOLO("yolo11n.onnx", task="detect")
 
     def answer(path):
         (found,) = detector.predict(path, conf=0.25, iou=0.45, verbose=False)
         boxes = found.boxes
-        labels = [found.names[int(number)] for number in boxes.cls]
-        return [(*box, score, label) for box, score, label in zip(boxes.xyxy.tolist(), boxes.conf.tolist(), labels)]
+        rows = zip(boxes.xyxy.tolist(), boxes.conf.tolist(), boxes.cls.tolist(), strict=True)
+        return [(*box, score, found.names[int(number)]) for box, score, number in rows]
 
     return answer
