@@ -11,7 +11,7 @@ ROTATED = 0x0112  # EXIF's orientation
 
 
 def gather_photos(folder: Path) -> Path:
-    """Fill a new folder with the real photos, and with some of them in other shapes, in grey, turned by EXIF and as PNG.
+    """Fill a new folder with the real photos, and some of them in other shapes, in grey, turned by EXIF and as PNG.
 
     Raises FileNotFoundError where the real photos are absent: made-up pictures hold no objects.
     """
