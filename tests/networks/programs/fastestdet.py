@@ -1,6 +1,6 @@
 """FastestDet with its weights. No package has it: this is the plainest program with the resize of its training.
 
-Like its own it takes objects above 0.5, and cuts boxes to whole pixels.
+Like its own it takes objects above 0.65, and cuts boxes to whole pixels.
 """
 
 import os
@@ -31,12 +31,12 @@ def open_program():
         x, y = photo.shape[1] / 352, photo.shape[0] / 352
         return [
             (int(x1 * x), int(y1 * y), int(x2 * x), int(y2 * y), score, labels[int(label)])
-            for x1, y1, x2, y2, score, label in without_overlaps(rows[rows[:, 4] > 0.5])
+            for x1, y1, x2, y2, score, label in without_overlaps(rows[rows[:, 4] > 0.65])
         ]
 
     def without_overlaps(rows):
         boxes = [[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in rows[:, :4].tolist()]
         classes = rows[:, 5].astype(int).tolist()
-        return rows[list(cv2.dnn.NMSBoxesBatched(boxes, rows[:, 4].tolist(), classes, 0.5, 0.45))].tolist()
+        return rows[list(cv2.dnn.NMSBoxesBatched(boxes, rows[:, 4].tolist(), classes, 0.65, 0.45))].tolist()
 
     return answer
