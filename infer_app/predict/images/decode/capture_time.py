@@ -29,7 +29,8 @@ _TIMES = {
     TimeOrigin.EXIF: (_TAG.DateTimeOriginal, _TAG.SubsecTimeOriginal, _TAG.OffsetTimeOriginal),
     TimeOrigin.DIGITIZED: (_TAG.DateTimeDigitized, _TAG.SubsecTimeDigitized, _TAG.OffsetTimeDigitized),
 }
-_WANTED = {tag.value for tags in _TIMES.values() for tag in tags}
+_WANTED = {_TAG.MakerNote.value, *(tag.value for tags in _TIMES.values() for tag in tags)}
+_RECONYX, _RECONYX_TIME = b"\x01\xf1", 22  # HyperFire's maker note, and where its time is: exiftool's tags of Reconyx
 _BYTE_ORDERS = {b"II": "<", b"MM": ">"}
 _MAX_TEXT = 64  # bytes
 
@@ -87,6 +88,14 @@ def _stated(tags: Mapping[int, object]) -> CaptureTime:
                 with contextlib.suppress(ValueError):
                     at = at.replace(tzinfo=datetime.strptime(zone, "%z").tzinfo)
             return CaptureTime(at.replace(tzinfo=None), at.utcoffset(), origin)
+    return _in_maker_note(tags.get(_TAG.MakerNote, b""))
+
+
+def _in_maker_note(note: object) -> CaptureTime:
+    """Return the time in the maker note of a Reconyx HyperFire, which has none elsewhere."""
+    if isinstance(note, bytes) and note.startswith(_RECONYX):
+        second, minute, hour, month, day, year = unpack_from("<6H", note, _RECONYX_TIME)
+        return CaptureTime(datetime(year, month, day, hour, minute, second))
     return NO_TIME
 
 

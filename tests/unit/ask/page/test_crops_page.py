@@ -82,7 +82,7 @@ def test_each_object_is_a_picture_with_both_labels_and_scores(make_report, find,
     outline = Outline(render_day(report, made))
     hare, fox = "data:image/jpeg;base64,aGFyZQ==", "data:image/jpeg;base64,Zm94"
     assert outline.values("src") == [fox, hare]
-    assert "0.40 hareanimal 0.80 · a.jpg" in outline.text.replace("\n", "")
+    assert "0.40 hareanimal 0.80 · p/a.jpg" in outline.text.replace("\n", "")
 
 
 def test_a_second_network_is_once_on_the_page_after_the_versions_of_its_detector(make_report, add_model, find):

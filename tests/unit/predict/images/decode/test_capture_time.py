@@ -1,3 +1,4 @@
+import struct
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -75,6 +76,21 @@ def test_photos_without_a_time_and_damaged_ones_have_none_and_the_next_ones_have
     (tmp_path / "text.jpg").write_text("no picture")
     read = list(read_capture_times([*paths[:4], str(tmp_path / "text.jpg"), paths[4]]))
     assert read == [*[NO_TIME] * 3, None, NO_TIME, CaptureTime(datetime(2026, 7, 1, 12))]
+
+
+def test_a_reconyx_hyperfire_states_the_time_in_its_maker_note_alone(tmp_path):
+    words = (0xF101, 3, 3, 0, 0x2015, 0x0507, 0x4D31, 12, 0, 3, 0, 5, 0, 12, 7, 1, 2026, *[0] * 30)
+    note = struct.pack(f"<{len(words)}H", *words)
+    assert read_times(photo(tmp_path / "a.jpg", more=[(ExifTags.Base.MakerNote, note)])) == [
+        CaptureTime(datetime(2026, 7, 1, 12, 0, 5))
+    ]
+    both = photo(tmp_path / "b.jpg", WRITTEN, more=[(ExifTags.Base.MakerNote, note)])
+    damaged = photo(tmp_path / "c.jpg", more=[(ExifTags.Base.MakerNote, note[:24])])
+    assert read_times(both, damaged) == [TWELVE, NO_TIME]
+
+
+def read_times(*paths):
+    return list(read_capture_times(paths))
 
 
 def test_metadata_of_any_length_may_come_before_and_after_the_time(tmp_path):
