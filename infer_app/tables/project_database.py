@@ -113,7 +113,8 @@ def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> It
         if not read_only and _is_made_by_a_run(loaded, database):
             upgrade(database, owner_of(loaded))
         elif is_missing(database):
-            raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
+            command = "the first `infer run`" if _is_made_by_a_run(loaded, database) else "`infer db upgrade`"
+            raise DatabaseUnavailable(f"{database.shown_url} does not exist yet", f"{command} makes it")
         check_schema(database)
         with nullcontext() if read_only else remembered(loaded, database):
             yield database

@@ -168,3 +168,5 @@ def test_of_a_new_project_the_first_run_makes_the_database(tmp_path):
     (database,) = (one for one in findings if one["check"] == "database")
     assert (database["found"].endswith("infer.db is made by the first `infer run`"), database["exit_code"]) == (True, 0)
     assert not (tmp_path / "infer.db").exists()
+    status = subprocess.run([INFER, "status"], cwd=tmp_path, capture_output=True, text=True)
+    assert (status.returncode, "hint: the first `infer run` makes it" in status.stderr) == (10, True)
