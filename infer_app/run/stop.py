@@ -88,5 +88,7 @@ def seconds_until(clock: str, now: datetime | None = None) -> float:
         at = datetime.strptime(clock, "%H:%M")
     except ValueError:
         raise UsageError(f"--finish-by {clock!r} is not a time", "write it as 05:30") from None
-    target = now.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
-    return (target if target > now else target + timedelta(days=1)).timestamp() - now.timestamp()
+    today = now.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
+    days = (today + timedelta(days=number) for number in (0, 1))
+    times = [day.replace(fold=fold).timestamp() for day in days for fold in (0, 1)]  # an hour may come twice
+    return min(time for time in times if time > now.timestamp()) - now.timestamp()

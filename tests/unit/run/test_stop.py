@@ -42,6 +42,8 @@ def test_a_deadline_counts_only_when_it_left_something_undone():
         (datetime(2026, 11, 20, 4, 30), "04:00", 23.5),
         (datetime(2027, 3, 27, 22), "06:00", 7),  # nights in which the clock is changed
         (datetime(2026, 10, 24, 22), "06:00", 9),
+        (datetime(2026, 10, 25, 2, 50), "02:30", 40 / 60),  # which comes twice
+        (datetime(2026, 10, 25, 2, 50, fold=1), "02:30", 23 + 40 / 60),
     ],
 )
 def test_finish_by_is_the_next_such_time_of_the_clock(monkeypatch, now, finish_by, hours):
