@@ -471,6 +471,17 @@ def test_a_clock_that_jumps_back_by_a_year_against_the_order_of_arrival_is_named
     assert find_jumps(images, CameraClocks(right)) == {}
 
 
+def test_a_clock_that_jumps_back_by_a_year_within_a_card_is_named(cards, execute):
+    """A card comes as a whole; one that was filled over two years has no such gap."""
+    year = 365 * 86_400
+    long = range(0, 2 * year, year // 4)
+    for camera, seconds in {"reset": (0, 60, -2 * year, 60 - 2 * year), "long": long}.items():
+        cards.add(*((camera, second) for second in seconds)).note()
+    execute("UPDATE infer_pictures SET first_seen = 1700000000")
+    images = ListedImages(cards.database, cards.source)
+    assert find_jumps(images, CameraClocks(())) == {"reset": START - timedelta(seconds=2 * year)}
+
+
 def test_the_first_and_last_picture_are_found_by_the_clock_put_right(cards):
     """The clock was reset by a year after 30 s, and stands a minute later again."""
     year = 365 * 86_400

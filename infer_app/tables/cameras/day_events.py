@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 from sqlalchemy import (
@@ -227,17 +227,22 @@ def read_ends(images: ListedImages) -> dict[tuple[str, CameraPeriod | None], tup
 def find_jumps(images: ListedImages, clocks: CameraClocks) -> dict[str, datetime]:
     """Return the cameras whose clocks may have jumped back, each with the first such time.
 
-    It is a year or more before what has come on an earlier day: a clock is reset when its battery is empty. Pictures
-    of an older card look the same.
+    It is a year or more before what has come on an earlier day, or before the next of the same day: a clock is reset
+    when its battery is empty. Pictures of an older card look the same.
     """
     arrival, taken_at = cast(func.floor(pictures.c.first_seen / 86_400), Integer), pictures.c.taken_at
-    by_arrival = select(pictures.c.camera, func.min(taken_at), func.max(taken_at)).group_by(pictures.c.camera, arrival)
+    its = images.source.is_listed, pictures.c.camera.is_not(None), taken_at.is_not(None)
+    by_arrival = select(pictures.c.camera, arrival, func.min(taken_at), func.max(taken_at)).where(*its)
     latest, jumps = dict[str, datetime](), dict[str, datetime]()
     with images.database.read() as connection:
-        dated = by_arrival.where(images.source.is_listed, pictures.c.camera.is_not(None), taken_at.is_not(None))
-        for camera, *ends in connection.execute(dated.order_by(pictures.c.camera, arrival)):
+        of_camera = by_arrival.group_by(pictures.c.camera, arrival).order_by(pictures.c.camera, arrival)
+        for camera, day, *ends in connection.execute(of_camera).all():
             first, last = sorted(clocks.put_right(camera, time) for time in ends)
-            if camera in latest and latest[camera] - first > A_YEAR:
+            times = [latest.get(camera, first)]
+            if last - first > A_YEAR:
+                of_day = select(taken_at).where(*its, pictures.c.camera == camera, arrival == day).order_by(taken_at)
+                times += [clocks.put_right(camera, time) for time in connection.scalars(of_day)]
+            if times[0] - first > A_YEAR or any(b - a > A_YEAR for a, b in pairwise(times[1:])):
                 jumps.setdefault(camera, first)
             latest[camera] = max(last, latest.get(camera, last))
     return jumps
