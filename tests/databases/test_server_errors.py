@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import make_url, text
 
-from infer_app.base.errors import DatabaseUnavailable
+from infer_app.base.errors import DatabaseUnavailable, UsageError
 from infer_app.tables.engine.backend import Hint
 from infer_app.tables.engine.connect import Database
 from tests.databases.conftest import only
@@ -67,3 +67,20 @@ def test_what_mariadb_refuses(ask, statements, hint):
 @only("sqlite")
 def test_a_statement_that_sqlite_refuses_says_nothing_of_the_folder(ask):
     assert ask("SELECT id COLLATE theirs FROM photos ORDER BY 1") == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        ("postgres", "sslmode=none"),
+        ("postgres", "pgbouncer=true"),
+        ("mariadb", "ssl=true"),
+        ("mariadb", "charset=UTF-8"),
+    ],
+    indirect=["kind"],
+    scope="session",
+)
+def test_an_option_that_the_driver_does_not_know_or_take_is_a_setting(url, option):
+    with pytest.raises(UsageError) as caught, Database(f"{url}{'&' if '?' in url else '?'}{option}") as database:
+        database.ask(lambda connection: None)
+    assert caught.value.hint == "the options after ? are those of the database's driver"

@@ -74,7 +74,7 @@ class LoadedSettings(Settings, BaseSettings):
         except (ArgumentError, ValueError):
             raise UsageError(
                 f"{key} can't be read as a database URL",
-                "for example sqlite:///infer.db or postgresql://user:password@host/name",
+                "for example sqlite:///infer.db or postgresql://user:password@host/name, without jdbc: before it",
             ) from None
         if "@" in (url.host or ""):  # a part of the password, which would be shown as the host
             raise UsageError(

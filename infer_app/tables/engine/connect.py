@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -137,11 +138,18 @@ class Database:
         while True:
             try:
                 connection = engine.connect()
-            except (ProgrammingError, TypeError, ValueError) as error:  # drivers check their options as they connect
+            except (
+                ProgrammingError,
+                TypeError,
+                ValueError,
+                AttributeError,
+            ) as error:  # drivers check their options as they connect
                 if self._was_reached:
                     raise
                 raise self._wrong_option(error) from None
             except DBAPIError as error:
+                if re.search(r"invalid \S+ value", str(error.orig)):  # libpq checks its options as it connects
+                    raise self._wrong_option(error) from None
                 was_there = self._was_reached or (self._waits and self.backend.is_away(error))
                 may_come = (self.backend.restarts and was_there) or self.backend.is_busy(error)
                 if not may_come or not backoff.wait(f"{self.shown_url} can't be reached"):
@@ -178,6 +186,7 @@ class Database:
 
     def _wrong_option(self, error: Exception) -> UsageError:
         what = str(getattr(error, "orig", None) or error).splitlines()[0]
+        what = "one of its options has a value of a wrong kind" if isinstance(error, AttributeError) else what
         return UsageError(f"{self.shown_url}: {what}", "the options after ? are those of the database's driver")
 
     @contextmanager
