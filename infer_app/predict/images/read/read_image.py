@@ -130,22 +130,27 @@ def _refusal(path: str, limits: ReadLimits, error: OSError) -> BadImage:
 
 
 def _why_missing(path: str, limits: ReadLimits) -> str:
-    """Return what tells a path from one that is there; two forms of an accented letter look the same."""
+    """Return what tells a path from one that is there: capitals, or the form of an accented letter."""
     if "\\" in path:
         return "; backslashes, as Windows records them: let [source] query replace them by /"
-    there = "" if path.isascii() else _in_other_form(path)
+    there = _in_other_form(path)
     if not there or not is_allowed(os.path.realpath(there), limits):
         return ""
-    name = next((ours for ours, name in zip(there.split("/"), path.split("/"), strict=True) if ours != name), "")
+    names = zip(there.split("/"), path.split("/"), strict=True)
+    name, wanted = next(((ours, name) for ours, name in names if ours != name), ("", ""))
+    if normalize("NFC", name) != normalize("NFC", wanted):
+        return f"; it is there as {name}, with other capitals"
     form = "NFD" if normalize("NFD", name) == name else "NFC"
     return f"; it is there with letters in another Unicode form ({form}): rename it, or write {form} in the table"
 
 
 def _in_other_form(path: str) -> str:
-    """Return the path of a file whose names differ in the Unicode form of their letters only, "" if there is none."""
+    """Return the path of a file whose names differ in the form of their letters only, "" if there is none."""
     there = ""
     for name in path.split("/")[1:]:
-        paths = [f"{there}/{form}" for form in (name, normalize("NFC", name), normalize("NFD", name))]
+        start, dot, suffix = name.rpartition(".")
+        capitals = start + dot + suffix.swapcase(), name.lower(), name.upper()
+        paths = [f"{there}/{form}" for form in (name, normalize("NFC", name), normalize("NFD", name), *capitals)]
         there = next(filter(os.path.lexists, paths), "")
         if not there:
             break

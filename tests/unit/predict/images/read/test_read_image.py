@@ -132,3 +132,13 @@ def test_what_is_recorded_elsewhere_is_read_here(root: Path, image: Path, locati
 def test_a_mapped_path_stays_under_the_roots(odd: Path, inner: str):
     with pytest.raises(BadImage, match=OUTSIDE):
         read_image(f"/srv/photos/{inner}", mapped(odd))
+
+
+@pytest.mark.parametrize(("recorded", "there"), [("cam1/IMG_1.JPG", "cam1/IMG_1.jpg"), ("CAM1/a.jpg", "cam1/a.jpg")])
+def test_a_name_that_is_there_with_other_capitals_is_told(tmp_path, recorded, there):
+    (tmp_path / there).parent.mkdir()
+    (tmp_path / there).write_bytes(b"1")
+    bad = refusal(tmp_path / recorded, tmp_path)
+    name = next(ours for ours, given in zip(there.split("/"), recorded.split("/"), strict=True) if ours != given)
+    assert bad.reason is Reason.NOT_FOUND
+    assert bad.detail.endswith(f"; it is there as {name}, with other capitals")
