@@ -58,8 +58,7 @@ class Figure:
 
     @property
     def is_enough(self) -> bool:
-        """Return whether the share is reached, or all but one are the same."""
-        return self.num_theirs - self.num_same <= max(1, (1 - REQUIRED) * self.num_theirs) < self.num_theirs
+        return 0 < REQUIRED * self.num_theirs <= self.num_same
 
     def __str__(self) -> str:
         return f"{self.num_same:,} of {self.num_theirs:,} {self.unit}"
