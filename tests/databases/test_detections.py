@@ -12,6 +12,7 @@ from infer_app.tables.forget_results import forget_results
 from infer_app.tables.queries.thresholds import change_thresholds, count_shown
 from infer_app.tables.results.schema import ALL_LABELS, objects, predictions, rejections
 from infer_app.tables.rows.results import Part, read_together
+from infer_app.tables.shown_labels import ShownLabels
 from tests.conftest import DAY, MODEL
 from tests.support.results import broken, commit, of_objects, predicted
 
@@ -21,7 +22,9 @@ def at(label, score, x, width=0.2):
 
 
 def compared(tables, thresholds=({}, {}), limit=10):
-    return compare_objects(read_together(tables, DAY, ("a", "b"), Part.OBJECTS), thresholds, limit)
+    return compare_objects(
+        read_together(tables, DAY, ("a", "b"), Part.OBJECTS), [ShownLabels(one) for one in thresholds], limit
+    )
 
 
 def test_the_objects_of_two_models_are_matched_by_label_and_box(database, tables, register):

@@ -48,7 +48,7 @@ def slowly(rgb, box):
     return crop
 '''
 NAMES = ("cells", "species", "vectors")
-DETECTOR = ("cells.ts", "--name", "cells", "--size", "128", "--set", "head=own:head", *pasted_photos.FLAGS)
+DETECTOR = ("cells.ts", "--name", "cells", "--size", "128", *pasted_photos.FLAGS, "--set", "head=own:head")
 SPECIES = (
     *("colors.ts", "--name", "species", "--labels", "colors.txt", "--set", "of=cells", "--set", "of_labels=animal"),
     *("--set", f"min_score={GATE}", "--set", "crop=own:slowly", *PLAIN),

@@ -120,7 +120,7 @@ TESTED_BY = {
     **{f"predict.verification.{one}": "unit/predict/verification/test_outputs.py" for one in ("regression", "vectors")},
     "predict.verification.classification": "unit/predict/verification/test_outputs.py",
     **{f"predict.workers.{one}": "process/predict/workers/test_fork_server.py" for one in ("parent_death", "preload")},
-    **{f"tables.engine.{one}": "databases" for one in ("backend", "bulk", "mysql_connection")},
+    **{f"tables.engine.{one}": "databases" for one in ("bulk", "mysql_connection")},
     "tables.cameras.redate": "integration/test_watch.py",
     "tables.engine.postgres_connection": "databases/test_frozen.py",
     "tables.queries.scope": "databases/conformance/test_versions.py",

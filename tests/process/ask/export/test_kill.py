@@ -11,6 +11,7 @@ from tests.support.exports import CAT, detected, export_of, made_for
 IMAGES = 20_000  # more than the buffers of a file hold
 PROGRAM = f"""
 import sys, time
+from dataclasses import replace
 from pathlib import Path
 from infer_app.ask.export.formats.export_formats import write_export
 from tests.support.exports import CAT, DATE, detected, export_of, made_for
@@ -21,8 +22,7 @@ def read():
     print("written", flush=True)
     time.sleep(600)
 
-export = export_of()
-export = made_for(sys.argv[1], type(export)(export.model, {{}}, export.paths, read, tuple))
+export = made_for(sys.argv[1], replace(export_of(), read_predictions=read, read_rejected=tuple))
 write_export(sys.argv[1], Path(sys.argv[2]), export)
 """
 
