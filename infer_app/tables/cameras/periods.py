@@ -153,14 +153,18 @@ def set_cameras(database: Database, periods: Sequence[CameraPeriod]) -> set[str]
 def read_table(path: Path) -> list[CameraPeriod]:
     """Read a CSV file with columns of HEADER, of which all but the first may be missing or empty.
 
+    Semicolons part the columns where the header has them, and commas the decimals then, as some spreadsheets write it.
     Raises UsageError for what can't be read, without the header, and for two lines of one camera at the same time.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file, restkey="more values than columns")
+            separator = ";" if ";" in file.readline() else ","
+            file.seek(0)
+            table = csv.DictReader(file, restkey="more values than columns", delimiter=separator)
             if HEADER[0] not in (table.fieldnames or ()):
                 raise UsageError(f"{path}: its first line names no column {HEADER[0]}", f"columns: {', '.join(HEADER)}")
-            periods = [_period(row, f"{path}, line {table.line_num}") for row in table]
+            rows = (({name: _point(name, text) for name, text in row.items()}, table.line_num) for row in table)
+            periods = [_period(row, f"{path}, line {number}") for row, number in rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} can't be read: {error}", "a CSV file in UTF-8 is needed") from None
     of_camera = defaultdict[str, list[CameraPeriod]](list)
@@ -169,6 +173,10 @@ def read_table(path: Path) -> list[CameraPeriod]:
             raise UsageError(f"{path}: two lines of {one.camera} are of the same time", "end the first by `to`")
         of_camera[one.camera].append(one)
     return periods
+
+
+def _point(name: str, text: str | None) -> str | None:
+    return text.replace(",", ".") if name in ("latitude", "longitude") and isinstance(text, str) else text
 
 
 def _period(row: Mapping[str, str | None], where: str) -> CameraPeriod:
@@ -182,5 +190,6 @@ def _period(row: Mapping[str, str | None], where: str) -> CameraPeriod:
         return CameraPeriod.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        name = f"{first['loc'][0]}: " if first["loc"] else ""
-        raise UsageError(f"{where}: {name}{first['msg']}", hint) from None
+        name = str(first["loc"][0]) if first["loc"] else ""
+        hint = "write it as 2026-11-20, or 2026-11-20 11:00" if name in ("from", "to") else hint
+        raise UsageError(f"{where}: {name}{': ' if name else ''}{first['msg']}", hint) from None
