@@ -115,7 +115,7 @@ class Description(BaseModel):
             channels=self.channels,
             crop_rounding=self.centre,
             pad=(PAD if self.pad is None else self.pad) if kind == "letterbox" else 0,
-            antialias=self.antialias and self.interpolation != "area",
+            antialias=self.antialias,
             place=self.place,
             rounding=self.rounding,
         )

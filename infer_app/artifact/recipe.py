@@ -37,6 +37,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", Size.of(self.size))
+        object.__setattr__(self, "antialias", self.antialias and self.interpolation != "area")
         if self.resize is not None:
             object.__setattr__(self, "resize", Size.of(self.resize))
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
+import numpy as np
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.domain import Broken, FileFacts, ImageRef, Prediction
 from infer_app.base.size import Size
 from infer_app.build.check.check_report import CheckReport
 from infer_app.build.check.reference_pipeline import open_upright
-from infer_app.build.network.source_kinds import load_source
-from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.transform.to_pixels import reference_transform
-from infer_app.predict.runtimes.torchscript import rows_of, run_source
+from infer_app.predict.runtimes.fixed_batch import FixedBatch
+from infer_app.predict.runtimes.gpu_probe import first_variant
+from infer_app.predict.runtimes.open_variant import open_variant
+from infer_app.predict.verification.golden import predict_all
 from infer_app.predict.verification.outputs import open_decoder
 
 Compare = Callable[[Sequence[tuple[str, object]], Sequence[Prediction | Broken]], CheckReport]
@@ -25,15 +25,17 @@ TRIED, TRIED_LARGE = 12, 4  # images, of which a large network takes seconds eac
 MOST_CHANGES = 3
 EXPLAINED = 0.25  # at least, of what is left, by each change
 NO_DIFFERENCE = 0.01
-PLACE = "place"  # of a letterbox, as is rounding
+_LETTERBOX: dict[str, tuple[Any, ...]] = {
+    "place": ("centre", "corner", "pad-first"),
+    "rounding": ("nearest", "down"),
+    "pad": (0, 114),
+}
 _CHANGES: dict[str, tuple[Any, ...]] = {
     "channels": ("rgb", "bgr"),
     "antialias": (True, False),
-    "interpolation": ("bilinear", "bicubic"),
-    PLACE: ("centre", "corner", "pad-first"),
-    "rounding": ("nearest", "down"),
+    "interpolation": ("bilinear", "bicubic", "area"),
+    **_LETTERBOX,
     "crop_rounding": ("nearest", "down"),
-    "pad": (0, 114),
     "exif": ("apply", "ignore"),
     "kind": ("stretch", "letterbox", "resize-crop"),
 }
@@ -52,10 +54,10 @@ def explain_differences(
     paths = [*dict.fromkeys([*(one.path for one in differing), *answers])][
         : TRIED_LARGE if recipe.size.is_large else TRIED
     ]
-    some, module = [(path, answers[path]) for path in paths], load_source(artifact)
-    changes, best = list[str](), compare(some, _predict(artifact, module, paths))
+    some, model = [(path, answers[path]) for path in paths], open_variant(artifact, first_variant(artifact.manifest))
+    changes, best = list[str](), compare(some, _predict(artifact, model, paths))
     while len(changes) < MOST_CHANGES and _distance(best) > NO_DIFFERENCE:
-        tried = [(compare(some, _predict(other, module, paths)), change, other) for change, other in _others(artifact)]
+        tried = [(compare(some, _predict(other, model, paths)), change, other) for change, other in _others(artifact)]
         found, change, artifact = min(tried, key=lambda one: _distance(one[0]))
         if _distance(found) > (1 - EXPLAINED) * _distance(best):
             break
@@ -71,24 +73,28 @@ def _distance(report: CheckReport) -> float:
 
 def _others(artifact: Artifact) -> Iterator[tuple[str, Artifact]]:
     """Yield the models whose recipe differs by one change, which is named as the user gives it."""
-    manifest = artifact.manifest
-    for name, values in _CHANGES.items():
-        for value in values:
-            if getattr(manifest.recipe, name, value) != value:
-                other = replace(manifest, recipe=replace(manifest.recipe, **{name: value}))
-                yield f"{_KEYS.get(name, name)}={value}".lower(), replace(artifact, manifest=other)
+    manifest, recipe = artifact.manifest, artifact.manifest.recipe
+    antialias = recipe.antialias or recipe.interpolation == "area"  # by which another interpolation would be built
+    for name, value in ((name, value) for name, values in _CHANGES.items() for value in values):
+        if name in _LETTERBOX and recipe.kind != "letterbox":
+            continue
+        other = replace(recipe, **{"antialias": antialias, name: value})
+        if other != recipe:
+            changed = replace(artifact, manifest=replace(manifest, recipe=other))
+            yield f"{_KEYS.get(name, name)}={value}".lower(), changed
 
 
-def _predict(artifact: Artifact, module: nn.Module, paths: Sequence[str]) -> list[Prediction | Broken]:
-    """Predict by the source, in fp32, and the pixels that Pillow makes by the recipe; images that fail are left out."""
-    manifest, decode = artifact.manifest, open_decoder(artifact)
-    found: list[Prediction | Broken] = []
+def _predict(artifact: Artifact, model: FixedBatch, paths: Sequence[str]) -> list[Prediction | Broken]:
+    """Predict the pixels that Pillow makes by the recipe; images that fail are left out."""
+    recipe, decode, pixels, pictures = artifact.manifest.recipe, open_decoder(artifact), [], dict[str, Size]()
     for path in paths:
-        with suppress(ValueError, BadImage):
-            rgb = open_upright(Path(path), manifest.recipe)
-            picture = Size(rgb.shape[1], rgb.shape[0])
-            pixels = torch.from_numpy(reference_transform(rgb, manifest.recipe)[None])
-            (output,) = decode(rows_of(run_source(module, manifest.input_spec, pixels)).numpy(), [picture])
-            if output is not None:
-                found.append(Prediction(ImageRef(path, path), output, FileFacts(picture=picture)))
-    return found
+        with suppress(Exception):  # a file that the user's function reads may be broken in any way
+            rgb = open_upright(Path(path), recipe)
+            pixels.append(reference_transform(rgb, recipe))
+            pictures[path] = Size(rgb.shape[1], rgb.shape[0])
+    outputs = decode(predict_all(model, np.stack(pixels), model.batch_size), [*pictures.values()]) if pixels else []
+    return [
+        Prediction(ImageRef(path, path), output, FileFacts(picture=picture))
+        for (path, picture), output in zip(pictures.items(), outputs, strict=True)
+        if output is not None
+    ]

@@ -1,6 +1,7 @@
 """A model that is built with a wrong recipe beside a function that has the right one: what differs is named."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,12 +40,24 @@ def explained(artifact, photos, ours):
     ("wrong", "told"),
     [
         ({"channels": "bgr"}, "with channels=rgb 100 % agree of 12 images tried, those that differ most first"),
+        (
+            {"channels": "bgr", "interpolation": "area"},
+            "with channels=rgb 100 % agree of 12 images tried, those that differ most first",
+        ),
         ({}, ""),
     ],
 )
 def test_the_change_that_makes_the_answers_the_same_is_named(tmp_path, photos, wrong, told):
     ours = BLUE_IS_RED if wrong else dict(zip(LABELS, LABELS, strict=True))
     assert explained(built_colors(tmp_path / "model", **wrong), photos, ours) == told
+
+
+def test_an_image_that_only_the_users_function_reads_is_left_out(tmp_path, photos):
+    Image.effect_noise((80, 60), 90).save(tmp_path / "cut.jpg")
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:2000])
+    wrong = built_colors(tmp_path / "model", channels="bgr")
+    answers = {str(tmp_path / "cut.jpg"): "red"} | dict([*photos.items()][:6])
+    assert explained(wrong, answers, BLUE_IS_RED).startswith("with channels=rgb 100 % agree")
 
 
 def test_a_preprocess_function_has_no_other_recipe(tmp_path, monkeypatch, photos):
