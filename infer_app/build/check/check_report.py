@@ -107,10 +107,13 @@ class CheckReport:
 
     @property
     def beyond_chance(self) -> float:
-        """Return Cohen's kappa: the agreement on a scale where 0 is what the shares of the classes give by chance."""
+        """Return Cohen's kappa: the agreement on a scale where 0 is what the shares of the classes give by chance.
+
+        Without classes, as of a detector, nothing agrees by chance.
+        """
         products = sum(one.num_theirs * one.num_ours for one in self.classes)
         chance = products / max(1, self.num_compared) ** 2
-        return 1.0 if self.agreement in (1, None) else (self.agreement - chance) / (1 - chance)
+        return 1.0 if self.agreement in (1, None) or not self.classes else (self.agreement - chance) / (1 - chance)
 
     def to_json(self) -> dict[str, object]:
         optional = ("objects", "scores")

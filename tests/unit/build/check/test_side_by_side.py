@@ -111,6 +111,12 @@ def test_few_objects_prove_little(num_objects, exit_code):
     assert (failure.exit_code if failure else 0) == exit_code
 
 
+def test_a_function_that_leaves_objects_out_may_differ_in_a_few_of_its_own():
+    found = ObjectComparison(0.1, 100, 98, 130, 32, 0.99, 0.0, 0.0, (), ())
+    report = replace(compare_answers([], []), num_compared=40, agreement=0.75, objects=found)
+    assert failure_of(report, 0.05) is None
+
+
 def test_boxes_that_all_lie_elsewhere_fail_by_name_however_far_they_overlap():
     found = ObjectComparison(0.1, 20, 20, 20, 0, 0.95, 0.0, 0.0, (), (), geometry="ours moved by 4.0 and -3.0 pixels")
     failure = failure_of(replace(compare_answers([], []), num_compared=1, agreement=1.0, objects=found), 0.05)
