@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from infer_app.artifact.manifest import (
     CROP_FILE,
@@ -266,16 +266,23 @@ def _settings_kept() -> Iterator[None]:
     """Put back what code of the user's sets for its process; what Pillow decodes by is set before each image."""
     import numpy as np  # takes a while, which commands save that run no such code
 
-    loaded = [(sys.modules[module], *of_it) for module, *of_it in _SETTINGS if module in sys.modules]
-    settings = [(partial(getattr(of, put), *which), getattr(of, get)(*which)) for of, get, put, *which in loaded]
-    variables, folders = os.environb.copy(), [*sys.path]
+    settings = []
+    for module, get, put, *which in _SETTINGS:
+        if module in sys.modules:
+            get, put = (partial(getattr(sys.modules[module], name), *which) for name in (get, put))
+            settings.append((get, put, get()))
+    lists = [(one, [*one]) for one in (sys.path, cast(list[Any], warnings.filters))]
+    variables = os.environb.copy()
     try:
-        with warnings.catch_warnings(), np.errstate():
+        with np.errstate():
             yield
     finally:
-        for put_back, value in settings:
-            put_back(value)
-        sys.path[:] = folders
+        for get, put, value in settings:
+            if get() != value:  # a thread other than the first one may set no signal
+                put(value)
+        for now, before in lists:
+            now[:] = before
         if os.environb != variables:
-            os.environb.clear()
+            for name in os.environb.keys() - variables.keys():
+                del os.environb[name]
             os.environb.update(variables)

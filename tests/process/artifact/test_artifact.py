@@ -1,13 +1,15 @@
 import fcntl
 import os
 import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from infer_app.artifact import artifact as artifact_module
-from infer_app.artifact.artifact import open_artifact, record_variant, save_manifest
+from infer_app.artifact.artifact import load_function, open_artifact, record_variant, save_manifest
 from infer_app.artifact.models_folder import find_artifact, find_folder, list_artifacts, remove_folder
 from infer_app.base.errors import ModelError, UsageError
 from tests.support.networks import built
@@ -150,6 +152,21 @@ def test_a_custom_preprocess_works_from_another_folder_without_its_source(tmp_pa
     preprocess = open_artifact(folder).preprocess()
     assert preprocess is not None
     np.testing.assert_array_equal(preprocess(pixels), pixels[:16, :16])
+
+
+def test_a_warning_of_the_users_code_is_shown_once_and_not_for_each_image():
+    code = b"import warnings\ndef old(rgb):\n    warnings.warn('old')\n    return rgb\n"
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        old = load_function(code, "old", "old.py")
+        assert [old(number) for number in range(3)] == [0, 1, 2]
+    assert [str(one.message) for one in shown] == ["old"]
+
+
+def test_the_users_code_may_run_in_any_thread():
+    with ThreadPoolExecutor() as pool:
+        same = load_function(b"def same(rgb):\n    return rgb\n", "same", "same.py")
+        assert pool.submit(same, 1).result() == 1
 
 
 def test_whoever_the_umask_lets_may_read_the_artifact(artifact):
