@@ -67,11 +67,8 @@ def compare_answers(
 
 def _count_classes(pairs: Sequence[tuple[str, str]]) -> tuple[ClassAgreement, ...]:
     """Count the labels of each side, and of the pairs that are the same."""
-    theirs, ours, same = (
-        Counter(a for a, _ in pairs),
-        Counter(b for _, b in pairs),
-        Counter(a for a, b in pairs if a == b),
-    )
+    theirs, ours = (Counter(pair[side] for pair in pairs) for side in (0, 1))
+    same = Counter(a for a, b in pairs if a == b)
     classes = [ClassAgreement(label, theirs[label], ours[label], same[label]) for label in theirs | ours]
     return tuple(sorted(classes, key=lambda one: (one.num_same - max(one.num_theirs, one.num_ours), one.label)))
 

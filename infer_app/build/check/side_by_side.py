@@ -234,14 +234,7 @@ def compare_crops(
             box = one.x, one.y, one.width, one.height
             theirs.append((named, rgb if isinstance(rgb, Exception) else _answer(reference.answer, rgb, box)))
             ours.append(Prediction(ImageRef(named, named), crop.output))
-    report = compare_answers(
-        theirs,
-        ours,
-        artifacts[SECOND].labels,
-        activation=second.output.activation,
-        are_outputs=reference.gives_outputs,
-    )
-    return replace(report, unit="object")
+    return replace(_comparison(artifacts[SECOND], reference.gives_outputs)(theirs, ours), unit="object")
 
 
 def _predict_both(

@@ -92,10 +92,13 @@ def _record_fp32(artifact: Artifact, graph: object, images: CalibrationImages | 
     """Record the fp32 graph, or how exact the one is that is there: days may have been begun with its files."""
     known = artifact.manifest.variants.get(OPENVINO_FP32)
     if known is not None:
-        details = known | _parities(artifact, open_variant(artifact, OPENVINO_FP32), images)
-        return record_variant(artifact, OPENVINO_FP32, details)
-    model = openvino.compile_graph(graph, artifact.manifest.recipe.size)
-    return record_variant(artifact, OPENVINO_FP32, _parities(artifact, model, images), openvino.serialise(graph))
+        model, files = open_variant(artifact, OPENVINO_FP32), None
+    else:
+        model, files = openvino.compile_graph(graph, artifact.manifest.recipe.size), openvino.serialise(graph)
+    details = (known or {}) | golden_details(artifact, OPENVINO_FP32, model)
+    if images is not None:
+        details["calibration"] = judge_on(artifact, model, images, EXACT_OBJECT).to_json()
+    return record_variant(artifact, OPENVINO_FP32, details, files)
 
 
 def _add_bf16(
@@ -103,29 +106,10 @@ def _add_bf16(
 ) -> Artifact:
     """Record the variant that computes the fp32 graph in bf16; its labels are judged only on the user's images."""
     model = openvino.compile_graph(graph, artifact.manifest.recipe.size, dtype="bf16")
-    judged = None
+    details = golden_details(artifact, OPENVINO_BF16, model)
     if images is not None:
-        judged = judge_on(artifact, model, images)
-    details = _judged_details(artifact, model, OPENVINO_BF16, judged, min_agreement, report)
+        details |= judgement(artifact, OPENVINO_BF16, judge_on(artifact, model, images), min_agreement, report)
     return record_variant(artifact, OPENVINO_BF16, details)
-
-
-def _judged_details(
-    artifact: Artifact,
-    model: FixedBatch,
-    variant: str,
-    judged: Parity | None,
-    min_agreement: float,
-    report: Report,
-) -> dict[str, object]:
-    """Return the manifest's entry of a variant of another dtype: how exact it is."""
-    golden = _golden_parity(artifact, model)
-    unjudged = {"min_agreement": min_agreement, "meets_bar": True}
-    return {
-        "parity": golden.to_json(),
-        "tolerance": asdict(tolerance_for(golden)),
-        **(unjudged if judged is None else judgement(artifact, variant, judged, min_agreement, report)),
-    }
 
 
 def _add_int8(
@@ -145,7 +129,8 @@ def _add_int8(
         if kept >= min_agreement or candidate.parity.num_objects == 0:  # without objects others would tell no more
             break
     assert best is not None  # because INT8_SETTINGS is not empty
-    details = _judged_details(artifact, best.model, OPENVINO_INT8, best.parity, min_agreement, report)
+    details = golden_details(artifact, OPENVINO_INT8, best.model)
+    details |= judgement(artifact, OPENVINO_INT8, best.parity, min_agreement, report)
     details |= {"settings": asdict(best.settings), "requires": {"instructions": VNNI} if has_vnni() else {}}
     check()
     return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph))
@@ -161,23 +146,14 @@ def _quantised(artifact: Artifact, graph: object, images: CalibrationImages) -> 
 
 
 def golden_details(artifact: Artifact, variant: str, model: FixedBatch) -> dict[str, Any]:
-    """Return the manifest's entry of the first variant: how exact it is on the golden images."""
-    if variant_of(variant).is_exact:
-        return _parities(artifact, model, None)
-    return _judged_details(artifact, model, variant, None, find_min_agreement(artifact.manifest.output, None), print)
-
-
-def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:
-    """Compare a variant in fp32."""
-    details = {"parity": _golden_parity(artifact, model, EXACT_OBJECT).to_json()}
-    if images is not None:
-        details["calibration"] = judge_on(artifact, model, images, EXACT_OBJECT).to_json()
-    return details
-
-
-def _golden_parity(artifact: Artifact, model: FixedBatch, min_iou: float = SAME_OBJECT) -> Parity:
+    """Return the manifest's entry of a variant that is not judged: how exact it is on the golden images."""
+    is_exact = variant_of(variant).is_exact
     actual = predict_all(model, golden_pixels(artifact), model.batch_size)
-    return golden_parity(artifact, actual, min_iou)
+    golden = golden_parity(artifact, actual, EXACT_OBJECT if is_exact else SAME_OBJECT)
+    if is_exact:
+        return {"parity": golden.to_json()}
+    unjudged = {"min_agreement": find_min_agreement(artifact.manifest.output, None), "meets_bar": True}
+    return {"parity": golden.to_json(), "tolerance": asdict(tolerance_for(golden)), **unjudged}
 
 
 def tolerance_for(golden: Parity) -> Tolerance:

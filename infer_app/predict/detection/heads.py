@@ -199,6 +199,13 @@ def _own_objects(own: OwnHead, outputs: Outputs) -> list[np.ndarray]:
 
 
 # Of several that the shapes tell, the first is taken.
+_YOLO5 = Family(
+    _is_yolo5,
+    _yolo5,
+    lambda outputs, activation: _boxes_and_scores(outputs[0]),
+    lambda outputs: outputs[0][..., 4:].flatten(),
+    lambda shapes, activation: _matrix(shapes)[1] - 5,
+)
 FAMILIES = {
     "boxes": Family(
         _are_boxes,
@@ -214,16 +221,8 @@ FAMILIES = {
         lambda outputs: outputs[0][:, 4:].flatten(),
         lambda shapes, activation: _matrix(shapes)[0] - 4,
     ),
-    **{
-        head: Family(
-            is_told,
-            find,
-            lambda outputs, activation: _boxes_and_scores(outputs[0]),
-            lambda outputs: outputs[0][..., 4:].flatten(),
-            lambda shapes, activation: _matrix(shapes)[1] - 5,
-        )
-        for head, is_told, find in (("yolo5", _is_yolo5, _yolo5), ("yolox", lambda shapes, labels: False, _yolox))
-    },
+    "yolo5": _YOLO5,
+    "yolox": _YOLO5._replace(is_told=lambda shapes, num_labels: False, find=_yolox),
     "detr": Family(
         lambda shapes, num_labels: [len(shape) for shape in shapes] == [2, 2],
         _detr,

@@ -1,7 +1,6 @@
 """A model that is built with a wrong recipe beside a function that has the right one: what differs is named."""
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest

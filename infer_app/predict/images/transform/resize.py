@@ -95,16 +95,16 @@ def _check_memory(num_bytes: int, *num_pixels: int) -> None:
     np.empty(num_bytes + sum(3 * count for count in num_pixels), np.uint8)
 
 
-def interpolate(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
-    """Resize the geometry's source, of which `rgb` are the pixels, to (height, width, 3).
+def interpolate(rgb: Pixels, geometry: Geometry, interpolation: str, dtype: type = np.float32) -> Pixels:
+    """Resize the geometry's source, of which `rgb` are the pixels, to (height, width, 3), by weights of this type.
 
     Raises MemoryError.
     """
     (width, height), interpolation = geometry.resized, _by_side(rgb, geometry, interpolation)
     if rgb.shape[:2] == (height, width):
         return rgb
-    rows, row_weights = _neighbours(rgb.shape[0], height, interpolation, np.float32)
-    columns, column_weights = _neighbours(rgb.shape[1], width, interpolation, np.float32)
+    rows, row_weights = _neighbours(rgb.shape[0], height, interpolation, dtype)
+    columns, column_weights = _neighbours(rgb.shape[1], width, interpolation, dtype)
     resized = np.empty((height, width, 3), np.uint8)
     for first in range(0, height, BLOCK):
         block = slice(first, first + BLOCK)
@@ -115,15 +115,6 @@ def interpolate(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
         down = _sum((across[place] for place in places), row_weights[:, block, None, None])
         resized[block] = np.rint(down).clip(0, 255)
     return resized
-
-
-def interpolate_by_matrices(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
-    """Resize by the kernels' definition, in float64: every pixel of the source has its weight, though most have 0."""
-    (width, height), interpolation = geometry.resized, _by_side(rgb, geometry, interpolation)
-    down, across = (_matrix(*lengths, interpolation) for lengths in ((rgb.shape[0], height), (rgb.shape[1], width)))
-    channels = [down @ rgb[..., channel] @ across.T for channel in range(3)]
-    pixels: Pixels = np.rint(np.stack(channels, axis=-1)).clip(0, 255).astype(np.uint8)
-    return pixels
 
 
 def _sum(pictures: Iterable[np.ndarray], weights: np.ndarray) -> np.ndarray:
@@ -137,7 +128,7 @@ def _by_side(rgb: Pixels, geometry: Geometry, interpolation: str) -> str:
     return "grown-area" if interpolation == "area" and (height > rows or width > columns) else interpolation
 
 
-def _neighbours(length: int, resized: int, interpolation: str, dtype: type = np.float64) -> Neighbours:
+def _neighbours(length: int, resized: int, interpolation: str, dtype: type) -> Neighbours:
     """Return which pixels each resized one is interpolated from, and their weights: both (neighbours, resized)."""
     first, weights = _NEIGHBOURS[interpolation](length, resized)
     return (first + np.arange(len(weights))[:, None]).clip(0, length - 1), weights.astype(dtype)
@@ -171,14 +162,6 @@ _NEIGHBOURS: dict[str, Callable[[int, int], Neighbours]] = {
     "area": _of_area,
     "grown-area": _of_grown_area,
 }
-
-
-def _matrix(length: int, resized: int, interpolation: str) -> np.ndarray:
-    """Return the weights of all pixels, (resized, length) float64; those of repeated ones are the edge's."""
-    pixels, weights = _neighbours(length, resized, interpolation)
-    matrix = np.zeros((resized, length))
-    np.add.at(matrix, (np.arange(resized), pixels), weights)
-    return matrix
 
 
 def _kernel(distance: np.ndarray, interpolation: str) -> np.ndarray:

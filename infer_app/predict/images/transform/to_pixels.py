@@ -1,6 +1,7 @@
 """Transform decoded pixels to the model's input, within 2 levels of Pillow, or without antialiasing 1 of OpenCV."""
 
 from collections.abc import Callable
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -11,7 +12,7 @@ from infer_app.base.errors import is_out_of_memory
 from infer_app.base.size import Size
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
-from infer_app.predict.images.transform.resize import interpolate, interpolate_by_matrices, pillow_resize, resize
+from infer_app.predict.images.transform.resize import interpolate, pillow_resize, resize
 
 Preprocess = Callable[[Pixels], Pixels]
 
@@ -32,9 +33,10 @@ def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess 
 def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
     """Return the model's input by the same geometry and Pillow's resize; golden pixels are made this way.
 
-    Pillow always antialiases: without it, the interpolation is computed by its definition.
+    Pillow always antialiases: without it, the interpolation is computed in float64.
     """
-    return _made(_as_picture(picture), recipe, pillow_resize if recipe.antialias else interpolate_by_matrices)
+    exactly = pillow_resize if recipe.antialias else partial(interpolate, dtype=np.float64)
+    return _made(_as_picture(picture), recipe, exactly)
 
 
 def _made(picture: Picture, recipe: Recipe, resize_to: Callable[[Pixels, Geometry, str], Pixels]) -> Pixels:
