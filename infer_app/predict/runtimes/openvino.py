@@ -98,8 +98,15 @@ def _in_fp32(graph: Graph, settings: Int8Settings) -> list[str]:
 
 def is_quantised(graph: Graph) -> bool:
     """Return whether a network rounds what it computes to a few levels, so that another runtime gives another level."""
-    operators = [(node.get_type_name(), node.output(0).get_element_type().get_type_name()) for node in graph.get_ops()]
-    return any(name == "FakeQuantize" or (name == "Convert" and dtype in ("u8", "i8")) for name, dtype in operators)
+    return any(_rounds(node) for node in graph.get_ops())
+
+
+def _rounds(node: Any) -> bool:
+    """Return whether an operator rounds fractions to levels; a mask or a class's number has none."""
+    if node.get_type_name() != "Convert":
+        return bool(node.get_type_name() == "FakeQuantize")
+    before, after = node.input_value(0).get_element_type(), node.output(0).get_element_type()
+    return before.is_real() and after.get_type_name() in ("u8", "i8")
 
 
 def serialise(graph: Graph) -> dict[str, bytes]:

@@ -14,6 +14,7 @@ from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.cli.model.model import unproven_runtime
 from infer_app.predict.runtimes.gpu_probe import first_variant
 from infer_app.predict.runtimes.open_variant import open_variant
+from infer_app.predict.runtimes.openvino import is_quantised, load_openvino
 from infer_app.predict.variant_selection import VariantRequest, choose_variant
 from infer_app.predict.verification.golden import check_golden, predict_all
 from tests.conftest import need
@@ -171,6 +172,17 @@ def test_a_quantised_network_is_the_same_model_with_and_without_onnxruntime(tmp_
     assert parity["relative_difference"] > 0.001  # the runtimes round the middle of two levels to either
     installed.remove("onnxruntime")
     assert build(tmp_path, source, output="embedding").reused
+
+
+@pytest.mark.parametrize(("rounded", "is_found"), [("greater", False), ("multiply", True)])
+def test_a_mask_of_8_bits_quantises_nothing(rounded, is_found):
+    """A comparison gives truth values, which torch's exports often keep as uint8."""
+    library = load_openvino()
+    operators = library.opset13
+    pixels = operators.parameter([-1, SIZE, SIZE, 3], np.uint8)
+    values = getattr(operators, rounded)(operators.convert(pixels, "f32"), np.float32(0.5))
+    graph = library.Model([operators.convert(operators.convert(values, "u8"), "f32")], [pixels])
+    assert is_quantised(graph) is is_found
 
 
 def test_int8_is_added(tmp_path):
