@@ -75,7 +75,7 @@ def after_tutorial(tmp_path_factory, follow):
 def make_project(folder: Path) -> None:
     """Write photos, one of them cut off, and a model, its labels and a script into a new folder."""
     (folder / "photos").mkdir(parents=True)
-    for i in range(12):
+    for i in range(36):
         color = tuple(220 - i if channel == i % 3 else 30 for channel in range(3))
         Image.new("RGB", (340 + i, 300), color).save(folder / "photos" / f"{i:02}.jpg")
     whole = (folder / "photos" / "05.jpg").read_bytes()
@@ -134,8 +134,8 @@ def run(script: str, folder: Path, environ: dict[str, str], files: list[int]) ->
 @pytest.mark.timeout(600)
 def test_the_tutorial_ends_in_a_run_that_is_consistent(after_tutorial):
     _, _, said = after_tutorial
-    assert "same answer on 11 of 11 images" in said
-    assert "20 Nov: 12 = 11 predicted + 1 rejected + 0 pending" in said
+    assert "same answer on 35 of 35 images" in said
+    assert "20 Nov: 36 = 35 predicted + 1 rejected + 0 pending" in said
     assert "the counts add up" in said
     assert "✓ done" in said
 
@@ -155,7 +155,7 @@ def test_the_commands_of_the_readme_work(follow, tmp_path, monkeypatch):
     for photo in (tmp_path / "photos").iterdir():
         make_old(photo)
     said = follow(README, tmp_path)
-    assert "12 = 11 predicted + 1 rejected + 0 pending" in said
+    assert "36 = 35 predicted + 1 rejected + 0 pending" in said
     assert "the counts add up" in said
 
 
@@ -174,9 +174,9 @@ def test_every_command_of_a_how_to_works(project, follow, page, private_server):
             environ["INFER_DATABASE__URL"] = stack.enter_context(servers.new_database(server_url))
         said = follow(page, project, **environ)
     if page.stem == "own-table":
-        assert "12 = 11 predicted + 1 rejected" in said
+        assert "36 = 35 predicted + 1 rejected" in said
     if environ:
-        assert "20 Nov: 12 = 11 predicted + 1 rejected" in said
+        assert "20 Nov: 36 = 35 predicted + 1 rejected" in said
 
 
 @pytest.mark.slow
