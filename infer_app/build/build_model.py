@@ -6,7 +6,6 @@ import hashlib
 import platform
 import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -152,11 +151,7 @@ def _check_same_outputs(
 
 
 def _fill(
-    folder: Path,
-    manifest: Manifest,
-    files: dict[str, bytes],
-    preprocess: Preprocess | None,
-    photos: Sequence[bytes],
+    folder: Path, manifest: Manifest, files: dict[str, bytes], preprocess: Preprocess | None, photos: Sequence[bytes]
 ) -> None:
     """Write the files, then read them back as a run does: run the golden check and measure the variant's parity."""
     for relative, data in files.items():
@@ -219,20 +214,13 @@ def _intact_artifact(folder: Path) -> Artifact | None:
 def replaced_folder(folder: Path) -> Iterator[Path]:
     """Yield a new folder beside `folder`; it replaces `folder` on success and is removed after a failure."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    building = folder.parent / f".building-{secrets.token_hex(8)}"
+    building, old = (folder.parent / f".{what}-{secrets.token_hex(8)}" for what in ("building", "replaced"))
     building.mkdir()  # not mkdtemp, whose folders are private: cron may run as another user
     try:
         yield building
-        _move_in(building, folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-
-
-def _move_in(building: Path, folder: Path) -> None:
-    if folder.exists():  # damaged, or made by a build that just ended: the same model in either case
-        old = Path(tempfile.mkdtemp(prefix=".replaced-", dir=folder.parent))
-        folder.replace(old)
+        if folder.exists():  # damaged, or made by a build that just ended: the same model in either case
+            folder.replace(old)
         building.replace(folder)
         shutil.rmtree(old, ignore_errors=True)
-        return
-    building.replace(folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)

@@ -149,14 +149,8 @@ def answered_label(answer: object, labels: Sequence[str] = ()) -> str:
         return answer[0]
     if answer is None or isinstance(answer, (bool, bytes, dict)):
         raise ValueError(f"a {type(answer).__name__} is neither scores nor a label")
-    values = _values(answer)
-    if values.ndim == 0:
-        return _label_of_index(values, labels)
-    return _label_of_scores(values, labels)
-
-
-def _values(answer: object) -> np.ndarray:
-    return np.asarray(as_array(answer))
+    values = np.asarray(as_array(answer))
+    return _label_of_scores(values, labels) if values.ndim else _label_of_index(values, labels)
 
 
 def as_array(answer: object) -> object:
@@ -179,7 +173,7 @@ def _scores(answer: object) -> np.ndarray | float | None:
         if not 0 <= float(answer[1]) <= 1:
             raise ValueError(f"the score {answer[1]} of {answer[0]} is not between 0 and 1")
         return float(answer[1])
-    values = _values(answer)
+    values = np.asarray(as_array(answer))
     return None if isinstance(answer, str) or values.ndim == 0 else values.reshape(-1).astype(np.float64)
 
 

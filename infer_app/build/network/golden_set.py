@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -41,7 +42,7 @@ def synthetic_images() -> Mapping[str, bytes]:
     images = {
         "gradient.jpg": _jpeg(Image.fromarray(_gradient(500, 375))),
         "grey-rotated.jpg": _jpeg(Image.fromarray(_shapes(320, 480)).convert("L"), orientation=_ROTATED),
-        "shapes.png": _png(Image.fromarray(_shapes(640, 427))),
+        "shapes.png": _encoded(Image.fromarray(_shapes(640, 427)), "PNG"),
         "noise.jpg": _jpeg(Image.fromarray(_noise(301, 260))),
     }
     return MappingProxyType(images)
@@ -58,7 +59,7 @@ def large_image(shorter_side: int) -> bytes:
 def deep_image() -> bytes:
     """Return a grey PNG of 16 bits with values from 0 to 65,535."""
     grey = np.linspace(0, 0xFFFF, 256 * 256).reshape(256, 256)
-    return _png(Image.fromarray(np.rint(grey).astype(np.uint16)))
+    return _encoded(Image.fromarray(np.rint(grey).astype(np.uint16)), "PNG")
 
 
 def _gradient(width: int, height: int) -> _Pixels:
@@ -95,14 +96,12 @@ def _jpeg(image: Image.Image, orientation: int | None = None) -> bytes:
     exif = Image.Exif()
     if orientation is not None:
         exif[_ORIENTATION] = orientation
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=92, exif=exif)
-    return buffer.getvalue()
+    return _encoded(image, "JPEG", quality=92, exif=exif)
 
 
-def _png(image: Image.Image) -> bytes:
+def _encoded(image: Image.Image, file_format: str, **options: object) -> bytes:
     buffer = io.BytesIO()
-    image.save(buffer, "PNG")
+    image.save(buffer, file_format, **options)
     return buffer.getvalue()
 
 
@@ -158,19 +157,12 @@ def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         if len(images) == max_golden(recipe):
             break
-        if _is_image(data := path.read_bytes(), recipe):
+        with suppress(BadImage):
+            decode_image(data := path.read_bytes(), recipe, GOLDEN_PIXELS)
             images[path.name] = data
     if not images:
         raise ModelError(f"{folder} has no image that can be decoded", "put a few JPEGs or PNGs there")
     return images
-
-
-def _is_image(data: bytes, recipe: Recipe) -> bool:
-    try:
-        decode_image(data, recipe, GOLDEN_PIXELS)
-    except BadImage:
-        return False
-    return True
 
 
 def _pixels_of(name: str, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> np.ndarray:

@@ -80,8 +80,7 @@ class SourceFacts:
         for key, fact in self.facts.items():
             if fact.is_fixed and given.get(key, fact.value) != fact.value:
                 raise UsageError(
-                    f"{key} {given[key]} contradicts the file: {key} {fact}",
-                    f"leave {key} out, or export again",
+                    f"{key} {given[key]} contradicts the file: {key} {fact}", f"leave {key} out, or export again"
                 )
         replaced = set(given)
         if GEOMETRY & replaced:

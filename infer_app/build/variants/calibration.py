@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from infer_app.artifact.artifact import Artifact, Preprocess
-from infer_app.artifact.recipe import Recipe
+from infer_app.artifact.artifact import Artifact
 from infer_app.base.errors import UsageError
 from infer_app.base.printing import counted
 from infer_app.base.size import Size
@@ -65,8 +65,10 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
     Raises UsageError if fewer than MIN_IMAGES can be decoded.
     """
     manifest, preprocess = artifact.manifest, artifact.preprocess()
-    files = calibration.files(manifest.recipe.size)
-    pixels = [found for path in files if (found := _pixels(path, manifest.recipe, preprocess)) is not None]
+    pixels = []
+    for path in calibration.files(manifest.recipe.size):
+        with suppress(BadImage, OSError):
+            pixels.append(load_pixels(path.read_bytes(), manifest.recipe, preprocess))
     if len(pixels) < MIN_IMAGES:
         raise UsageError(
             f"{calibration.folder} has {counted(len(pixels), 'image')} that can be decoded, "
@@ -90,10 +92,3 @@ def judge_on(artifact: Artifact, model: FixedBatch, images: CalibrationImages, m
     """Compare a model's outputs with the source's, on images that it was not fitted to."""
     actual = predict_all(model, images.evaluation, model.batch_size)
     return measure_parity(images.expected, actual, artifact, min_iou)
-
-
-def _pixels(path: Path, recipe: Recipe, preprocess: Preprocess | None) -> np.ndarray | None:
-    try:
-        return load_pixels(path.read_bytes(), recipe, preprocess)
-    except (BadImage, OSError):
-        return None

@@ -198,7 +198,6 @@ def _own_objects(own: OwnHead, outputs: Outputs) -> list[np.ndarray]:
     return [rows.reshape(-1, 6) for rows in found]
 
 
-# Of several that the shapes tell, the first is taken.
 _YOLO5 = Family(
     _is_yolo5,
     _yolo5,
@@ -206,6 +205,7 @@ _YOLO5 = Family(
     lambda outputs: outputs[0][..., 4:].flatten(),
     lambda shapes, activation: _matrix(shapes)[1] - 5,
 )
+# Of several that the shapes tell, the first is taken.
 FAMILIES = {
     "boxes": Family(
         _are_boxes,
