@@ -159,8 +159,7 @@ def check_name(name: str) -> None:
     """Raise UsageError for a name that can't be a folder's name."""
     if not is_name(name):
         raise UsageError(
-            f"model name {name!r} is not allowed",
-            "up to 128 letters, digits, dots, dashes and underscores: pets-v2",
+            f"model name {name!r} is not allowed", "up to 128 letters, digits, dots, dashes and underscores: pets-v2"
         )
 
 

@@ -42,10 +42,7 @@ def main() -> None:
         # typer exits so for a wrong flag, after a message on standard error; a command that has printed raises Exit.
         has_printed = isinstance(end.__context__, typer.Exit)
         if end.code == UsageError.exit_code and "--json" in sys.argv and not has_printed:
-            fail(
-                UsageError("wrong usage", "`infer COMMAND --help` lists the options"),
-                as_json=True,
-            )
+            fail(UsageError("wrong usage", "`infer COMMAND --help` lists the options"), as_json=True)
         raise
     except Exception as error:  # an error that is no InferError is reported as a bug
         sys.exit(fail(error, as_json="--json" in sys.argv))

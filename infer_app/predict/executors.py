@@ -169,10 +169,7 @@ def open_ray_executor(
 
 
 def open_executor(
-    loaded: LoadedSettings,
-    artifacts: Sequence[Artifact],
-    plans: Sequence[ExecutionPlan],
-    limits: ReadLimits,
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], plans: Sequence[ExecutionPlan], limits: ReadLimits
 ) -> AbstractContextManager[Executor]:
     """Open the executor that runs the plans on images within the limits."""
     images = loaded.images

@@ -27,12 +27,7 @@ from infer_app.tables.known_database import describe_known
 from infer_app.tables.listing.image_registry import count_images
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import find_missing_index, find_row_security
-from infer_app.tables.project_database import (
-    find_database_to_make,
-    open_results_database,
-    open_source,
-    read_limits,
-)
+from infer_app.tables.project_database import find_database_to_make, open_results_database, open_source, read_limits
 from infer_app.tables.results.schema import cameras, label_groups, metadata, thresholds
 
 LITTLE_DISK_BYTES = 1 << 30

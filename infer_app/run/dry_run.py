@@ -23,10 +23,7 @@ DRY_RUN_ID = "dry-run"
 
 
 def dry_run(
-    group: GroupRun,
-    days: Sequence[Day],
-    limit: int | None = None,
-    unregistered: Sequence[NewImage] = (),
+    group: GroupRun, days: Sequence[Day], limit: int | None = None, unregistered: Sequence[NewImage] = ()
 ) -> list[RunReport]:
     """Run a sample of the days, oldest first, which begins with `unregistered`: images that a run would register first.
 

@@ -33,15 +33,7 @@ from infer_app.tables.queries.laws import (
 from infer_app.tables.results.conditions import count_each
 from infer_app.tables.results.model_versions import kind_of
 from infer_app.tables.results.runs import LEASE_S
-from infer_app.tables.results.schema import (
-    models,
-    object_predictions,
-    objects,
-    pictures,
-    predictions,
-    rejections,
-    runs,
-)
+from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections, runs
 
 NUM_EXAMPLES = 3
 STATES = ("running", "done", "failed")

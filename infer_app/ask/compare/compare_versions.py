@@ -214,11 +214,7 @@ class ObjectTally:
         }
 
 
-def compare_objects(
-    images: Iterable[list[Result]],
-    shown: Sequence[ShownLabels],
-    limit: int,
-) -> dict[str, Any]:
+def compare_objects(images: Iterable[list[Result]], shown: Sequence[ShownLabels], limit: int) -> dict[str, Any]:
     """Match the objects of each image that thresholds show, by label and box, and count them by label."""
     tallies = defaultdict[str, ObjectTally](ObjectTally)
 

@@ -175,11 +175,7 @@ def draw_image(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[s
     if found.location is None:
         raise UsageError("the source no longer lists the image, so there is no picture to draw on", "leave --draw out")
     limits = ThumbnailLimits(
-        read_limits(loaded),
-        loaded.images.max_pixels,
-        size=DRAWN_SIZE,
-        max_bytes=DRAWN_BYTES,
-        max_all_bytes=DRAWN_BYTES,
+        read_limits(loaded), loaded.images.max_pixels, size=DRAWN_SIZE, max_bytes=DRAWN_BYTES, max_all_bytes=DRAWN_BYTES
     )
     picture = make_thumbnails([found.location], limits).get(found.location)
     if picture is None:

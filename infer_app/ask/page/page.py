@@ -189,9 +189,7 @@ def _href(file: str) -> str:
 
 
 def _overlays(
-    report: DayReport,
-    thumbnails: Mapping[Pictured, Thumbnail],
-    pictures: Mapping[RejectedImage | ScoredImage, Markup],
+    report: DayReport, thumbnails: Mapping[Pictured, Thumbnail], pictures: Mapping[RejectedImage | ScoredImage, Markup]
 ) -> dict[ImageObjects, Markup]:
     """Return the boxes over each picture; a label of a model has one colour on the whole page."""
     drawn = {}

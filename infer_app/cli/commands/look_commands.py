@@ -91,11 +91,7 @@ class ExportOptions(WithJson):
     until: Until = None
     model: str | None = option("NAME[@ID]", THE_ONLY_MODEL, "--model", "-m")
     camera: Camera = None
-    format: str = option(
-        "|".join(FORMATS),
-        "What to write.",
-        default=REQUIRED,
-    )
+    format: str = option("|".join(FORMATS), "What to write.", default=REQUIRED)
     to: Path = option("PATH", f"The file, for {FOLDERS} a new folder.", default=REQUIRED)
     min_score: float | None = option(
         "SCORE",

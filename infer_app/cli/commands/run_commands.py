@@ -70,8 +70,7 @@ class DaysOptions(WithJson):
         None, "Wait for another run that holds the day, instead of ending with exit code 13.", "--wait"
     )
     other_source: bool = flag(
-        "--other-source",
-        "Run though the settings name another table, or other files, than in the last run.",
+        "--other-source", "Run though the settings name another table, or other files, than in the last run."
     )
     quiet: bool = option(None, "Print nothing on success, for cron.", "--quiet", "-q", default=False)
     verbose: bool = option(None, "Log more.", "--verbose", "-v", default=False)

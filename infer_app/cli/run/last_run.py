@@ -14,15 +14,7 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.run.run_result import RunSummary
 from infer_app.tables.day.told import current_notices
 from infer_app.tables.known_database import describe_failure, last_run_of, remember_failure, remember_run
-from infer_app.tables.listing.stored_notices import (
-    OF_LISTING,
-    OF_WALK,
-    Notice,
-    event,
-    hold,
-    mark_told,
-    read_due,
-)
+from infer_app.tables.listing.stored_notices import OF_LISTING, OF_WALK, Notice, event, hold, mark_told, read_due
 from infer_app.tables.project_database import ProjectDatabase, open_project_database, open_results_database, read_in_use
 from infer_app.tables.results.runs import RunStore
 

@@ -18,10 +18,7 @@ class FixedBatch:
     """
 
     def __init__(
-        self,
-        run: Callable[[np.ndarray], np.ndarray | Sequence[np.ndarray]],
-        size: Size,
-        batch_size: int,
+        self, run: Callable[[np.ndarray], np.ndarray | Sequence[np.ndarray]], size: Size, batch_size: int
     ) -> None:
         """Wrap `run`, which takes contiguous (batch_size, H, W, 3) uint8."""
         self._run = run

@@ -158,7 +158,7 @@ class Registration:
         if self.num_unstorable:
             yield unusable(
                 f"{counted(self.num_unstorable, 'file')} can't be registered, since the database can't hold the name or"
-                f" refuses the row, for example {self.unstorable[0]}",
+                f" refuses the row, for example {self.unstorable[0]}"
             )
 
 

@@ -17,11 +17,7 @@ from sqlalchemy import Connection, select, update
 
 from infer_app.base.day import Day
 from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
-from infer_app.base.locations import (
-    is_local,
-    is_relative,
-    path_of_uri,
-)
+from infer_app.base.locations import is_local, is_relative, path_of_uri
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.settings.sections import NAME_CODES
 from infer_app.tables.engine.bulk import in_batches

@@ -75,12 +75,7 @@ _ELEMENTS: dict[type[TypeEngine[Any]], Element] = {
 class ArrayUpsert:
     """Upserts the rows of some columns by a statement that is compiled once for these columns."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        table: Table,
-        upsert: Callable[[Sequence[str], Query], Insert],
-    ) -> None:
+    def __init__(self, dialect: Dialect, table: Table, upsert: Callable[[Sequence[str], Query], Insert]) -> None:
         self._dialect = dialect
         self._table = table
         self._upsert = upsert

@@ -15,15 +15,7 @@ from sqlalchemy.sql.dml import Insert
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.tables.engine.backend import Backend, Hint, merged
 from infer_app.tables.engine.bulk import Merges
-from infer_app.tables.engine.column_types import (
-    FAMILY,
-    MAX_ID,
-    AsText,
-    Exact,
-    HoursAfter,
-    Query,
-    UtcNow,
-)
+from infer_app.tables.engine.column_types import FAMILY, MAX_ID, AsText, Exact, HoursAfter, Query, UtcNow
 from infer_app.tables.engine.reconnect import OUTAGE_S
 
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen

@@ -17,10 +17,7 @@ from infer_app.base.errors import SchemaOutdated
 from infer_app.tables.engine.array_upsert import ArrayDelete, ArrayUpsert
 from infer_app.tables.engine.backend import Backend, Hint
 from infer_app.tables.engine.bulk import BulkDelete, BulkUpsert, Merges
-from infer_app.tables.engine.column_types import (
-    HoursAfter,
-    UtcNow,
-)
+from infer_app.tables.engine.column_types import HoursAfter, UtcNow
 
 CONNECT_TIMEOUT_S = 10
 _OTHER_COLUMNS, _DEPENDED_ON = "42P16", "2BP01"  # errors of CREATE OR REPLACE VIEW, and of DROP

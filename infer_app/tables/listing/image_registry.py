@@ -86,21 +86,14 @@ def add_images(
 
 
 def add_objects(
-    database: Database,
-    found: Iterable[tuple[str, int | None]],
-    added_at: datetime,
-    camera_of: CameraOf | None = None,
+    database: Database, found: Iterable[tuple[str, int | None]], added_at: datetime, camera_of: CameraOf | None = None
 ) -> int:
     """Register remote locations with their sizes in bytes under `added_at`, and return how many are new."""
     return _add(database, (ImageFile(*one) for one in found), added_at, unhashed, camera_of)
 
 
 def _add(
-    database: Database,
-    found: Iterable[ImageFile],
-    added_at: datetime,
-    hash_files: Hash,
-    camera_of: CameraOf | None,
+    database: Database, found: Iterable[ImageFile], added_at: datetime, hash_files: Hash, camera_of: CameraOf | None
 ) -> int:
     def dated(file: ImageFile) -> DatedImage:
         return DatedImage(file, added_at, camera=camera_of(None, file.location) if camera_of else None)
@@ -235,8 +228,7 @@ _SET_TIMES = set_columns(*taken_columns(None)).values(
     event=case((pictures.c.camera.is_not(None), bindparam("new_event", type_=pictures.c.event.type)))
 )
 _DELETE_OUTDATED = delete(rejections).where(
-    rejections.c.picture == bindparam("number"),
-    or_(rejections.c.sha256.is_(None), rejections.c.sha256 != _new_sha256),
+    rejections.c.picture == bindparam("number"), or_(rejections.c.sha256.is_(None), rejections.c.sha256 != _new_sha256)
 )
 
 

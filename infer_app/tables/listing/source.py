@@ -48,11 +48,7 @@ class Source:
     """Lists the images of `database`, which has our tables: of the user's table, or those that are registered here."""
 
     def __init__(
-        self,
-        database: Database,
-        table: UserTable | None = None,
-        camera: str | None = None,
-        page_size: int = PAGE_SIZE,
+        self, database: Database, table: UserTable | None = None, camera: str | None = None, page_size: int = PAGE_SIZE
     ) -> None:
         self.database = database
         self.table = table

@@ -14,17 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    func,
-    literal_column,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or_, select, tuple_, update
 
 from infer_app.base.day import Day
 from infer_app.base.domain import ImageFile

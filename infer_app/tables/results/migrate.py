@@ -38,11 +38,7 @@ def upgrade(database: Database, owner: DatabaseOwner | None = None) -> str | Non
         schema = backend_of(connection).own_schema(connection)
         if schema is not None and schema not in inspect(connection).get_schema_names():
             connection.execute(CreateSchema(schema))
-        config.attributes |= {
-            "connection": connection,
-            "version_table": VERSION_TABLE,
-            "version_table_schema": schema,
-        }
+        config.attributes |= {"connection": connection, "version_table": VERSION_TABLE, "version_table_schema": schema}
         before = find_version(database, connection, _relations(connection))
         if before is None:
             _drop_unfinished(connection)

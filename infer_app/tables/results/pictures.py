@@ -14,13 +14,7 @@ from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.counters import next_numbers
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.schema import (
-    WITHOUT_CAMERA,
-    WITHOUT_EVENT,
-    pictures,
-    predictions,
-    rejections,
-)
+from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures, predictions, rejections
 
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
 _TAKEN = ("taken_at", "taken_offset", "taken_from")

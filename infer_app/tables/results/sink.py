@@ -219,9 +219,7 @@ def _count_attempt(new: object) -> object:
     """Return the number of attempts, which start at one for another detector's version and a file that can be read."""
     one: ColumnElement[int] = literal_column("1", Integer)
     return case(
-        (_is_first_try(new), one),
-        (_is_same_attempt(new), rejections.c.attempts),
-        else_=rejections.c.attempts + one,
+        (_is_first_try(new), one), (_is_same_attempt(new), rejections.c.attempts), else_=rejections.c.attempts + one
     )
 
 

@@ -42,11 +42,7 @@ FORMATS = {
     "coco": Format("COCO", _OBJECTS, "coco:write_dataset"),
     "megadetector": Format("MegaDetector", _OBJECTS, "megadetector:write_megadetector", rejected_as="failures"),
     "camtrap-dp": Format(
-        "Camtrap DP",
-        _OBJECTS | _LABELS,
-        "camtrap_dp:write_camtrap_dp",
-        rejected_as="unclassified",
-        is_folder=True,
+        "Camtrap DP", _OBJECTS | _LABELS, "camtrap_dp:write_camtrap_dp", rejected_as="unclassified", is_folder=True
     ),
     "label-studio": Format("Label Studio", _OBJECTS | _LABELS, "label_studio:write_tasks"),
     "yolo": Format("YOLO", _OBJECTS, "yolo:write_yolo", is_folder=True),
