@@ -247,7 +247,8 @@ def load_function(code: bytes, function: str, path: str) -> Function:
     return kept
 
 
-# What a process computes by, and how it ends: the module, its functions that return and set it, and what they take.
+_PRECISIONS = (("generic", "all"), ("cuda", "matmul"), ("mkldnn", "all"), ("mkldnn", "matmul"))  # of torch.backends
+# What a process computes by, and how it ends: where it is, the functions that return and set it, and what they take.
 _SETTINGS: tuple[tuple[Any, ...], ...] = (
     ("os", "getcwd", "chdir"),
     *(("signal", "getsignal", "signal", number) for number in (signal.SIGINT, signal.SIGTERM)),
@@ -255,7 +256,8 @@ _SETTINGS: tuple[tuple[Any, ...], ...] = (
     ("socket", "getdefaulttimeout", "setdefaulttimeout"),
     ("torch", "get_num_threads", "set_num_threads"),
     ("torch", "get_default_dtype", "set_default_dtype"),
-    ("torch", "get_float32_matmul_precision", "set_float32_matmul_precision"),
+    *(("torch._C", "_get_fp32_precision_getter", "_set_fp32_precision_setter", *of) for of in _PRECISIONS),
+    ("torch", "get_float32_matmul_precision", "set_float32_matmul_precision"),  # which raises where those are others
     ("torch", "are_deterministic_algorithms_enabled", "use_deterministic_algorithms"),
 )
 
@@ -266,9 +268,9 @@ def _settings_kept() -> Iterator[None]:
     import numpy as np  # takes a while, which commands save that run no such code
 
     settings = []
-    for module, get, put, *which in _SETTINGS:
-        if module in sys.modules:
-            get, put = (partial(getattr(sys.modules[module], name), *which) for name in (get, put))
+    for where, get, put, *which in _SETTINGS:
+        with contextlib.suppress(KeyError, AttributeError, RuntimeError, OSError):  # it is not there, or see above
+            get, put = (partial(getattr(sys.modules[where], name), *which) for name in (get, put))
             settings.append((get, put, get()))
     lists = [(one, [*one]) for one in (sys.path, cast(list[Any], warnings.filters))]
     variables = os.environb.copy()

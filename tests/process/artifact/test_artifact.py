@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from infer_app.artifact import artifact as artifact_module
 from infer_app.artifact.artifact import load_function, open_artifact, record_variant, save_manifest
@@ -167,6 +168,21 @@ def test_the_users_code_may_run_in_any_thread():
     with ThreadPoolExecutor() as pool:
         same = load_function(b"def same(rgb):\n    return rgb\n", "same", "same.py")
         assert pool.submit(same, 1).result() == 1
+
+
+@pytest.mark.parametrize("of", ["", "cuda.matmul.", "mkldnn.", "mkldnn.matmul."])
+def test_the_users_code_may_set_the_precision_of_torch_in_either_way(of):
+    """Beside the newer way torch refuses to tell what the older one has set."""
+    code = f"import torch\ndef fast(rgb):\n    torch.backends.{of}fp32_precision = 'tf32'\n    return rgb\n"
+    code = code.replace("tf32", "bf16") if "mkldnn" in of else code
+    fast, before = load_function(code.encode(), "fast", "fast.py"), precisions()
+    assert [fast(number) for number in range(2)] == [0, 1]
+    assert precisions() == before
+
+
+def precisions():
+    of_processors = (torch.backends.cuda, torch.backends.mkldnn)
+    return [torch.get_float32_matmul_precision(), *(one.matmul.fp32_precision for one in of_processors)]
 
 
 def test_whoever_the_umask_lets_may_read_the_artifact(artifact):
