@@ -139,16 +139,17 @@ def failure_of(report: CheckReport, tolerance: float) -> InferError | None:
 
 def _doubt(report: CheckReport) -> ProvesLittle | None:
     """Return why the same answers prove little, if they do."""
-    nums = sorted(one.num_theirs for one in report.classes)
+    classes = [one for one in report.classes if one.num_theirs]
+    nums = sorted(one.num_theirs for one in classes)
     few = nums[0] if 1 < len(nums) <= FEW_CLASSES else sum(nums[:-1])
     if report.objects is not None:
         few = report.objects.num_theirs
     if few < ENOUGH:
-        named = ", ".join(f"{one.num_theirs:,} {one.label}" for one in report.classes[:FEW_CLASSES])
+        named = ", ".join(f"{one.num_theirs:,} {one.label}" for one in classes[:FEW_CLASSES])
         message = f"this proves little: your answers are {named or counted(few, 'object')}"
         hint = f"give images with {ENOUGH} or more of each that you rely on"
         return ProvesLittle(message, f"{hint}; {report.explained}" if report.explained else hint)
-    for one in report.classes:
+    for one in classes:
         if one.num_theirs - one.num_same > max(1, (1 - SAME_BEYOND_CHANCE) * one.num_theirs):
             message = f"of your {one.num_theirs:,} {one.label}, {one.num_same:,} are the same"
             return ProvesLittle(message, _what_differs(report))

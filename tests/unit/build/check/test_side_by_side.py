@@ -69,6 +69,7 @@ def test_objects_fail_if_their_scores_are_others(difference, is_failure):
     [
         ({"aa": 50, "bb": 50}, None, ""),
         ({"aa": 50, "bb": 46, "ba": 4}, None, ""),
+        ({"aa": 50, "bb": 50, "ac": 1}, None, ""),  # a class that they never give
         ({"aa": 50, "bb": 44, "ba": 6}, 2, "6 of 100 answers are not the same"),
         ({"aa": 90, "bb": 9, "ba": 1}, None, ""),
         ({"aa": 90, "bb": 7, "ba": 3}, 2, "3 of 100 answers are not the same"),  # by chance 83 are
