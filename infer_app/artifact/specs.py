@@ -101,7 +101,7 @@ class DetectionSpec:
     @property
     def takes_activation(self) -> bool:
         """Return whether the network's class outputs may lack an activation; scores of all others are scores."""
-        return HEADS.get(self.head, _OWN_HEAD).takes_activation
+        return any(HEADS.get(head, _OWN_HEAD).takes_activation for head in self.head.split(","))
 
 
 @dataclass(frozen=True)

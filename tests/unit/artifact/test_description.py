@@ -107,6 +107,12 @@ def test_keys_that_do_not_go_together_are_refused(keys: dict[str, object], messa
     assert caught.value.hint or "head" in keys or "nms" in keys
 
 
+def test_an_activation_goes_with_several_heads_of_which_one_takes_it():
+    described = describe(**DETECTOR, head="detr,boxes", activation="sigmoid")
+    check_description(described)
+    assert described.make_output().activation == "sigmoid"
+
+
 def test_who_leaves_the_channels_to_a_function_learns_in_which_order_it_returns_them():
     with pytest.raises(UsageError) as caught:
         check_description(describe(preprocess="a:b", channels="bgr"))
