@@ -74,15 +74,16 @@ def scale_for(width: int, height: int, recipe: Recipe, is_turned: bool) -> int:
     """Return how many times smaller a JPEG may be decoded: 8, 4, 2 or 1, so that its resize shrinks MIN_SHRINK times.
 
     The size of a rotated picture must be divisible: the pixels that stand for fewer than others would otherwise come
-    first and shift the rest.
+    first and shift the rest. So must that of one that is padded first: they would shift the pixels around it.
     """
     if recipe.decode != "scaled" or recipe.is_own:
         return 1
     source, resized, _ = _GEOMETRIES[recipe.kind](width, height, recipe)
+    must_divide = is_turned or recipe.place == "pad-first"
     shrink = min(source.width / resized[0], source.height / resized[1])
     for scale in SCALES:
         divides = width % scale == height % scale == 0
-        if shrink >= MIN_SHRINK * scale and (divides or not is_turned):
+        if shrink >= MIN_SHRINK * scale and (divides or not must_divide):
             return scale
     return 1
 

@@ -39,9 +39,11 @@ def test_a_picture_is_shrunk_while_twice_the_target_is_left_if_it_was_asked_for(
     assert scale_for(*size, recipe, is_turned=False) == scale
 
 
-def test_a_turned_picture_is_shrunk_as_far_as_it_divides():
+def test_a_picture_that_is_turned_or_padded_first_is_shrunk_as_far_as_it_divides():
     sizes = [(4032, 4096), (4096, 4100), (4098, 4096), (4097, 4096)]
+    padded = Recipe("letterbox", size=224, decode="scaled", place="pad-first")
     assert [scale_for(*size, STRETCH, is_turned=True) for size in sizes] == [8, 4, 2, 1]
+    assert [scale_for(*size, padded, is_turned=False) for size in sizes] == [8, 4, 2, 1]
     assert [scale_for(*size, STRETCH, is_turned=False) for size in sizes] == [8, 8, 8, 8]
 
 
