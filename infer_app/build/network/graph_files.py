@@ -2,6 +2,7 @@
 
 import difflib
 import zipfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -75,8 +76,10 @@ def refuse_other_files(path: Path, data: bytes) -> None:
         raise UsageError(f"{path} has the weights of an IR", f"give the network: {path.with_suffix('.xml')}")
     if data.lstrip()[:4] in (b"<?xm", b"<net"):
         raise UsageError(f"{path} is an XML file", f"if it is OpenVINO's IR, name it {path.stem}.xml")
-    if data[:1] == b"\x08" and _is_onnx(data):
-        raise UsageError(f"{path} is an ONNX file by its content", f"name it {path.stem}.onnx")
+    if data[:1] == b"\x08":
+        with suppress(DamagedOnnx):
+            metadata_props(data)
+            raise UsageError(f"{path} is an ONNX file by its content", f"name it {path.stem}.onnx")
     is_safetensors = path.suffix == ".safetensors"
     if is_safetensors or data[:1] == b"\x80" or (data[:2] == b"PK" and not has_code(data)):
         try:
@@ -88,14 +91,6 @@ def refuse_other_files(path: Path, data: bytes) -> None:
             entry = f"a checkpoint whose entry {key!r} is " if key else ""
             what, hint = describe_weights(list(map(str, tensors)), str(path))
             raise ModelError(f"{path} is {entry}{what}: weights without a network", hint)
-
-
-def _is_onnx(data: bytes) -> bool:
-    try:
-        metadata_props(data)
-    except DamagedOnnx:
-        return False
-    return True
 
 
 def _without_normalisation(said: SourceFacts) -> SourceFacts:

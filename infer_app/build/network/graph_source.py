@@ -55,7 +55,8 @@ class GraphModule(nn.Module):
     def forward(self, pictures: Tensor) -> Tensor | tuple[Tensor, ...]:
         batch = self._own.batch or 1
         values = self._arranged(pictures)
-        self._reference = self._reference or self._open_reference(batch, self._size_of(pictures))
+        height, width = pictures.shape[1:3] if self._layout == "NHWC" else pictures.shape[2:]
+        self._reference = self._reference or self._open_reference(batch, Size(width, height))
         missing = -len(values) % batch
         values = np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
         batches = [values[first : first + batch] for first in range(0, len(values), batch)]
@@ -67,10 +68,6 @@ class GraphModule(nn.Module):
     def _layout(self) -> str:
         """Return the layout in which the pictures come."""
         return "NHWC" if self._own.dtype == "uint8" else "NCHW"
-
-    def _size_of(self, pictures: Tensor) -> Size:
-        height, width = pictures.shape[1:3] if self._layout == "NHWC" else pictures.shape[2:]
-        return Size(width, height)
 
     def _arranged(self, pictures: Tensor) -> np.ndarray:
         """Return pictures in the order of dimensions and the type that the network takes."""

@@ -111,7 +111,9 @@ def add_gpu_variants(
             measure_built, artifact.folder, variant, module, str(target.device), calibration
         )
         _check_parity(variant, parity)
-        details = {"parity": parity.to_json(), "tolerance": asdict(_tolerance(parity)), **built.details}
+        # Of each run's golden check: the least that the build requires, with room for the sums of another batch size.
+        tolerance = Tolerance(cosine=MIN_COSINE, relative=max(MIN_ROOM, 2 * parity.relative_difference))
+        details = {"parity": parity.to_json(), "tolerance": asdict(tolerance), **built.details}
         if calibration is not None and judged is not None:
             min_agreement = find_min_agreement(artifact.manifest.output, calibration.min_agreement)
             details |= judgement(artifact, variant, judged, min_agreement, report)
@@ -180,14 +182,6 @@ def _check_parity(variant: str, parity: Parity) -> None:
             f"nothing was published; a model that overflows in fp16 may keep its range in bf16: --variant "
             f"{variant.replace('fp16', 'bf16')}",
         )
-
-
-def _tolerance(parity: Parity) -> Tolerance:
-    """Return the tolerance of each run's golden check.
-
-    It is the minimum that the build requires, with room for the other order of additions of another batch size.
-    """
-    return Tolerance(cosine=MIN_COSINE, relative=max(MIN_ROOM, 2 * parity.relative_difference))
 
 
 class HalfModel(nn.Module):

@@ -56,7 +56,8 @@ def has_no_object(activation: str) -> bool:
 
 
 def _boxes(outputs: Outputs, activation: str, size: Size, min_score: float) -> list[np.ndarray]:
-    return [_over(rows, min_score) for rows in _joined(outputs)]
+    # Rows with a negative class are padding.
+    return [rows[(rows[:, 4] >= min_score) & (rows[:, 5] >= 0)] for rows in _joined(outputs)]
 
 
 def _boxes_scores(outputs: Outputs, activation: str) -> list[np.ndarray]:
@@ -166,11 +167,6 @@ def _of_centres(boxes: np.ndarray, scores: np.ndarray) -> np.ndarray:
     half = boxes[:, 2:] / 2
     labels = scores.argmax(1).astype(np.float32)
     return np.column_stack([boxes[:, :2] - half, boxes[:, :2] + half, scores.max(1), labels])
-
-
-def _over(rows: np.ndarray, min_score: float) -> np.ndarray:
-    """Return rows with at least this score; rows with a negative class are padding."""
-    return rows[(rows[:, 4] >= min_score) & (rows[:, 5] >= 0)]
 
 
 def _joined(outputs: Outputs) -> np.ndarray:

@@ -10,7 +10,7 @@ from infer_app.artifact.recipe import CropRule
 from infer_app.base.domain import Reason
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.transform.geometry import MAX_RESIZED_PIXELS, Picture, Pixels
-from infer_app.predict.images.transform.to_pixels import call_own, describe_array
+from infer_app.predict.images.transform.to_pixels import call_own, describe_array, padded_to
 
 Shares = tuple[float, float, float, float]  # x, y, width and height of a box, 0-1 of the upright picture
 CropFunction = Callable[[Pixels, Shares], Pixels]  # RGB uint8 (H, W, 3) of the whole picture, and the box
@@ -100,8 +100,7 @@ def _padded(crop: Pixels, place: Place) -> Pixels:
         return crop
     if side * side > MAX_RESIZED_PIXELS:
         raise BadImage(Reason.TOO_MANY_PIXELS, f"crop: a square of {side}x{side} pixels")
-    inside = np.zeros((place.height, place.width, 3), np.uint8)
-    inside[: crop.shape[0], : crop.shape[1]] = crop
+    inside = padded_to(crop, (place.height, place.width, 3), 0)
     if inside.shape[:2] == (side, side):
         return inside
     return np.asarray(ImageOps.pad(Image.fromarray(inside), (side, side)))

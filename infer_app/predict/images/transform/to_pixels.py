@@ -51,10 +51,11 @@ def _as_picture(picture: Picture | Pixels) -> Picture:
 
 def _cut(rgb: Pixels, box: Box, recipe: Recipe) -> Pixels:
     cut = rgb[box.top : ceil(box.top + box.height), box.left : ceil(box.left + box.width)]
-    return cut if recipe.place != "pad-first" else _padded(cut, (ceil(box.height), ceil(box.width), 3), recipe.pad)
+    return cut if recipe.place != "pad-first" else padded_to(cut, (ceil(box.height), ceil(box.width), 3), recipe.pad)
 
 
-def _padded(rgb: Pixels, shape: tuple[int, ...], pad: int, top: int = 0, left: int = 0) -> Pixels:
+def padded_to(rgb: Pixels, shape: tuple[int, ...], pad: int, top: int = 0, left: int = 0) -> Pixels:
+    """Return an array of this shape with a picture in it, and the level `pad` around that."""
     padded = np.full(shape, pad, np.uint8)
     padded[top : top + rgb.shape[0], left : left + rgb.shape[1]] = rgb
     return padded
@@ -67,7 +68,7 @@ def _centre(rgb: Pixels, lead: tuple[int, int], recipe: Recipe) -> Pixels:
     centre = rgb[rows, columns]
     if centre.shape == recipe.size.shape:
         return np.require(centre, requirements=["C", "W"])
-    return _padded(centre, recipe.size.shape, recipe.pad, top, left)
+    return padded_to(centre, recipe.size.shape, recipe.pad, top, left)
 
 
 def centre_of(height: int, width: int, recipe: Recipe) -> tuple[tuple[int, slice], tuple[int, slice]]:
