@@ -140,16 +140,8 @@ def show_variants(manifest: Manifest) -> None:
     ]
     is_detector = manifest.output.kind == "detection"
     kept = "objects kept" if is_detector else "labels kept"
-    columns = (
-        "variant",
-        "precision",
-        "against the source on",
-        kept,
-        "worst cosine",
-        "worst difference",
-        "score differs",
-    )
-    show_table(columns, rows)
+    figures = (kept, "worst cosine", "worst difference", "score differs")
+    show_table(("variant", "precision", "against the source on", *figures), rows)
     if any("calibration" in details for details in manifest.variants.values()):
         print(
             "Judged images are your own; those of --calibrate may be among them. Golden images are few and may be "
