@@ -80,11 +80,11 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
     hint = "fix that, or choose another precision yourself with --precision"
     if not is_made:
         hint = hints.get(dtype, hint)
-    elif request.precision in ("half", "int8"):
+    elif request.precision in ("half", "int8") or manifest.is_quantised:
         is_unfit = CHANGES_TOO_MUCH in passed_over.values()
+        full = "build the network that is not quantised" if manifest.is_quantised else "take --precision full"
         show = (
-            f"`infer model show {name}` prints what it changes; take --precision full, or judge it again with another "
-            "--min-agreement"
+            f"`infer model show {name}` prints what it changes; {full}, or judge it again with another --min-agreement"
         )
         hint = show if is_unfit else "run it on a machine that can; or take --precision full for days not begun yet"
     return ModelError(f"{manifest.name}: no {dtype} variant can run here ({reasons})", hint)

@@ -45,6 +45,13 @@ def model(*variants, **details):
     return replace(MODEL, variants=given | {named[short]: value for short, value in details.items()})
 
 
+def test_who_has_int8_alone_is_not_sent_to_full_precision():
+    with pytest.raises(ModelError, match="no int8 variant") as caught:
+        choose_variant(model(OPENVINO_INT8, int8=UNFIT), VariantRequest(device="cpu"), lambda variant, requires: None)
+    assert "judge it again" in caught.value.hint
+    assert "--precision" not in caught.value.hint
+
+
 MODEL = Manifest(
     name="pets",
     model_id="0123456789abcdef",
