@@ -75,11 +75,10 @@ def _others(artifact: Artifact) -> Iterator[tuple[str, Artifact]]:
     """Yield the models whose recipe differs by one change, which is named as the user gives it."""
     manifest, recipe = artifact.manifest, artifact.manifest.recipe
     antialias = recipe.antialias or recipe.interpolation == "area"  # by which another interpolation would be built
+    refused = {*(() if recipe.kind == "letterbox" else _LETTERBOX), *(["exif"] if manifest.output.detection else ())}
     for name, value in ((name, value) for name, values in _CHANGES.items() for value in values):
-        if name in _LETTERBOX and recipe.kind != "letterbox":
-            continue
         other = replace(recipe, **{"antialias": antialias, name: value})
-        if other != recipe:
+        if other != recipe and name not in refused:
             changed = replace(artifact, manifest=replace(manifest, recipe=other))
             yield f"{_KEYS.get(name, name)}={value}".lower(), changed
 

@@ -1,5 +1,6 @@
 """A model that is built with a wrong recipe beside a function that has the right one: what differs is named."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,8 +10,10 @@ from PIL import Image
 from infer_app.base.domain import ImageRef, Output, Prediction
 from infer_app.build.check.function_check import compare_answers
 from infer_app.build.check.other_recipes import explain_differences
+from tests.support.detectors import Quadrants, built_detector
 from tests.support.networks import built_colors
 
+EXIF_IGNORED = "with exif=ignore 100 % agree of 1 images tried, those that differ most first"
 LABELS = ("red", "green", "blue")
 BLUE_IS_RED = {"red": "blue", "green": "green", "blue": "red"}
 
@@ -57,6 +60,23 @@ def test_an_image_that_only_the_users_function_reads_is_left_out(tmp_path, photo
     wrong = built_colors(tmp_path / "model", channels="bgr")
     answers = {str(tmp_path / "cut.jpg"): "red"} | dict([*photos.items()][:6])
     assert explained(wrong, answers, BLUE_IS_RED).startswith("with channels=rgb 100 % agree")
+
+
+@pytest.mark.parametrize(("is_detector", "told"), [(True, ""), (False, EXIF_IGNORED)])
+def test_a_recipe_that_a_detector_can_not_have_is_not_advised(tmp_path, is_detector, told):
+    turned = Image.Exif()
+    turned[274] = 6
+    Image.new("RGB", (60, 20)).save(tmp_path / "turned.jpg", exif=turned)
+    built = built_detector if is_detector else built_colors
+    artifact = built(tmp_path / "model", **({"module": Quadrants()} if is_detector else {}))
+
+    def compare(theirs, ours):
+        """As if the user's function ignored the orientation: the same answers in wide pictures alone."""
+        is_wide = all(one.file.picture.width > one.file.picture.height for one in ours)
+        return replace(compare_answers([], []), agreement=float(is_wide))
+
+    theirs = [(str(tmp_path / "turned.jpg"), "red")]
+    assert explain_differences(artifact, theirs, compare([], []), compare) == told
 
 
 def test_a_preprocess_function_has_no_other_recipe(tmp_path, monkeypatch, photos):
