@@ -163,7 +163,6 @@ def test_a_file_for_megadetector_has_the_best_allowed_labels_and_what_was_detect
         ],
         "detection_categories": {"1": "animal"},
         "classification_categories": {"1": "lion", "2": "tiger", "3": "dog"},
-        "classification_category_descriptions": {"1": ";;;;;;lion", "2": ";;;;;;tiger", "3": ";;;;;;dog"},
     }
     assert (counts.num_rejected, counts.num_detected) == (2, 1)
 

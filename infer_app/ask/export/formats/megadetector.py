@@ -18,6 +18,7 @@ from infer_app.tables.shown_labels import ShownCrop
 VERSION = "1.6"
 MAX_CLASSIFICATIONS = 5  # of an object
 RANKS = 5  # class, order, family, genus, species
+NO_RANK = ";" * (RANKS + 1)  # what the description of a label begins with of which none is known
 
 
 def write_megadetector(path: Path, export: Export) -> None:
@@ -42,7 +43,8 @@ def _pieces(export: Export) -> Iterator[str]:
     if export.detector:
         yield f',\n"classification_categories": {json.dumps(_named(classes))}'
         described = {key: _description(label, export) for key, label in _named(classes).items()}
-        yield f',\n"classification_category_descriptions": {json.dumps(described)}'
+        if not all(text.startswith(NO_RANK) for text in described.values()):  # each would count as "animal"
+            yield f',\n"classification_category_descriptions": {json.dumps(described)}'
     yield f',\n"info": {json.dumps(_info(export, made_by))}}}\n'
 
 
