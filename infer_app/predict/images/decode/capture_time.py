@@ -85,6 +85,7 @@ def _stated(tags: Mapping[int, object]) -> CaptureTime:
             if digits.isdecimal() and not at.microsecond:
                 at = at.replace(microsecond=int(f"{digits:0<6}"[:6]))
             if zone and not at.tzinfo:
+                zone = f"{zone[0]}0{zone[1:]}" if zone[2:3] == ":" else zone  # +1:00, as some programs write it
                 with contextlib.suppress(ValueError):
                     at = at.replace(tzinfo=datetime.strptime(zone, "%z").tzinfo)
             return CaptureTime(at.replace(tzinfo=None), at.utcoffset(), origin)

@@ -121,6 +121,10 @@ TAGS = {
         {ORIGINAL: "2026-07-01T12:00:00Z", ExifTags.Base.OffsetTimeOriginal: "+02:00"},
         (TWELVE.at, timedelta(0), TAKEN),
     ),
+    "an offset of one digit": (
+        {ORIGINAL: WRITTEN, ExifTags.Base.OffsetTimeOriginal: "+2:00"},
+        (TWELVE.at, EAST, TAKEN),
+    ),
     "a fraction that is none": ({ORIGINAL: WRITTEN, ExifTags.Base.SubsecTimeOriginal: "  "}, TWELVE),
 }
 
