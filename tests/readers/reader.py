@@ -18,15 +18,15 @@ from tests.networks.answers import load_program
 class Exports:
     """The exports of the project, and what its rows say."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, reader: str) -> None:
+        self.folder, self._reader = folder, reader
         self.photos = folder / "project" / "photos"
         self.images: list[dict[str, Any]] = json.loads((folder / "images.json").read_text())
         self.predicted = [image for image in self.images if not image["rejected"]]
 
     def scratch(self, name: str) -> Path:
         """Return a new folder for what a reader writes."""
-        made = self.folder / "scratch" / name
+        made = self.folder / "scratch" / self._reader / name
         made.mkdir(parents=True)
         return made
 
@@ -99,7 +99,7 @@ def main(program: str, exports: str) -> None:
     module = load_program(Path(program))
     sys.stdout, results = sys.stderr, sys.stdout  # programs print
     os.chdir(exports)
-    print(module.read(Exports(Path(exports))), file=results)
+    print(module.read(Exports(Path(exports), module.__name__)), file=results)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def read(exports):
         found = labels.read_camtrap_dp(package)
         same(Counter(zip(found["path"], found["label"], strict=True)), Counter(told(exports, model)))
         same(refusal(check.run, package), TypeError)  # times with an offset
-    copy = exports.scratch("camtraptools") / "package"
+    copy = exports.scratch("imported") / "package"
     shutil.copytree(package, copy)
     same(importer.run(copy, exports.folder / "species" / "megadetector.json"), (len(exports.images), 0))
     found = detect.load_detections(copy / "speciesnet.json").to_dict("records")

@@ -14,7 +14,7 @@ def read(exports):
 
     logging.disable()  # a warning for each box, that it has no segmentation
     for model in ("detector", "species"):
-        folder = exports.scratch(f"datumaro-{model}")
+        folder = exports.scratch(model)
         shutil.copytree(exports.photos, folder / "images" / "week")
         (folder / "annotations").mkdir()
         shutil.copy(exports.folder / model / "coco.json", folder / "annotations" / "instances_week.json")

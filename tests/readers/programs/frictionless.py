@@ -45,7 +45,7 @@ def read(exports):
     from frictionless import Package, validate
 
     for model in ("detector", "species", "colors"):
-        package = exports.scratch(f"frictionless-{model}") / "package"
+        package = exports.scratch(model) / "package"
         shutil.copytree(exports.folder / model / "camtrap-dp", package)
         describe(package)
         report = validate(str(package / "datapackage.json"))
@@ -53,7 +53,9 @@ def read(exports):
         rows = {one.name: one.read_rows() for one in Package(str(package / "datapackage.json")).resources}
         times = {row["filePath"]: row["timestamp"].isoformat() for row in rows["media"]}
         same(times, {image["path"]: taken(image) for image in exports.images})
-        if model != "colors":
+        if model == "colors":
+            same(tags(rows), [f"label:{image['labels'][0]['label']}" for image in exports.predicted])
+        else:
             same(boxes(rows), expected(exports))
             same(counts(rows), expected_counts(exports, model))
     return exports.figure
@@ -88,6 +90,11 @@ def field(name, kind):
 def foreign(table):
     key = {"deployments": "deploymentID", "media": "mediaID"}[table]
     return {"fields": [key], "reference": {"resource": table, "fields": [key]}}
+
+
+def tags(rows):
+    media = [row for row in rows["observations"] if row["observationLevel"] == "media"]
+    return [row["observationTags"] for row in media if row["observationType"] != "unclassified"]
 
 
 def boxes(rows):

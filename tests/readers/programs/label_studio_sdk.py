@@ -7,7 +7,7 @@ from tests.readers.reader import rounded, same
 
 PACKAGES = ("label-studio-sdk==2.1.2",)
 SERVED = "/data/local-files/?d="
-NUMBERS = {"truck": 0, "animal": 1, "Vulpes vulpes": 2, "lion": 3, "badger": 4, "carnivora": 5}  # of classes.txt
+GROUP = "carnivora"  # has no class: its number follows those of classes
 
 
 def read(exports):
@@ -21,7 +21,10 @@ def read(exports):
         interface = LabelInterface(config)
         problems = [interface.validate_prediction(task["predictions"][0], return_errors=True) for task in tasks]
         same(problems, [[]] * len(tasks))
-        if model != "colors":
+        if model == "colors":
+            chosen = [task["predictions"][0]["result"][0]["value"]["choices"] for task in tasks]
+            same(chosen, [[image["labels"][0]["label"]] for image in exports.predicted])
+        else:
             converter = Converter(config, project_dir=None, download_resources=False)
             compare_converted(exports, model, tasks, converter)
     return exports.figure
@@ -29,22 +32,27 @@ def read(exports):
 
 def compare_converted(exports, model, tasks, converter):
     """Convert the predictions, taken over as annotations, as Label Studio does."""
-    folder = exports.scratch(f"label-studio-{model}")
+    folder = exports.scratch(model)
     annotated = [task | {"id": number, "annotations": task["predictions"]} for number, task in enumerate(tasks)]
     (folder / "tasks.json").write_text(json.dumps(annotated))
     converter.convert_to_coco(folder / "tasks.json", folder / "coco", is_dir=False)
     converter.convert_to_yolo(folder / "tasks.json", folder / "yolo", is_dir=False)
-    same(read_coco(json.loads((folder / "coco" / "result.json").read_text())), expected(exports, model))
-    classes = (folder / "yolo" / "classes.txt").read_text().splitlines()
-    same(classes, list(NUMBERS)[: len(classes)])
+    coco = json.loads((folder / "coco" / "result.json").read_text())
+    same([(one["id"], one["name"]) for one in coco["categories"]], list(enumerate(classes_of(exports, model))))
+    same(read_coco(coco), expected(exports, model))
+    same((folder / "yolo" / "classes.txt").read_text().splitlines(), classes_of(exports, model))
     # It names labels by the last part of a URL: of photos with one name the last is left, and "%20" stays.
     last = {path.rpartition("/")[2]: boxes for path, boxes in expected(exports, model).items()}
     same(read_yolo(exports, folder / "yolo" / "labels"), last)
 
 
+def classes_of(exports, model):
+    """Return the classes by their numbers: those of the YOLO export, so that data sets of both can be joined."""
+    classes = (exports.folder / model / "yolo" / "classes.txt").read_text().splitlines()
+    return classes if model == "detector" else [*classes, GROUP]
+
+
 def read_coco(found):
-    categories = {one["id"]: one["name"] for one in found["categories"]}
-    same(categories, {number: name for name, number in NUMBERS.items() if number in categories})
     boxes = {one["id"]: (unquote(one["file_name"]).removeprefix(SERVED), []) for one in found["images"]}
     for one in found["annotations"]:
         boxes[one["image_id"]][1].append((one["category_id"], *one["bbox"]))
@@ -67,8 +75,8 @@ def read_yolo(exports, labels):
 def expected(exports, model):
     """Return the boxes with the class of what is shown: of `species`, where it shows something, else the detector's."""
     keys = ("label",) if model == "detector" else ("shown", "label")
-    found = exports.boxes(*keys)
+    numbers = {label: number for number, label in enumerate(classes_of(exports, model))}
     return {
-        path: rounded((NUMBERS[next(filter(None, row[: len(keys)]))], *row[len(keys) :]) for row in rows)
-        for path, rows in found.items()
+        path: rounded((numbers[next(filter(None, row[: len(keys)]))], *row[len(keys) :]) for row in rows)
+        for path, rows in exports.boxes(*keys).items()
     }
