@@ -39,7 +39,7 @@ def compare_object_answers(
     """Compare objects by path, as `compare_answers` does labels; an answer is what `answered_objects` takes.
 
     Objects are the same if they have one label and overlap by EXACT_OBJECT; or, if theirs are cut to whole pixels, by
-    WHOLE_OBJECT.
+    WHOLE_OBJECT, with ours cut likewise where more are then the same.
     """
     compared, of_images = match_answers(theirs, ours, partial(answered_objects, labels=labels), blocks)
     objects = [one for found, _ in compared for one in found]
@@ -48,6 +48,9 @@ def compare_object_answers(
     is_whole = bool(objects) and all(float(value).is_integer() for one in objects for value in one[:4])
     min_overlap = WHOLE_OBJECT if is_whole else EXACT_OBJECT
     images = [_compare_image(item, found, min_score, min_overlap) for found, item in compared]
+    if is_whole:
+        cut = [_compare_image(item, found, min_score, min_overlap, is_cut=True) for found, item in compared]
+        images = max(images, cut, key=lambda some: agreement_of([one.same for one in some]) or 0.0)
     counts = [one.same for one in images]
     differences = (different for one in images for different in one.differences)
     near = [pair for one in images for pair in one.near]
@@ -86,10 +89,17 @@ class _ComparedImage:
 
 
 def _compare_image(
-    item: Prediction, answer: Sequence[ObjectInPixels], min_score: float, min_overlap: float
+    item: Prediction,
+    answer: Sequence[ObjectInPixels],
+    min_score: float,
+    min_overlap: float,
+    *,
+    is_cut: bool = False,  # whether edges of ours are truncated to whole pixels
 ) -> _ComparedImage:
     assert item.file.picture is not None  # a detector's predictions have it
     ours, theirs = in_pixels(item.output.objects or (), item.file.picture), _clipped(answer, item.file.picture)
+    if is_cut:
+        ours = [(x1 // 1, y1 // 1, x2 // 1, y2 // 1, score, label) for x1, y1, x2, y2, score, label in ours]
     our_rows, their_rows = _with_numbered_labels(ours, theirs)
     same = compare_lists(their_rows, our_rows, min_score, min_overlap)
     sure = their_rows[their_rows[:, 4] >= min_score]

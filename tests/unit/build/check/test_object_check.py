@@ -179,3 +179,19 @@ def test_boxes_that_are_cut_are_told_from_boxes_that_all_lie_elsewhere(way, geom
     assert bool(found.geometry) is bool(geometry)
     assert found.min_overlap == min_overlap
     assert (found.num_found == found.num_theirs) is (not geometry) or found.mean_overlap > 0.9
+
+
+@pytest.mark.parametrize("way", [np.trunc, np.round, lambda box: np.array(cut(box, None))])
+def test_small_boxes_that_are_cut_to_whole_pixels_are_the_same(way):
+    """A face of 12 pixels whose edges are cut overlaps the face itself by 0.75."""
+    boxes = [np.array([x + 0.9, 20.9, x + 12.95, 33.95]) for x in (10, 60, 110, 150)]
+    theirs = [(*way(box), 0.9, "cat") for box in boxes]
+    found = compare([("a", theirs)], ours("a", *((*box, 0.9, "cat") for box in boxes))).objects
+    assert (found.num_found, found.num_extra, found.min_overlap) == (4, 0, 0.8)
+
+
+def test_small_boxes_that_lie_elsewhere_are_others_though_they_are_whole_pixels():
+    boxes = [np.array([x + 0.9, 20.9, x + 12.95, 33.95]) for x in (10, 60, 110, 150)]
+    theirs = [(*np.trunc(box + 3), 0.9, "cat") for box in boxes]
+    found = compare([("a", theirs)], ours("a", *((*box, 0.9, "cat") for box in boxes))).objects
+    assert found.num_found == 0
