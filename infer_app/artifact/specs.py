@@ -14,6 +14,7 @@ INPUT_KINDS = ("float-nchw", "uint8-nhwc")
 WITH_LABELS = (OutputKind.CLASSIFICATION, OutputKind.DETECTION)  # a file of labels names their classes
 ACTIVATIONS = ("softmax", "sigmoid", "none", "sigmoid-applied")
 VECTOR_DTYPES = ("float32", "float16")
+MAX_STD = 2.0  # on the 0-1 scale: (x - mean) / 256 divides by 256 / 255
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class InputSpec:
 
     def __post_init__(self) -> None:
         one_of("input", self.kind, INPUT_KINDS)
-        if not all(0 < value <= 1 for value in self.std) or not all(0 <= value <= 1 for value in self.mean):
+        if not all(0 < value <= MAX_STD for value in self.std) or not all(0 <= value <= 1 for value in self.mean):
             raise UsageError(
                 f"mean {self.mean} and std {self.std} are not on the 0-1 scale",
                 "divide values of the 0-255 scale by 255; std must not be zero",

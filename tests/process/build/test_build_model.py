@@ -101,6 +101,7 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, no_space):
         ({"input": "uint8-nhwc"}, "normalises by itself"),
         ({"mean": (127, 127, 127)}, "not on the 0-1 scale"),
         ({"std": (0, 1, 1)}, "not on the 0-1 scale"),
+        ({"std": (58, 57, 57)}, "not on the 0-1 scale"),
         *(({flag: Path("nothing-here")}, "nothing-here") for flag in ("labels", "golden")),
     ],
 )

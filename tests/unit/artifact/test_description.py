@@ -127,6 +127,7 @@ def test_imagenets_mean_and_std_come_in_the_order_of_the_channels():
     assert normalisation() == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     assert normalisation(channels="bgr") == ((0.406, 0.456, 0.485), (0.225, 0.224, 0.229))
     assert normalisation(channels="bgr", mean="0.1,0.2,0.3", std="0.4") == ((0.1, 0.2, 0.3), (0.4, 0.4, 0.4))
+    assert normalisation(mean=0.5, std=256 / 255)[1] == (256 / 255,) * 3
     plain = ((0, 0, 0), (1, 1, 1))
     assert [normalisation(output="detection"), normalisation(input="uint8-nhwc")] == [plain, plain]
     assert normalisation(output="detection", mean=[0.5, 0.5, 0]) == ((0.5, 0.5, 0), (1, 1, 1))
