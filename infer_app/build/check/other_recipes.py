@@ -25,6 +25,7 @@ TRIED, TRIED_LARGE = 12, 4  # images, of which a large network takes seconds eac
 MOST_CHANGES = 3
 EXPLAINED = 0.25  # at least, of what is left, by each change
 NO_DIFFERENCE = 0.01
+MOST = 0.5  # of the images tried; a change that explains fewer would mislead
 _LETTERBOX: dict[str, tuple[Any, ...]] = {
     "place": ("centre", "corner", "pad-first"),
     "rounding": ("nearest", "down"),
@@ -62,8 +63,9 @@ def explain_differences(
         if _distance(found) > (1 - EXPLAINED) * _distance(best):
             break
         best, changes = found, [*changes, change]
-    agreement = f"{100 * (best.agreement or 0):.0f} % agree of {len(paths)} images tried, those that differ most first"
-    return f"with {' '.join(changes)} {agreement}" if changes else ""
+    share = best.agreement or 0.0
+    agreement = f"{100 * share:.0f} % agree of {len(paths)} images tried, those that differ most first"
+    return f"with {' '.join(changes)} {agreement}" if changes and share > MOST else ""
 
 
 def _distance(report: CheckReport) -> float:

@@ -79,6 +79,13 @@ def test_a_recipe_that_a_detector_can_not_have_is_not_advised(tmp_path, is_detec
     assert explain_differences(artifact, theirs, compare([], []), compare) == told
 
 
+def test_a_change_that_explains_a_third_of_the_differences_is_not_named(tmp_path, photos):
+    next_label = dict(zip(LABELS, (*LABELS[1:], LABELS[0]), strict=True))
+    theirs = {path: next_label[label] for path, label in photos.items()}
+    ours = {next_label[label]: label for label in LABELS}
+    assert explained(built_colors(tmp_path / "model"), theirs, ours) == ""
+
+
 def test_a_preprocess_function_has_no_other_recipe(tmp_path, monkeypatch, photos):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own_pixels.py").write_text("def corner(rgb):\n    return rgb[:16, :16, ::-1].copy()\n")
