@@ -149,6 +149,10 @@ def _doubt(report: CheckReport) -> ProvesLittle | None:
         message = f"this proves little: your answers are {named or counted(few, 'object')}"
         hint = f"give images with {ENOUGH} or more of each that you rely on"
         return ProvesLittle(message, f"{hint}; {report.explained}" if report.explained else hint)
+    found = report.objects
+    if found and found.num_extra > max(1, (1 - SAME_BEYOND_CHANCE) * found.num_ours):
+        message = f"of our {counted(found.num_ours, 'object')}, you do not have {found.num_extra:,}"
+        return ProvesLittle(message, f"does your program leave some out? Else {_what_differs(report)}")
     for one in classes:
         if one.num_theirs - one.num_same > max(1, (1 - SAME_BEYOND_CHANCE) * one.num_theirs):
             message = f"of your {one.num_theirs:,} {one.label}, {one.num_same:,} are the same"

@@ -113,9 +113,20 @@ def test_few_objects_prove_little(num_objects, exit_code):
 
 
 def test_a_function_that_leaves_objects_out_may_differ_in_a_few_of_its_own():
-    found = ObjectComparison(0.1, 100, 98, 130, 32, 0.99, 0.0, 0.0, (), ())
+    found = ObjectComparison(0.1, 100, 98, 108, 10, 0.99, 0.0, 0.0, (), ())
     report = replace(compare_answers([], []), num_compared=40, agreement=0.75, objects=found)
     assert failure_of(report, 0.05) is None
+
+
+@pytest.mark.parametrize(("num_extra", "exit_code"), [(0, 0), (1, 0), (3, 4)])
+def test_objects_that_only_the_model_finds_prove_little(num_extra, exit_code):
+    """A program may leave some out, and another recipe may find more."""
+    found = ObjectComparison(0.1, 20, 20, 20 + num_extra, num_extra, 0.99, 0.0, 0.0, (), ())
+    failure = failure_of(replace(compare_answers([], []), num_compared=1, agreement=0.9, objects=found), 0.05)
+    assert (failure.exit_code if failure else 0) == exit_code
+    if failure:
+        assert failure.message == "of our 23 objects, you do not have 3"
+        assert failure.hint.startswith("does your program leave some out? Else the recipe differs in channels")
 
 
 def test_boxes_that_all_lie_elsewhere_fail_by_name_however_far_they_overlap():
