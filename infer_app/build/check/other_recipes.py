@@ -40,6 +40,7 @@ _CHANGES: dict[str, tuple[Any, ...]] = {
     "exif": ("apply", "ignore"),
     "kind": ("stretch", "letterbox", "resize-crop"),
 }
+_ALONG: dict[str, dict[str, Any]] = {"kind": {"resize": None}}  # what else a change puts back
 _KEYS = {"crop_rounding": "centre", "kind": "recipe"}  # as the user gives them
 
 
@@ -79,7 +80,7 @@ def _others(artifact: Artifact) -> Iterator[tuple[str, Artifact]]:
     antialias = recipe.antialias or recipe.interpolation == "area"  # by which another interpolation would be built
     refused = {*(() if recipe.kind == "letterbox" else _LETTERBOX), *(["exif"] if manifest.output.detection else ())}
     for name, value in ((name, value) for name, values in _CHANGES.items() for value in values):
-        other = replace(recipe, **{"antialias": antialias, name: value})
+        other = replace(recipe, **{"antialias": antialias, name: value}, **_ALONG.get(name, {}))
         if other != recipe and name not in refused:
             changed = replace(artifact, manifest=replace(manifest, recipe=other))
             yield f"{_KEYS.get(name, name)}={value}".lower(), changed

@@ -79,6 +79,20 @@ def test_a_recipe_that_a_detector_can_not_have_is_not_advised(tmp_path, is_detec
     assert explain_differences(artifact, theirs, compare([], []), compare) == told
 
 
+def test_another_recipe_is_tried_without_the_margin_of_the_one_that_is_built(tmp_path):
+    """Columns at the very edge decide, which a margin would crop."""
+    theirs = {}
+    for number in range(12):
+        pixels = np.zeros((20, 60, 3), np.uint8)
+        pixels[:, 3:57, number % 3] = 20
+        pixels[:, [0, 1, 2, 57, 58, 59], (number + 1) % 3] = 255
+        Image.fromarray(pixels).save(tmp_path / f"{number:02}.png")
+        theirs[str(tmp_path / f"{number:02}.png")] = LABELS[(number + 1) % 3]
+    ours = {label: LABELS[number - 1] for number, label in enumerate(LABELS)}
+    told = explained(built_colors(tmp_path / "model", recipe="resize-crop"), theirs, ours)
+    assert told.startswith("with recipe=stretch 100 % agree")
+
+
 def test_a_change_that_explains_a_third_of_the_differences_is_not_named(tmp_path, photos):
     next_label = dict(zip(LABELS, (*LABELS[1:], LABELS[0]), strict=True))
     theirs = {path: next_label[label] for path, label in photos.items()}
