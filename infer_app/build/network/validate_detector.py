@@ -18,8 +18,10 @@ from infer_app.predict.detection.object_decoder import ObjectDecoder, split_outp
 from infer_app.predict.images.decode.decoder import decode_image
 from infer_app.predict.verification.detection import LOWEST_SCORE
 from infer_app.predict.verification.golden import golden_outputs
+from infer_app.predict.verification.object_parity import COMPARED_SCORE
 
 CORNER, CORNER_SHARE = 8, 0.05  # pixels of the input in which no picture has all of its objects
+MANY = 100  # sure objects that all images can't have, as where a head takes the background for a class
 _NO_BOXES = "are none"
 _OWN_HEAD = "write the head yourself: --set head=package.module:function"
 _HEAD_HINT = f"is head wrong, or the order of the outputs, or is a sigmoid missing? {_OWN_HEAD}"
@@ -99,16 +101,19 @@ def doubt_boxes(artifact: Artifact) -> str:
         return ""
     fitting = [head for head in HEADS if _fits(head, spec.detection.shapes, labels, "softmax")]
     heads = [head for head in fitting if not place(replace(spec, detection=replace(spec.detection, head=head)))]
-    hint = " or ".join(f"head={head}" for head in heads) or "a head of your own, which returns pixels of the input"
-    return f"warning: all boxes that {artifact.manifest.name} finds in its golden images {doubt}: try --set {hint}"
+    own = "a head of your own, which returns pixels of the input"
+    hint = " or ".join(f"--set head={head}" for head in heads) or own
+    return f"warning: all boxes that {artifact.manifest.name} finds in its golden images {doubt}: try {hint}"
 
 
 def _place_of_boxes(
     rows: np.ndarray, pictures: Sequence[Size], recipe: Recipe, spec: OutputSpec, own: OwnHead | None = None
 ) -> str:
     """Return why none of the boxes in rows can be that of an object, nothing if one can."""
+    assert spec.detection is not None
     decoder = ObjectDecoder(spec if own else _from_low_scores(spec), recipe, (), own)
     try:
+        best = [np.empty((0, 6)) if found is None else found for found in decoder.find(rows)]
         boxes = np.concatenate([decoder.drop_low_scores(found)[:, :4] for found in decoder.candidates(rows)])
         stored = [found and found.objects for found in decoder.decode(rows, pictures)]
     except (Exception, SystemExit):  # of another head, or of the user's, which is checked elsewhere
@@ -120,7 +125,10 @@ def _place_of_boxes(
     corner = min(CORNER, CORNER_SHARE * min(recipe.size))
     if (np.abs(boxes) <= corner).all():
         return f"lie within {corner:g} pixels of the corner"
-    return "" if any(stored) else "lie outside of the picture"
+    if not any(stored):
+        return "lie outside of the picture"
+    least = min(int((found[:, 4] >= COMPARED_SCORE).sum()) for found in best)
+    return f"are {least} of each image, as many as are kept" if least >= max(MANY, spec.detection.max_objects) else ""
 
 
 def _from_low_scores(spec: OutputSpec) -> OutputSpec:

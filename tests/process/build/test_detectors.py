@@ -138,6 +138,8 @@ class Fixed(torch.nn.Module):
 
 OFFSETS = torch.tensor([[0.5, 0.5, 1.4, 1.4, 0.9, 0.9, 0.1]]).expand(84, 7)  # YOLOX's rows for 64 x 64
 SHARES = torch.tensor([[0.25, 0.25, 0.75, 0.75, 0.9, 0.0]]).expand(4, 6)
+GRID = torch.cartesian_prod(torch.arange(0.0, 60, 3), torch.arange(17.0, 46, 1.5))  # a box at each place
+EVERYWHERE = torch.cat([GRID, GRID + 2, torch.full((400, 1), 0.9), torch.zeros(400, 1)], 1)
 IN_PADDING = torch.tensor([[0.0, 0, 60, 8, 0.9, 0.0]])  # of a picture twice as wide as high
 
 
@@ -146,10 +148,12 @@ IN_PADDING = torch.tensor([[0.0, 0, 60, 8, 0.9, 0.0]])  # of a picture twice as 
     [
         (OFFSETS, "yolo5", "within 3.2 pixels of the corner: try --set head=yolox"),
         (OFFSETS, "yolox", ""),
-        (SHARES, "boxes", "within 3.2 pixels of the corner: try --set a head of your own"),
+        (SHARES, "boxes", "within 3.2 pixels of the corner: try a head of your own"),
         (SHARES[:, [2, 3, 0, 1, 4, 5]], "boxes", "have no area: try"),
         (SHARES * torch.tensor([64, 64, 64, 64, 1, 1]), "boxes", ""),
         (SHARES * torch.tensor([1, 1, 1, 1, 0, 1]), "boxes", ""),  # no boxes at all, which is told elsewhere
+        (EVERYWHERE, "boxes", "are 300 of each image, as many as are kept: try a head of your own"),
+        (EVERYWHERE[:290], "boxes", ""),
         (IN_PADDING, "boxes", "outside of the picture: try"),
         (IN_PADDING + torch.tensor([[0, 20, 0, 20, 0, 0]]), "boxes", ""),
     ],
