@@ -43,7 +43,8 @@ test-rest: $(VENV)/.test system
 networks: $(VENV)/.test system
 	$(BIN)/python -m tests.networks $(ONLY)
 
-# The programs of docs/how-to/export.md read every export of a project. `make readers ONLY="sahi duckdb"` chooses some.
+# The programs of docs/how-to/export.md read every export of a project: three minutes with downloads to build/readers.
+# `make readers ONLY="sahi duckdb"` chooses some.
 readers: $(VENV)/.test system
 	$(BIN)/python -m tests.readers $(ONLY)
 
