@@ -97,7 +97,6 @@ meaning() {
         1) echo "the run failed (a bug, or workers that kept dying); see the lines below" ;;
         2) echo "a wrong flag or setting, another table than before, the database of another project, or rows of a day that have no id of their own" ;;
         3) echo "more images were rejected than --max-rejected allows, or the model failed on most; the lines below name the days" ;;
-        4) echo "a model check on too few images, which proves little" ;;
         10) echo "the database can't be reached or written; the next run catches up" ;;
         11) echo "the tables are not up to date; run \`infer db upgrade\`" ;;
         12) echo "the model is missing, changed, or fails its golden images" ;;

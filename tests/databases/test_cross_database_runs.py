@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 
 from tests.databases.conftest import ServerProject, roles_of
 from tests.faults.conftest import NUM_PHOTOS
+from tests.support.listeners import refusing_postgres
 from tests.support.projects import DATE
 from tests.support.statements import connected, execute_at
 
@@ -136,9 +137,11 @@ def test_a_source_that_is_not_there_is_said_and_never_made(day, tmp_path, monkey
     answer = day.infer_json(*day.command(), exit_code=10)
     assert f"{missing} does not exist" in answer["error"]
     assert not missing.exists()
-    monkeypatch.setenv("INFER_SOURCE__DATABASE_URL", "postgresql://someone:canary@127.0.0.1:1/lab")
-    assert "someone:***@127.0.0.1:1/lab" in day.infer_json(*day.command(), exit_code=10)["error"]
-    doctor = day.infer("doctor", "--model", "slow", exit_code=10)
+    with refusing_postgres() as port:
+        url = f"postgresql://someone:canary@127.0.0.1:{port}/lab?sslmode=disable&gssencmode=disable"
+        monkeypatch.setenv("INFER_SOURCE__DATABASE_URL", url)
+        assert f"someone:***@127.0.0.1:{port}/lab" in day.infer_json(*day.command(), exit_code=10)["error"]
+        doctor = day.infer("doctor", "--model", "slow", exit_code=10)
     assert "ok    database" in doctor
     assert "FAIL  database: postgresql+psycopg://someone:***@" in doctor
     monkeypatch.setenv("INFER_SOURCE__DATABASE_URL", "postgresql://someone:can@ary@127.0.0.1/lab")

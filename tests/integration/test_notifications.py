@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from infer_app.base.telemetry.metrics import LAST_SUCCESS, read_samples
-from tests.support.listeners import Raw, stay_silent
+from tests.support.listeners import Raw, refusing_postgres, stay_silent
 from tests.support.projects import DATE, found_first
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 SECRET = "canary"
 RUN = ("run", "--date", DATE, "--workers", "1")
 SUCCESS = (LAST_SUCCESS, "colors")
-WRONG_PASSWORD = f"postgresql://me:{SECRET}@127.0.0.1:1/nowhere"
+WRONG_PASSWORD = f"postgresql://me:{SECRET}@127.0.0.1:PORT/nowhere?sslmode=disable&gssencmode=disable"
 NAMES_HANG = """
 import socket, time
 def hang(*_, **__):
@@ -70,7 +70,9 @@ def test_a_night_that_can_not_begin_is_told_as_a_failure(told, listener):
     assert (told.infer(*RUN, "--quiet"), told.errors) == ("", "")
     succeeded = metrics(told)[SUCCESS]
     listener.heard.clear()
-    error = told.infer_json(*RUN, "-v", exit_code=10, INFER_DATABASE__URL=WRONG_PASSWORD)
+    with refusing_postgres() as port:
+        url = WRONG_PASSWORD.replace("PORT", str(port))
+        error = told.infer_json(*RUN, "-v", exit_code=10, INFER_DATABASE__URL=url)
     assert sorted(listener.paths) == [f"/hook-{SECRET}", f"/ping-{SECRET}/10", f"/ping-{SECRET}/start"]
     hook = json.loads(body_of(listener, f"/hook-{SECRET}")[0])
     assert hook == error | {"date": DATE, "models": ["colors"], "notices": []}

@@ -125,3 +125,26 @@ class Closed:
 
     def close(self):
         self._socket.close()
+
+
+@contextlib.contextmanager
+def refusing_postgres():
+    """A server that refuses each login, as PostgreSQL's protocol has it; yields its port."""
+    text = b"SFATAL\0C28P01\0Mpassword authentication failed\0\0"
+
+    def refuse():
+        with contextlib.suppress(OSError):  # it was closed
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(b"E" + (len(text) + 4).to_bytes(4, "big") + text)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
