@@ -76,8 +76,8 @@ def _load(options: DaysOptions) -> LoadedSettings:
 
 def _run_days(loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions, session: RunSession) -> int:
     session.day = days[-1]
-    wait_for_servers(loaded)
     session.models = list(map(plain_name, choose_names(loaded)))  # for the message if no run can begin
+    wait_for_servers(loaded)
     not_found: dict[str, ModelError] = {}
     artifacts = with_detectors(loaded, choose_artifacts(loaded, failures=not_found), not_found)
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
