@@ -53,10 +53,8 @@ class Recipe:
 
 
 # Fields of a recipe that were added when there were models, with their defaults.
-_LATER = {
-    **{"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0, "antialias": True},
-    **{"place": "centre", "rounding": "nearest"},
-}
+_ADDED = ("depth", "channels", "crop_rounding", "pad", "antialias", "place", "rounding")
+_LATER = {one.name: one.default for one in fields(Recipe) if one.name in _ADDED}
 MAX_SAMPLE = 0xFFFF  # of 16 bits
 
 

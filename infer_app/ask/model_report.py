@@ -165,7 +165,7 @@ def gather_objects(database: Database, model: str, figures: Figures, day: Day) -
         thresholds,
         tuple(results.busiest(day, NUM_SHOWN)),
         tuple(results.empty(day, NUM_SHOWN)),
-        min_score_of(manifest),
+        min_score_of(manifest["output"]),
     )
 
 

@@ -16,7 +16,7 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.label_groups import read_groups
-from infer_app.tables.results.model_versions import detector_of, read_manifests, read_versions
+from infer_app.tables.results.model_versions import detector_of, min_score_of, read_manifests, read_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class NamedModel:
         """Return the minimum score that the model stores; None if it stores no objects or labels."""
         for output in self.outputs:
             if output["kind"] == "detection":
-                return float((output.get("detection") or {}).get("min_score", 0.0))
+                return min_score_of(output)
             if output["kind"] == "classification" and output.get("activation") in MULTI_LABEL:
                 return float(output["threshold"])
         return None

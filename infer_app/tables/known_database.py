@@ -88,7 +88,7 @@ def _read(file: Path) -> _KnownDatabase | None:
 
 
 def wait_for_servers(loaded: LoadedSettings) -> None:
-    """Wait for servers of a project that has a database as a run waits for one that restarts, which is no error here.
+    """Wait until the servers of a project that has a database answer, as long as for one that restarts.
 
     Raises DatabaseUnavailable.
     """

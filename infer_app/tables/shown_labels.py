@@ -1,4 +1,4 @@
-"""What is shown of a result that was read: the rule that the views follow in SQL, which tests hold against it.
+"""Decide what is shown of a result that was read, by the rule that the views follow in SQL; tests compare the two.
 
 An export applies it here: where groups decide, asking the view infer_shown_crops took it twice as long, and databases
 add up the scores of a group in orders of their own, which changes the last digit.

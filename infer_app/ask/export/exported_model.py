@@ -75,7 +75,7 @@ class ModelVersions:
         is_multi_label = any(gives_several_labels(manifests[one]) for one in model_ids)
         has_thresholds = kind == DETECTION or (kind == CLASSIFICATION and (is_multi_label or bool(of)))
         detector = cls._read_detector(project, of) if of else None
-        ids, min_score = (tuple(model_ids), tuple(all_ids)), min_score_of(manifests[model_ids[0]])
+        ids, min_score = (tuple(model_ids), tuple(all_ids)), min_score_of(manifests[model_ids[0]]["output"])
         return cls(name, *ids, kind, tuple(labels), has_thresholds, detector, min_score)
 
     @property

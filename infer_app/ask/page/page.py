@@ -203,8 +203,8 @@ def _overlays(
 
 def _caption(image: ScoredImage) -> tuple[str, str]:
     """Return what is said below an image, or an object, in two lines."""
-    folder = _name(image.location.rpartition("/")[0]) if "/" in image.location.lstrip("/") else ""
-    name = "/".join(filter(None, (folder, _name(image.location))))  # cameras' files have the same names
+    # With its folder: files of several cameras have the same names.
+    name = "/".join(shown_location(image.location).strip("/").split("/")[-2:]) or _name(image.location)
     best = f"{image.score:.2f} {image.label or ''}" if image.score is not None else ""
     if isinstance(image, ScoredCrop):
         return best, f"{one_line(image.detected.label, MAX_LABEL_LENGTH)} {image.detected.score:.2f} · {name}"

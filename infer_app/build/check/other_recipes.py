@@ -40,7 +40,6 @@ _CHANGES: dict[str, tuple[Any, ...]] = {
     "exif": ("apply", "ignore"),
     "kind": ("stretch", "letterbox", "resize-crop"),
 }
-_ALONG: dict[str, dict[str, Any]] = {"kind": {"resize": None}}  # what else a change puts back
 _KEYS = {"crop_rounding": "centre", "kind": "recipe"}  # as the user gives them
 
 
@@ -53,9 +52,8 @@ def explain_differences(
         return ""
     differing = report.objects.differences if report.objects else report.disagreements
     answers = dict(theirs)
-    paths = [*dict.fromkeys([*(one.path for one in differing), *answers])][
-        : TRIED_LARGE if recipe.size.is_large else TRIED
-    ]
+    most = TRIED_LARGE if recipe.size.is_large else TRIED
+    paths = [*dict.fromkeys([*(one.path for one in differing), *answers])][:most]
     some, model = [(path, answers[path]) for path in paths], open_variant(artifact, first_variant(artifact.manifest))
     changes, best = list[str](), compare(some, _predict(artifact, model, paths))
     while len(changes) < MOST_CHANGES and _distance(best) > NO_DIFFERENCE:
@@ -80,7 +78,8 @@ def _others(artifact: Artifact) -> Iterator[tuple[str, Artifact]]:
     antialias = recipe.antialias or recipe.interpolation == "area"  # by which another interpolation would be built
     refused = {*(() if recipe.kind == "letterbox" else _LETTERBOX), *(["exif"] if manifest.output.detection else ())}
     for name, value in ((name, value) for name, values in _CHANGES.items() for value in values):
-        other = replace(recipe, **{"antialias": antialias, name: value}, **_ALONG.get(name, {}))
+        margin = None if name == "kind" else recipe.resize  # which only the recipe that is built has
+        other = replace(recipe, **{"antialias": antialias, "resize": margin, name: value})
         if other != recipe and name not in refused:
             changed = replace(artifact, manifest=replace(manifest, recipe=other))
             yield f"{_KEYS.get(name, name)}={value}".lower(), changed

@@ -139,17 +139,16 @@ def failure_of(report: CheckReport, tolerance: float) -> InferError | None:
 
 def _doubt(report: CheckReport) -> ProvesLittle | None:
     """Return why the same answers prove little, if they do."""
-    classes = [one for one in report.classes if one.num_theirs]
+    found, classes = report.objects, [one for one in report.classes if one.num_theirs]
     nums = sorted(one.num_theirs for one in classes)
     few = nums[0] if 1 < len(nums) <= FEW_CLASSES else sum(nums[:-1])
-    if report.objects is not None:
-        few = report.objects.num_theirs
+    if found is not None:
+        few = found.num_theirs
     if few < ENOUGH:
         named = ", ".join(f"{one.num_theirs:,} {one.label}" for one in classes[:FEW_CLASSES])
         message = f"this proves little: your answers are {named or counted(few, 'object')}"
         hint = f"give images with {ENOUGH} or more of each that you rely on"
         return ProvesLittle(message, f"{hint}; {report.explained}" if report.explained else hint)
-    found = report.objects
     if found and found.num_extra > max(1, (1 - SAME_BEYOND_CHANCE) * found.num_ours):
         message = f"of our {counted(found.num_ours, 'object')}, you do not have {found.num_extra:,}"
         return ProvesLittle(message, f"does your program leave some out? Else {_what_differs(report)}")

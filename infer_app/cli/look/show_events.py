@@ -36,7 +36,8 @@ def show_events(options: EventsOptions) -> None:
         print_csv(_rows(found), OF_EVENT + OF_LABEL)
     else:
         _print_table(found, continued)
-        print(*unset, sep="\n", end="\n" if unset else "")
+        for sentence in unset:
+            print(sentence)
 
 
 def check_events(loaded: LoadedSettings) -> None:

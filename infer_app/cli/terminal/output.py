@@ -16,7 +16,7 @@ from infer_app.base.locations import as_location
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.printing import csv_line, printable
 
-LEAST_WIDTH = 9  # of a column that is broken, so that dates and numbers stay whole, in characters
+LEAST_WIDTH = 9  # characters that are left for a column that is wrapped, so that dates and numbers are not
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
@@ -33,10 +33,10 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title:
     columns = [Column(name, overflow="fold") for name in headings]
     table = Table(*columns, title=title, title_justify="left")
     if is_wide:
-        left, room = len(widths), console.width
+        num_wider, width_left = len(widths), console.width
         for width, column in sorted(zip(widths, columns, strict=True), key=lambda pair: pair[0]):
-            left, room = left - 1, room - width - 1
-            column.no_wrap = room >= left * LEAST_WIDTH
+            num_wider, width_left = num_wider - 1, width_left - width - 1
+            column.no_wrap = width_left >= num_wider * LEAST_WIDTH
         table.box, table.padding, table.show_edge = box.SIMPLE, 0, False
     for row in cells:
         table.add_row(*row)

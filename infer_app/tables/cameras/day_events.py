@@ -238,11 +238,12 @@ def find_jumps(images: ListedImages, clocks: CameraClocks) -> dict[str, datetime
         of_camera = by_arrival.group_by(pictures.c.camera, arrival).order_by(pictures.c.camera, arrival)
         for camera, day, *ends in connection.execute(of_camera).all():
             first, last = sorted(clocks.put_right(camera, time) for time in ends)
-            times = [latest.get(camera, first)]
-            if last - first > A_YEAR:
+            is_back = camera in latest and latest[camera] - first > A_YEAR
+            if last - first > A_YEAR and not is_back:
                 of_day = select(taken_at).where(*its, pictures.c.camera == camera, arrival == day).order_by(taken_at)
-                times += [clocks.put_right(camera, time) for time in connection.scalars(of_day)]
-            if times[0] - first > A_YEAR or any(b - a > A_YEAR for a, b in pairwise(times[1:])):
+                times = [clocks.put_right(camera, time) for time in connection.scalars(of_day)]
+                is_back = any(later - time > A_YEAR for time, later in pairwise(times))
+            if is_back:
                 jumps.setdefault(camera, first)
             latest[camera] = max(last, latest.get(camera, last))
     return jumps

@@ -153,7 +153,8 @@ def set_cameras(database: Database, periods: Sequence[CameraPeriod]) -> set[str]
 def read_table(path: Path) -> list[CameraPeriod]:
     """Read a CSV file with columns of HEADER, of which all but the first may be missing or empty.
 
-    Semicolons part the columns where the header has them, and commas the decimals then, as some spreadsheets write it.
+    Columns are separated by semicolons if the header's are, and numbers may have a decimal comma then, as some
+    spreadsheets write it.
     Raises UsageError for what can't be read, without the header, and for two lines of one camera at the same time.
     """
     try:
@@ -163,8 +164,7 @@ def read_table(path: Path) -> list[CameraPeriod]:
             table = csv.DictReader(file, restkey="more values than columns", delimiter=separator)
             if HEADER[0] not in (table.fieldnames or ()):
                 raise UsageError(f"{path}: its first line names no column {HEADER[0]}", f"columns: {', '.join(HEADER)}")
-            rows = (({name: _point(name, text) for name, text in row.items()}, table.line_num) for row in table)
-            periods = [_period(row, f"{path}, line {number}") for row, number in rows]
+            periods = [_period(row, f"{path}, line {table.line_num}") for row in table]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} can't be read: {error}", "a CSV file in UTF-8 is needed") from None
     of_camera = defaultdict[str, list[CameraPeriod]](list)
@@ -175,15 +175,12 @@ def read_table(path: Path) -> list[CameraPeriod]:
     return periods
 
 
-def _point(name: str, text: str | None) -> str | None:
-    return text.replace(",", ".") if name in ("latitude", "longitude") and isinstance(text, str) else text
-
-
 def _period(row: Mapping[str, str | None], where: str) -> CameraPeriod:
     given = {name: text.strip() for name, text in row.items() if isinstance(text, str) and text.strip()}
     hint = f"columns: {', '.join(HEADER)}"
     if others := [name for name in row if name not in HEADER]:
         raise UsageError(f"{where}: no such column: {others[0]}", hint)
+    given |= {name: given[name].replace(",", ".") for name in given.keys() & {"latitude", "longitude"}}
     if len(given.get("to", "")) == _A_DATE:  # until the end of that day
         given["to"] += "T24:00"
     try:

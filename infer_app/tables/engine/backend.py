@@ -16,7 +16,7 @@ from infer_app.tables.engine.column_types import Query
 
 
 class Hint:
-    """What to do about an error of a server, which its message does not say."""
+    """Say what to do about an error of a server, where its message does not."""
 
     SERVER = "is the server running, and are host and port of the URL right?"
     LOGIN = "are database, user and password of the URL right?"
@@ -83,6 +83,10 @@ class Backend:
     def is_full(self, error: Exception, file: Path | None) -> bool:
         """Return whether the disk of the database is full."""
         return isinstance(error, DBAPIError) and self.code_of(error) in self.full
+
+    def is_option_error(self, error: DBAPIError) -> bool:
+        """Return whether the driver refuses an option of the URL, which it checks as it connects."""
+        return isinstance(error, ProgrammingError)
 
     def is_away(self, error: DBAPIError) -> bool:
         """Return whether no server answered an attempt to connect, or one that only just starts."""

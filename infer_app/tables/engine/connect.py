@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from sqlalchemy.exc import (
     InterfaceError,
     NoSuchModuleError,
     OperationalError,
-    ProgrammingError,
 )
 
 from infer_app.base.errors import DatabaseUnavailable, UsageError
@@ -138,17 +136,10 @@ class Database:
         while True:
             try:
                 connection = engine.connect()
-            except (
-                ProgrammingError,
-                TypeError,
-                ValueError,
-                AttributeError,
-            ) as error:  # drivers check their options as they connect
-                if self._was_reached:
-                    raise
-                raise self._wrong_option(error) from None
-            except DBAPIError as error:
-                if re.search(r"invalid \S+ value", str(error.orig)):  # libpq checks its options as it connects
+            except (DBAPIError, TypeError, ValueError, AttributeError) as error:  # drivers check options here
+                if not isinstance(error, DBAPIError) or self.backend.is_option_error(error):
+                    if self._was_reached:
+                        raise
                     raise self._wrong_option(error) from None
                 was_there = self._was_reached or (self._waits and self.backend.is_away(error))
                 may_come = (self.backend.restarts and was_there) or self.backend.is_busy(error)

@@ -1,5 +1,6 @@
 """PostgreSQL."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,9 @@ class PostgreSQL(Backend):
             AND (0 = ANY (polroles) OR EXISTS (SELECT FROM unnest(polroles) AS one WHERE pg_has_role(one, 'USAGE')))
         )
     """
+
+    def is_option_error(self, error: DBAPIError) -> bool:
+        return super().is_option_error(error) or bool(re.search(r"invalid \S+ value", str(error.orig)))
 
     def is_away(self, error: DBAPIError) -> bool:
         return self.code_of(error) is None and ("FATAL" not in str(error.orig) or "starting up" in str(error.orig))

@@ -57,7 +57,7 @@ def check_writable(path: Path) -> None:
     """Raise DatabaseUnavailable, naming the file, if the database, its log or its folder is read-only."""
     log, shared = (path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))
     for file in (path, log, shared, *([] if log.exists() else [path.parent])):
-        # Twice: whoever closes the database last deletes its log, perhaps between two checks.
+        # Checked twice: the last program to close the database deletes its log, perhaps between two checks.
         if all(file.exists() and not os.access(file, os.W_OK) for _ in range(2)):
             hint = f"make it writable for this user: chmod u+w {shlex.quote(str(file))}; or is its disk read-only?"
             raise DatabaseUnavailable(f"{file} is read-only", hint)

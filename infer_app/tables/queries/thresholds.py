@@ -32,7 +32,7 @@ def describe_unset(database: Database, names: Iterable[str]) -> list[str]:
         unset = sorted(set(names).difference(connection.scalars(has_some)))
         manifests = [(name, one) for name in unset for one in [*read_manifests(connection, name).values()][-1:]]
     return [
-        f"no threshold is set for {name}: all objects from {min_score_of(manifest):g} on are shown; see"
+        f"no threshold is set for {name}: all objects from {min_score_of(manifest['output']):g} on are shown; see"
         f" `infer threshold set {name} --default 0.5`"
         for name, manifest in manifests
         if kind_of(manifest) == OutputKind.DETECTION

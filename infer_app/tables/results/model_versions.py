@@ -88,9 +88,9 @@ def detector_of(manifest: Mapping[str, Any]) -> str | None:
     return name
 
 
-def min_score_of(manifest: Mapping[str, Any]) -> float:
-    """Return the score from which a detector's objects are stored."""
-    return float((manifest["output"].get("detection") or {}).get("min_score", 0.0))
+def min_score_of(output: Mapping[str, Any]) -> float:
+    """Return the score from which a detector's objects are stored, by its manifest's output."""
+    return float((output.get("detection") or {}).get("min_score", 0.0))
 
 
 def gives_several_labels(manifest: Mapping[str, Any]) -> bool:

@@ -89,9 +89,8 @@ def _info(export: Export, made_by: set[str]) -> dict[str, object]:
     detector = export.detector.model.shown_name if export.detector else versions
     info: dict[str, object] = {"format_version": VERSION, "detector": detector}
     boxes = export.of_boxes
-    threshold = boxes.shown.thresholds.get(
-        ALL_LABELS, boxes.model.min_score
-    )  # without one readers guess it by the name
+    # Stated also where none is set: readers would guess it by the detector's name.
+    threshold = boxes.shown.thresholds.get(ALL_LABELS, boxes.model.min_score)
     info["detector_metadata"] = {"typical_detection_threshold": threshold}
     if export.detector:
         info["classifier"] = versions
