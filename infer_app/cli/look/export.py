@@ -43,7 +43,8 @@ def export_days(options: ExportOptions) -> None:
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
         num_pending = sum(project.count_pending(day, *model.all_ids) for day in days)
         write_export(options.format, options.to, export)
-        unset = [] if options.min_score else describe_unset(project.database, [export.of_boxes.model.name])
+        names = [export.of_boxes.model.name] if options.min_score is None else []
+        unset = describe_unset(project.database, names)
         if not export.counts.num_images:
             log.warning("%s has no predictions for these days; `infer status` lists days that have some", model.name)
     num_rejected = export.counts.num_rejected

@@ -64,6 +64,8 @@ def test_what_is_not_in_the_file_is_said(project, capsys, name, where):
     said = f"4 images, 4 objects; 1 rejected image is {where}; 1 image is pending"
     unset = "no threshold is set for animals: all objects from 0 on are shown"
     assert capsys.readouterr().out.startswith(f"{project}/out: {said}\n{unset}")
+    export(project, name, until="2026-11-21", min_score=0.0)
+    assert capsys.readouterr().out == f"{project}/out: {said}\n"
 
 
 def test_images_that_a_second_network_alone_rejected_are_said(project, database, add_model, capsys):
