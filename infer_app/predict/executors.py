@@ -26,7 +26,7 @@ from infer_app.base.settings.sections import RaySettings
 from infer_app.base.size import Size
 from infer_app.predict.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.predict.execution_plan import ExecutionPlan
-from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec, OneOf
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.predict.handlers.open_handler import open_cpu_handler, open_load_handler, open_predict_handler
 from infer_app.predict.workers.pool import WorkerPool, slots_for
 
@@ -105,7 +105,7 @@ def open_pool(
     With a ring it has loaders and a process for each device, for chunks of at most `ring_spec.batch_size` images.
     """
     if ring_spec is None:
-        openers = [partial(open_cpu_handler, handler, OneOf(number, num_workers)) for number in range(num_workers)]
+        openers = [partial(open_cpu_handler, handler, is_first=not number) for number in range(num_workers)]
         return WorkerPool([openers], timeout_s)
     from infer_app.predict.workers.shared_ring import Ring  # loads numpy
 

@@ -12,7 +12,7 @@ import numpy as np
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.domain import Broken, Chunk, ChunkResult, FoundObject, Objects, Prediction, Sample
 from infer_app.base.telemetry.stage_clock import StageClock
-from infer_app.predict.handlers.handler_spec import ALONE, HandlerSpec, ModelSpec, OneOf
+from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.predict.handlers.loader import Loader
 from infer_app.predict.handlers.predictor import LoadedModel, Networks, result_of
 from infer_app.predict.handlers.second_networks import SecondNetworks, stored_objects
@@ -37,7 +37,7 @@ class CpuHandler:
         self._buffer = np.empty((batch_size, *loader.recipe.size.shape), np.uint8)
 
     @classmethod
-    def open(cls, spec: HandlerSpec, worker: OneOf = ALONE) -> CpuHandler:
+    def open(cls, spec: HandlerSpec, is_first: bool = True) -> CpuHandler:
         """Open a handler and verify it on the golden images, which also warms it up. Raises ModelError."""
         artifacts = [model.open() for model in spec.models]
         models = [
@@ -50,7 +50,7 @@ class CpuHandler:
         for model in models:
             is_second = model.model_index in spec.second_networks
             load_pixels = handler._second_networks.pixels_of(model.model_index) if is_second else loader.pixels
-            model.verify_golden(load_pixels, worker=worker)
+            model.verify_golden(load_pixels, is_first=is_first)
         if torch := sys.modules.get("torch"):  # which a function of the user's own may have loaded
             torch.set_num_threads(spec.num_threads)
         return handler

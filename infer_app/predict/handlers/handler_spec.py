@@ -5,26 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from infer_app.artifact.artifact import Artifact, open_artifact
 from infer_app.base.errors import ModelChanged
 from infer_app.base.read_limits import ReadLimits
-
-
-class OneOf(NamedTuple):
-    """The number of a worker, from 0 on, and how many there are."""
-
-    number: int
-    workers: int
-
-    def share(self, num_items: int) -> list[int]:
-        """Return the items of this worker, one at least; if all workers start, each item is one of somebody's."""
-        step = min(self.workers, num_items)
-        return list(range(self.number % step, num_items, step))
-
-
-ALONE = OneOf(0, 1)
 
 
 @dataclass(frozen=True, slots=True)

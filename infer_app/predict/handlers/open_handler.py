@@ -1,13 +1,13 @@
 """Open the handler of a worker process, by functions that can be pickled: the coordinator loads no libraries for it.
 
-Each raises ModelError unless the handler gives the expected outputs for the golden images.
+Each raises ModelError if the handler gives other outputs for the golden images than the build.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infer_app.predict.handlers.handler_spec import ALONE, HandlerSpec, OneOf
+from infer_app.predict.handlers.handler_spec import HandlerSpec
 
 if TYPE_CHECKING:
     from infer_app.predict.handlers.cpu_handler import CpuHandler
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from infer_app.predict.workers.shared_ring import Ring
 
 
-def open_cpu_handler(spec: HandlerSpec, worker: OneOf = ALONE) -> CpuHandler:
-    """Open what takes images from bytes to rows."""
+def open_cpu_handler(spec: HandlerSpec, is_first: bool = True) -> CpuHandler:
+    """Open what takes images from bytes to rows, in the first worker of a pool or in another."""
     from infer_app.predict.handlers.cpu_handler import CpuHandler
 
-    return CpuHandler.open(spec, worker)
+    return CpuHandler.open(spec, is_first)
 
 
 def open_load_handler(spec: HandlerSpec, ring: Ring) -> LoadHandler:

@@ -11,7 +11,6 @@ from infer_app.artifact.artifact import Artifact
 from infer_app.base.domain import Batch, Broken, Chunk, ChunkResult, Prediction, Reason, Sample
 from infer_app.base.errors import DeviceLost, is_out_of_memory, lines_of
 from infer_app.base.telemetry.stage_clock import StageClock
-from infer_app.predict.handlers.handler_spec import ALONE, OneOf
 from infer_app.predict.verification.detection import compares_best_objects
 from infer_app.predict.verification.golden import check_golden
 from infer_app.predict.verification.vectors import Decode
@@ -35,16 +34,18 @@ class LoadedModel:
         self,
         load_pixels: Callable[[bytes], np.ndarray],
         predict: Callable[[np.ndarray], np.ndarray] | None = None,
-        worker: OneOf = ALONE,
+        is_first: bool = True,
     ) -> None:
         """Predict the golden images, which also warms the model up. Raises ModelError if the results differ.
 
-        Of a large input, which takes seconds an image, workers share them: each predicts one at least. Not where the
-        images are judged together.
+        Of a large input, which takes seconds an image, the first worker alone predicts one, or all where they are
+        judged together; the pool holds the results of the others back until then.
         """
         manifest = self.artifact.manifest
-        is_shared = manifest.recipe.size.is_large and not compares_best_objects(manifest.output)
-        numbers = worker.share(len(manifest.golden)) if is_shared else None
+        is_large = manifest.recipe.size.is_large
+        if is_large and not is_first:
+            return
+        numbers = [0] if is_large and not compares_best_objects(manifest.output) else None
         check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size, numbers)
 
     def infer(self, batch: Batch, clock: StageClock) -> Iterator[Prediction | Broken]:

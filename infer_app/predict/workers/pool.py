@@ -54,6 +54,8 @@ class _Stage:
         self.openers = openers
         self.workers: list[Worker] = []
         self.queue: deque[Task] = deque()
+        self.is_verified = False  # the first worker, which may predict golden images for all, was ready once
+        self.held: list[ChunkResult] = []  # until then
         self.exits = ExitLimit(
             "workers", "is there enough memory, or does a step hang? try fewer --workers; the rest stays pending"
         )
@@ -72,12 +74,30 @@ class _Stage:
         return may_start or any(len(worker.tasks) < TASKS_AHEAD for worker in self.workers)
 
     def choose_worker(self) -> Worker:
-        """Return the worker with the fewest tasks, or a new one if none is idle and another may be started."""
+        """Return the worker with the fewest tasks, or a new one if none is idle and another may be started.
+
+        The first one is started again if it died before it was ready, since all results wait for it.
+        """
         worker = min(self.workers, key=lambda worker: len(worker.tasks), default=None)
         is_idle = worker is not None and not worker.tasks
-        if worker is None or (not is_idle and len(self.workers) < len(self.openers)):
+        lacks_first = not self.is_verified and all(map(self._is_other, self.workers))
+        if worker is None or lacks_first or (not is_idle and len(self.workers) < len(self.openers)):
             return self.start_worker()
         return worker
+
+    def on_ready(self, worker: Worker) -> None:
+        worker.is_ready = True
+        self.is_verified = self.is_verified or not self._is_other(worker)
+
+    def released(self) -> list[ChunkResult]:
+        """Return the results that need wait for nothing any more."""
+        if not self.is_verified:
+            return []
+        results, self.held = self.held, []
+        return results
+
+    def _is_other(self, worker: Worker) -> bool:
+        return worker.open_handler is not self.openers[0]
 
     def next_task(self, pending: Iterator[Chunk]) -> Task | None:
         if self.queue:
@@ -179,7 +199,8 @@ class WorkerPool:
             for worker in list(stage.workers):
                 worker.check_time(self._timeout_s, self._awake_since)
                 if worker.needs_attention(ready):
-                    yield from self._poll_worker(stage, worker)
+                    stage.held += self._poll_worker(stage, worker)
+            yield from stage.released()
 
     def _poll_worker(self, stage: _Stage, worker: Worker) -> Iterator[ChunkResult]:
         if worker.overdue:
@@ -192,7 +213,7 @@ class WorkerPool:
             if isinstance(message, Logged):
                 message.write(worker=worker.process.pid)
                 continue
-            worker.is_ready = True
+            stage.on_ready(worker)
             if isinstance(message, Copied):
                 copied = message.task
                 worker.tasks = deque(self._freed(one) if one.number == copied else one for one in worker.tasks)
@@ -243,6 +264,7 @@ class WorkerPool:
         for stage in self._stages:
             cancelled = [*stage.queue]
             stage.queue.clear()
+            stage.held.clear()
             for worker in [worker for worker in stage.workers if worker.tasks]:
                 stage.workers.remove(worker)
                 worker.end()

@@ -22,16 +22,18 @@ from infer_app.base.errors import DeviceLost
 from infer_app.base.model_variants import TORCHSCRIPT
 from infer_app.base.read_limits import ReadLimits
 from infer_app.base.telemetry.stage_clock import StageClock
+from infer_app.predict.handlers import predictor
 from infer_app.predict.handlers.cpu_handler import CpuHandler
 from infer_app.predict.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.predict.handlers.open_handler import open_cpu_handler
 from infer_app.predict.handlers.predictor import LoadedModel
 from infer_app.predict.runtimes.torchscript import BATCH_SIZE
+from infer_app.predict.verification.golden import check_golden
 from infer_app.predict.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.predict.workers.heartbeat import Heartbeat
 from infer_app.predict.workers.pool import WorkerPool
 from tests.support.box import Box
-from tests.support.detectors import Quadrants, built_detector
+from tests.support.detectors import Pair, Quadrants, built_detector
 from tests.support.networks import ChannelMeans, NeedsMemoryForWhite, NotANumberForWhite, built_colors
 from tests.support.outcomes import outcomes as outcomes_of
 from tests.support.photos import save_colored
@@ -251,6 +253,29 @@ def head(rows, *, size):
 is_of_artifact = __name__ != "sets_all"  # the build imports the module first, in the process of the tests
 is_of_artifact and set_all()
 """
+
+
+@pytest.mark.parametrize(
+    ("size", "module", "of_first", "of_others"),
+    [(SIZE, ChannelMeans, [None], [None]), ("1025x1024", ChannelMeans, [[0]], []), ("1025x1024", Pair, [None], [])],
+    ids=["small", "large", "judged together"],
+)
+def test_of_a_large_input_the_first_worker_alone_predicts_a_golden_image(
+    tmp_path, monkeypatch, size, module, of_first, of_others
+):
+    build_model = built_detector if module is Pair else built_colors
+    spec = spec_of(build_model(tmp_path / "model", module(), size=size, interpolation="bilinear"))
+    checked = []
+
+    def check(*args):
+        checked.append(args[-1])  # the numbers of the golden images; None: all
+        check_golden(*args)
+
+    monkeypatch.setattr(predictor, "check_golden", check)
+    for is_first, numbers in ((True, of_first), (False, of_others)):
+        checked.clear()
+        open_cpu_handler(spec, is_first)
+        assert checked == numbers
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from infer_app.base.domain import Chunk, DetectedObject, FileFacts, ImageRef, Ou
 from infer_app.base.errors import ModelError
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8
 from infer_app.base.telemetry.stage_clock import StageClock
-from infer_app.predict.handlers.handler_spec import ModelSpec, OneOf
+from infer_app.predict.handlers.handler_spec import ModelSpec
 from infer_app.predict.handlers.predictor import LoadedModel
 from infer_app.predict.handlers.second_networks import SecondNetworks
 from infer_app.predict.workers.heartbeat import SIZE, Heartbeat
@@ -49,13 +49,6 @@ def test_a_judgement_changes_no_network_and_a_variant_that_is_gone_is_told(artif
     save_manifest(artifact.folder, artifact.manifest)
     with pytest.raises(ModelError, match="cpu-openvino-int8 is gone"):
         spec.open()
-
-
-@pytest.mark.parametrize(
-    ("num_workers", "shares"), [(1, [[0, 1]]), (2, [[0], [1]]), (3, [[0], [1], [0]])], ids=["alone", "two", "three"]
-)
-def test_workers_share_items_and_each_has_one_at_least(num_workers, shares):
-    assert [OneOf(number, num_workers).share(2) for number in range(num_workers)] == shares
 
 
 def test_the_mark_names_the_model_whenever_a_second_network_predicts():

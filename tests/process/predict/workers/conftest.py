@@ -27,14 +27,17 @@ def start(monkeypatch):
     monkeypatch.setattr(workers_module, "POLL_INTERVAL_S", 0.05)
     started = []
 
-    def start_pool(num_stages=1, num_workers=2, timeout_s=TIMEOUT_S, load_s=0.0, predict_s=0.0, opener=None):
-        """`opener` is that of the last stage's handler."""
+    def start_pool(
+        num_stages=1, num_workers=2, timeout_s=TIMEOUT_S, load_s=0.0, predict_s=0.0, opener=None, first=None
+    ):
+        """`opener` is that of the last stage's handler, `first` that of its first worker."""
         ring = None
         stages = [[opener or ToyLane(load_s + predict_s)] * num_workers]
         if num_stages == 2:
             ring = Ring(slots_for(num_workers), BATCH, Size.square(16))
             load = [ToyLoader(load_s, ring)] * num_workers
             stages = [load, [opener or ToyDevice(predict_s, ring)]]
+        stages[-1][0] = first or stages[-1][0]
         started.append((WorkerPool(stages, timeout_s, ring), ring, slots_for(num_workers)))
         return started[-1][0]
 

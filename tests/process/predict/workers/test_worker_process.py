@@ -14,7 +14,15 @@ from infer_app.base.errors import DeviceLost, InferError, MachineFailure, ModelE
 from infer_app.predict.workers import worker
 from tests.process.predict.workers.conftest import HANG_S, TIMEOUT_S, chunk, chunks, each_pool, right, run
 from tests.process.predict.workers.toy_calls import die, refuse
-from tests.process.predict.workers.toy_handlers import OpenOnly, SteppingLane, SwollenLane, happen
+from tests.process.predict.workers.toy_handlers import (
+    CountingLane,
+    OpenLate,
+    OpenOnly,
+    SteppingLane,
+    SwollenLane,
+    happen,
+)
+from tests.support.outcomes import outcomes
 from tests.support.waiting import wait_until
 
 
@@ -50,6 +58,23 @@ def test_a_handler_that_can_not_be_opened_ends_the_run(start, num_stages, opener
 def test_a_worker_that_is_killed_while_starting_is_replaced(start, tmp_path):
     opener = OpenOnly(tmp_path / "x", otherwise=die, is_first=False)
     assert run(start(num_workers=1, opener=opener), chunks(2)) == right(chunks(2))
+
+
+def test_no_result_comes_before_the_first_worker_is_open_which_may_verify_the_model_for_all(start, tmp_path):
+    counted, opened, some = tmp_path / "counted", tmp_path / "opened", chunks(12)
+    late = OpenLate(counted, then=opened.touch)
+    answers = []
+    for result in start(opener=CountingLane(file=counted), first=late).run(some):
+        assert opened.exists()
+        answers.append(result)
+    assert outcomes(answers) == right(some)
+
+
+def test_a_first_worker_that_can_not_be_opened_leaves_no_result_of_others(start, tmp_path):
+    late = OpenLate(tmp_path / "counted", then=partial(refuse, "models/pets"))
+    with pytest.raises(ModelError, match="^models/pets: refused"):
+        for _ in start(opener=CountingLane(file=tmp_path / "counted"), first=late).run(chunks(12)):
+            pytest.fail("a result of a model that is not verified")
 
 
 def test_a_gpu_that_does_not_come_back_ends_the_run_and_rejects_nothing(start, tmp_path):

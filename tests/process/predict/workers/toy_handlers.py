@@ -25,7 +25,9 @@ import numpy as np
 from infer_app.base.domain import Broken, Chunk, ChunkResult, FileFacts, ImageRef, Loaded, Output, Prediction, Reason
 from infer_app.base.errors import DeviceLost
 from infer_app.predict.workers.heartbeat import Heartbeat
+from infer_app.predict.workers.pool import TASKS_AHEAD
 from infer_app.predict.workers.shared_ring import Ring
+from tests.support.waiting import wait_until
 
 FACTS = FileFacts(1234, 1.5, "ab" * 32)
 
@@ -180,6 +182,38 @@ class SwollenLane(ToyLane):
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         vector = bytes(self.num_bytes)
         return ChunkResult(chunk.number, tuple(Prediction(ref, Output(vector=vector)) for ref in chunk.refs), ())
+
+
+@dataclass
+class CountingLane(ToyLane):
+    """Writes a byte for each chunk."""
+
+    file: Path = Path("/dev/null")
+
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
+        with self.file.open("ab") as file:
+            file.write(b".")
+        return super().process(chunk, heartbeat)
+
+
+@dataclass(frozen=True)
+class OpenLate:
+    """Opens a lane after others have processed more chunks than they are given before a result of theirs arrives.
+
+    It is killed the first time, and then does what it is told.
+    """
+
+    counted: Path
+    then: Callable[[], object]
+
+    def __call__(self) -> ToyHandler:
+        wait_until(lambda: self.counted.exists() and self.counted.stat().st_size > TASKS_AHEAD)
+        killed = self.counted.with_suffix(".killed")
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.then()
+        return ToyLane()()
 
 
 @dataclass(frozen=True)
