@@ -78,7 +78,6 @@ OWNERS = {
     "typer": {"cli"},
     "sqlite3": {"tables"},
     "sqlalchemy": {"tables", "ask", "base/settings"},
-    "pydantic_settings": {"base/settings"},
     "alembic": {"tables/results"},
     "psycopg": {"tables/engine/postgres_connection.py"},
     "pymysql": {"tables/engine/mysql_connection.py"},

@@ -1,13 +1,12 @@
 """Read the settings from infer.toml, INFER_* variables and flags; an unknown key is an error."""
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from pydantic import SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -16,7 +15,7 @@ from infer_app.base.errors import UsageError
 from infer_app.base.locations import AllowedPrefix, PathMapping, RemoteAccess
 from infer_app.base.settings.masks import mask_address, mask_url
 from infer_app.base.settings.sections import Settings
-from infer_app.base.settings.settings_sources import KEYS, VariablesSource, did_you_mean, open_file
+from infer_app.base.settings.settings_sources import KEYS, did_you_mean, read_file, read_variables
 
 Flags = Mapping[str, Mapping[str, object]]  # section -> key -> value
 DEFAULT_CONFIG = Path("infer.toml")
@@ -24,35 +23,14 @@ READ_TIMEOUT_SHARE = 0.9  # of the time limit: a read must end before, because a
 _PRECEDENCE = {"environment": 1, "flag": 2}  # the file has 0
 
 
-class LoadedSettings(Settings, BaseSettings):
+class LoadedSettings(Settings):
     """The settings from all sources and the file's path; the properties are the forms that the program uses.
 
     Cached properties depend on no key of [run], so a copy may differ in `run`, but in nothing else.
     """
 
-    model_config = SettingsConfigDict(env_prefix="INFER_", env_nested_delimiter="__", enable_decoding=False)
-
     path: Path  # of infer.toml; relative paths are relative to its folder
-    origins: dict[str, str] = {}  # dotted key -> the file's name, "environment" or "flag"; none for a default
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources, the first of which wins, and fill the dict passed as `origins`, which errors need too."""
-        arguments = init_settings()
-        path, origins = arguments["path"], arguments["origins"]
-        file, variables = open_file(settings_cls, path), VariablesSource(settings_cls)
-        for origin, source in ((path.name, file), ("environment", variables), ("flag", init_settings)):
-            tables = source()
-            keys = [f"{section}.{key}" for section in tables.keys() & Settings.model_fields for key in tables[section]]
-            origins |= dict.fromkeys(keys, origin)
-        return init_settings, variables, file
+    origins: dict[str, str]  # dotted key -> the file's name, "environment" or "flag"; none for a default
 
     @cached_property
     def database_url(self) -> str:
@@ -234,14 +212,20 @@ def load_settings(config: Path | None = None, flags: Flags | None = None) -> Loa
 
     A flag that is None was not given. Raises UsageError with "did you mean" for an unknown key, and for a bad value.
     """
-    origins: dict[str, str] = {}
     path = config or DEFAULT_CONFIG
     folder = Path(os.path.realpath(path.parent))  # the same by whichever links and from wherever it was named
-    arguments: dict[str, Any] = {"path": folder / path.name, "origins": origins}
-    for section, table in (flags or {}).items():
-        arguments[section] = {key: value for key, value in table.items() if value is not None}
+    given = {
+        name: {key: value for key, value in table.items() if value is not None} for name, table in (flags or {}).items()
+    }
+    found: defaultdict[str, dict[str, object]] = defaultdict(dict)
+    origins: dict[str, str] = {}
+    file = folder / path.name
+    for origin, tables in ((path.name, read_file(file)), ("environment", read_variables()), ("flag", given)):
+        for section, table in tables.items():
+            found[section] |= table
+            origins |= {f"{section}.{key}": origin for key in table}
     try:
-        return LoadedSettings(**arguments)
+        return LoadedSettings.model_validate({**found, "path": file, "origins": origins})
     except ValidationError as error:
         raise _explain(error, origins) from None
 

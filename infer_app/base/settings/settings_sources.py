@@ -5,10 +5,6 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
-
-from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
 
 from infer_app.base.atomic_file import decode_text
 from infer_app.base.errors import UsageError
@@ -20,58 +16,48 @@ _LISTS = ("images.exclude", "run.models", "remote.allow", "remote.allow_private_
 _SEPARATORS = _PATHS | dict.fromkeys(_LISTS, ",")
 
 
-class VariablesSource(EnvSettingsSource):
-    """The source of INFER_SECTION__KEY variables; lists are split (INFER_IMAGES__ROOTS=/a:/b).
+Tables = Mapping[str, Mapping[str, object]]  # section -> key -> value
+
+
+def read_variables() -> Tables:
+    """Read the INFER_SECTION__KEY variables; lists are split (INFER_IMAGES__ROOTS=/a:/b).
 
     Other names that begin with INFER_ belong to other programs: Kubernetes sets INFER_DB_SERVICE_HOST and more for a
     service called infer-db. Only a setting's name with a single underscore is certainly meant for this program.
     """
-
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls)
-        self.env_vars = {name.lower(): text for name, text in os.environ.items() if _is_setting(name)}
-
-    def __call__(self) -> dict[str, object]:
-        return {
-            section: {key: _split(f"{section}.{key}", text) for key, text in table.items()}
-            for section, table in super().__call__().items()
-        }
+    tables: dict[str, dict[str, object]] = {}
+    for dotted, text in {_dotted(name): text for name, text in os.environ.items() if _is_setting(name)}.items():
+        section, _, key = dotted.partition(".")
+        tables.setdefault(section, {})[key] = _split(dotted, text)
+    return tables
 
 
-class _TomlSource(TomlConfigSettingsSource):
-    """The tables of infer.toml, whichever editor has saved it."""
-
-    def _read_file(self, file_path: Any) -> dict[str, Any]:
-        text = decode_text(file_path.read_bytes(), str(file_path))
-        try:
-            return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            if "\xa0" not in text:
-                raise
-            raise UsageError(f"{file_path}: {error}", "it has non-breaking spaces: write plain ones") from None
-
-
-def open_file(settings_cls: type[BaseSettings], path: Path) -> TomlConfigSettingsSource:
+def read_file(path: Path) -> Tables:
+    """Read the tables of infer.toml, whichever editor has saved it. Raises UsageError."""
     try:
         if not path.is_file():
             raise UsageError(
                 f"no {path.name} in {path.parent}", "run `infer init` there, or name one with --config FILE"
             )
-        source = _TomlSource(settings_cls, path)
+        text = decode_text(path.read_bytes(), str(path))
+        tables = tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"can't read {path}: {error.strerror}") from None
     except RecursionError:
         raise UsageError(f"{path}: too many nested brackets", "compare it with what `infer init` writes") from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}", "fix the line, or compare it with what `infer init` writes") from None
-    for section, table in source().items():
+        hint = "fix the line, or compare it with what `infer init` writes"
+        raise UsageError(
+            f"{path}: {error}", "it has non-breaking spaces: write plain ones" if "\xa0" in text else hint
+        ) from None
+    for section, table in tables.items():
         if not isinstance(table, dict):
             raise UsageError(f"{path.name}: {section!r} is outside a [section]", did_you_mean(section))
         if section not in Settings.model_fields:
             close = difflib.get_close_matches(section, list(Settings.model_fields), 1, 0.5)
             hint = f"did you mean [{close[0]}]?" if close else f"known are {', '.join(Settings.model_fields)}"
             raise UsageError(f"{path.name}: unknown section [{section}]", hint)
-    return source
+    return tables
 
 
 def variable(dotted: str) -> str:
@@ -83,15 +69,19 @@ def _is_setting(name: str) -> bool:
     """Return whether a variable names a setting. Raises UsageError if it nearly does."""
     if not name.startswith("INFER_"):
         return False
-    section, separator, key = name.removeprefix("INFER_").lower().partition("__")
-    dotted = f"{section}.{key}"
+    dotted = _dotted(name)
     if dotted in KEYS:
         return True
-    if not (section and separator) and name not in {variable(known).replace("__", "_") for known in KEYS}:
+    if dotted.partition(".")[0] in ("", dotted) and name not in {variable(known).replace("__", "_") for known in KEYS}:
         return False
     close = difflib.get_close_matches(dotted, KEYS, 1, 0.5)
     hint = f"did you mean {variable(close[0])}?" if close else "`infer config show` lists the settings"
     raise UsageError(f"unknown variable {name}", hint)
+
+
+def _dotted(name: str) -> str:
+    """Return the key that a variable names, as section.key."""
+    return name.removeprefix("INFER_").lower().replace("__", ".", 1)
 
 
 def _split(dotted: str, text: str) -> str | list[str] | Mapping[str, str]:
@@ -110,7 +100,7 @@ def _read_map(text: str) -> Mapping[str, str]:
             hint = "separate pairs by colons, each once; folders with = or : in a name only work in infer.toml"
             raise UsageError(f"INFER_IMAGES__MAP: {part!r} is not of the form /recorded=/local", hint)
         found[recorded] = local
-    return MappingProxyType(found)  # a dict would be merged with the file's instead of replacing it
+    return found
 
 
 def did_you_mean(key: str, section: str = "") -> str:

@@ -73,7 +73,7 @@ def init_from(database: str | None, source: str | None = None, folder: Path | No
         raise UsageError(f"{path} exists and was not changed", f"`mv {path} {path}.old`, and run this command again")
     databases = DatabaseSettings() if database is None else DatabaseSettings(url=SecretStr(database))
     listing = SourceSettings(database_url=None if source is None else SecretStr(source))
-    loaded = LoadedSettings.model_construct(path=path.absolute(), database=databases, source=listing)
+    loaded = LoadedSettings.model_construct(origins={}, path=path.absolute(), database=databases, source=listing)
     with Database(loaded.source_url, read_only=True) as opened:
         if opened.file is not None and not opened.file.exists():
             hint = "name the one that lists your images; photos in folders need no --database"
