@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import cached_property
 
 from infer_app.base.domain import Broken, ChunkResult, ImageRef, NewImage, Reason
 from infer_app.base.telemetry.display import Advance
@@ -102,9 +103,15 @@ class ModelRun:
         self.failed = 0  # of these, the rejected ones
         self.nearly_black = 0
         self.reasons: Counter[str] = Counter()
-        self._sink = Sink(database, model.model_id, model.variant, run_id, model.detector_id, registered)
+        self._database, self._registered = database, registered
         self.budget = budget
         self._of_detector: list[Broken] = []
+
+    @cached_property
+    def _sink(self) -> Sink:
+        """Make the sink with the first result: its statements take 5 ms, and most days of a look-back have none."""
+        model = self.model
+        return Sink(self._database, model.model_id, model.variant, self.run_id, model.detector_id, self._registered)
 
     @property
     def rejected(self) -> int:

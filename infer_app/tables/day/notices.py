@@ -36,7 +36,9 @@ def notices_of_project(facts: ProjectFacts) -> list[Notice]:
 
 def few_images(reader: DayReader, day: Day) -> list[Notice]:
     """Return as an event that a day which is over has few images."""
-    found = _about_number(day.date, reader.count_images(day), reader.count_images_before(day))
+    if not (num_images := reader.count_images(day)):
+        return []
+    found = _about_number(day.date, num_images, reader.count_images_before(day))
     return [event(one.kind, one.text, one.subject, key="") for one in found if one.kind == "few images"]
 
 

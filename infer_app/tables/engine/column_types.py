@@ -13,16 +13,13 @@ from sqlalchemy import (
     String,
     TypeDecorator,
 )
-from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 FAMILY = ("mysql", "mariadb")
 Query: TypeAlias = Select[*tuple[Any, ...]]  # whose rows are read by the names of their columns
+OURS = "ours"  # in the info of the metadata of our own tables
 MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
-
-# MariaDB's default type rounds to whole seconds, which could move an image into the next day.
-Microseconds = DateTime().with_variant(mysql.DATETIME(fsp=6), *FAMILY)
 
 
 def is_utf8(text: str) -> bool:
@@ -36,6 +33,14 @@ def is_utf8(text: str) -> bool:
 
 class OddTime(str):
     """A value of a column of times that no datetime holds, as the database writes it: infinity, 12026-01-01, 44 BC."""
+
+
+class Microseconds(DateTime):
+    """A time to the microsecond: MariaDB's default type rounds to seconds, which could move an image to another day."""
+
+
+class Vectors(LargeBinary):
+    """Bytes of any number: MariaDB's default type holds at most 64 KiB."""
 
 
 class Exact(String):
@@ -52,13 +57,10 @@ class EncodedJSON(TypeDecorator[Any]):
         return None
 
 
-Vectors = LargeBinary().with_variant(mysql.LONGBLOB(), *FAMILY)  # MariaDB's BLOB holds at most 64 KiB
-
-
 class UtcNow(FunctionElement[datetime]):
     """The database's clock, UTC without a zone: clocks of several machines differ."""
 
-    type = Microseconds
+    type = Microseconds()
     inherit_cache = True
     name = "utc_now"
 
@@ -66,7 +68,7 @@ class UtcNow(FunctionElement[datetime]):
 class HoursAfter(FunctionElement[datetime]):
     """The time in a column, some whole hours later."""
 
-    type = Microseconds
+    type = Microseconds()
     inherit_cache = False
     name = "hours_after"
 

@@ -10,17 +10,31 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql.dml import Insert
 
 from infer_app.base.errors import DatabaseUnavailable
 from infer_app.tables.engine.backend import Backend, Hint, merged
 from infer_app.tables.engine.bulk import Merges
-from infer_app.tables.engine.column_types import FAMILY, MAX_ID, AsText, Exact, HoursAfter, Query, UtcNow
+from infer_app.tables.engine.column_types import (
+    FAMILY,
+    MAX_ID,
+    OURS,
+    AsText,
+    Exact,
+    HoursAfter,
+    Microseconds,
+    Query,
+    UtcNow,
+    Vectors,
+)
 from infer_app.tables.engine.reconnect import OUTAGE_S
 
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen
 UNKNOWN_COLUMN = 1054  # for which PyMySQL raises OperationalError
 DUPLICATE_COLUMN = 1060
+# Defaults are those of the database: often Latin-1, an engine without transactions, a row format with shorter keys.
+TABLE_OPTIONS = "ENGINE=InnoDB CHARSET=utf8mb4 ROW_FORMAT=DYNAMIC COLLATE utf8mb4_bin"
 UPGRADE_S = 300  # that another `infer db upgrade` is waited for
 
 
@@ -119,6 +133,22 @@ class MySQL(Backend):
 def exact_collation(dialect: Dialect) -> str:
     """Return the collation that compares bytes, trailing spaces included. MySQL's needs version 8.0."""
     return "utf8mb4_nopad_bin" if getattr(dialect, "is_mariadb", False) else "utf8mb4_0900_bin"
+
+
+@compiles(CreateTable, *FAMILY)
+def _create_table(element: CreateTable, compiler: Any, **options: Any) -> str:
+    created: str = compiler.visit_create_table(element, **options)
+    return created.rstrip() + TABLE_OPTIONS if element.element.metadata.info.get(OURS) else created
+
+
+@compiles(Microseconds, *FAMILY)
+def _microseconds(type_: Microseconds, compiler: object, **_: object) -> str:
+    return "DATETIME(6)"
+
+
+@compiles(Vectors, *FAMILY)
+def _vectors(type_: Vectors, compiler: object, **_: object) -> str:
+    return "LONGBLOB"
 
 
 @compiles(Exact, *FAMILY)

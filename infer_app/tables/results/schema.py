@@ -19,9 +19,9 @@ from sqlalchemy import (
 )
 
 from infer_app.base.domain import DetectedObject
-from infer_app.tables.engine.column_types import FAMILY, MAX_ID, EncodedJSON, Exact, Microseconds, Vectors
+from infer_app.tables.engine.column_types import MAX_ID, OURS, EncodedJSON, Exact, Microseconds, Vectors
 
-metadata = MetaData()
+metadata = MetaData(info={OURS: True})
 VERSION_TABLE = "infer_migrations"
 VERSION = "1"  # the number of the layout of the tables, which their database keeps
 
@@ -264,9 +264,3 @@ notices = Table(
     Column("mailed_at", Microseconds),  # when `infer run -q` printed it last
     Column("posted_at", Microseconds),  # when the webhook took it last
 )
-
-# MariaDB's defaults are those of the database: often Latin-1, a storage engine without transactions or a
-# row format with shorter keys.
-_OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin", "row_format": "DYNAMIC"}
-for _table in metadata.tables.values():
-    _table.dialect_kwargs.update({f"{name}_{option}": value for name in FAMILY for option, value in _OPTIONS.items()})
