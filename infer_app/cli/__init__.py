@@ -4,12 +4,16 @@ import gc
 import os
 import signal
 import sys
+from threading import Timer
 from typing import Any
 
 
 def main() -> None:
     """Run the `infer` command; every failure becomes an exit code here."""
     _name_files_in_utf8()
+    # Commands that must end cleanly set their own handler. The first process of a container has no default one.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    sys.unraisablehook = _signal_again
     gc.disable()  # until the command's modules are imported, of which a tenth would be spent looking for garbage
     import typer  # here, because each worker process imports this module
 
@@ -18,8 +22,6 @@ def main() -> None:
     from infer_app.cli.terminal.failures import fail, tolerate_closed_stream
 
     remember_config(sys.argv[1:])
-    # Commands that must end cleanly set their own handler. The first process of a container has no default one.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - None if it was closed, as by `>&-`
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -66,3 +68,11 @@ def _name_files_in_utf8() -> None:
     """Start the program again where a locale names files in another encoding: a photo would have another location."""
     if sys.getfilesystemencoding() != "utf-8":
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
+def _signal_again(lost: Any) -> None:
+    """Repeat a signal whose exception Python has dropped, as in a callback of the importer; show other exceptions."""
+    if number := {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}.get(lost.exc_type):
+        Timer(0.01, os.kill, (os.getpid(), number)).start()
+    else:
+        sys.__unraisablehook__(lost)
