@@ -21,7 +21,14 @@ from infer_app.base.domain import (
     Prediction,
 )
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.cameras.day_events import events, find_jumps, read_camera_rows, read_ends, read_events
+from infer_app.tables.cameras.day_events import (
+    count_waiting,
+    events,
+    find_jumps,
+    read_camera_rows,
+    read_ends,
+    read_events,
+)
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
@@ -32,7 +39,7 @@ from infer_app.tables.listing.update_list import update_list
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.schema import pictures
+from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures
 from infer_app.tables.row_audit import audit_rows
 from tests.conftest import MODEL
 from tests.support.day_rows import add_model  # noqa: F401
@@ -223,6 +230,26 @@ def test_a_file_with_another_time_and_the_same_bytes_keeps_its_event(cards, seen
         )
     assert sorted(cards.rows(*TIME)) == before
     assert (2.0, "ab") in cards.rows(pictures.c.modified, pictures.c.sha256)
+
+
+def test_predicted_pictures_that_wait_are_counted_by_what_they_wait_for(cards):
+    """Of the day and of all; a replaced photo waits until it is predicted, or looked at, again."""
+    cards.add(("a", 0), ("a", 40))
+    images = ListedImages(cards.database, cards.source)
+    count = lambda: [count_waiting(images, one, day) for one in (WITHOUT_CAMERA, WITHOUT_EVENT) for day in (DAY, None)]  # noqa: E731
+    assert count() == [2, 2, 2, 2]
+    fill_facts(cards.database, cards.source, RULES, None)
+    assert count() == [0, 0, 2, 2]
+    place_all(cards.database, GAP)
+    assert count() == [0, 0, 0, 0]
+    location = sorted(cards.taken)[0]
+    new = FileFacts(8, 2.0, "cd")
+    for _ in register(cards.database, [ImageFile(location, 8, 2.0)], lambda new: [], lambda files: [new] * len(files)):
+        pass
+    cards.note()
+    assert count() == [1, 1, 1, 1]
+    cards.source.forgotten_before = DAY.end
+    assert count() == [0, 0, 0, 0]
 
 
 def test_what_is_forgotten_of_an_event_is_no_longer_of_it(cards):
@@ -492,6 +519,8 @@ def test_the_first_and_last_picture_are_found_by_the_clock_put_right(cards):
     found = {(camera, period == reset): ends for (camera, period), ends in read_ends(images).items()}
     at = [START + timedelta(seconds=second) for second in (0, 5, 30, 60)]
     assert found == {("a", False): (at[0], at[2]), ("a", True): (at[3], at[3]), ("b", False): (at[1], at[1])}
+    images.source.forgotten_before = DAY.end
+    assert read_ends(images) == {}
 
 
 def test_a_camera_is_found_by_the_name_that_is_stored_whatever_the_column_holds(cards, execute):

@@ -133,6 +133,9 @@ def test_photos_that_were_predicted_before_get_their_facts_by_a_command_without_
     assert "cameras are not recorded" in cards.infer_json("cameras", "list", exit_code=2)["error"]
     assert "there are no events" in cards.infer_json("events", exit_code=2)["error"]
     taken.write_text(settings)
+    waiting = "4 predicted images without {} yet: `infer cameras update`"
+    assert waiting.format("their camera and time") in cards.infer("cameras", "list")
+    assert waiting.format("an event") in cards.infer("events", "--date", "2026-10-01")
     gone = (cards.photos / "cam1" / "2.jpg").rename(cards.folder / "away.jpg")
     assert cards.infer("cameras", "update").splitlines() == [
         "3 images brought up to date: 2 exif, 1 none",
@@ -142,7 +145,9 @@ def test_photos_that_were_predicted_before_get_their_facts_by_a_command_without_
     assert cards.infer("cameras", "update") == "1 image brought up to date: 1 exif\n"
     assert sorted(map(len, events(cards).values())) == [1, 1, 2]
     assert (cards.rows("SELECT * FROM infer_predictions"), cards.rows("SELECT id FROM infer_runs")) == before
-    assert "1 of 4 images have no time of their own" in cards.infer("cameras", "list")
+    told = cards.infer("cameras", "list") + cards.infer("events", "--date", "2026-10-01")
+    assert "1 of 4 images have no time of their own" in told
+    assert "cameras update" not in told
 
 
 def test_a_clock_that_is_wrong_is_named_and_put_right_by_a_table_of_cameras(cards):

@@ -96,7 +96,7 @@ def _print_table(rows: Sequence[ImageRow], state: str, days: Sequence[Day], *, m
         return
     varied = [name for name in COLUMNS if len({getattr(row, name) for row in rows}) > 1]
     of_all = [str(getattr(rows[0], name) or "") for name in ("date", "version") if name not in varied]
-    counts = (f"{number:,} {one}" for one, number in Counter(row.state for row in rows).items())
+    counts = (f"{number:,} {one}" for one, number in _count_images(rows, "state").items())
     title = f"{'at least ' if more else ''}{', '.join([*filter(None, of_all), *counts])}"
     cells = [
         (row.image_id or "", shown_location(row.location), *(getattr(row, name) for name in varied), row.message)
@@ -109,8 +109,15 @@ def _print_table(rows: Sequence[ImageRow], state: str, days: Sequence[Day], *, m
 
 
 def _print_to_do(rows: Sequence[ImageRow]) -> None:
-    to_do = Counter(text for row in rows if (text := row.to_do))
+    to_do = _count_images([row for row in rows if row.to_do], "to_do")
     for text, number in to_do.most_common(SHOWN_COMMANDS):
         print(printable(f"to do for {counted(number, 'image')}: {text}"))
     if len(to_do) > SHOWN_COMMANDS:
         print(f"and {len(to_do) - SHOWN_COMMANDS:,} other commands, in --json")
+
+
+def _count_images(rows: Sequence[ImageRow], field: str) -> Counter[str]:
+    """Count images by a field of their rows, each once, however many models its rows are of."""
+    return Counter(
+        value for value, *_ in dict.fromkeys((getattr(row, field), row.image_id, row.location) for row in rows)
+    )

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from infer_app.base.errors import UsageError
-from infer_app.base.printing import counted, printable
+from infer_app.base.printing import counted, printable, printed_options
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.look_commands import EventsOptions
 from infer_app.cli.terminal.output import print_csv, print_json_list, show_table
-from infer_app.tables.cameras.day_events import Event, read_events
+from infer_app.tables.cameras.day_events import Event, count_waiting, read_events
 from infer_app.tables.project_database import open_project_database
 from infer_app.tables.queries.thresholds import describe_unset
+from infer_app.tables.results.schema import WITHOUT_EVENT
 
 OF_EVENT = ("event", "camera", "started_at", "ended_at", "num_images")
 OF_LABEL = ("model", "label", "count", "images", "score", "best_image")
@@ -21,22 +22,23 @@ def show_events(options: EventsOptions) -> None:
     """Print the events that begin on the days."""
     loaded = load_settings(options.config)
     check_events(loaded)
-    found, continued = list[Event](), 0
+    found, continued, waiting = list[Event](), 0, 0
     with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         days = loaded.days(options.date, options.until or options.date)
         for number, day in enumerate(days):
             of_day, others = project.ask(read_events, project, day)
             found += of_day
             continued = continued if number else others
+            waiting += project.ask(count_waiting, project, WITHOUT_EVENT, day)
         unset = describe_unset(project.database, {one.model for event in found for one in event.labels})
     if options.as_json:
-        head = {"date": str(days[0]), "until": str(days[-1]), "continued": continued}
+        head = {"date": str(days[0]), "until": str(days[-1]), "continued": continued, "waiting": waiting}
         print_json_list(head, "events", (_shown(event) for event in found))
     elif options.as_csv:
         print_csv(_rows(found), OF_EVENT + OF_LABEL)
     else:
         _print_table(found, continued)
-        for sentence in unset:
+        for sentence in [*describe_waiting(waiting, "an event"), *unset]:
             print(sentence)
 
 
@@ -44,6 +46,12 @@ def check_events(loaded: LoadedSettings) -> None:
     """Raise UsageError if the settings ask for no events."""
     if loaded.events.gap is None:
         raise UsageError("there are no events", 'say in infer.toml when one ends: [events] gap = "60s"')
+
+
+def describe_waiting(count: int, what: str) -> Iterator[str]:
+    """Yield a sentence about predicted images that wait for an event or their camera, if there are any."""
+    if count:
+        yield f"{counted(count, 'predicted image')} without {what} yet: `infer cameras update{printed_options()}`"
 
 
 def _shown(event: Event) -> dict[str, object]:

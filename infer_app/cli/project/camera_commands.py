@@ -8,12 +8,14 @@ from pathlib import Path
 from infer_app.base.errors import UsageError
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings, load_settings
+from infer_app.cli.look.show_events import describe_waiting
 from infer_app.cli.terminal.output import show_table
 from infer_app.run.note_facts import fill_all_facts, place_again
 from infer_app.run.stop import Stop
-from infer_app.tables.cameras.day_events import find_jumps, read_camera_rows, read_ends
+from infer_app.tables.cameras.day_events import count_waiting, find_jumps, read_camera_rows, read_ends
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_cameras, read_table, set_cameras
 from infer_app.tables.project_database import open_project_database
+from infer_app.tables.results.schema import WITHOUT_CAMERA
 
 FIRST_YEAR = 2000  # a picture of an earlier year was taken by a clock that was never set
 
@@ -27,6 +29,7 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
         clocks = CameraClocks(periods)
         jumps = project.ask(find_jumps, project, clocks)
         spans = project.ask(read_ends, project)
+        waiting = project.ask(count_waiting, project, WITHOUT_CAMERA)
     told, cells = [], []
     for row in rows:
         its = [one for one in periods if one.camera == row.camera]
@@ -40,12 +43,14 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
         remarks = "; ".join(filter(None, (wrong, *map(_describe, its))))
         cells.append((*shown, *shown_ends, row.num_days, row.num_without_time, remarks))
     if as_json:
-        print(json.dumps({"cameras": told}, default=datetime.isoformat))
+        print(json.dumps({"cameras": told, "waiting": waiting}, default=datetime.isoformat))
         return
     headings = "camera", "images", "no result", "first", "last", "days with images", "without a time", "remarks"
     show_table(headings, cells)
     total, without = sum(row.num_images for row in rows), sum(row.num_without_time for row in rows)
     print(f"{without:,} of {counted(total, 'image')} have no time of their own" if without else counted(total, "image"))
+    for sentence in describe_waiting(waiting, "their camera and time"):
+        print(sentence)
 
 
 def set_table(table: Path, config: Path | None) -> None:

@@ -35,7 +35,7 @@ from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import AsText, Microseconds, Query
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.conditions import KeyedJoin, has_prediction, has_rejection, picture_of
-from infer_app.tables.results.schema import cameras, pictures, predictions, rejections
+from infer_app.tables.results.schema import WITHOUT_CAMERA, cameras, pictures, predictions, rejections
 
 A_YEAR = timedelta(days=365)
 events = table(
@@ -184,13 +184,11 @@ def read_camera_rows(images: ListedImages) -> list[CameraRow]:
     """Return the cameras whose pictures runs have read, by name; their pictures without a camera are the last."""
     its_own = (TimeOrigin.COLUMN, TimeOrigin.EXIF, TimeOrigin.DIGITIZED, TimeOrigin.NAME)
     without_result = [~exists().where(results.c.picture == pictures.c.id) for results in (predictions, rejections)]
-    if images.source.forgotten_before:
-        without_result.append(pictures.c.added_at >= images.source.forgotten_before.replace(tzinfo=None))
     taken_at, has_none = pictures.c.taken_at, pictures.c.taken_from.not_in([one.value for one in its_own])
     counted = select(
         pictures.c.camera,
         func.count(),
-        func.count(case((and_(*without_result), 1))),
+        func.count(case((and_(images.source.is_kept, *without_result), 1))),
         func.count(func.date(taken_at).distinct()),
         func.count(case((has_none, 1))),
     )
@@ -198,6 +196,19 @@ def read_camera_rows(images: ListedImages) -> list[CameraRow]:
         its = images.source.is_listed, pictures.c.camera.is_not(None)
         by_name = counted.where(*its).group_by(pictures.c.camera).order_by(pictures.c.camera == "", pictures.c.camera)
         return [CameraRow(*tuple(row)) for row in connection.execute(by_name)]
+
+
+def count_waiting(images: ListedImages, state: int, day: Day | None = None) -> int:
+    """Return how many predicted pictures, of a day or of all, are still in this state or a former one.
+
+    The states are WITHOUT_CAMERA and WITHOUT_EVENT. Those that were predicted before cameras were recorded count too.
+    """
+    waits = func.coalesce(pictures.c.event, WITHOUT_CAMERA) <= state
+    within = [images.source.is_kept] if day is None else images.source.within(day)
+    predicted = exists().where(predictions.c.picture == pictures.c.id)
+    with images.database.read() as connection:
+        counted = select(func.count()).where(images.source.is_listed, *within, waits, predicted)
+        return connection.scalar(counted) or 0
 
 
 def read_ends(images: ListedImages) -> dict[tuple[str, CameraPeriod | None], tuple[datetime, datetime]]:
@@ -215,8 +226,10 @@ def read_ends(images: ListedImages) -> dict[tuple[str, CameraPeriod | None], tup
         ends = select(
             pictures.c.camera, cameras.c.place, func.min(pictures.c.taken_at), func.max(pictures.c.taken_at)
         ).select_from(pictures.outerjoin(cameras, covers))
-        its = images.source.is_listed, pictures.c.camera.is_not(None), pictures.c.taken_at.is_not(None)
-        rows = connection.execute(ends.where(*its).group_by(pictures.c.camera, cameras.c.place)).all()
+        its = images.source.is_listed, images.source.is_kept, pictures.c.camera.is_not(None)
+        rows = connection.execute(
+            ends.where(*its, pictures.c.taken_at.is_not(None)).group_by(pictures.c.camera, cameras.c.place)
+        ).all()
     found = dict[tuple[str, CameraPeriod | None], tuple[datetime, datetime]]()
     for camera, place, first, last in rows:
         period = None if place is None else periods[place]

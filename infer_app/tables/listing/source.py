@@ -85,7 +85,7 @@ class Source:
         times = self._times().where(pictures.c.added_at < naive(day.start)).order_by(pictures.c.added_at.desc())
         first = connection.scalar(times.offset(num_images - 1).limit(1))
         since = [] if first is None else [pictures.c.added_at >= first]
-        older = (*self._kept, pictures.c.added_at < naive(day.start), *since)
+        older = (self.is_kept, pictures.c.added_at < naive(day.start), *since)
         return self._listed(day).where(*older).subquery()
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
@@ -160,14 +160,13 @@ class Source:
         return pictures.c.added_at >= naive(start), pictures.c.added_at < naive(days.end)
 
     @property
-    def _kept(self) -> list[ColumnElement[bool]]:
-        """Return the condition that an image belongs to a day: none was forgotten."""
-        if self.forgotten_before is None:
-            return [pictures.c.added_at.is_not(None)]
-        return [pictures.c.added_at >= naive(self.forgotten_before)]
+    def is_kept(self) -> ColumnElement[bool]:
+        """Return the condition that a picture belongs to a day that was not forgotten."""
+        at = pictures.c.added_at
+        return at.is_not(None) if self.forgotten_before is None else at >= naive(self.forgotten_before)
 
     def _times(self) -> Query:
-        return select(pictures.c.added_at).where(self.is_listed, *self._kept)
+        return select(pictures.c.added_at).where(self.is_listed, self.is_kept)
 
     def read_unlisted(self, days: Day) -> Iterator[TableRow]:
         """Yield the rows of the user's table, of an interval of days, that are not listed yet."""
@@ -271,7 +270,7 @@ class Source:
         """Return the locations of those of the pictures that are listed; `kept`: of days that were not forgotten."""
         found = dict[int, str]()
         for some in in_batches(numbers):
-            its = self._listed(None).where(pictures.c.id.in_(some), *(self._kept if kept else ()))
+            its = self._listed(None).where(pictures.c.id.in_(some), *([self.is_kept] if kept else []))
             found |= {row[0]: row[1] for row in self._read_page(its)}
         return found
 
