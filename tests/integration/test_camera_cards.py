@@ -152,11 +152,21 @@ def test_photos_that_were_predicted_before_get_their_facts_by_a_command_without_
 
 def test_a_clock_that_is_wrong_is_named_and_put_right_by_a_table_of_cameras(cards):
     never_set = datetime(1999, 1, 1)
-    for camera, at in (("cam1", never_set), ("cam2", START)):
+    for camera, at in (
+        ("cam1", never_set),
+        ("cam2", START),
+        ("cam3/a", datetime(1950, 1, 1)),
+        ("cam3/b", datetime(2099, 1, 1)),
+    ):
         take(cards.photos / camera / "1.jpg", at)
     cards.infer("run")
     listed = {one["camera"]: one for one in cards.infer_json("cameras", "list")["cameras"]}
-    assert {name: one["clock"] for name, one in listed.items()} == {"cam1": "its clock was before 2000", "cam2": ""}
+    assert {name: one["clock"] for name, one in listed.items()} == {
+        "cam1": "its clock was before 2000",
+        "cam2": "",
+        "cam3": "its clock was before 2000; its clock was in the future;"
+        " images of 1950-01-01 came after later ones: was its clock reset?",
+    }
     (table := cards.folder / "cameras.csv").write_text(
         f"camera,from,to,shift,latitude,longitude,retired\ncam1,,1999-01-31,{(START - never_set).days}d,52.5,13.4,\n"
         "cam2,,,,,,yes\ncam9,,,,,,\n"
@@ -260,6 +270,12 @@ def test_exports_say_of_which_camera_and_event_a_photo_is_and_unread_ones_are_co
     times, events = zip(*((row["taken_at"], row["event"]) for row in rows if row["camera"] == "north"), strict=True)
     assert times[:2] == ("2026-10-01T05:00:00", "2026-10-01T05:00:30")
     assert events[0] == events[1] != events[2]
+    sample = "--count", "9", "--by", "random", "--format", "label-studio", "--to", cards.folder / "tasks.json"
+    cards.infer("sample", "--date", "2026-10-01", *sample)
+    tasks = json.loads((cards.folder / "tasks.json").read_text())
+    assert {(one["data"]["camera"], one["data"]["taken_at"]) for one in tasks} >= {
+        ("north", times[0]), ("north", times[1]), ("south", times[0])
+    }  # fmt: skip
 
 
 def test_a_photo_is_of_the_day_in_its_name_where_its_file_states_none(cards):

@@ -104,7 +104,8 @@ def test_what_is_pending_is_exactly_what_changed_and_a_run_makes_it_as_if_nothin
     project.infer("model", "use", f"cells@{first}")
     assert pending(project, *patches.NAMES) == nothing
     assert rows_of(project) == undisturbed
-    project.infer("model", "use", f"cells@{second}")
+    told = project.infer("model", "use", f"cells@{second}")
+    assert f"of species, vectors what is of cells@{first[:8]}'s objects is not shown until" in told
     run(project)
     assert {row[8] for row in rows_of(project)["infer_predictions"]} == {None, second}
     before = num_detected(project)

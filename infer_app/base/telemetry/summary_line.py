@@ -64,7 +64,7 @@ def stage_costs(report: RunReport) -> str:
 
     After too few images to judge the speed, it is the costs alone.
     """
-    costs = _format_ms(report.stages)
+    costs = _format_ms(report.stages) or "under 0.01"
     waits = f"; waiting: {_format_ms(report.waits)}" if _format_ms(report.waits) else ""
     if report.bottleneck is None:
         return f"CPU ms per image: {costs}{waits}"

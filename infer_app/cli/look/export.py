@@ -66,7 +66,6 @@ def export_sample(options: SampleOptions) -> None:
     if options.copy_to is not None:
         _check_copies(loaded, options.copy_to, options.relative_to, paths)
     export, not_copied = _sample(loaded, options, paths)
-    write_export(options.format, options.to, export)
     for location, why in not_copied.items():
         log.warning("not copied, and not in the sample: %s: %s", shown(location), why)
     if not_copied and export.counts.num_images < options.count:
@@ -80,12 +79,12 @@ def export_sample(options: SampleOptions) -> None:
 
 
 def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -> tuple[Export, dict[str, str]]:
-    """Choose the images, and copy those that are to be; return also why others are not copied, by location."""
+    """Choose the images, copy those that are to be, and write them; return also why others are not copied."""
     days = loaded.days(options.date, options.until or options.date)
     with open_project_database(loaded, read_only=True, camera=options.camera) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model)
-        captures = Captures(project, days[0].zone) if options.one_per_event else None
+        captures = Captures(project, days[0].zone) if loaded.wants_facts else None
         export = Export.of_days(project, days, model, paths, captures=captures)
 
         def choose(is_wanted: Callable[[Result], bool]) -> Chosen:
@@ -100,7 +99,9 @@ def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -
             chosen, not_copied = choose(lambda _: True), dict[str, str]()
         else:
             chosen, not_copied = copy_photos(choose, options.copy_to, read_limits(loaded))
-    return replace(export, read_predictions=lambda: chosen, read_rejected=tuple, captures=None), not_copied
+        export = replace(export, read_predictions=lambda: chosen, read_rejected=tuple)
+        write_export(options.format, options.to, export)
+    return export, not_copied
 
 
 def _check_copies(loaded: LoadedSettings, folder: Path, named_in: Path | None, paths: ImagePaths) -> None:

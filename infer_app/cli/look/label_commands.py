@@ -49,7 +49,7 @@ def show_labels(name: str, as_json: bool, config: Path | None) -> None:
         barred = [label for label, chain in found.items() if chain is None]
         print(json.dumps({"model": name, "groups": grouped, "not_allowed": barred}))
         return
-    rows = [(label, "not allowed" if chain is None else " > ".join(chain[:-1])) for label, chain in found.items()]
+    rows = [(label, " > ".join(chain[:-1])) for label, chain in found.items() if chain is not None]
     if rows:
         show_table(("label", "groups"), rows, name)
     print(one_line(f"{name}: {_describe(found)}"))

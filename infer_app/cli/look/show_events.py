@@ -72,7 +72,7 @@ def _print_table(found: Sequence[Event], continued: int) -> None:
     rows = []
     for event in found[:SHOWN_ROWS]:
         labels = ", ".join(f"{one.count} {one.label}" for one in event.labels)
-        span = f"{event.started_at:%Y-%m-%d %H:%M:%S}" if event.started_at else "no time"
+        span = event.started_at.isoformat(" ", "seconds") if event.started_at else "no time"
         if event.started_at and event.ended_at and event.ended_at > event.started_at:
             span += f" to {event.ended_at:%H:%M:%S}"
         rows.append((event.id, event.camera, span, event.num_images, labels))

@@ -22,8 +22,15 @@ from infer_app.cli.model.run_after_build import command_line, what_settings_say
 from infer_app.cli.terminal.output import show_table
 from infer_app.tables.choose_models import find_lost
 from infer_app.tables.project_database import open_results_database, read_in_use
-from infer_app.tables.results.model_versions import RecordedVersion, count_predictions, read_versions, switch_version
+from infer_app.tables.results.model_versions import (
+    RecordedVersion,
+    count_predictions,
+    read_versions,
+    second_networks_of,
+    switch_version,
+)
 from infer_app.tables.results.runs import RunStore
+from infer_app.tables.results.schema import pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class Switch:
     name: str
     model_id: str
     before: RecordedVersion | None
+    second_networks: Sequence[str] = ()  # that take its objects
 
     def lines(self) -> Iterator[str]:
         this = short_name(self.name, self.model_id)
@@ -45,6 +53,8 @@ class Switch:
             yield f"{this} is in use now, before it was {former}"
             yield f"to go back: {command_line(f'model use {former}')}"
             yield f"what the next run predicts again: {command_line('list')}"
+            if names := ", ".join(self.second_networks):
+                yield f"of {names} what is of {former}'s objects is not shown until that or `infer backfill` is done"
 
 
 def list_models(as_json: bool, config: Path | None) -> None:
@@ -121,7 +131,8 @@ def put_in_use(artifact: Artifact, config: Path | None) -> Switch:
     with open_results_database(load_settings(config)) as database:
         facts = json.loads(manifest.to_json()) | {"labels": artifact.labels}
         before = switch_version(database, manifest.name, manifest.model_id, facts)
-    return Switch(manifest.name, manifest.model_id, before)
+        with database.read() as connection:
+            return Switch(manifest.name, manifest.model_id, before, second_networks_of(connection, [manifest.name]))
 
 
 def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None:
@@ -183,7 +194,7 @@ def _read_records(config: Path | None) -> tuple[list[RecordedVersion], dict[str,
         with open_results_database(loaded, read_only=True) as database:
             with database.read() as connection:
                 versions = read_versions(connection)
-            return versions, count_predictions(database)
+            return versions, count_predictions(database, pictures.c.registered == int(loaded.lists_own_images))
     except InferError as error:
         print_progress(one_line(f"which versions are in use is not known: {error} ({with_config(error.hint)})"))
         return [], {}

@@ -39,7 +39,7 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
         known = {"first": first, "last": last, "clock": wrong, "retired": any(one.retired for one in its)}
         told.append(asdict(row) | known | {"set": [one.model_dump(mode="json", by_alias=True) for one in its]})
         shown = (row.camera or "(none)", f"{row.num_images:,}", f"{row.num_unread:,}")
-        shown_ends = (f"{time:%Y-%m-%d %H:%M}" if time else "" for time in (first, last))
+        shown_ends = (time.isoformat(" ", "minutes") if time else "" for time in (first, last))
         remarks = "; ".join(filter(None, (wrong, *map(_describe, its))))
         cells.append((*shown, *shown_ends, row.num_days, row.num_without_time, remarks))
     if as_json:
@@ -102,10 +102,10 @@ def _describe(period: CameraPeriod) -> str:
 
 def _wrong(ends: list[datetime], jump: datetime | None) -> str:
     """Return what is wrong with a clock whose first and last pictures are of these times, and which has jumped back."""
-    if any(end.year < FIRST_YEAR for end in ends):
-        return f"its clock was before {FIRST_YEAR}"
-    if any(end > datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1) for end in ends):
-        return "its clock was in the future"
-    if jump:
-        return f"images of {jump:%Y-%m-%d} came after later ones: was its clock reset?"
-    return ""
+    latest = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
+    faults = {
+        f"its clock was before {FIRST_YEAR}": any(end.year < FIRST_YEAR for end in ends),
+        "its clock was in the future": any(end > latest for end in ends),
+        f"images of {jump and jump.date()} came after later ones: was its clock reset?": jump is not None,
+    }
+    return "; ".join(text for text, holds in faults.items() if holds)

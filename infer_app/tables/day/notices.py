@@ -230,9 +230,9 @@ def _replaced(facts: ProjectFacts) -> Iterator[Notice]:
 
 
 def _describe_replaced(num_images: int) -> str:
-    were = "image was" if num_images == 1 else "images were"
+    were = "image was replaced since it was" if num_images == 1 else "images were replaced since they were"
     commands = "`infer list --state changed` lists them, `infer retry --replaced`"
-    return f"{num_images:,} {were} replaced since they were predicted: {commands} has them predicted again"
+    return f"{num_images:,} {were} predicted: {commands} has them predicted again"
 
 
 def _missing(facts: ProjectFacts) -> Iterator[Notice]:

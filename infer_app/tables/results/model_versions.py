@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import ColumnElement, Connection, func, select, update
 
 from infer_app.base.domain import MULTI_LABEL
 from infer_app.tables.engine.column_types import Microseconds, UtcNow
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.schema import models, predictions, runs
+from infer_app.tables.results.schema import models, pictures, predictions, runs
 
 BEFORE_ALL = datetime(1970, 1, 2)  # when a version "ran" that never ran
 TICK = timedelta(microseconds=1)
@@ -178,8 +178,8 @@ def _lock_version_in_use(connection: Connection, name: str) -> RecordedVersion |
     return version_in_use(read_versions(connection), name)
 
 
-def count_predictions(database: Database) -> dict[str, int]:
+def count_predictions(database: Database, *conditions: ColumnElement[bool]) -> dict[str, int]:
     """Return the number of predictions of each model id."""
-    counted = select(predictions.c.model_id, func.count()).group_by(predictions.c.model_id)
+    counted = select(predictions.c.model_id, func.count()).join_from(predictions, pictures).where(*conditions)
     with database.read() as connection:
-        return {row[0]: row[1] for row in connection.execute(counted)}
+        return {row[0]: row[1] for row in connection.execute(counted.group_by(predictions.c.model_id))}

@@ -46,7 +46,7 @@ _TABLES = {
 _TYPES = {
     "animal": "animal",
     **dict.fromkeys(("person", "people", "human", "homo sapiens"), "human"),
-    **dict.fromkeys(("vehicle", "car", "truck", "bus", "motorcycle", "bicycle"), "vehicle"),
+    **dict.fromkeys(("vehicle", "car", "truck", "bus", "motorcycle", "motorbike", "bicycle"), "vehicle"),
     **dict.fromkeys(("blank", "empty", "background", "nothing"), "blank"),
     "unknown": "unknown",
 }

@@ -63,8 +63,11 @@ def _task(image: ExportedImage, export: Export) -> dict[str, object]:
     result = _boxes(image) if export.model.has_objects else _choices(image)
     version = short_name(export.model.name, image.prediction.model_id)
     score = max((one["score"] for one in result), default=0.0)
+    data = {IMAGE: _url(image), "image_id": image.prediction.image_id}
+    if taken := image.capture:
+        data |= {"camera": taken.camera, "taken_at": taken.taken_at.isoformat() if taken.taken_at else ""}
     return {
-        "data": {IMAGE: _url(image), "image_id": image.prediction.image_id},
+        "data": data,
         "predictions": [{"model_version": version, "score": score, "result": result}],
     }
 

@@ -75,6 +75,16 @@ def test_each_image_is_listed_once_for_a_name_by_the_version_that_the_view_has(d
     assert listed(capsys, model="cats") == [one for one in found if one[1] == "cats"]
 
 
+def test_an_image_that_waits_for_two_models_is_counted_once_in_what_is_to_be_done(database, add_model, capsys):
+    add_model("hares", AGES, datetime(2026, 11, 2))
+    commit(database, predicted("1"), model_id=AGES)
+    assert len(listed(capsys, "pending")) == 6
+    list_images(ListOptions(state="pending"))
+    told = capsys.readouterr().out
+    assert told.splitlines()[0].rstrip() == f"{DAY}, 3 pending"
+    assert "to do for 3 images: " in told
+
+
 def test_rejections_books_explanations_and_retries_are_those_of_the_version_that_is_named(capsys):
     assert listed(capsys, "rejected", model=OLD) == [("4", "cats", OLD)]
     assert [one["model_id"] for one in told(capsys, verify, str(DAY), OLD, None, None, True, None)["models"]] == [OLD]

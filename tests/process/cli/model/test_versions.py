@@ -13,7 +13,9 @@ from infer_app.cli.model.version_commands import list_models, put_in_use, remove
 from infer_app.tables.choose_models import choose_artifacts
 from infer_app.tables.results.runs import RunModel, RunStore
 from tests.conftest import DAY
+from tests.support.day_rows import add_model  # noqa: F401
 from tests.support.networks import built
+from tests.support.results import commit, predicted
 
 
 @pytest.fixture
@@ -112,6 +114,29 @@ def test_the_list_has_the_newest_first_and_which_is_in_use_since_when(versions, 
     lines = capsys.readouterr().out.splitlines()
     for model_id, said in zip(ids, ("since 20", "until 20"), strict=True):
         assert said in next(line for line in lines if model_id in line)
+
+
+@pytest.mark.usefixtures("in_project")
+def test_predictions_are_counted_of_the_kind_of_images_that_the_project_lists(versions, database, register, capsys):
+    """As where photos of a table are watched as files now; `infer model remove` says of all that they stay."""
+    older, newer = versions
+    put_in_use(newer, None)
+    register("/p/1.jpg", "/p/2.jpg")
+    commit(database, predicted("1", "2"), model_id=older.manifest.model_id)
+    commit(database, predicted("3"), model_id=older.manifest.model_id, registered=False)
+    run(database, older, may_be_put_in_use=False)
+    assert [one["predictions"] for one in listed(capsys)] == [0, 2]
+
+
+def test_what_becomes_of_second_networks_is_told_where_their_detector_changes(versions, in_project, add_model, capsys):  # noqa: F811
+    in_project("")
+    add_model("species", "5" * 16, datetime(2026, 11, 1), manifest={"crop": {"of": "colours"}})
+    older, newer = versions
+    for version, num_lines in ((older, 0), (newer, 1), (newer, 0)):
+        use(short(version), False, None)
+        told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("of species what is of ")]
+        assert len(told) == num_lines
+        assert all(short(older) in line for line in told)
 
 
 @pytest.mark.usefixtures("in_project")

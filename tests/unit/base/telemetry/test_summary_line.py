@@ -47,6 +47,7 @@ def test_costs_leave_out_what_costs_nothing():
         with_bottleneck(replace(REPORT, share_of_limit=11.9)).share_of_limit is None
     )  # a burst at the end of a short run
     assert stage_costs(few) == "CPU ms per image: read 0.10, decode 1.70, model 14.10"
+    assert stage_costs(replace(few, stages={"model": 0.001})) == "CPU ms per image: under 0.01"
 
 
 @pytest.mark.parametrize(

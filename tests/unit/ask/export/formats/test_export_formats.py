@@ -136,6 +136,12 @@ def test_a_format_that_cannot_hold_an_output_names_those_that_can(kind, formats)
         find_format("xml", model)
 
 
+def test_tasks_name_the_camera_and_the_time_by_its_clock_put_right(tmp_path):
+    write_export("label-studio", tmp_path / "out", replace(export_of(detected("1")), captures=KnownCaptures()))
+    [task] = json.loads((tmp_path / "out").read_text())
+    assert (task["data"]["camera"], task["data"]["taken_at"]) == ("north", "2026-11-20T06:30:00")
+
+
 @pytest.mark.parametrize("name", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize(
     ("image", "kind"),
@@ -172,14 +178,14 @@ def test_an_event_has_the_most_of_each_label_in_one_picture_with_its_best_score(
     assert len(rows) == 5 + 3
 
 
-def test_an_event_is_blank_only_if_all_its_pictures_are(tmp_path):
-    images = [classified("1", blank=0.9), classified("2", fox=0.8), classified("3", blank=0.7)]
+def test_an_event_is_not_blank_if_one_of_its_pictures_is_not(tmp_path):
+    images = [classified("1", blank=0.9), classified("2", fox=0.8), classified("3", Motorbike=0.7)]
     captures = KnownCaptures(events=zip([image.picture for image in images], (7, 7, 8), strict=True))
     export = made_for("camtrap-dp", export_of(*images, kind="classification"))
     write_export("camtrap-dp", tmp_path / "out", replace(export, captures=captures))
     rows = list(csv.DictReader((tmp_path / "out/observations.csv").read_text().splitlines()))
     found = [(one["eventID"], one["observationType"]) for one in rows if one["observationLevel"] == "event"]
-    assert found == [("7", "animal"), ("8", "blank")]
+    assert found == [("7", "animal"), ("8", "vehicle")]
 
 
 def test_camtrap_dp_takes_no_path_without_a_name(tmp_path):
