@@ -361,6 +361,16 @@ def test_the_time_of_a_column_counts_for_a_replaced_file_too_whatever_its_run_wa
     assert [row[:2] for row in cards.rows(*TIME)] == [row[:2] for row in before]
 
 
+def test_a_camera_that_is_corrected_in_the_table_has_its_own_events(database, make_photos, execute):
+    make_photos("photos", 0, 30, 500)
+    cards = TableCards(database, table="photos").read(0, 30, 500, of="photos")
+    cards.note()
+    assert (cards.cameras, cards.events) == ({"cam1": 3}, ([0, 500], 0))
+    execute("UPDATE photos SET camera = ' cam2 ' WHERE id = 30")  # blanks around a name don't count
+    cards.note()
+    assert (cards.cameras, cards.events) == ({"cam1": 2, "cam2": 1}, ([0, 30, 500], 0))
+
+
 def test_events_are_those_of_all_lists_and_cameras_of_what_is_listed_now(database, make_photos):
     make_photos("photos", -86_400, 0)
     TableCards(database, query="SELECT * FROM photos").read(-86_400, of="photos").note()
