@@ -54,7 +54,7 @@ class Switch:
             yield f"to go back: {command_line(f'model use {former}')}"
             yield f"what the next run predicts again: {command_line('list')}"
             if names := ", ".join(self.second_networks):
-                yield f"of {names} what is of {former}'s objects is not shown until that or `infer backfill` is done"
+                yield f"of {names} what is of {former}'s objects is not shown until that or a backfill is done"
 
 
 def list_models(as_json: bool, config: Path | None) -> None:

@@ -5,8 +5,8 @@ import pytest
 
 from infer_app.base.domain import DECODER_MODULES, TRANSIENT_REASONS, Reason, ReasonClass
 from infer_app.base.run_report import DayCounts
-from infer_app.tables.day.facts import DayFacts
-from infer_app.tables.day.notices import notices_of_day
+from infer_app.tables.day.facts import DayFacts, ProjectFacts
+from infer_app.tables.day.notices import OF_PROJECT, notices_of_day
 from infer_app.tables.queries.pending_images import PendingDays
 
 ROW = {"state": "done", "exit_code": 0, "error": None, "throughput": None, "selected": 1}
@@ -59,3 +59,12 @@ def test_a_rejection_is_told_by_the_class_of_its_reason_or_by_what_retries_it(re
     is_retried = reason in TRANSIENT_REASONS or reason in DECODER_MODULES
     assert found == (None if is_retried else reason.of)
     assert found is not None or notice.text.startswith(("2 rejected for now", "2 rejected for want of a decoder"))
+
+
+def test_one_image_that_was_replaced_is_told_as_one():
+    nothing = ProjectFacts(None, {}, 0, None, {}, late_left=False)
+    told = [one.text for number in range(3) for one in OF_PROJECT["replaced"](replace(nothing, replaced=number))]
+    assert [text.partition(":")[0] for text in told] == [
+        "1 image was replaced since it was predicted",
+        "2 images were replaced since they were predicted",
+    ]
