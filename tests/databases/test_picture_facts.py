@@ -213,6 +213,18 @@ def test_a_photo_that_a_walk_finds_replaced_has_no_time_until_it_is_read(cards):
     assert cards.partition() == cards.expected()
 
 
+def test_a_photo_that_a_walk_finds_replaced_is_of_the_event_of_its_new_time(cards):
+    cards.add(("a", 0), ("a", 40)).note()
+    location = sorted(cards.taken)[0]
+    cards.taken[location] = CaptureTime(START + timedelta(days=1))
+    new = FileFacts(8, 2.0, "cd", None, cards.taken[location])
+    for _ in register(cards.database, [ImageFile(location, 8, 2.0)], lambda new: [], lambda files: [new] * len(files)):
+        pass
+    cards.note()
+    assert len(cards.partition()) == 2
+    assert cards.partition() == cards.expected()
+
+
 @pytest.mark.parametrize("seen_by", ["walk", "run"])
 def test_a_file_with_another_time_and_the_same_bytes_keeps_its_event(cards, seen_by):
     """As copies and restored backups have; a run without cameras doesn't look when a photo was taken."""
