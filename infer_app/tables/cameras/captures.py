@@ -47,7 +47,7 @@ class Captures:
 
     @property
     def ends(self) -> dict[tuple[str, CameraPeriod | None], tuple[datetime, datetime]]:
-        """Return what `read_ends` does, of all days."""
+        """Return what `read_ends` does, of all days that were not forgotten."""
         return read_ends(self.images)
 
     def read(self, numbers: Iterable[int]) -> dict[int, Capture]:

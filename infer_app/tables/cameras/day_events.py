@@ -212,7 +212,7 @@ def count_waiting(images: ListedImages, state: int, day: Day | None = None) -> i
 
 
 def read_ends(images: ListedImages) -> dict[tuple[str, CameraPeriod | None], tuple[datetime, datetime]]:
-    """Return when the first and the last picture was taken, by the clock put right.
+    """Return when the first and the last picture was taken that was not forgotten, by the clock put right.
 
     The keys are a camera and what was set of it, None for its pictures of which nothing was set.
     """
