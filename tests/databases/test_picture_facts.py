@@ -75,10 +75,10 @@ class Cards:
         self.read(taken)
         return self
 
-    def read(self, taken, label="fox", run="run 1", file=(7, 1.0, "ab")):
+    def read(self, taken, label="fox", run="run 1", file=(7, 1.0), bytes_of=lambda location: location):
         ids = dict(self.rows(pictures.c.location, pictures.c.image_id))
         good = [
-            Prediction(ImageRef(ids[one], one), Output(label, 0.9), FileFacts(*file, None, time))
+            Prediction(ImageRef(ids[one], one), Output(label, 0.9), FileFacts(*file, bytes_of(one), None, time))
             for one, time in taken.items()
         ]
         commit(self.database, good, run_id=run)
@@ -193,7 +193,7 @@ def test_a_photo_that_is_replaced_leaves_its_event(cards):
     cards.add(("a", 0), ("a", 40), ("a", 80)).note()
     middle = sorted(cards.taken)[1]
     cards.taken[middle] = CaptureTime(START + timedelta(days=1))
-    cards.read({middle: cards.taken[middle]}, file=(8, 2.0, "cd"))
+    cards.read({middle: cards.taken[middle]}, file=(8, 2.0), bytes_of=lambda _: "cd")
     cards.note()
     assert cards.partition() == cards.expected()
     assert len(cards.partition()) == 3
@@ -208,7 +208,7 @@ def test_a_photo_that_a_walk_finds_replaced_has_no_time_until_it_is_read(cards):
     of_it = [row[1:] for row in cards.rows(pictures.c.location, *TIME) if row[0] == location]
     assert of_it == [(None, None, None)]
     cards.taken[location] = CaptureTime(START + timedelta(days=1))
-    cards.read({location: cards.taken[location]}, file=(8, 2.0, "cd"))
+    cards.read({location: cards.taken[location]}, file=(8, 2.0), bytes_of=lambda _: "cd")
     cards.note()
     assert cards.partition() == cards.expected()
 

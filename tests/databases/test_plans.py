@@ -16,6 +16,7 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.cameras.copies import find_copies
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.forget_results import forget_results
 from infer_app.tables.listing.source import Source
@@ -26,7 +27,7 @@ from infer_app.tables.queries.thresholds import count_shown
 from infer_app.tables.results.migrate import upgrade
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.runs import RunStore
-from infer_app.tables.results.schema import object_predictions, objects, pictures, rejections
+from infer_app.tables.results.schema import object_predictions, objects, pictures, predictions, rejections
 from infer_app.tables.results.sink import Sink
 from infer_app.tables.rows.results import Part, Selection, read, read_preferred, read_rejections, read_together
 from infer_app.tables.rows.stored_objects import read_detections
@@ -128,6 +129,15 @@ def test_no_query_of_an_update_of_the_list_reads_a_whole_table(filled):
     assert source.find_by_id(first.ref.image_id) == []
     explained = steps_of(filled, [one for one in statements if "added_at <" not in one[0]])
     assert {step.table for step in explained} >= {pictures.name}
+    assert [step for step in explained if step.reads_all or step.sorts] == []
+
+
+def test_copies_are_found_by_key(filled):
+    statements = recorded(filled)
+    with filled.read() as connection:
+        assert find_copies(connection, range(1, 1001)) == {}
+    explained = steps_of(filled, statements)
+    assert {step.table for step in explained} >= {pictures.name, predictions.name, "other"}
     assert [step for step in explained if step.reads_all or step.sorts] == []
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.migrate import check_schema, upgrade
-from infer_app.tables.results.schema import VERSION
+from infer_app.tables.results.schema import VERSION, cameras, metadata
 from infer_app.tables.row_audit import audit_rows
 from tests.databases.test_first_upgrade import shape
+from tests.support.statements import connected
 from tests.support.stored_layout import FOLDER, answers, fill, statements, stored
 
 LAYOUTS = sorted(path.stem.removeprefix("layout_") for path in FOLDER.glob("layout_*.json"))
@@ -24,6 +25,22 @@ def test_stored_tables_are_upgraded_and_views_answer_as_they_did(url, version):
         "answers"
     ]
     assert found.keys() >= {*stored(version)["rows"]}
+    for one in metadata.sorted_tables:
+        columns, indexes, *_ = found[one.name]
+        assert columns == sorted(one.c.keys())
+        assert {*indexes} >= {index.name for index in one.indexes}
+
+
+def test_an_upgrade_that_was_stopped_after_some_statements_is_finished_by_the_next(url):
+    """As MariaDB leaves it, which keeps each."""
+    fill(url, "1")
+    with connected(url) as connection:
+        connection.exec_driver_sql("ALTER TABLE infer_cameras ADD COLUMN location_id VARCHAR(512)")
+        connection.exec_driver_sql("CREATE INDEX ix_infer_predictions_sha256 ON infer_predictions (sha256, picture)")
+    with Database(url) as database:
+        assert upgrade(database) == "1"
+        check_schema(database)
+        assert shape(database)["infer_cameras"][0] == sorted(cameras.c.keys())
 
 
 def test_the_present_layout_has_the_tables_that_were_stored(kind):

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import shutil
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -21,8 +22,9 @@ COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 
 def take(file, at, color="red", name_of_tag=ExifTags.Base.DateTimeOriginal, camera_offset=None):
-    """Save a photo as a camera does; without a time if `at` is None."""
+    """Save a photo as a camera does, of bytes that no other has; without a time if `at` is None."""
     exif = Image.Exif() if at is None else stating(f"{at:%Y:%m:%d %H:%M:%S}", camera_offset, name_of_tag)
+    exif[ExifTags.Base.ImageDescription] = str(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (16, 16), COLORS[color]).save(file, exif=exif)
     long_ago = (at or datetime(2026, 10, 1)).timestamp()
@@ -285,3 +287,43 @@ def test_a_photo_is_of_the_day_in_its_name_where_its_file_states_none(cards):
     stored = "SELECT camera, taken_at, taken_from, added_at, event FROM infer_pictures"
     at = f"{START:%Y-%m-%d %H:%M:%S}.000000"
     assert cards.rows(stored) == [("north", at, "name", at, 1)]
+
+
+def test_a_card_that_was_copied_twice_is_named_the_same_night_and_counts_once(cards):
+    """The copies of 3 photos are of no event; without the first ones, they are."""
+    for name, seconds in (("north/0", 0), ("north/1", 30), ("north/2", 300), ("south/0", 0)):
+        take(cards.photos / f"{name}.jpg", START + timedelta(seconds=seconds))
+    shutil.copy2(cards.photos / "south/0.jpg", cards.photos / "south/again.jpg")  # harmless
+    assert "bytes" not in cards.infer("run", "-q")
+    visits = "SELECT camera, images FROM infer_shown_events ORDER BY camera, started_at"
+    once = [("north", 2), ("north", 1), ("south", 2)]
+    assert cards.rows(visits) == once
+    for photo in shutil.copytree(cards.photos / "north", cards.photos / "copy").iterdir():
+        os.utime(photo, (START.timestamp(), START.timestamp()))
+    told = "3 images of camera copy have the bytes of those of north, and no events"
+    assert told in cards.infer("run", "-q")
+    assert cards.rows(visits) == once
+    assert told in cards.infer("status")
+    assert [one["num_images"] for one in cards.infer_json("events", "--date", "2026-10-01")["events"]] == [2, 1, 2]
+    cards.infer("run")
+    assert cards.rows(visits) == once
+    shutil.rmtree(cards.photos / "copy")
+    assert f"over: {told}" in cards.infer("run", "-q")
+    cards.infer("forget", "--missing", "--yes")
+    assert cards.rows(visits) == once
+    assert cards.rows("SELECT count(*) FROM infer_predictions") == [(5,)]
+
+
+def test_the_photos_of_a_folder_that_was_renamed_count_once_until_the_former_ones_are_forgotten(cards):
+    for name, seconds in (("north/0", 0), ("north/1", 30), ("south/0", 0)):
+        take(cards.photos / f"{name}.jpg", START + timedelta(seconds=seconds))
+    cards.infer("run")
+    (cards.photos / "north").rename(cards.photos / "ridge")
+    told = cards.infer("run", "-q")
+    visits = "SELECT camera, images FROM infer_shown_events ORDER BY camera"
+    assert "2 images of camera ridge have the bytes of those of north" in told
+    assert "ridge has the events: `infer forget --missing" in told
+    assert cards.rows(visits) == [("north", 2), ("south", 1)]
+    cards.infer("forget", "--missing", "--yes")
+    assert cards.rows(visits) == [("ridge", 2), ("south", 1)]
+    assert "bytes" not in cards.infer("status")

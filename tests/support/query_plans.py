@@ -11,7 +11,7 @@ from infer_app.tables.results.views import VIEWS
 OURS = {pictures.name, predictions.name, rejections.name, objects.name}
 RESULTS = OURS - {pictures.name} | {object_predictions.name}
 KEYS = ("picture", "object_id", "(id")  # by which rows of results are found
-ALIASES = ("a", "b", "side_0", "side_1")  # of predictions, where two models are compared
+ALIASES = ("a", "b", "side_0", "side_1", "other")  # of predictions, where two are compared
 IN_VIEWS = ("p", "preferred", "d", "o")  # of predictions and objects
 
 _KNOWN = {*OURS, *RESULTS, *ALIASES, *IN_VIEWS}

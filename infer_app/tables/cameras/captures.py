@@ -13,7 +13,7 @@ from infer_app.tables.cameras.day_events import read_ends
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_cameras
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.schema import WITHOUT_EVENT, pictures
+from infer_app.tables.results.schema import IS_COPY, WITHOUT_EVENT, pictures
 
 
 class Capture(NamedTuple):
@@ -24,6 +24,7 @@ class Capture(NamedTuple):
     offset: int | None  # of that clock from UTC, in seconds, if the file states it
     event: int | None
     on_camera: datetime | None  # by the camera's clock as it was
+    is_copy: bool = False  # of a picture of another camera, which counts
 
 
 @dataclass(frozen=True)
@@ -59,5 +60,5 @@ class Captures:
                 for number, camera, at, offset, event in connection.execute(wanted.where(pictures.c.id.in_(some))):
                     right = at and self.clocks.put_right(camera or "", at)
                     known = event if event is not None and event > WITHOUT_EVENT else None
-                    found[number] = Capture(camera or "", right, offset, known, at)
+                    found[number] = Capture(camera or "", right, offset, known, at, event == IS_COPY)
         return found

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import MAXYEAR, datetime, timedelta
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from sqlalchemy import Connection, delete, insert, select
 
 from infer_app.base.errors import UsageError
+from infer_app.base.settings.csv_table import read_lines
 from infer_app.tables.engine.column_types import MAX_ID
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.events import let_wait, lock_events
 from infer_app.tables.results.schema import cameras, pictures
-
-log = logging.getLogger(__name__)
-
-_A_DATE = len("2026-11-20")
 
 
 def _check_naive(time: datetime) -> datetime:
@@ -32,11 +28,16 @@ def _check_naive(time: datetime) -> datetime:
 
 
 def _end_of_day(value: object) -> object:
-    """Return the midnight after a date that ends so, as _period writes it."""
-    if isinstance(value, str) and value.endswith("T24:00"):
-        midnight = datetime.fromisoformat(value.removesuffix("T24:00"))
-        return midnight + timedelta(days=1) if midnight.year < MAXYEAR else value
+    """Return the midnight after a date without a time of day; other values as they are."""
+    if not isinstance(value, str) or len(value) != len("2026-11-20"):
+        return value
+    with suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(value) + timedelta(days=1)
     return value
+
+
+def _as_number(value: object) -> object:
+    return value.replace(",", ".") if isinstance(value, str) else value
 
 
 def _as_span(value: object) -> object:
@@ -54,7 +55,9 @@ def _as_span(value: object) -> object:
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 _SPAN = re.compile(r"([+-]?)(\d+(?:\.\d+)?) ?(s|min|h|d)")
 _CLOCK = re.compile(r"([+-]?)(\d+):(\d\d)(?::(\d\d))?")
+_HOW = "write it as 2026-11-20, or 2026-11-20 11:00"
 ClockTime = Annotated[datetime, AfterValidator(_check_naive)]
+Degrees = Annotated[float, BeforeValidator(_as_number)]
 MAX_SHIFT = timedelta(days=36_525)
 
 
@@ -64,14 +67,17 @@ class CameraPeriod(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
     camera: str = Field(min_length=1, max_length=MAX_ID)
-    since: ClockTime | None = Field(None, alias="from")  # by the camera's clock as it was; None: its first picture
+    # By the camera's clock as it was; None: its first picture.
+    since: ClockTime | None = Field(None, alias="from", description=_HOW)
     # The first time that is no longer covered; None: for ever.
-    until: Annotated[ClockTime | None, BeforeValidator(_end_of_day)] = Field(None, alias="to")
+    until: Annotated[ClockTime | None, BeforeValidator(_end_of_day)] = Field(None, alias="to", description=_HOW)
     # What puts its clock right: more than 0 for one that is slow.
     shift: Annotated[timedelta, BeforeValidator(_as_span)] = Field(timedelta(0), ge=-MAX_SHIFT, le=MAX_SHIFT)
-    latitude: float | None = Field(None, ge=-90, le=90)  # degrees north
-    longitude: float | None = Field(None, ge=-180, le=180)  # degrees east
+    latitude: Degrees | None = Field(None, ge=-90, le=90)  # degrees north
+    longitude: Degrees | None = Field(None, ge=-180, le=180)  # degrees east
     retired: bool = False  # it brings no more pictures
+    location_id: str | None = Field(None, max_length=MAX_ID)  # of its place, which several cameras may share
+    location_name: str | None = Field(None, max_length=MAX_ID)
 
     @model_validator(mode="after")
     def _check_order(self) -> CameraPeriod:
@@ -95,9 +101,6 @@ class CameraPeriod(BaseModel):
             for one, two in ((self, other), (other, self))
         ]
         return self.camera == other.camera and not any(ends_first)
-
-
-HEADER = [field.alias or name for name, field in CameraPeriod.model_fields.items()]
 
 
 class CameraClocks:
@@ -151,42 +154,14 @@ def set_cameras(database: Database, periods: Sequence[CameraPeriod]) -> set[str]
 
 
 def read_table(path: Path) -> list[CameraPeriod]:
-    """Read a CSV file with columns of HEADER, of which all but the first may be missing or empty.
+    """Read a CSV file, whose numbers may have a decimal comma.
 
-    Columns are separated by semicolons if the header's are, and numbers may have a decimal comma then, as some
-    spreadsheets write it.
-    Raises UsageError for what can't be read, without the header, and for two lines of one camera at the same time.
+    Raises UsageError as `read_lines` does, and for two lines of one camera at the same time.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            separator = ";" if ";" in file.readline() else ","
-            file.seek(0)
-            table = csv.DictReader(file, restkey="more values than columns", delimiter=separator)
-            if HEADER[0] not in (table.fieldnames or ()):
-                raise UsageError(f"{path}: its first line names no column {HEADER[0]}", f"columns: {', '.join(HEADER)}")
-            periods = [_period(row, f"{path}, line {table.line_num}") for row in table]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path} can't be read: {error}", "a CSV file in UTF-8 is needed") from None
+    periods = [one for _, one in read_lines(path, CameraPeriod)]
     of_camera = defaultdict[str, list[CameraPeriod]](list)
     for one in periods:
         if any(map(one.overlaps, of_camera[one.camera])):
             raise UsageError(f"{path}: two lines of {one.camera} are of the same time", "end the first by `to`")
         of_camera[one.camera].append(one)
     return periods
-
-
-def _period(row: Mapping[str, str | None], where: str) -> CameraPeriod:
-    given = {name: text.strip() for name, text in row.items() if isinstance(text, str) and text.strip()}
-    hint = f"columns: {', '.join(HEADER)}"
-    if others := [name for name in row if name not in HEADER]:
-        raise UsageError(f"{where}: no such column: {others[0]}", hint)
-    given |= {name: given[name].replace(",", ".") for name in given.keys() & {"latitude", "longitude"}}
-    if len(given.get("to", "")) == _A_DATE:  # until the end of that day
-        given["to"] += "T24:00"
-    try:
-        return CameraPeriod.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else ""
-        hint = "write it as 2026-11-20, or 2026-11-20 11:00" if name in ("from", "to") else hint
-        raise UsageError(f"{where}: {name}{': ' if name else ''}{first['msg']}", hint) from None

@@ -197,7 +197,7 @@ def _change(rules: FactRules, listed: _Listed, stored: _Stored, looked: CaptureT
     camera = rules.camera(listed.camera, listed.location) if rules.names_cameras else stored.camera or ""
     new = {"camera": camera} | taken_columns(taken)
     is_known = all(getattr(stored, name) == value for name, value in new.items())
-    if is_known and stored.event is not None and stored.event >= WITHOUT_EVENT:
+    if is_known and stored.event not in (None, WITHOUT_CAMERA):
         return None
     return new_values(stored.id, new)
 

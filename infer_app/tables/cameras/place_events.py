@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, bindparam, select, update
 
+from infer_app.tables.cameras.copies import find_copies
 from infer_app.tables.cameras.periods import CameraClocks, read_cameras
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.events import let_wait, lock_events
 from infer_app.tables.results.pictures import new_values, set_columns
-from infer_app.tables.results.schema import WITHOUT_EVENT, pictures, project_table
+from infer_app.tables.results.schema import IS_COPY, WITHOUT_EVENT, pictures, project_table
 
 log = logging.getLogger(__name__)
 _Row: TypeAlias = dict[str, object]
@@ -77,8 +78,11 @@ def _place(connection: Connection, gap: timedelta, at_once: int) -> int:
     lock_events(connection)
     clocks = CameraClocks(read_cameras(connection))
     waiting = connection.execute(_WAITING, {"count": at_once}).all()
+    copies = find_copies(connection, [number for number, *_ in waiting])
     groups, of_cameras = list[list[Span]](), defaultdict[str, list[Span]](list)
     for number, camera, at, offset in waiting:
+        if number in copies:
+            continue
         right = at and clocks.put_right(camera, at)
         one = Taken(moment_of(right or _EPOCH, offset), number)
         if right:
@@ -87,7 +91,7 @@ def _place(connection: Connection, gap: timedelta, at_once: int) -> int:
             groups.append([Span(one, one)])  # nothing is near it
     for camera, new in of_cameras.items():
         groups += group_by_gap([*new, *_read_near(connection, camera, new, gap)], gap)
-    _write(connection, groups)
+    _write(connection, groups, copies)
     return len(waiting)
 
 
@@ -114,16 +118,17 @@ def _read_near(connection: Connection, camera: str, new: Sequence[Span], gap: ti
     return near
 
 
-def _write(connection: Connection, groups: Iterable[Sequence[Span]]) -> None:
-    """Write what makes each group an event, whose number is that of its first picture."""
-    joined, ends, placed = list[_Row](), list[_Row](), list[_Row]()
+def _write(connection: Connection, groups: Iterable[Sequence[Span]], copies: Mapping[int, int]) -> None:
+    """Write what makes each group an event, whose number is that of its first picture, and which are copies."""
+    joined, ends = list[_Row](), list[_Row]()
+    placed = [new_values(number, _NO_EVENT | {"copy_of": first}) for number, first in copies.items()]
     for group in groups:
         event, last = group[0].first.number, max(one.last for one in group).number
         for one in group:
             number = one.first.number
             if not one.is_stored:
-                own = {"captured_at": one.captured_at, "event_last": last if number == event else None}
-                placed.append(new_values(number, own | {"event": event}))
+                own = {"event": event, "captured_at": one.captured_at, "copy_of": None}
+                placed.append(new_values(number, own | {"event_last": last if number == event else None}))
             elif number == event:
                 ends.append(new_values(event, {"event_last": last}))
             else:
@@ -160,5 +165,6 @@ _STORED = select(
     *(one.c[name] for one in (pictures, _last) for name in ("id", "captured_at", "taken_offset"))
 ).join_from(pictures, _last, _last.c.id == pictures.c.event_last)
 _SET_END = set_columns("event_last")
-_SET = set_columns("event_last", "event", "captured_at")
+_NO_EVENT: _Row = {"event": IS_COPY, "captured_at": None, "event_last": None}
+_SET = set_columns(*_NO_EVENT, "copy_of")
 _JOIN = update(pictures).where(pictures.c.event == bindparam("former")).values(event=bindparam("new_event"))

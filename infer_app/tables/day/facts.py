@@ -13,6 +13,7 @@ from infer_app.artifact.model_names import Version
 from infer_app.base.day import Day, find_zone, naive
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import rejection_budget
+from infer_app.tables.cameras.copies import CopiedCamera, read_copies
 from infer_app.tables.day.arrivals import ArrivalGap, find_gap, find_silent_cameras
 from infer_app.tables.listing.watched_images import UNCHANGED, ChangedCounts, count_changed, count_missing
 from infer_app.tables.queries.day_rows import DayRows
@@ -89,6 +90,7 @@ class ProjectFacts:
 
     gap: ArrivalGap | None  # if images have stopped coming
     silent: Mapping[str, date]  # cameras that bring none any more, with their last days
+    copied: Sequence[CopiedCamera]
     replaced: int  # images of any day whose prediction is of a former file
     missing: MissingImages | None
     older: Mapping[str, PendingDays | None]  # images that no look-back covers, by the names of all models in use
@@ -184,6 +186,7 @@ def read_project(
     return ProjectFacts(
         gap=find_gap(source, last) if is_of_all else None,
         silent=find_silent_cameras(images, last.zone) if is_of_all and source.camera_of else {},
+        copied=read_copies(images) if is_of_all and source.camera_of else (),
         replaced=changed.replaced,
         missing=_read_missing(images, last.zone) if changed.missing else None,
         older={name: older[model_id] for name, model_id in versions},

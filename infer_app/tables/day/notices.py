@@ -224,6 +224,19 @@ def _silent_cameras(facts: ProjectFacts) -> Iterator[Notice]:
         yield Notice("silent camera", text + more, subject=camera)
 
 
+def _copied(facts: ProjectFacts) -> Iterator[Notice]:
+    for one in facts.copied:
+        camera, former = one_line(one.camera), one_line(one.former)
+        why = f"{counted(one.num_images, 'image')} of camera {camera} {'has' if one.num_images == 1 else 'have'}"
+        why += f" the bytes of those of {former}, and no events: they count once, as those of {former}."
+        if one.num_missing:
+            text = f"{why} Its files are gone: if its folder was renamed, forget them, and {camera} has the events"
+            yield Notice("copied camera", text, "infer forget --missing", subject=one.camera, key=f"{one.former} gone")
+        else:
+            text = f"{why} If a card was copied twice, remove one of both, and after the next run"
+            yield Notice("copied camera", text, "infer forget --missing", subject=one.camera, key=one.former)
+
+
 def _replaced(facts: ProjectFacts) -> Iterator[Notice]:
     if facts.replaced:
         yield Notice("replaced", _describe_replaced(facts.replaced))
@@ -265,6 +278,7 @@ def _older_pending(facts: ProjectFacts) -> Iterator[Notice]:
 OF_PROJECT = {  # by kind: what none of them yields any more is over
     "gap": _gap,
     "silent camera": _silent_cameras,
+    "copied camera": _copied,
     "replaced": _replaced,
     "missing": _missing,
     "older pending": _older_pending,

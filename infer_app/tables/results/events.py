@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, Connection, select, update
 
 from infer_app.tables.engine.bulk import in_batches
-from infer_app.tables.results.schema import WITHOUT_EVENT, pictures, project_table
+from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures, project_table
 
 
 def lock_events(connection: Connection) -> None:
@@ -17,16 +17,17 @@ def lock_events(connection: Connection) -> None:
 
 
 def dissolve_events(connection: Connection, numbers: Iterable[int]) -> None:
-    """Let all pictures of the events of these pictures, which change or go, wait for an event."""
+    """Let all pictures of the events of these pictures, which change or go, wait for an event; their copies too."""
     for some in in_batches(numbers):
         lock_events(connection)
         # Of now: MariaDB would read what was there at the first read of the transaction.
         known = select(pictures.c.event).where(pictures.c.id.in_(some), pictures.c.event > WITHOUT_EVENT)
         if found := set(connection.scalars(known.with_for_update())):
             let_wait(connection, pictures.c.event.in_(found))
+        let_wait(connection, pictures.c.copy_of.in_(some))
 
 
 def let_wait(connection: Connection, *conditions: ColumnElement[bool]) -> None:
-    """Let pictures that have an event, by default all, wait for one; the caller has called `lock_events`."""
-    wanted = pictures.c.event > WITHOUT_EVENT, *conditions
+    """Let pictures that have an event or are copies, by default all, wait; the caller has called `lock_events`."""
+    wanted = pictures.c.event.not_in((WITHOUT_CAMERA, WITHOUT_EVENT)), *conditions
     connection.execute(update(pictures).where(*wanted).values(event=WITHOUT_EVENT))

@@ -23,7 +23,7 @@ from infer_app.tables.engine.column_types import MAX_ID, OURS, EncodedJSON, Exac
 
 metadata = MetaData(info={OURS: True})
 VERSION_TABLE = "infer_migrations"
-VERSION = "1"  # the number of the layout of the tables, which their database keeps
+VERSION = "2"  # the number of the layout of the tables, which their database keeps
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
@@ -32,6 +32,7 @@ _IS_OURS = text("added_at IS NOT NULL")
 _IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
 _IS_UNLISTED = text("unlisted_since IS NOT NULL")
 _HAS_EVENT = text("event IS NOT NULL")
+_IS_COPY_OF = text("copy_of IS NOT NULL")
 _IS_FIRST = text("event = id")  # of its event
 OUR_IMAGES = "infer_images"  # a view of what is registered here: by a command, or as files of watched folders
 # A row for each picture that was registered or that a run selected. Results name its number.
@@ -58,10 +59,11 @@ pictures = Table(
     Column("taken_at", Microseconds),  # by the camera's own clock
     Column("taken_offset", Integer),  # of that clock from UTC, in seconds, if it is stated
     Column("taken_from", String(16)),  # a TimeOrigin; NULL: the file was not read
-    # The number of its event's first picture, or WITHOUT_CAMERA or WITHOUT_EVENT; NULL: none is asked.
+    # The number of its event's first picture, or one of those below; NULL: none is asked.
     Column("event", BigInteger),
     Column("captured_at", Microseconds),  # by the camera's clock, put right; this and the one below go with the event
     Column("event_last", BigInteger),  # of the first picture of an event: the number of the last
+    Column("copy_of", BigInteger),  # with IS_COPY: the number of the picture whose bytes it has, of another camera
     UniqueConstraint("key", "registered", name="uq_infer_pictures_key"),
     Index("ix_infer_pictures_image_id", "image_id"),  # for users' own SQL, which finds rows of the views by it
     # The key that a day's pages are read by.
@@ -70,9 +72,11 @@ pictures = Table(
     Index("ix_infer_pictures_queued_at", "queued_at", sqlite_where=_IS_QUEUED),
     Index("ix_infer_pictures_unlisted_since", "unlisted_since", sqlite_where=_IS_UNLISTED),
     Index("ix_infer_pictures_event", "event", sqlite_where=_HAS_EVENT),
+    Index("ix_infer_pictures_copy_of", "copy_of", sqlite_where=_IS_COPY_OF),
     Index("ix_infer_pictures_captured_at", "camera", "taken_offset", "captured_at", sqlite_where=_IS_FIRST),
 )
 WITHOUT_CAMERA, WITHOUT_EVENT = -1, 0  # of pictures that wait for their camera, or for their event
+IS_COPY = -2  # of pictures that have none, since the picture whose bytes they have counts
 
 cameras = Table(
     "infer_cameras",
@@ -85,6 +89,8 @@ cameras = Table(
     Column("latitude", Double),  # degrees north
     Column("longitude", Double),  # degrees east
     Column("retired", Integer, nullable=False),  # 1: it brings no more pictures
+    Column("location_id", Exact(MAX_ID)),  # of its place, which several cameras may share
+    Column("location_name", Exact(MAX_ID)),
 )
 
 # One row, of the project that the database belongs to.
@@ -140,6 +146,8 @@ predictions = Table(
     Column("height", Integer),
     Column("num_objects", Integer),  # rows of infer_objects, of a second network those of infer_object_predictions
     Column("detector_id", String(64)),  # of a second network: the version of its detector whose objects it was given
+    # The first picture of some bytes is found without reading the others.
+    Index("ix_infer_predictions_sha256", "sha256", "picture"),
 )
 
 objects = Table(

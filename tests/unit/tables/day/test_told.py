@@ -19,7 +19,7 @@ from infer_app.tables.day.notices import few_images
 from infer_app.tables.day.told import current_notices
 from infer_app.tables.day.verdict import judge
 from infer_app.tables.listing.stored_notices import MAIL, event, mark_told, read_due, record
-from infer_app.tables.results.schema import cameras, pictures
+from infer_app.tables.results.schema import IS_COPY, cameras, pictures
 from tests.conftest import MODEL
 from tests.support.nights import DAY, KILLED, Nights, failed
 
@@ -72,6 +72,12 @@ def silent_camera(nights):
 def retired_camera(nights):
     silent_camera(nights)
     nights._insert(cameras, {"camera": "b", "place": 0, "shift": 0.0, "retired": 1})
+
+
+def copied_camera(nights):
+    nights.images(2, camera="a", event=1)
+    nights.images(1, camera="b", event=IS_COPY, copy_of=1)
+    nights.run(selected=3, predicted=3, rejected=0)
 
 
 def found(kind, text):
@@ -197,6 +203,7 @@ TABLE = {
         "done good 0",
         ["replaced"],
     ),
+    "a copied camera": (copied_camera, "done good 0", ["copied camera"]),
     "a silent camera": (silent_camera, "done good 0", ["silent camera"]),
     "a retired camera": (retired_camera, "done good 0", []),
     "a wrong clock": (found("wrong clock", "1 new image has a time before 1995"), "done good 0", ["wrong clock"]),

@@ -15,12 +15,13 @@ from tests.support.results import relations
 
 # The versions that commits before the first release have written.
 FORMER = (*(f"{number:04}" for number in range(1, 10)), "0.1.0", "0.2.0", "0.3.0")
-ADDS_A_COLUMN = """
+NEXT = str(int(VERSION) + 1)
+ADDS_A_COLUMN = f"""
 from alembic import op
 from sqlalchemy import Column, Text
 
-revision = "2"
-down_revision = "1"
+revision = "{NEXT}"
+down_revision = "{VERSION}"
 
 
 def upgrade():
@@ -88,13 +89,13 @@ def test_a_database_of_before_the_first_release_is_refused_and_stays_as_it_is(fr
 
 def test_a_further_layout_is_reached_by_its_migration(database, tmp_path, monkeypatch):
     shutil.copytree(migrate.MIGRATIONS, tmp_path / "migrations")
-    (tmp_path / "migrations/versions/layout_2.py").write_text(ADDS_A_COLUMN)
+    (tmp_path / f"migrations/versions/layout_{NEXT}.py").write_text(ADDS_A_COLUMN)
     monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path / "migrations")
-    monkeypatch.setattr(migrate, "VERSION", "2")
-    with pytest.raises(SchemaOutdated, match="have layout 1, this program needs 2") as caught:
+    monkeypatch.setattr(migrate, "VERSION", NEXT)
+    with pytest.raises(SchemaOutdated, match=f"have layout {VERSION}, this program needs {NEXT}") as caught:
         check_schema(database)
     assert caught.value.hint == "run `infer db upgrade`"
-    assert [upgrade(database), upgrade(database)] == ["1", "2"]
+    assert [upgrade(database), upgrade(database)] == [VERSION, NEXT]
     check_schema(database)
     with database.read() as connection:
         assert connection.scalars(text("SELECT note FROM infer_models")).all() == []

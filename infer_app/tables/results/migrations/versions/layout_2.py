@@ -1,0 +1,27 @@
+"""Places of cameras, and pictures whose bytes another camera's picture has."""
+
+from functools import partial
+
+from alembic import op
+from sqlalchemy import BigInteger, Column, inspect, text
+
+from infer_app.tables.engine.column_types import Exact
+
+revision = "2"
+down_revision = "1"
+
+
+def upgrade() -> None:
+    """Add what is missing: MariaDB keeps each of these where a former upgrade was stopped."""
+    _add("infer_cameras", Column("location_id", Exact(512)), Column("location_name", Exact(512)))
+    _add("infer_pictures", Column("copy_of", BigInteger))
+    create = partial(op.create_index, if_not_exists=True)
+    create("ix_infer_pictures_copy_of", "infer_pictures", ["copy_of"], sqlite_where=text("copy_of IS NOT NULL"))
+    create("ix_infer_predictions_sha256", "infer_predictions", ["sha256", "picture"])
+
+
+def _add(table: str, *columns: Column[object]) -> None:
+    known = {one["name"] for one in inspect(op.get_bind()).get_columns(table)}
+    for one in columns:
+        if one.name not in known:
+            op.add_column(table, one)
