@@ -30,6 +30,13 @@ def read_groups(database: Database, model: str) -> set[str]:
     return {group for chain in read_label_groups(database, model).values() if chain for group in chain}
 
 
+def read_all_labels(connection: Connection) -> set[str]:
+    """Return the labels of all models that have run, and the groups that any belongs to."""
+    manifests = connection.scalars(select(models.c.manifest)).all()
+    groups = connection.scalars(select(label_groups.c.ancestor))
+    return {label for manifest in manifests for label in manifest.get("labels", ())} | {*groups}
+
+
 def replace_label_groups(database: Database, model: str, groups: Groups) -> None:
     """Replace all groups of a model's name in one transaction."""
     rows: list[dict[str, object]] = []

@@ -230,7 +230,7 @@ def test_a_file_with_another_time_and_the_same_bytes_keeps_its_event(cards, seen
     """As copies and restored backups have; a run without cameras doesn't look when a photo was taken."""
     cards.add(("a", 0), ("a", 40)).note()
     before, (location, _) = sorted(cards.rows(*TIME)), sorted(cards.taken)
-    touched = FileFacts(7, 2.0, "ab")
+    touched = FileFacts(7, 2.0, location)
     if seen_by == "walk":
         files = [ImageFile(location, 7, 2.0)]
         for _ in register(cards.database, files, lambda new: [], lambda files: [touched] * len(files)):
@@ -241,7 +241,7 @@ def test_a_file_with_another_time_and_the_same_bytes_keeps_its_event(cards, seen
             cards.database, [Prediction(ImageRef(ids[location], location), Output("fox", 0.9), touched)], run_id="run 2"
         )
     assert sorted(cards.rows(*TIME)) == before
-    assert (2.0, "ab") in cards.rows(pictures.c.modified, pictures.c.sha256)
+    assert (2.0, location) in cards.rows(pictures.c.modified, pictures.c.sha256)
 
 
 def test_predicted_pictures_that_wait_are_counted_by_what_they_wait_for(cards):

@@ -252,6 +252,49 @@ def test_camtrap_dp_holds_what_has_a_time_and_coordinates_and_counts_the_rest(ca
     assert {(row["camera"], row["taken_at"]) for row in rows} >= {("south", "2026-10-01T21:00:00"), ("north", "")}
 
 
+def test_camtrap_dp_has_places_that_cameras_share_names_of_species_and_each_photo_once(cards):
+    """Of `north`, which has moved, nothing names the places; a copy of its card is in another folder."""
+    for name, seconds, color in (("east/0", 0, "red"), ("west/0", 0, "green"), ("north/0", 0, "blue")):
+        take(cards.photos / f"{name}.jpg", START + timedelta(seconds=seconds), color)
+    take(cards.photos / "north/1.jpg", START + timedelta(days=1), "red")
+    cards.infer("run")
+    shutil.copytree(cards.photos / "north", cards.photos / "again")
+    cards.infer("run", "--date", "today")
+    (cards.folder / "cameras.csv").write_text(
+        "camera;from;to;latitude;longitude;location_id;location_name\n"
+        "east;;;47,5;8,25;P1;Spring\nwest;;;47,5;8,25;P1;Spring\nagain;;;1;1;;Hut\n"
+        "north;;2026-10-01;46;8;;\nnorth;2026-10-02;;45,5;9;;\n"
+    )
+    cards.infer("cameras", "set", "cameras.csv")
+    (cards.folder / "species.csv").write_text(
+        "label,scientific_name,taxon_id,rank\nred,Vulpes vulpes,urn:fox,species\ngreen,Homo sapiens,,\nrad,Anas,,\n"
+    )
+    cards.set("export", species="species.csv")
+    to = cards.folder / "package"
+    dates = "--date", "2026-10-01", "--until", "2026-10-02"
+    counts = cards.infer_json("export", *dates, "--format", "camtrap-dp", "--to", to, "--relative-to", cards.photos)
+    assert "species.csv: no model has these labels: 'rad'" in cards.errors
+    assert (counts["images"], counts["left_out"]) == (4, {"bytes of their own": 2})
+    tables = {path.stem: list(csv.DictReader(path.read_text().splitlines())) for path in to.glob("*.csv")}
+    places = [(one["cameraID"], one["locationID"], one["locationName"]) for one in tables["deployments"]]
+    assert sorted(places) == [
+        ("again", "Hut", "Hut"),
+        ("east", "P1", "Spring"),
+        *((("north", one, one)) for one in ("north 45.5, 9.0", "north 46.0, 8.0")),
+        ("west", "P1", "Spring"),
+    ]
+    columns = "observationType", "scientificName", "observationTags"
+    assert Counter(tuple(one[name] for name in columns) for one in tables["observations"]) == {
+        ("animal", "Vulpes vulpes", "label:red"): 4,  # of media and of events
+        ("human", "Homo sapiens", "label:green"): 2,
+        ("animal", "", "label:blue"): 2,
+    }
+    assert json.loads((to / "datapackage.json").read_text())["taxonomic"] == [
+        {"scientificName": "Homo sapiens"},
+        {"scientificName": "Vulpes vulpes", "taxonID": "urn:fox", "taxonRank": "species"},
+    ]
+
+
 def written(project, *options):
     project.infer("export", *options, "--to", project.folder / "day.csv")
     return (project.folder / "day.csv").read_text()

@@ -12,6 +12,7 @@ from typing import Any
 from infer_app.artifact.specs import WITH_LABELS
 from infer_app.ask.export.exported_model import ModelVersions
 from infer_app.ask.export.image_paths import ImagePaths
+from infer_app.ask.export.species import SpeciesNames
 from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.base.errors import UsageError
@@ -84,6 +85,7 @@ class Export:
     counts: ExportCounts = field(default_factory=ExportCounts)  # of what was read last
     detector: Export | None = None  # of a second network
     captures: Captures | None = None  # None: cameras are not recorded
+    species: SpeciesNames = field(default_factory=SpeciesNames)
 
     @classmethod
     def of_days(

@@ -168,6 +168,10 @@ class EventsSettings(Section):
     )
 
 
+class ExportSettings(Section):
+    species: Path | None = None  # a CSV file of what labels mean: label,scientific_name,taxon_id,rank
+
+
 class RemoteSettings(Section):
     """Images at https://, s3://, gs:// and az:// URLs. Only those that `allow` covers are read."""
 
@@ -268,6 +272,7 @@ class Settings(Section):
     source: SourceSettings = SourceSettings()
     images: ImagesSettings = ImagesSettings()
     events: EventsSettings = EventsSettings()
+    export: ExportSettings = ExportSettings()
     remote: RemoteSettings = RemoteSettings()
     models: ModelsSettings = ModelsSettings()
     run: RunSettings = RunSettings()

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from infer_app.ask.export.formats.label_studio import config_path
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.ask.export.sampling.choose_images import Chosen, choose_images, keep_one_per_event
 from infer_app.ask.export.sampling.copy_photos import copy_photos
+from infer_app.ask.export.species import SpeciesNames
 from infer_app.base.day import between
 from infer_app.base.errors import UsageError
 from infer_app.base.locations import shown
@@ -21,11 +22,13 @@ from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.cli.look.show_events import check_events
 from infer_app.tables.cameras.captures import Captures
+from infer_app.tables.label_groups import read_all_labels
 from infer_app.tables.project_database import open_project_database, read_limits
 from infer_app.tables.queries.thresholds import describe_unset
 from infer_app.tables.rows.results import Result
 
 log = logging.getLogger(__name__)
+SHOWN_LABELS = 5  # of those that no model has
 SAMPLE_FORMATS = ("coco", "label-studio")
 
 
@@ -38,7 +41,9 @@ def export_days(options: ExportOptions) -> None:
         find_format(options.format, model)
         captures = Captures(project, days[0].zone) if loaded.wants_facts else None
         paths = _paths(loaded, options.relative_to)
-        export = Export.of_days(project, days, model, paths, options.min_score, captures)
+        species = SpeciesNames.read(loaded.export.species and loaded.resolve(loaded.export.species))
+        export = replace(Export.of_days(project, days, model, paths, options.min_score, captures), species=species)
+        _warn_of_unknown(species.keys() - project.database.ask(read_all_labels), loaded)
         project.ask(project.source.note_unlisted, between(days))
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
         num_pending = sum(project.count_pending(day, *model.all_ids) for day in days)
@@ -53,6 +58,12 @@ def export_days(options: ExportOptions) -> None:
         print(json.dumps(_numbers(options, export) | counts))
     else:
         print(_written(options, export) + _left_out(options.format, export, num_pending), *unset, sep="\n")
+
+
+def _warn_of_unknown(labels: Set[str], loaded: LoadedSettings) -> None:
+    if labels:
+        shown_labels = ", ".join(map(repr, sorted(labels)[:SHOWN_LABELS]))
+        log.warning("%s: no model has these labels: %s", loaded.export.species, shown_labels)
 
 
 def export_sample(options: SampleOptions) -> None:

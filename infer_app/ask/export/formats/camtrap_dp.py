@@ -1,7 +1,8 @@
 """Camtrap DP 1.0.2, https://camtrap-dp.tdwg.org: a folder with deployments, media and observations of camera traps.
 
-A deployment is a line of the table of cameras that has coordinates. A medium needs one, and a time: what has not is
-counted. Times have an offset: the one that the file states, else that of the project's time zone.
+A deployment is a line of the table of cameras that has coordinates. A medium needs one, and a time, and is no copy of
+another camera's: what is left out is counted. Times have an offset: the one that the file states, else that of the
+project's time zone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from typing import Any, NamedTuple
 from infer_app import __version__
 from infer_app.artifact.model_names import short_name
 from infer_app.ask.export.exported_images import Export, ExportedImage
-from infer_app.ask.export.formats.categories import SCIENTIFIC_NAME
 from infer_app.base.atomic_file import new_folder
 from infer_app.base.day import find_zone
 from infer_app.base.errors import UsageError
@@ -185,6 +185,9 @@ class _Package:
             )
             self._export.counts.left_out[lacks] += 1
             return None
+        if capture.is_copy:
+            self._export.counts.left_out["bytes of their own"] += 1
+            return None
         at = self._aware(capture.taken_at, capture.offset)
         deployment.take(at)
         if capture.event is not None:
@@ -271,13 +274,13 @@ class _Package:
 
     def _classified(self, shown: _Shown, at: str) -> dict[str, object]:
         label = shown.label
-        is_name = SCIENTIFIC_NAME.fullmatch(label) is not None
-        if is_name:
-            self._species.add(label)
-        is_told = is_name or label.lower() in _TYPES
+        name = self._export.species.name_of(label) or ""
+        if name:
+            self._species.add(name)
+        is_told = name == label or label.lower() in _TYPES
         return {
-            "observationType": _TYPES.get(label.lower(), "animal"),
-            "scientificName": label if is_name else None,
+            "observationType": _TYPES.get(label.lower()) or _TYPES.get(name.lower(), "animal"),
+            "scientificName": name,
             "classificationMethod": "machine",
             "classifiedBy": shown.by,
             "classificationTimestamp": at,
@@ -288,14 +291,20 @@ class _Package:
     def _deployment(self, one: _Deployment) -> dict[str, object]:
         return {
             "deploymentID": one.id,
-            "locationID": one.period.camera,
-            "locationName": one.period.camera,
+            "locationID": one.period.location_id or one.period.location_name or self._place(one.period),
+            "locationName": one.period.location_name or one.period.location_id or self._place(one.period),
             "latitude": one.period.latitude,
             "longitude": one.period.longitude,
             "deploymentStart": one.start.isoformat(timespec="seconds"),
             "deploymentEnd": one.end.isoformat(timespec="seconds"),
             "cameraID": one.period.camera,
         }
+
+    def _place(self, period: CameraPeriod) -> str:
+        """Return what names a place without a name: its camera, and for one that has moved the coordinates."""
+        its = [one.period for one in self._deployments if one.period.camera == period.camera]
+        has_moved = len({(one.latitude, one.longitude) for one in its}) > 1
+        return f"{period.camera} {period.latitude}, {period.longitude}" if has_moved else period.camera
 
     def _aware(self, at: datetime, offset: int | None) -> datetime:
         return at.replace(tzinfo=self._zone if offset is None else timezone(timedelta(seconds=offset)))
@@ -325,7 +334,7 @@ class _Package:
             },
             "spatial": {"type": "MultiPoint", "coordinates": places},
             "temporal": {"start": f"{dates[0]}", "end": f"{dates[-1]}"},
-            "taxonomic": [{"scientificName": name} for name in sorted(self._species)],
+            "taxonomic": [self._export.species.taxon(name) for name in sorted(self._species)],
         }
 
 

@@ -1,11 +1,8 @@
 """Numbers of labels in a file: their class indices, so that files of several days agree."""
 
-import re
 from collections.abc import Sequence
 
 from infer_app.base.domain import MAX_CLASS
-
-SCIENTIFIC_NAME = re.compile(r"[A-Z][a-z]+( [a-z-]+){1,2}")
 
 
 class Categories(dict[tuple[int, str], int]):

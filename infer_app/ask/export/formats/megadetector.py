@@ -9,7 +9,8 @@ from pathlib import Path
 
 from infer_app.artifact.model_names import short_name
 from infer_app.ask.export.exported_images import Export, ExportedImage
-from infer_app.ask.export.formats.categories import SCIENTIFIC_NAME, Categories
+from infer_app.ask.export.formats.categories import Categories
+from infer_app.ask.export.species import SCIENTIFIC_NAME
 from infer_app.base.atomic_file import new_content
 from infer_app.tables.results.schema import ALL_LABELS
 from infer_app.tables.rows.results import Rejection
@@ -74,11 +75,12 @@ def _named(categories: Categories) -> dict[str, str]:
 def _description(label: str, export: Export) -> str:
     """Return `;class;order;family;genus;species;label` in lower case: what readers take for a taxonomy, or refuse.
 
-    Ranks are known of a taxonomy with five groups, and of a label that is a scientific name. Others stay empty.
+    Ranks are known of a taxonomy with five groups, and of a label whose scientific name has two words or three.
     """
     *groups, _ = export.shown.chain(label)
     if len(groups) != RANKS:
-        groups = ["", "", "", *label.split(" ", 1)] if SCIENTIFIC_NAME.fullmatch(label) else [""] * RANKS
+        name = export.species.name_of(label) or ""
+        groups = ["", "", "", *name.split(" ", 1)] if SCIENTIFIC_NAME.fullmatch(name) else [""] * RANKS
     return ";".join(one.replace(";", ",") for one in ("", *groups, label)).lower()
 
 

@@ -1,6 +1,22 @@
+import json
+from dataclasses import replace
+
 from infer_app.ask.export.formats.megadetector import write_megadetector
 from infer_app.ask.export.image_paths import ImagePaths
-from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, LOW, detected, rejected, written
+from infer_app.ask.export.species import Species, SpeciesNames
+from tests.support.exports import (
+    CAT,
+    CREATED_AT,
+    DOG,
+    HOSTILE,
+    HOSTILE_PATH,
+    ID,
+    LOW,
+    detected,
+    export_of,
+    rejected,
+    written,
+)
 from tests.support.megadetector_rules import problems
 
 
@@ -37,4 +53,18 @@ def test_images_have_shares_and_failures_no_list(tmp_path):
             {"file": "/elsewhere/x.jpg", "failure": "corrupt", "detections": None},
         ],
         "detection_categories": {"1": "cat", "3": "dog"},
+    }
+
+
+def test_ranks_are_those_of_the_scientific_name_that_a_label_has(tmp_path):
+    names = SpeciesNames(fox=Species(label="fox", scientific_name="Vulpes vulpes"))
+    boxes = export_of()
+    labels = ((CREATED_AT, ID, ("fox", "Lynx lynx", "bird")),)
+    export = replace(boxes, model=replace(boxes.model, recorded_labels=labels), detector=boxes, species=names)
+    write_megadetector(tmp_path / "md.json", export)
+    found = json.loads((tmp_path / "md.json").read_text())
+    assert found["classification_category_descriptions"] == {
+        "1": ";;;;vulpes;vulpes;fox",
+        "2": ";;;;lynx;lynx;lynx lynx",
+        "3": ";;;;;;bird",
     }
