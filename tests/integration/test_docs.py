@@ -193,6 +193,8 @@ def test_the_commands_for_camera_traps_work(follow, tmp_path):
     with (tmp_path / "species.csv").open(newline="") as file:
         rows = [(row["date"], row["label"]) for row in csv.DictReader(file) if row["label"]]
     assert rows == [("2026-11-03", "fox"), ("2026-11-04", "fox")]
+    with (tmp_path / "package" / "observations.csv").open(newline="") as file:
+        assert {row["scientificName"] for row in csv.DictReader(file)} == {"Vulpes vulpes", ""}
     (queries,) = [text for _, kind, text in BLOCK.findall(page.read_text()) if kind == "sql"]
     blanks, visits = queries.strip().split("\n\n")
     with closing(sqlite3.connect(tmp_path / "infer.db")) as connection, connection:

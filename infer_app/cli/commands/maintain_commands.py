@@ -75,7 +75,9 @@ class CamerasSetOptions(WithConfig):
     A shift corrects the times that are shown and exported and those that events are made of, never what is stored.
     """
 
-    table: Path = argument("FILE", "A CSV file with the columns camera, from, to, shift, latitude, longitude, retired.")
+    table: Path = argument(
+        "FILE", "A CSV file: camera, from, to, shift, latitude, longitude, retired, location_id, location_name."
+    )
 
 
 @command(cameras_app, "update", "project.camera_commands:update")

@@ -12,6 +12,7 @@ from infer_app.cli.look.show_events import describe_waiting
 from infer_app.cli.terminal.output import show_table
 from infer_app.run.note_facts import fill_all_facts, place_again
 from infer_app.run.stop import Stop
+from infer_app.tables.cameras.copies import read_copies
 from infer_app.tables.cameras.day_events import count_waiting, find_jumps, read_camera_rows, read_ends
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, read_cameras, read_table, set_cameras
 from infer_app.tables.project_database import open_project_database
@@ -30,6 +31,7 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
         jumps = project.ask(find_jumps, project, clocks)
         spans = project.ask(read_ends, project)
         waiting = project.ask(count_waiting, project, WITHOUT_CAMERA)
+        copied = {one.camera: one for one in project.ask(read_copies, project)}
     told, cells = [], []
     for row in rows:
         its = [one for one in periods if one.camera == row.camera]
@@ -37,10 +39,13 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
         first, last = min(ends, default=None), max(ends, default=None)
         wrong = _wrong(ends, jumps.get(row.camera))
         known = {"first": first, "last": last, "clock": wrong, "retired": any(one.retired for one in its)}
-        told.append(asdict(row) | known | {"set": [one.model_dump(mode="json", by_alias=True) for one in its]})
+        copies = copied.get(row.camera)
+        stated = [one.model_dump(mode="json", by_alias=True) for one in its]
+        told.append(asdict(row) | known | {"copies": copies.num_images if copies else 0, "set": stated})
         shown = (row.camera or "(none)", f"{row.num_images:,}", f"{row.num_unread:,}")
         shown_ends = (time.isoformat(" ", "minutes") if time else "" for time in (first, last))
-        remarks = "; ".join(filter(None, (wrong, *map(_describe, its))))
+        doubles = f"{copies.num_images:,} are copies of {copies.former}'s" if copies else ""
+        remarks = "; ".join(filter(None, (wrong, doubles, *map(_describe, its))))
         cells.append((*shown, *shown_ends, row.num_days, row.num_without_time, remarks))
     if as_json:
         print(json.dumps({"cameras": told, "waiting": waiting}, default=datetime.isoformat))

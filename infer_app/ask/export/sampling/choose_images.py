@@ -40,7 +40,7 @@ def choose_images(images: DatedImages, by: str, num_images: int, export: Export,
 
 
 def keep_one_per_event(read: Callable[[], DatedImages], by: str, export: Export, seed: int) -> DatedImages:
-    """Yield the images in their order, of each event one: the most uncertain, or one by chance.
+    """Yield the images in their order, of each event one: the most uncertain, or one by chance; no copies.
 
     They are read twice; the number of an image of each event is in memory.
     """
@@ -52,7 +52,7 @@ def keep_one_per_event(read: Callable[[], DatedImages], by: str, export: Export,
             best[capture.event] = min(own, best.get(capture.event, own))
     kept = {number for _, number in best.values()}
     for day, image, capture in export.with_captures(read()):
-        if image.picture in kept or capture is None or capture.event is None:
+        if image.picture in kept or capture is None or (capture.event is None and not capture.is_copy):
             yield day, image
 
 
