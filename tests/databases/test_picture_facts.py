@@ -21,6 +21,7 @@ from infer_app.base.domain import (
     Prediction,
 )
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.cameras.copies import CopiedCamera, read_copies
 from infer_app.tables.cameras.day_events import (
     count_waiting,
     events,
@@ -33,13 +34,13 @@ from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cam
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.day.arrivals import find_silent_cameras
-from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget
+from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget, of_missing
 from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.update_list import update_list
 from infer_app.tables.listing.watched_images import mark_missing
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictures
+from infer_app.tables.results.schema import IS_COPY, WITHOUT_CAMERA, WITHOUT_EVENT, pictures
 from infer_app.tables.row_audit import audit_rows
 from tests.conftest import MODEL
 from tests.support.day_rows import add_model  # noqa: F401
@@ -583,3 +584,22 @@ def test_a_clock_of_the_first_or_the_last_year_is_told_without_an_error(cards, e
     assert period.put_right(period.until) == period.until
     with pytest.raises(ValueError, match="Input should be a valid datetime"):
         CameraPeriod.model_validate({"camera": "a", "to": "9999-12-31T24:00"})
+
+
+def test_rows_of_the_users_table_are_copies_until_the_first_is_forgotten(database, make_photos, add_model, execute):  # noqa: F811
+    add_model(MODEL.name, MODEL.model_id, START)
+    make_photos("photos", 0, 1)
+    execute(f"UPDATE photos SET camera = 'cam2', added_at = '{START}' WHERE id = 1")
+    cards = TableCards(database, table="photos", taken="added_at").read(0, 1, of="photos")
+    cards.note()
+    columns = pictures.c.camera, pictures.c.event, pictures.c.copy_of
+    assert sorted(cards.rows(*columns)) == [("cam1", 1, None), ("cam2", IS_COPY, 1)]
+    images = ListedImages(database, cards.source)
+    assert read_copies(images) == [CopiedCamera("cam2", "cam1", 1, 0)]
+    execute("DELETE FROM photos WHERE id = 0")
+    cards.note()
+    parts = list(of_missing(database, cards.source, list))
+    assert forget(database, parts, ForgettableCounts.of(parts)).predictions == 1
+    cards.note()
+    assert cards.rows(*columns) == [("cam2", 2, None)]
+    assert read_copies(images) == []

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from infer_app.ask.day_report import gather
 from infer_app.ask.page.page import IndexRow, render_day, render_index
@@ -78,6 +78,12 @@ def copied_camera(nights):
     nights.images(2, camera="a", event=1)
     nights.images(1, camera="b", event=IS_COPY, copy_of=1)
     nights.run(selected=3, predicted=3, rejected=0)
+
+
+def renamed_camera(nights):
+    copied_camera(nights)
+    with nights.database.write() as connection:
+        connection.execute(update(pictures).where(pictures.c.camera == "a").values(missing_since=MISSING))
 
 
 def found(kind, text):
@@ -204,6 +210,7 @@ TABLE = {
         ["replaced"],
     ),
     "a copied camera": (copied_camera, "done good 0", ["copied camera"]),
+    "a renamed camera": (renamed_camera, "done good 0", ["copied camera", "missing"]),
     "a silent camera": (silent_camera, "done good 0", ["silent camera"]),
     "a retired camera": (retired_camera, "done good 0", []),
     "a wrong clock": (found("wrong clock", "1 new image has a time before 1995"), "done good 0", ["wrong clock"]),
