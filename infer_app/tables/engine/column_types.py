@@ -39,7 +39,7 @@ class Microseconds(DateTime):
     """A time to the microsecond: MariaDB's default type rounds to seconds, which could move an image to another day."""
 
 
-class Vectors(LargeBinary):
+class LongBytes(LargeBinary):
     """Bytes of any number: MariaDB's default type holds at most 64 KiB."""
 
 

@@ -23,10 +23,10 @@ from infer_app.tables.engine.column_types import (
     AsText,
     Exact,
     HoursAfter,
+    LongBytes,
     Microseconds,
     Query,
     UtcNow,
-    Vectors,
 )
 from infer_app.tables.engine.reconnect import OUTAGE_S
 
@@ -146,8 +146,8 @@ def _microseconds(type_: Microseconds, compiler: object, **_: object) -> str:
     return "DATETIME(6)"
 
 
-@compiles(Vectors, *FAMILY)
-def _vectors(type_: Vectors, compiler: object, **_: object) -> str:
+@compiles(LongBytes, *FAMILY)
+def _long_bytes(type_: LongBytes, compiler: object, **_: object) -> str:
     return "LONGBLOB"
 
 

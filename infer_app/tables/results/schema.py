@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from infer_app.base.domain import DetectedObject
-from infer_app.tables.engine.column_types import MAX_ID, OURS, EncodedJSON, Exact, Microseconds, Vectors
+from infer_app.tables.engine.column_types import MAX_ID, OURS, EncodedJSON, Exact, LongBytes, Microseconds
 
 metadata = MetaData(info={OURS: True})
 VERSION_TABLE = "infer_migrations"
@@ -137,7 +137,7 @@ predictions = Table(
     Column("label", Text),  # the best class, or that of the best object
     Column("score", Double),  # of the best class or object, or the number of a regression
     Column("output", EncodedJSON, nullable=False),
-    Column("vector", Vectors),  # little-endian
+    Column("vector", LongBytes),  # little-endian
     Column("vector_dtype", String(16)),
     Column("vector_dim", Integer),
     Column("sha256", String(64)),  # of the bytes that were predicted
@@ -178,7 +178,7 @@ object_predictions = Table(
     Column("label", Exact()),  # this column and those below: as in infer_predictions
     Column("score", Double),
     Column("output", EncodedJSON, nullable=False),
-    Column("vector", Vectors),
+    Column("vector", LongBytes),
     Column("vector_dtype", String(16)),
     Column("vector_dim", Integer),
 )
