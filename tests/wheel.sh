@@ -32,7 +32,7 @@ while read -r command; do
 done <<<"$printed"
 
 alone infer doctor >said
-install=$(sed -n 's/^ *fix: \(.* -m pip install .*pi-heif.*\)/\1/p' said)
+install=$(sed -n 's/^ *fix: \(.* -m pip install .*pillow-heif.*\)/\1/p' said)
 expect 'HEIC' said
 bash -c "$install --quiet"
 alone infer doctor >said

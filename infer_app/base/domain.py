@@ -103,7 +103,7 @@ IN_CONTENT = reasons_with(ReasonFact.IN_CONTENT)
 _OF_MODEL = frozenset(reason for reason in Reason if reason.of is ReasonClass.MODEL)
 READ_FAILURES = reasons_with(_UNREAD)
 # Final until this module is there; then every image that was rejected for it is new again (packages.retried_reasons).
-DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
+DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pillow_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
 MAX_ATTEMPTS = 3  # of a transient reason, but for those below
 # A look at the file costs nothing, and no time or size of it tells that it may be read again: each run that covers the
 # day tries.

@@ -35,7 +35,7 @@ RECORDED = {
     "pillow": ("Pillow",),
     "pyturbojpeg": ("PyTurboJPEG",),
     "cykooz_resizer": ("cykooz-resizer",),
-    "pi_heif": ("pi-heif",),
+    "pillow_heif": ("pillow-heif",),
     "torch_tensorrt": ("torch-tensorrt",),
     "tensorrt": TENSORRT,
     "ray": ("ray",),

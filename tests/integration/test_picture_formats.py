@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project, tmp_path):
-    without_decoders = without(tmp_path / "without", "pi_heif", "_pi_heif", "PIL._avif")
+    without_decoders = without(tmp_path / "without", "pillow_heif", "_pillow_heif", "PIL._avif")
     project.add_photos(20)
     (project.photos / "a.heic").write_bytes(heic(smooth()))
     (project.photos / "b.avif").write_bytes(avif(smooth()))

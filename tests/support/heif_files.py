@@ -41,7 +41,6 @@ def smooth(width: int = 96, height: int = 64) -> Image.Image:
 
 def heic(first: Image.Image, *others: Image.Image, bits: int = 8, primary: int = 0, **options: object) -> bytes:
     """Pictures of mode L, RGB or RGBA; an orientation in `exif` becomes the container's too."""
-    pytest.importorskip("pi_heif")
     pillow_heif = pytest.importorskip("pillow_heif")
     file = pillow_heif.HeifFile()
     for image in (first, *others):

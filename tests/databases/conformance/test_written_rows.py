@@ -120,7 +120,7 @@ def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does
 def test_a_run_and_what_explains_an_image_agree_on_whether_it_is_tried_again(
     database, tables, register, installed, reason, attempts, is_settled
 ):
-    installed.remove("_pi_heif")
+    installed.remove("_pillow_heif")
     register("/1.jpg")
     commit_ours(database, bad=broken("1", reason=reason))
     with database.write() as connection:

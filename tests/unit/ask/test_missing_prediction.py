@@ -78,7 +78,7 @@ BY_MODEL = StoredFailure("model_error", 1, "", True)
     ],
 )
 def test_why_an_image_has_no_prediction_and_what_leads_to_one(installed, ago, known, why, message, command, fix):
-    installed.remove("_pi_heif")
+    installed.remove("_pillow_heif")
     cause = explain_image(NEXT, "my photo", None if ago is None else days_ago(ago), **known)
     assert cause == Cause(Why(why), message, command, fix)
 

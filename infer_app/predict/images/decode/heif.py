@@ -1,4 +1,4 @@
-"""Decoders of HEIC and AVIF: pi-heif (libheif, libde265) and Pillow's own (libavif), each with one thread.
+"""Decoders of HEIC and AVIF: pillow-heif (libheif, libde265) and Pillow's own (libavif), each with one thread.
 
 Both are optional, and imported when the first such file is opened.
 """
@@ -48,7 +48,7 @@ def open_avif(file: BinaryIO) -> ImageFile.ImageFile:
 def read_heic_exif(data: bytes) -> Image.Exif:
     """Return the EXIF data of the primary picture, or none.
 
-    Raises BadImage without a decoder, and what pi-heif raises for a damaged file.
+    Raises BadImage without a decoder, and what pillow-heif raises for a damaged file.
     """
     exif = Image.Exif()
     for block in (one["data"] for one in _primary_picture(data).metadata if one["type"] == "Exif"):
@@ -60,14 +60,14 @@ def heif_decoder_names() -> list[str]:
     """Return the decoders that are installed, with their versions."""
     names = [f"libavif {features.version('avif')}"] if has_avif() else []
     if has_heic():
-        import pi_heif
+        import pillow_heif
 
-        names.append(f"pi-heif {pi_heif.__version__} (libheif {pi_heif.libheif_version()})")
+        names.append(f"pillow-heif {pillow_heif.__version__} (libheif {pillow_heif.libheif_version()})")
     return names
 
 
 def has_heic() -> bool:
-    return is_importable("_pi_heif")
+    return is_importable("_pillow_heif")
 
 
 def has_avif() -> bool:
@@ -85,9 +85,9 @@ def is_importable(module: str) -> bool:
 
 
 class _HeicFile(ImageFile.ImageFile):
-    """The primary picture of a HEIC file, by pi-heif's C module alone.
+    """The primary picture of a HEIC file, by pillow-heif's C module alone.
 
-    pi-heif's own class for Pillow also reads metadata, profiles and thumbnails, and crashed on damaged ones.
+    pillow-heif's own class for Pillow also reads metadata, profiles and thumbnails, and crashed on damaged ones.
     """
 
     format = "HEIC"
@@ -110,13 +110,13 @@ class _HeicFile(ImageFile.ImageFile):
 
 
 def _primary_picture(data: bytes) -> Any:
-    """Return pi-heif's primary picture of a file, whose pixels and metadata are read once they are asked for."""
+    """Return pillow-heif's primary picture of a file, whose pixels and metadata are read once they are asked for."""
     if not has_heic():
         raise BadImage(Reason.HEIC_DECODER_MISSING, "HEIC; no decoder for it is installed")
-    import _pi_heif
+    import _pillow_heif
 
     # data, threads, convert to 8 bits, BGR, without stride, scale to 16 bits, decoder, without libheif's limits
-    found = _pi_heif.load_file(data, 1, True, False, False, True, "", False)
+    found, _ = _pillow_heif.load_file(data, 1, True, False, False, True, "", False)
     picture = next((picture for picture in found if picture is not None and picture.primary), None)
     if picture is None:
         raise ValueError("no primary item")

@@ -52,7 +52,7 @@ if find_spec("PIL._avif"):
         "avif-alpha": avif(picture().convert("RGBA"), exif=jpegs.exif(6)),
         "avif-animated": avif(picture(), picture().rotate(180)),
     }
-if find_spec("pi_heif") and find_spec("pillow_heif"):
+if find_spec("pillow_heif"):
     BOXED |= {
         "heic": heic(picture()),
         "heic-10-bits": heic(picture(), bits=10),

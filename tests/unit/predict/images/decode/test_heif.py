@@ -98,7 +98,7 @@ def test_depth_is_not_for_heic():
     [(heic, b"hvc1", b"avc1"), (heic, b"hvc1", b"what"), (heic, b"pitm", b"free"), (avif, b"avif", b"mif1")],
 )
 def test_a_heif_without_a_picture_that_can_be_decoded_is_refused(made: Make, part: bytes, other: bytes):
-    pytest.importorskip("pi_heif")
+    pytest.importorskip("pillow_heif")
     refused = refusal(decoded, made(smooth()).replace(part, other))
     assert (refused.reason, "no primary picture" in refused.detail) == (Reason.UNSUPPORTED_FORMAT, True)
 

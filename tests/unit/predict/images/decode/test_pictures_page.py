@@ -251,7 +251,7 @@ def test_what_the_page_says_is_rejected(line: str, monkeypatch: pytest.MonkeyPat
     if line.endswith("without a decoder"):
         monkeypatch.setattr(heif, f"has_{line[:4].lower()}", lambda: False)
     if line in NEEDS_HEIC:
-        pytest.importorskip("pi_heif")
+        pytest.importorskip("pillow_heif")
     if line in NEEDS_TURBO and not has_turbo():
         pytest.skip("needs libturbojpeg: apt-get install libturbojpeg0")
     for data in REJECTED[line]:
