@@ -9,13 +9,14 @@ from itertools import islice
 from pathlib import Path
 from struct import error as StructError  # noqa: N812 - `error` says nothing
 from struct import unpack_from
+from zlib import decompressobj
 
 from PIL import ExifTags
 
 from infer_app.base.domain import DECODER_MODULES, NO_TIME, CaptureTime, TimeOrigin
 from infer_app.base.read_limits import ReadLimits
 from infer_app.predict.images.decode.decoder import open_file
-from infer_app.predict.images.decode.formats import SNIFFED_BYTES, sniff
+from infer_app.predict.images.decode.formats import MAX_PNG_TEXT, PNG_PROFILE, SNIFFED_BYTES, png_chunks, sniff
 from infer_app.predict.images.decode.heif import read_heic_exif
 from infer_app.predict.images.decode.jpeg_structure import EXIF_NAME, exif_part, jpeg_segments
 from infer_app.predict.images.read.bad_image import BadImage
@@ -138,11 +139,15 @@ def _exif_of_jpeg(data: bytes | mmap.mmap) -> bytes:
 
 
 def _exif_of_png(data: bytes | mmap.mmap) -> bytes:
-    """Return the content of the chunk eXIf, as the PNG specification (3rd edition, 2025) has it."""
-    position = 8
-    while (name := data[position + 4 : position + 8]) not in (b"eXIf", b""):
-        position += 12 + int.from_bytes(data[position : position + 4], "big")
-    return data[position + 8 :][: int.from_bytes(data[position : position + 4], "big")] if name else b""
+    """Return the content of the chunk eXIf, as the PNG specification (3rd edition, 2025) has it, or of a text."""
+    text = b""
+    for kind, start, end in png_chunks(data):
+        if kind == b"eXIf":
+            return data[start:end]
+        if data[start : start + len(PNG_PROFILE)] == PNG_PROFILE:
+            text = data[start + len(PNG_PROFILE) : end]
+            text = decompressobj().decompress(text[1:], MAX_PNG_TEXT) if kind == b"zTXt" else text
+    return bytes.fromhex(text.split(b"\n", 3)[3].decode()).removeprefix(EXIF_NAME)  # below its name and length
 
 
 def _exif_of_webp(data: bytes | mmap.mmap) -> bytes:

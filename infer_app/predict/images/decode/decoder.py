@@ -77,7 +77,8 @@ def decode_image(data: bytes, recipe: Recipe, max_pixels: int) -> Picture:
     except Exception as error:  # decoders raise whatever the damage leads to: KeyError, struct.error, IndexError, …
         is_short = str(error) == NO_STRIP_MEMORY and allocatable() is not None
         reason = Reason.OUT_OF_MEMORY if is_short else reason_of(str(error))
-        raise BadImage(reason, f"{type(error).__name__}: {error}".strip()[:300]) from error
+        advice = "; convert it to PNG" if reason is Reason.UNSUPPORTED_FORMAT else ""
+        raise BadImage(reason, f"{type(error).__name__}: {error}".strip()[:300] + advice) from error
 
 
 @cache

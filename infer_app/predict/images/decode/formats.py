@@ -1,6 +1,8 @@
 """Detect a file's format by its content, and check the containers whose structure tells where they end."""
 
+import mmap
 import zlib
+from collections.abc import Iterator
 
 from infer_app.base.domain import Reason
 from infer_app.predict.images.read.bad_image import BadImage, Transient
@@ -43,7 +45,8 @@ _PNG_METADATA = frozenset(
     b"gAMA cHRM sRGB iCCP cICP mDCV cLLI tEXt zTXt iTXt tIME pHYs bKGD hIST sBIT sPLT eXIf oFFs pCAL sCAL".split()
     + b"tRNS acTL fcTL fdAT caBX iDOT".split()  # alpha is dropped, and the first frame is that of a still picture
 )
-_PNG_ORIENTATION = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0")
+PNG_PROFILE = b"Raw profile type exif\0"  # begins a text in which older programs wrote EXIF data
+_PNG_ORIENTATION = (b"XML:com.adobe.xmp\0", PNG_PROFILE)
 MAX_PNG_TEXT = 1 << 20  # bytes that Pillow decompresses of a chunk; deflate packs at most 1,032 into one
 # Brands of the ISO base media file format, whose files begin with a box `ftyp`: its size, "ftyp", the main brand, four
 # bytes of version, further brands.
@@ -100,13 +103,17 @@ def check_answer(data: bytes) -> None:
 
 def check_png_end(data: bytes) -> None:
     """Raise BadImage(TRUNCATED) unless the chunks reach IEND; Pillow accepts a file that ends after its last pixel."""
-    position = 8
-    while position + 8 <= len(data):
-        length = int.from_bytes(data[position : position + 4], "big")
-        if data[position + 4 : position + 8] == b"IEND":
-            return
-        position += 12 + length  # length, type and checksum beside the payload
-    raise BadImage(Reason.TRUNCATED, "ends before the IEND chunk")
+    if not any(chunk_type == b"IEND" for chunk_type, _, _ in png_chunks(data)):
+        raise BadImage(Reason.TRUNCATED, "ends before the IEND chunk")
+
+
+def png_chunks(data: bytes | mmap.mmap) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the type of each chunk of a PNG, with where its payload begins and ends."""
+    start = 16
+    while start <= len(data):
+        end = start + int.from_bytes(data[start - 8 : start - 4], "big")
+        yield data[start - 4 : start], start, end
+        start = end + 12  # behind its checksum, and the length and type of the next one
 
 
 def without_metadata(png: bytes) -> bytes:
@@ -114,14 +121,11 @@ def without_metadata(png: bytes) -> bytes:
 
     Raises BadImage if the chunks are damaged in a way that leaves open what they are.
     """
-    pieces, position = [png[:8]], 8
-    while position + 12 <= len(png):
-        end = position + 12 + int.from_bytes(png[position : position + 4], "big")
-        chunk_type, payload = png[position + 4 : position + 8], png[position + 8 : end - 4]
-        is_sound = zlib.crc32(png[position + 4 : end - 4]).to_bytes(4, "big") == png[end - 4 : end]
-        if chunk_type not in _PNG_METADATA or (is_sound and _may_state_orientation(chunk_type, payload)):
-            pieces.append(png[position:end])
-        position = end
+    pieces = [png[:8]]
+    for chunk_type, start, end in png_chunks(png):
+        is_sound = zlib.crc32(png[start - 4 : end]).to_bytes(4, "big") == png[end : end + 4]
+        if chunk_type not in _PNG_METADATA or (is_sound and _may_state_orientation(chunk_type, png[start:end])):
+            pieces.append(png[start - 8 : end + 4])
         if chunk_type == b"IEND":
             break
     return b"".join(pieces)

@@ -1,15 +1,19 @@
 import struct
+import textwrap
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from PIL import ExifTags, Image
+from PIL.PngImagePlugin import PngInfo
 
 from infer_app.base.domain import NO_TIME, CaptureTime, TimeOrigin
 from infer_app.predict.images.decode import heif
 from infer_app.predict.images.decode.capture_time import capture_time, read_capture_times
+from tests.support.decoding import decoded
 from tests.support.heif_files import heic
+from tests.support.rasters import tiff
 
 NOON = datetime(2026, 7, 1, 10, 0, tzinfo=UTC).timestamp()  # twelve o'clock in Berlin
 TWELVE = CaptureTime(datetime(2026, 7, 1, 12))
@@ -185,6 +189,32 @@ def test_no_picture_is_decoded_for_its_time(tmp_path, monkeypatch, suffix):
     for library, name in (("PIL.ImageFile.ImageFile", "load"), ("PIL.Image.Image", "load")):
         monkeypatch.setattr(f"{library}.{name}", lambda *_: pytest.fail("it was decoded"))
     assert [capture_time(one) for one in data] == [TWELVE, NO_TIME]
+
+
+@pytest.mark.parametrize("zip", [False, True])
+def test_a_png_is_dated_by_the_text_that_turns_it(tmp_path, zip):
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    exif.get_ifd(ExifTags.IFD.Exif)[ORIGINAL] = WRITTEN
+    lines = "\n".join(textwrap.wrap(exif.tobytes().hex(), 72))
+    text = PngInfo()
+    text.add_text("Raw profile type exif", f"\nexif\n{len(exif.tobytes()):8}\n{lines}\n", zip=zip)
+    Image.new("RGB", (8, 4)).save(tmp_path / "a.png", pnginfo=text)
+    data = (tmp_path / "a.png").read_bytes()
+    assert (decoded(data).shape, capture_time(data)) == ((8, 4, 3), TWELVE)
+    assert capture_time(data.replace(b"\nexif\n", b"\nexif  ")) == NO_TIME or zip
+
+
+def test_a_tiff_states_its_time_in_a_directory_of_its_own():
+    data = tiff(8, 4, 8, 3, bytes(96), t34665=0x11223344)
+    own = struct.pack("<HHHIII", 1, ORIGINAL, 2, len(WRITTEN) + 1, len(data) + 18, 0) + WRITTEN.encode() + b"\0"
+    assert capture_time(data.replace(struct.pack("<I", 0x11223344), struct.pack("<I", len(data))) + own) == TWELVE
+
+
+def test_the_time_in_xmp_alone_is_not_read(tmp_path):
+    xmp = b'<x:xmpmeta><rdf:Description exif:DateTimeOriginal="2026-07-01T12:00:00"/></x:xmpmeta>'
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg", xmp=xmp)
+    assert list(read_capture_times([str(tmp_path / "a.jpg")])) == [NO_TIME]
 
 
 def test_a_date_alone_is_no_time(tmp_path):

@@ -75,6 +75,11 @@ def raw_preview() -> bytes:
     return b"II*\0\x08\0\0\0\x04\0" + b"".join(pack("<HHII", tag, 4, 1, value) for tag, value in entries) + bytes(60)
 
 
+def bmp_of_4_bits() -> bytes:
+    header = pack("<2sIHHIIiiHHIIiiII", b"BM", 0, 0, 0, 66, 40, 8, 4, 1, 16, 3, 64, 0, 0, 0, 0)
+    return header + pack("<III", 0xF00, 0xF0, 0xF) + bytes(64)
+
+
 def deep_tiff(*values: int, **tags: int) -> bytes:
     return tiff(8, 4, 16, len(values), np.full((4, 8, len(values)), values, "<u2").tobytes(), **tags)
 
@@ -161,6 +166,17 @@ HELD = {
     "JPEG whose end marker alone is missing": "a_jpeg_cut_at_any_byte_is_refused_unless_only_its_end_marker_is_missing",
     "16 bits per channel: PNG or TIFF, grey, colour or CMYK": "a_tiff_is_read_in_full",
     "12-bit data in a file of 16 bits, values up to 4,095": "twelve_of_sixteen_bits_are_told_only_if_read_in_full",
+    "EXIF's DateTimeOriginal, else DateTimeDigitized": (
+        "the_time_is_the_cameras_as_it_is_written_with_the_offset_that_is_stated"
+    ),
+    "PNG with EXIF data as text": "a_png_is_dated_by_the_text_that_turns_it",
+    "Reconyx HyperFire, with the time in its maker note alone": (
+        "a_reconyx_hyperfire_states_the_time_in_its_maker_note_alone"
+    ),
+    "EXIF's DateTime alone, which editing changes": (
+        "photos_without_a_time_and_damaged_ones_have_none_and_the_next_ones_have_theirs"
+    ),
+    "XMP, FLIR's own segment, APP12 of cameras before 2000": "the_time_in_xmp_alone_is_not_read",
     "`full`, the default": "a_png_and_a_tiff_of_another_kind_are_read_in_full",
     "`window:LOW,HIGH`": "a_window_is_exact",
     "`percentile:LOW,HIGH`": "a_png_and_a_tiff_of_another_kind_are_read_in_full",
@@ -207,6 +223,7 @@ REJECTED: dict[str, Iterable[bytes]] = {
         tiff(8, 4, 8, 3, bytes(96), t254=1, t330=8),
         raw_preview(),
     ],
+    "BMP of a rare layout, such as 4 bits a channel": [bmp_of_4_bits()],
     "SVG": [b'<svg xmlns="x"/>', b'<?xml version="1.0"?>\n<!-- made by hand -->\n<svg xmlns="x"/>'],
     "PDF": [b"%PDF-1.7\n"],
     "DICOM": [bytes(128) + b"DICM"],
