@@ -35,6 +35,13 @@ _IN_A_PATH = "/%:@!$&'()*+,;=~"  # besides letters, digits and _.-~
 _IN_A_QUERY = _IN_A_PATH + "?"
 _LIKE_AN_ESCAPE = re.compile(r"\\(?=x5c|udc|x00)")
 _ESCAPE = re.compile(r"\\(?:x(5c|00)|u(dc[0-9a-f]{2}))")  # of `stored_location`
+HIDDEN_QUERY = "?***"  # in place of that of a URL
+# What S3, Google, Azure and CloudFront add to a URL that they sign, and a token.
+_SIGNATURE = re.compile(
+    r"(x-(amz|goog)-[a-z-]+|awsaccesskeyid|googleaccessid|expires|signature|policy|(access_)?token|key-pair-id"
+    r"|sv|ss|srt|sr|sp|se|st|spr|sip|sig|sdd|skoid|sktid|skt|ske|sks|skv)=.*",
+    re.IGNORECASE,
+)
 _USER = re.compile(r"^([a-z0-9+.-]+://)[^/?#]*@", re.IGNORECASE)
 
 
@@ -198,7 +205,7 @@ def shown(location: str) -> str:
         return location
     masked = _USER.sub(r"\1***@", location)
     path, question, _ = masked.partition("?")
-    return f"{path}?***" if question and storage_of(location).startswith("http") else masked
+    return f"{path}{HIDDEN_QUERY}" if question and storage_of(location).startswith("http") else masked
 
 
 def stored_location(location: str) -> str:
@@ -210,6 +217,19 @@ def stored_location(location: str) -> str:
     if location.isascii() and "\\" not in location and "://" not in location and "\0" not in location:
         return location  # as nearly all are: a run stores one for each image
     return escape_unstorable(_LIKE_AN_ESCAPE.sub(r"\\x5c", shown(location)))
+
+
+def location_as_id(location: str) -> str:
+    """Return the id of an image that has no other: its location as it is stored, with a checksum of its query."""
+    query = query_beside_signature(location)
+    checksum = sha256(query.encode("utf-8", "replace")).hexdigest()[:16] if query else ""
+    return stored_location(location) + checksum
+
+
+def query_beside_signature(location: str) -> str:
+    """Return what tells a URL from others that `stored_location` stores alike, and is the same however it is signed."""
+    query = location.partition("?")[2] if shown(location).endswith(HIDDEN_QUERY) else ""
+    return "&".join(part for part in query.split("&") if not _SIGNATURE.fullmatch(part))
 
 
 def listed_location(stored: str) -> str:

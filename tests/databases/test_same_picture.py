@@ -105,6 +105,43 @@ def test_a_url_signed_anew_each_night_is_one_picture(pictures, kind, web):
     assert pictures.infer_json("verify", "--date", DATE)["balanced"]
 
 
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_urls_that_differ_in_their_query_alone_are_pictures_of_their_own(pictures, kind, web, has_ids):
+    bodies = {f"/img.php?id={n}": (pictures.photos / "one.png").read_bytes() + bytes(n) for n in range(3)}
+    web.answers["/img.php"] = lambda handler: handler.send(bodies[handler.path.partition("&sig=")[0]])
+
+    def sign(n):
+        pictures.list(TEXTS[kind], *(f"{web.url}{path}&sig=SECRET{n}" for path in bodies))
+        if not has_ids:
+            pictures.execute("UPDATE shots SET id = NULL")
+
+    sign(1)
+    assert pictures.run_day()["predicted"] == len(bodies)
+    before = pictures.stored()
+    sign(2)
+    assert pictures.run_day()["selected"] == 0
+    assert pictures.stored() == before
+    pictures.infer("export", "--date", DATE, "--format", "csv", "--to", "all.csv")
+    exported = (pictures.folder / "all.csv").read_text()
+    names = {line.split(",")[1] for line in exported.splitlines()[1:]}
+    assert names == {f"{web.url}/img.php?***{number}" for number, *_ in before[1]}
+    ids = {image["image_id"] for image in pictures.infer_json("list", "--date", DATE, "--state", "predicted")["images"]}
+    assert (len(names), len(ids)) == (3, 3)
+    assert [text for text in ("SECRET", "id=") if text in exported + str(before) + str(ids)] == []
+
+
+def test_a_url_that_was_refused_is_asked_again_once_it_is_signed_anew(pictures, kind, web):
+    """Whatever the number of attempts, and not before."""
+    web.answers["/gone.png"] = lambda handler: handler.status(500 if "sig=old" in handler.path else 404)
+    pictures.set("remote", allow=[web.url], allow_private_hosts=["127.0.0.1"], retries=0)
+    pictures.list(TEXTS[kind], f"{web.url}/0.png", f"{web.url}/gone.png?sig=old")
+    pictures.run_day()
+    pictures.execute("UPDATE infer_rejections SET attempts = 3")
+    assert pictures.run_day()["selected"] == 0
+    pictures.list(TEXTS[kind], f"{web.url}/0.png", f"{web.url}/gone.png?sig=new")
+    assert pictures.run_day()["reasons"] == {"not_found": 1}
+
+
 def test_an_address_that_was_rejected_is_tried_again_when_any_part_changes(pictures, kind, web):
     """Not before; what else its owner writes there may be rejected again."""
     host = web.url.removeprefix("http://")

@@ -129,7 +129,9 @@ class Export:
             objects, crops = self.show(image, all_objects=all_objects)
             counts.num_images += 1
             counts.num_objects += len(objects)
-            yield ExportedImage(image, self.paths.of(image.location), day, objects, crops, shown, capture)
+            yield ExportedImage(
+                image, self.paths.of(image.location, image.picture), day, objects, crops, shown, capture
+            )
 
     def with_captures(self, images: DatedImages) -> Iterator[tuple[date, Result, Capture | None]]:
         """Yield the images with what is known of their capture, if cameras are recorded."""

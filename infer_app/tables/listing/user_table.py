@@ -16,7 +16,7 @@ from sqlalchemy.sql.expression import FromClause
 
 from infer_app.base.day import MAX_YEAR, MIN_YEAR, Day, naive
 from infer_app.base.domain import ROW
-from infer_app.base.locations import as_location, escape_unstorable, picture_key, stored_location
+from infer_app.base.locations import as_location, escape_unstorable, location_as_id, picture_key, stored_location
 from infer_app.base.settings.sections import SourceSettings
 from infer_app.tables.engine.column_types import MAX_ID, AsText, Query
 from infer_app.tables.engine.connect import Database
@@ -178,7 +178,7 @@ class UserTable:
     def _row(self, row: Sequence[Any]) -> TableRow:
         image_id, value, time, has_bytes, *facts = row
         location = f"{ROW}{image_id or ''}@{text_of_time(time)}" if has_bytes else as_location(value)
-        stored_id = storable_id(stored_location(location) if image_id is None else image_id)
+        stored_id = storable_id(location_as_id(location) if image_id is None else image_id)
         return TableRow(stored_id, location, self._time_of(time), time, *facts)
 
     def _time_of(self, value: object) -> datetime | None:

@@ -215,7 +215,7 @@ rejections = Table(
     Column("attempts", Integer, nullable=False),
     Column("size", BigInteger),  # bytes; this and the two below are of the file that was rejected
     Column("modified", Double),  # seconds since the epoch
-    Column("sha256", String(64)),  # of a URL that isn't allowed: digits of its own, which tell whether it has changed
+    Column("sha256", String(64)),  # of a URL that was not read: digits of its own, which tell whether it has changed
     Column("decoder", Text, nullable=False),  # with its version: decoders disagree about what is broken
     Column("created_at", Microseconds, nullable=False),
     Column("detector_id", String(64)),  # as in infer_predictions

@@ -23,7 +23,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import StatementError
 
-from infer_app.base.domain import ATTEMPT_INTERVAL_H, WITHOUT_LIMIT, Broken, ChunkResult, ImageRef, Prediction, Reason
+from infer_app.base.domain import (
+    ATTEMPT_INTERVAL_H,
+    NOT_READ,
+    WITHOUT_LIMIT,
+    Broken,
+    ChunkResult,
+    ImageRef,
+    Prediction,
+    Reason,
+)
 from infer_app.base.errors import DatabaseUnavailable, DayHeld
 from infer_app.base.locations import escape_unstorable, mask_checksum
 from infer_app.tables.engine.bulk import NotWritten
@@ -191,9 +200,8 @@ def _rejection_columns(rejected: Mapping[int, Broken]) -> dict[str, list[object]
 
 
 def _rejected_checksum(broken: Broken) -> str | None:
-    """Return that of the file, or of an address that isn't allowed, which is tried again once it is another."""
-    is_of_address = broken.reason is Reason.LOCATION_NOT_ALLOWED
-    return mask_checksum(broken.ref.location) if is_of_address else broken.file.sha256
+    """Return that of the file, or of an address that was not read, which is tried again once it is another."""
+    return mask_checksum(broken.ref.location) if broken.reason in NOT_READ else broken.file.sha256
 
 
 def _singles(result: ChunkResult) -> Iterator[ChunkResult]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import ColumnElement, Connection, Subquery, Table, and_, func, null, or_, select
 
 from infer_app.base.day import Day
-from infer_app.base.domain import DetectedObject, FileFacts, OutputKind, Reason
+from infer_app.base.domain import NOT_READ, DetectedObject, FileFacts, OutputKind, Reason
 from infer_app.base.locations import is_local_file, mask_checksum
 from infer_app.base.size import Size
 from infer_app.tables.engine.bulk import in_batches
@@ -175,11 +175,11 @@ class Rejection:
         return FileFacts(self.size, self.modified, self.sha256)
 
     def is_outdated(self, now: FileFacts, location: str) -> bool:
-        """Return whether a run deletes it, since a masked part of its URL or its file of this machine has changed.
+        """Return whether a run deletes it, since its file has changed, or the URL by which it could not be read.
 
         `location`: as it is listed, with what is masked.
         """
-        if self.reason == Reason.LOCATION_NOT_ALLOWED and self.sha256 != mask_checksum(location):
+        if self.reason in NOT_READ and self.sha256 != mask_checksum(location):
             return True
         if now.size is None or not is_local_file(location):
             return False

@@ -10,9 +10,12 @@ from infer_app.base.locations import (
     as_location,
     find_allowed_prefix,
     is_remote,
+    location_as_id,
     parse_url,
+    query_beside_signature,
     shown,
     storage_of,
+    stored_location,
 )
 from infer_app.base.settings.load import load_settings
 
@@ -125,6 +128,25 @@ def test_nothing_that_is_allowed_leads_out_of_its_place(text):
 )
 def test_what_is_shown_holds_no_secret(location, said):
     assert shown(location) == said
+
+
+@pytest.mark.parametrize(
+    ("location", "query"),
+    [
+        ("https://host/img.php?id=1&X-Amz-Date=2&X-Amz-Signature=a", "id=1"),
+        ("https://host/a.jpg?AWSAccessKeyId=a&Expires=1&Signature=b", ""),
+        ("https://host/a.jpg?GoogleAccessId=a&Expires=1&Signature=b", ""),
+        ("https://host/a.jpg?sv=2024&se=2026&sp=r&sr=b&sig=x%2F", ""),
+        ("https://host/a.jpg?Policy=a&Signature=b&Key-Pair-Id=c&size=2", "size=2"),
+        ("s3://bucket/what?id=1", ""),
+        ("/photos/what?id=1.jpg", ""),
+    ],
+)
+def test_what_signs_a_url_tells_no_pictures_apart(location, query):
+    assert query_beside_signature(location) == query
+    ids = {location_as_id(location.replace(query, other) if query else location) for other in ("id=1", "id=2")}
+    assert len(ids) == (2 if query else 1)
+    assert [one for one in ids if stored_location(location) not in one or "id=" in one.partition("***")[2]] == []
 
 
 def test_a_storage_is_a_host_or_a_bucket_or_this_machine():

@@ -162,7 +162,7 @@ class _Package:
         counts.num_images, counts.num_objects = num_images, num_objects
         captures = self._captures.read(rejected)
         for number, failure in rejected.items():
-            path, capture = self._export.paths.find_or_shown(failure.location), captures[number]
+            path, capture = self._export.paths.find_or_shown(failure.location, number), captures[number]
             if medium := self._medium(number, path, capture, comments=f"{failure.reason}: {failure.detail}"):
                 counts.num_rejected += 1
                 row = self._observation(medium, capture, 0) | {"observationType": "unclassified"}

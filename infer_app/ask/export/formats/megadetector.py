@@ -119,4 +119,5 @@ def _classifications(crop: ShownCrop, export: Export, classes: Categories) -> st
 
 
 def _failure(rejected: Rejection, export: Export) -> dict[str, object]:
-    return {"file": export.paths.find_or_shown(rejected.location), "failure": rejected.reason, "detections": None}
+    path = export.paths.find_or_shown(rejected.location, rejected.picture)
+    return {"file": path, "failure": rejected.reason, "detections": None}

@@ -14,6 +14,7 @@ from infer_app.ask.export.formats.categories import Categories
 from infer_app.base.atomic_file import new_folder
 from infer_app.base.domain import MAX_CLASS
 from infer_app.base.errors import UsageError
+from infer_app.base.locations import HIDDEN_QUERY
 from infer_app.tables.shown_labels import ShownCrop
 
 _SCHEME = re.compile(r"^[a-z0-9+.-]+://", re.IGNORECASE)
@@ -69,7 +70,8 @@ def label_file(path: str) -> PurePosixPath:
             f"{path} is in a folder named images, beside which YOLO trainers look for its labels",
             "name that folder, or one in it, by --relative-to; or write COCO",
         )
-    return PurePosixPath(*safe[:-1], f"{PurePosixPath(safe[-1]).stem}.txt")
+    name, _, picture = safe[-1].partition(HIDDEN_QUERY)
+    return PurePosixPath(*safe[:-1], f"{PurePosixPath(name).stem}{picture and '-'}{picture}.txt")
 
 
 def _lines(image: ExportedImage, categories: Categories) -> str:

@@ -50,6 +50,7 @@ def test_two_images_that_would_have_one_file_of_labels_are_refused(tmp_path, loc
         ("../../etc/passwd", "%2E%2E/%2E%2E/etc/passwd.txt"),
         ("/a/./b//c.tar.gz", "a/b/c.tar.txt"),
         ("https://host/p/a.jpg?***", "host/p/a.txt"),
+        ("https://host/p/img.php?***7", "host/p/img-7.txt"),
         ("s3://bucket/a.jpg", "bucket/a.txt"),
         ("row:5", "row:5.txt"),
         ("/a/..", "a/%2E%2E.txt"),
