@@ -81,13 +81,16 @@ class PostgreSQL(Backend):
         JOIN pg_class c ON c.oid = inhrelid JOIN pg_namespace n ON n.oid = relnamespace
     """
     row_security = """
-        SELECT relname,
+        WITH RECURSIVE hiding(oid, relname, policy) AS (SELECT oid, relname,
             format('CREATE POLICY infer_reads ON %s FOR SELECT TO %I USING (true)', oid::regclass, current_user)
         FROM pg_class WHERE relrowsecurity AND row_security_active(oid) AND NOT EXISTS (
             SELECT FROM pg_policy WHERE polrelid = pg_class.oid AND polpermissive AND polcmd IN ('r', '*')
             AND pg_get_expr(polqual, polrelid) = 'true'
             AND (0 = ANY (polroles) OR EXISTS (SELECT FROM unnest(polroles) AS one WHERE pg_has_role(one, 'USAGE')))
-        )
+        ) UNION SELECT view.oid, view.relname, policy FROM hiding JOIN pg_depend ON refobjid = hiding.oid
+            JOIN pg_rewrite ON pg_rewrite.oid = objid JOIN pg_class view ON view.oid = ev_class
+            WHERE view.reloptions::text ~ 'security_invoker=(true|on|yes|1)'
+        ) SELECT relname, policy FROM hiding
     """
 
     def is_option_error(self, error: DBAPIError) -> bool:

@@ -24,6 +24,7 @@ from infer_app.base.printing import counted
 from infer_app.tables.engine.bulk import BulkUpsert, in_batches
 from infer_app.tables.listing.listed_rows import ListedRows, find_sorted
 from infer_app.tables.listing.source import Source
+from infer_app.tables.listing.source_checks import find_row_security
 from infer_app.tables.listing.stored_notices import OF_LISTING, Notice, hold, record
 from infer_app.tables.listing.user_table import PAGE_SIZE, SPOOLED_BYTES, TableInterval, TableRow, UserTable, unpickled
 from infer_app.tables.results.counters import next_numbers
@@ -44,6 +45,7 @@ PROBED = 150
 class ListChanges:
     """Counts what has changed in the list."""
 
+    num_read: int = 0  # rows
     num_new: int = 0
     num_changed: int = 0  # with another time or camera, or listed again
     num_unlisted: int = 0
@@ -84,12 +86,17 @@ def update_list(source: Source, days: Day | None, *, recent: int = 0) -> ListCha
     # Former days alone say nothing of others.
     is_of_now = recent and days is not None and days.end > datetime.now(UTC) - A_DAY
     store = partial(hold, kinds=OF_LISTING) if is_of_now else record
-    source.database.transact(partial(store, found=list(_notices(changes))))
+    source.database.transact(partial(store, found=list(_notices(changes, source.table))))
     return changes
 
 
-def _notices(changes: ListChanges) -> Iterator[Notice]:
+def _notices(changes: ListChanges, table: UserTable) -> Iterator[Notice]:
     """Yield what somebody should look at."""
+    for name, policy in () if changes.num_read else find_row_security(table):
+        text = (
+            f"no row was read, and row security hides rows of {name} from this role; its owner shows them by {policy}"
+        )
+        yield Notice(OF_LISTING[0], text, subject=name)
     if changes.num_hidden:
         text = (
             f"{counted(changes.num_hidden, 'picture')} in a column left out: another row has the id and time; write a"
@@ -160,6 +167,7 @@ class _Update:
         self._known = ListedRows(self.source.database.ask(read), since, until)
         in_columns = list[int]()  # keys of rows with the picture itself
         for page in self.table.read_first(interval):
+            self.changes.num_read += len(page)
             self.changes.num_unreadable += sum(row.time is None for row in page)
             rows = list(filter(self.source.counts, page))
             in_columns += [row.key for row in rows if row.location.startswith(ROW)]

@@ -15,10 +15,11 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.listing.picture_tables import find_picture_tables
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.source_checks import check_source, find_missing_index, find_row_security
+from infer_app.tables.listing.stored_notices import read_current
 from infer_app.tables.listing.user_table import UserTable
 from tests.conftest import DAY, MODEL
 from tests.databases.conftest import only
-from tests.support.listings import select_new, source_of
+from tests.support.listings import listed, select_new, source_of
 from tests.support.results import broken, commit, predicted
 
 ID = MODEL.model_id
@@ -189,6 +190,9 @@ def test_partitions_are_not_tables_and_row_security_is_told_until_a_policy_shows
     execute("CREATE TABLE shots_2026 PARTITION OF shots FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')")
     execute("INSERT INTO shots VALUES (1, '/a.jpg', '2026-11-20')", "ALTER TABLE shots ENABLE ROW LEVEL SECURITY")
     assert [table.name for table in find_picture_tables(database)] == ["shots"]
+    execute("CREATE VIEW owners AS SELECT * FROM shots")
+    execute("CREATE VIEW middle WITH (security_invoker = on) AS SELECT * FROM shots")
+    execute("CREATE VIEW readers WITH (security_invoker) AS SELECT * FROM middle")
     names = "shots", "shots_2026", "SELECT * FROM shots s"
     shots, part, query = (SourceSettings(**{"query" if " " in name else "table": name}) for name in names)
     assert find_row_security(UserTable(database, shots)) == []  # its owner sees all
@@ -198,6 +202,11 @@ def test_partitions_are_not_tables_and_row_security_is_told_until_a_policy_shows
         assert find_row_security(UserTable(limited, part)) == []
         ((name, policy),) = find_row_security(UserTable(limited, query))
         assert find_row_security(table) == [(name, policy)]
+        assert find_row_security(UserTable(limited, SourceSettings(table="owners"))) == []
+        view = UserTable(limited, SourceSettings(table="readers"))
+        assert (view.find_rows(["1"]), find_row_security(view)) == ([], [("readers", policy)])
+        listed(database, shots, limited)
+        assert [one.text for one in database.ask(read_current) if "row security hides rows of shots" in one.text]
         execute(policy)
         assert ([row.location for row in table.find_rows(["1"])], find_row_security(table)) == (["/a.jpg"], [])
 
