@@ -285,6 +285,8 @@ def _parse_object(scheme: str, rest: str) -> RemoteUrl:
     found = _BUCKET.fullmatch(rest)
     if found is None:
         raise ValueError("no valid name of a bucket")
+    if "?versionId=" in rest:  # which s3fs would cut off
+        raise ValueError("a ?versionId= in a URL: the newest version is read")
     path = f"/{found['key'] or ''}"
     _check_segments(path)
     return RemoteUrl(scheme, found["bucket"], 0, path)

@@ -204,6 +204,7 @@ def test_images_add_lists_a_bucket_and_doctor_looks_at_it(project, servers, s3_s
     add = ("images", "add", "s3://added/x/", f"{server.url}/a.jpg?v=1", "--date", DATE)
     assert "3 images added" in project.infer(*add, **s3_server.environ)
     assert "0 images added" in project.infer(*add, **s3_server.environ)
+    project.infer(*add[:2], "s3://added/x/1.jpg?versionId=1", exit_code=2)
     locations = ["s3://added/x/1.jpg", "s3://added/x/deep/2.jpg", f"{server.url}/a.jpg?v=1"]
     assert [location for (location,) in project.rows("SELECT location FROM infer_images ORDER BY id")] == locations
     environ = s3_server.environ | {"INFER_REMOTE__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}

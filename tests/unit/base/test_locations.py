@@ -57,6 +57,7 @@ def test_what_lies_below_a_place_is_allowed(location):
         "https://images。example。org/photos/a.jpg",
         "https://ımages.example.org/photos/a.jpg",
         "https://images.example.org/photos/../secret.jpg",
+        "s3://bucket/day/a.jpg?versionId=1",
         "https://images.example.org/photos/./../secret.jpg",
         "https://images.example.org/photos/%2e%2E/secret.jpg",
         "https://images.example.org/photos/.%2e/secret.jpg",

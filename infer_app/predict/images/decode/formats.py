@@ -1,6 +1,7 @@
 """Detect a file's format by its content, and check the containers whose structure tells where they end."""
 
 import mmap
+import re
 import zlib
 from collections.abc import Iterator
 
@@ -40,6 +41,8 @@ _REFUSED = (
     ("a git-annex pointer instead of the file", b"/annex/objects/", 0),
 )
 _HTML = "an HTML page"
+_FRAME = re.compile(rb"[0-9a-f]+(;chunk-signature=[0-9a-f]+)?\r\n[\x80-\xff]")  # of a JPEG or PNG in S3
+_FRAMED = "stored with its aws-chunked framing: upload it again with request_checksum_calculation=when_required"
 # Chunks of a PNG that hold no pixels. Of an unknown one that is damaged, it is not known that it holds none.
 _PNG_METADATA = frozenset(
     b"gAMA cHRM sRGB iCCP cICP mDCV cLLI tEXt zTXt iTXt tIME pHYs bKGD hIST sBIT sPLT eXIf oFFs pCAL sCAL".split()
@@ -98,7 +101,7 @@ def check_answer(data: bytes) -> None:
         sniff(data)
     except BadImage as bad:
         if bad.reason is Reason.UNSUPPORTED_FORMAT and _name_of_other(data) in (None, _HTML):
-            raise Transient(f"no picture: {bad.detail}") from None
+            raise Transient(_FRAMED if _FRAME.match(data) else f"no picture: {bad.detail}") from None
 
 
 def check_png_end(data: bytes) -> None:

@@ -174,7 +174,7 @@ def _body(response: BaseHTTPResponse, max_bytes: int) -> bytes:
 
 def _decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
     encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
+    if encoding in ("", "identity", "aws-chunked"):  # the last is also said of objects without that framing
         return data
     if encoding not in GZIP:
         raise BadImage(Reason.READ_ERROR, "a Content-Encoding that was not requested")

@@ -65,6 +65,7 @@ def test_a_connection_is_used_again(server):
 
 def test_chunks_and_gzip_are_undone(server):
     server.answers |= {"/chunked.jpg": web.chunked(CONTENT), "/gzipped.jpg": web.gzipped(CONTENT)}
+    server.serve("/whole.jpg", CONTENT, Content_Encoding="aws-chunked")
     for path in server.answers:
         assert read_image(server.url + path, limits(server)).data == CONTENT
 

@@ -3,7 +3,8 @@ from PIL import Image
 
 from infer_app.base.domain import Reason
 from infer_app.base.locations import IMAGE_SUFFIXES
-from infer_app.predict.images.decode.formats import check_boxes_end, sniff, webp_size
+from infer_app.predict.images.decode.formats import check_answer, check_boxes_end, sniff, webp_size
+from infer_app.predict.images.read.bad_image import Transient
 from tests.support.jpegs import encoded, exif, picture
 from tests.support.refusals import refusal
 
@@ -42,6 +43,15 @@ def test_a_file_of_boxes_has_its_end_only_when_whole():
 def test_what_is_no_image_of_a_known_format_is_unsupported(data: bytes):
     """Those that docs/pictures.md names are in test_pictures_page."""
     assert refusal(sniff, data).reason is Reason.UNSUPPORTED_FORMAT
+
+
+@pytest.mark.parametrize(
+    ("frame", "word"),
+    [(b"d23\r\n", "aws-chunked"), (b"d23;chunk-signature=a1\r\n", "aws-chunked"), (b"d23 \r\n", "no picture")],
+)
+def test_an_object_that_is_stored_with_its_framing_is_told_by_it(frame: bytes, word: str):
+    with pytest.raises(Transient, match=word):
+        check_answer(frame + encoded(picture(), "JPEG"))
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\xff\xd8", b"\x89PNG", b"RI", b"RIFF", b"G", b"B", b"II*"])
