@@ -36,8 +36,7 @@ class ImagePaths:
 
     def find_or_shown(self, location: str, picture: int) -> str:
         """Return the path of an image that may have been rejected for its location."""
-        path = self.find(location, picture)
-        return shown(location) if path is None else path
+        return self.find(location, picture) or shown(location)
 
     def find(self, location: str, picture: int = 0) -> str | None:
         """Return the path of an image, or None for a file outside the folder."""
