@@ -89,6 +89,14 @@ def test_busy_is_tried_again_and_forbidden_is_not(server, monkeypatch, code, hit
     assert found.reason is (Reason.PERMISSION_DENIED if code == 403 else Reason.READ_ERROR)
 
 
+def test_an_archived_object_is_told_as_such(server, monkeypatch):
+    error = b"<Error><Code>InvalidObjectState</Code><StorageClass>GLACIER</StorageClass></Error>"
+    server.serve("/photos/day/a.jpg", error, 403)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    found = refusal(read, "s3://photos/day/a.jpg")
+    assert (found.reason, found.detail) == (Reason.READ_ERROR, "archived: restore it first")
+
+
 def test_a_storage_that_stalls_ends_at_the_deadline(server, monkeypatch):
     server.answers["/photos/day/a.jpg"] = never_answers
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
