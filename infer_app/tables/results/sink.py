@@ -201,7 +201,7 @@ def _rejection_columns(rejected: Mapping[int, Broken]) -> dict[str, list[object]
 
 def _rejected_checksum(broken: Broken) -> str | None:
     """Return that of the file, or of an address that was not read, which is tried again once it is another."""
-    return mask_checksum(broken.ref.location) if broken.reason in NOT_READ else broken.file.sha256
+    return broken.file.sha256 or (mask_checksum(broken.ref.location) if broken.reason in NOT_READ else None)
 
 
 def _singles(result: ChunkResult) -> Iterator[ChunkResult]:
