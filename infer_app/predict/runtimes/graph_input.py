@@ -56,7 +56,7 @@ def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Graph:
     except Exception as error:  # the frontend may raise anything for a file's content
         raise ModelError(
             f"OpenVINO {openvino.__version__.partition('-')[0]} can't read this network: {_reason(error)}",
-            "export it again, an ONNX file with opset 17 or the like; or build from TorchScript",
+            "export it as ONNX of opset 17 or the like, without texts and ZipMap as outputs; or build from TorchScript",
         ) from error
     if len(graph.inputs) != 1:
         raise UsageError(

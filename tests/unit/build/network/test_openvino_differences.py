@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from infer_app.base.errors import ModelError
 from infer_app.build.network.openvino_differences import DIFFERENCES, find_differences
-from infer_app.predict.runtimes.graph_input import read_onnx
+from infer_app.predict.runtimes.graph_input import read_graph, read_onnx
 from infer_app.predict.runtimes.openvino import openvino_core
 from tests.conftest import need
 from tests.support.graphs import save_operator
@@ -147,6 +148,23 @@ def test_usual_operators_are_computed_alike_and_not_suspected(tmp_path, case):
     theirs, ours, found = run_both(save_operator(tmp_path / "net.onnx", operator, x, constants, **options), x)
     assert found == []
     assert are_alike(theirs, ours)
+
+
+def test_what_ends_in_maps_of_texts_is_refused_with_what_to_leave_out():
+    """As scikit-learn's converter and Azure's Custom Vision write classifiers."""
+    import onnx
+    from onnx import helper
+
+    label, number = onnx.TensorProto.STRING, onnx.TensorProto.FLOAT
+    maps = helper.make_map_type_proto(label, helper.make_tensor_type_proto(number, []))
+    outputs = [helper.make_value_info("maps", helper.make_sequence_type_proto(maps))]
+    zipped = helper.make_node("ZipMap", ["x"], ["maps"], domain="ai.onnx.ml", classlabels_strings=["a", "b"])
+    graph = helper.make_graph([zipped], "g", [helper.make_tensor_value_info("x", number, [1, 2])], outputs)
+    opsets = [helper.make_opsetid("", 11), helper.make_opsetid("ai.onnx.ml", 1)]
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=6).SerializeToString()
+    with pytest.raises(ModelError) as caught:
+        read_graph([data], None)
+    assert "ZipMap" in caught.value.hint
 
 
 def test_the_table_of_the_docs_has_a_line_for_each():
