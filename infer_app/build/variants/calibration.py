@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +13,7 @@ import numpy as np
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.errors import UsageError
+from infer_app.base.model_variants import OPENVINO_INT8, variant_of
 from infer_app.base.printing import counted
 from infer_app.base.size import Size
 from infer_app.build.network.golden_set import load_pixels
@@ -23,9 +26,10 @@ from infer_app.predict.verification.object_parity import SAME_OBJECT
 from infer_app.predict.verification.parity import Parity
 
 MIN_IMAGES = 20
-MAX_IMAGES = 600
+MAX_IMAGES = 2_000
 MAX_BYTES = 1 << 30  # of their pixels: large inputs are fewer
-MAX_CALIBRATING = 200  # the others evaluate: what is kept of 400 images is known to half a percent
+MAX_FITTING = 200  # calibrate, and as many choose: the others judge
+FITTED_FILE = f"{variant_of(OPENVINO_INT8).folder}fitted.txt"  # of the variant: the `fitted` of CalibrationImages
 _REFERENCE_BATCH = 8  # images
 
 
@@ -51,33 +55,55 @@ class Calibration:
 
 
 @dataclass(frozen=True)
+class ComparedImages:
+    """Images and what the source makes of them."""
+
+    pixels: np.ndarray  # (n, H, W, 3) uint8
+    expected: np.ndarray  # (n, D) float32
+
+    @classmethod
+    def of(cls, artifact: Artifact, pixels: Sequence[np.ndarray]) -> ComparedImages:
+        """Compute the source's outputs for images, (H, W, 3) uint8 each. It loads torch."""
+        stacked = np.stack(pixels)
+        return cls(stacked, expected_outputs(artifact, stacked))
+
+
+@dataclass(frozen=True)
 class CalibrationImages:
-    """The images that calibrate, and those that evaluate: no image does both."""
+    """The images that calibrate, those that choose among attempts, and those that judge: no image does two of these."""
 
     calibration: np.ndarray  # (n, H, W, 3) uint8
-    evaluation: np.ndarray  # (n, H, W, 3) uint8
-    expected: np.ndarray  # (n, D) float32: the source's outputs for `evaluation`
+    choosing: ComparedImages
+    judging: ComparedImages
+    fitted: tuple[str, ...]  # sha256 of the files of the first two
 
 
 def load_calibration(artifact: Artifact, calibration: Calibration) -> CalibrationImages:
-    """Load the pixels of the folder's images, and compute the source's outputs for those that evaluate.
+    """Load the pixels of the folder's images, and compute the source's outputs for those that choose and judge.
 
     Raises UsageError if fewer than MIN_IMAGES can be decoded.
     """
     manifest, preprocess = artifact.manifest, artifact.preprocess()
-    pixels = []
+    pixels, sums = [], []
     for path in calibration.files(manifest.recipe.size):
         with suppress(BadImage, OSError):
-            pixels.append(load_pixels(path.read_bytes(), manifest.recipe, preprocess))
+            data = path.read_bytes()
+            pixels.append(load_pixels(data, manifest.recipe, preprocess))
+            sums.append(hashlib.sha256(data).hexdigest())
     if len(pixels) < MIN_IMAGES:
         raise UsageError(
             f"{calibration.folder} has {counted(len(pixels), 'image')} that can be decoded, "
             f"calibration needs {MIN_IMAGES}",
             "use a few hundred images like those of a daily run",
         )
-    step = max(2, -(-len(pixels) // MAX_CALIBRATING))
-    evaluation = np.stack([one for number, one in enumerate(pixels) if number % step])
-    return CalibrationImages(np.stack(pixels[::step]), evaluation, expected_outputs(artifact, evaluation))
+    step = max(3, -(-len(pixels) // MAX_FITTING))
+    judging = [one for number, one in enumerate(pixels) if number % step > 1]
+    return CalibrationImages(
+        np.stack(pixels[::step]),
+        ComparedImages.of(artifact, pixels[1::step]),
+        ComparedImages.of(artifact, judging),
+        (*sums[::step], *sums[1::step]),
+    )
 
 
 def expected_outputs(artifact: Artifact, pixels: np.ndarray) -> np.ndarray:
@@ -88,7 +114,7 @@ def expected_outputs(artifact: Artifact, pixels: np.ndarray) -> np.ndarray:
     return predict_all(partial(source_rows, source, spec), pixels, _REFERENCE_BATCH)
 
 
-def judge_on(artifact: Artifact, model: FixedBatch, images: CalibrationImages, min_iou: float = SAME_OBJECT) -> Parity:
+def judge_on(artifact: Artifact, model: FixedBatch, images: ComparedImages, min_iou: float = SAME_OBJECT) -> Parity:
     """Compare a model's outputs with the source's, on images that it was not fitted to."""
-    actual = predict_all(model, images.evaluation, model.batch_size)
+    actual = predict_all(model, images.pixels, model.batch_size)
     return measure_parity(images.expected, actual, artifact, min_iou)

@@ -1,24 +1,24 @@
 """Judge the variants that round by what they keep of the outputs on the user's images, and record it with the model."""
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from infer_app.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.model_variants import variant_of
+from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.build.network.golden_set import load_pixels
-from infer_app.build.variants.calibration import MIN_IMAGES, CalibrationImages, expected_outputs, judge_on
+from infer_app.build.variants.calibration import FITTED_FILE, MIN_IMAGES, ComparedImages, judge_on
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.runtimes.gpu_probe import runnable
 from infer_app.predict.runtimes.open_variant import open_variant
-from infer_app.predict.verification.agreement import judgement
+from infer_app.predict.verification.agreement import judgement, why_unfit
 from infer_app.predict.verification.parity import Parity
 
 
@@ -49,10 +49,9 @@ def judge_variants(
         num_images, before = parity.num_images, artifact.manifest.variants[variant].get("calibration")
         if keep_better and before and before["num_images"] > num_images and before.get("num_objects") != 0:
             parity = Parity(**before)
-        own = judgement(artifact, variant, parity, min_agreement, print)
-        details = artifact.manifest.variants[variant] | own
+        details = artifact.manifest.variants[variant] | judgement(artifact, variant, parity, min_agreement, print)
         artifact = record_variant(artifact, variant, details)
-        judged[variant] = Judged(parity, own["meets_bar"], num_images)
+        judged[variant] = Judged(parity, why_unfit(artifact.manifest, variant, details) is None, num_images)
     if not judged:
         raise ModelError(
             f"{artifact.manifest.name} has no half precision or int8 that can run here",
@@ -62,15 +61,22 @@ def judge_variants(
     return judged
 
 
-def _load(artifact: Artifact, limits: ReadLimits, locations: Sequence[str]) -> CalibrationImages:
+def _load(artifact: Artifact, limits: ReadLimits, locations: Sequence[str]) -> ComparedImages:
+    """Load the images that int8 was not fitted to."""
     recipe, preprocess = artifact.manifest.recipe, artifact.preprocess()
-    pixels = []
+    fitted = artifact.read(FITTED_FILE).decode().split() if FITTED_FILE in artifact.manifest.files else ()
+    pixels, num_fitted = [], 0
     for location in locations:
         with suppress(BadImage):
-            pixels.append(load_pixels(read_image(location, limits).data, recipe, preprocess))
+            data = read_image(location, limits).data
+            if hashlib.sha256(data).hexdigest() in fitted:
+                num_fitted += 1
+            else:
+                pixels.append(load_pixels(data, recipe, preprocess))
+    if num_fitted:
+        print(f"{counted(num_fitted, 'image')} left out: int8 was fitted to them")
     if len(pixels) < MIN_IMAGES:
         raise UsageError(
-            f"{len(pixels)} of the day's images can be decoded, {MIN_IMAGES} are needed", "name a day with more images"
+            f"{len(pixels)} of the images can judge, {MIN_IMAGES} are needed", "name more days with --date and --until"
         )
-    evaluation = np.stack(pixels)
-    return CalibrationImages(evaluation[:0], evaluation, expected_outputs(artifact, evaluation))
+    return ComparedImages.of(artifact, pixels)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,26 @@ from infer_app.base.errors import ModelError
 from infer_app.base.machine import computes_bf16, has_vnni
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
 from infer_app.build.network.source_kinds import make_graph
-from infer_app.build.variants.calibration import Calibration, CalibrationImages, judge_on, load_calibration
+from infer_app.build.variants.calibration import (
+    FITTED_FILE,
+    Calibration,
+    CalibrationImages,
+    judge_on,
+    load_calibration,
+)
 from infer_app.build.variants.decoding_agreement import decoding_agreement
 from infer_app.predict.runtimes import openvino
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
 from infer_app.predict.runtimes.gpu_probe import VNNI, first_variant
 from infer_app.predict.runtimes.open_variant import open_variant
 from infer_app.predict.runtimes.openvino import Int8Settings
-from infer_app.predict.verification.agreement import Report, find_min_agreement, judgement
+from infer_app.predict.verification.agreement import MARGIN, Report, find_min_agreement, judgement
 from infer_app.predict.verification.golden import golden_parity, golden_pixels, predict_all
 from infer_app.predict.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
 from infer_app.predict.verification.outputs import KINDS
 from infer_app.predict.verification.parity import Parity
 
-# Tried in this order, the fastest first, until enough labels or objects are kept.
+# Tried in this order, the fastest first, until MARGIN more labels or objects are kept than are needed.
 INT8_SETTINGS = (
     Int8Settings("everything in int8"),
     Int8Settings("the first 3 convolutions and sums in fp32", 3, sums_in_fp32=True, is_thorough=True),
@@ -36,7 +43,7 @@ INT8_SETTINGS = (
 
 @dataclass(frozen=True)
 class QuantisedVariant:
-    """A quantised graph and its parity on images that were not used to quantise it."""
+    """A quantised graph and its parity on the images that choose."""
 
     graph: object
     model: FixedBatch
@@ -97,7 +104,7 @@ def _record_fp32(artifact: Artifact, graph: object, images: CalibrationImages | 
         model, files = openvino.compile_graph(graph, artifact.manifest.recipe.size), openvino.serialise(graph)
     details = (known or {}) | golden_details(artifact, OPENVINO_FP32, model)
     if images is not None:
-        details["calibration"] = judge_on(artifact, model, images, EXACT_OBJECT).to_json()
+        details["calibration"] = judge_on(artifact, model, images.judging, EXACT_OBJECT).to_json()
     return record_variant(artifact, OPENVINO_FP32, details, files)
 
 
@@ -108,7 +115,7 @@ def _add_bf16(
     model = openvino.compile_graph(graph, artifact.manifest.recipe.size, dtype="bf16")
     details = golden_details(artifact, OPENVINO_BF16, model)
     if images is not None:
-        details |= judgement(artifact, OPENVINO_BF16, judge_on(artifact, model, images), min_agreement, report)
+        details |= judgement(artifact, OPENVINO_BF16, judge_on(artifact, model, images.judging), min_agreement, report)
     return record_variant(artifact, OPENVINO_BF16, details)
 
 
@@ -126,14 +133,18 @@ def _add_int8(
         kept = kind.agreement(artifact.manifest, candidate.parity)
         if best is None or kept > highest:
             best, highest = candidate, kept
-        if kept >= min_agreement or candidate.parity.num_objects == 0:  # without objects others would tell no more
+        if (
+            kept >= min(1.0, min_agreement + MARGIN) or candidate.parity.num_objects == 0
+        ):  # without objects others would tell no more
             break
     assert best is not None  # because INT8_SETTINGS is not empty
     details = golden_details(artifact, OPENVINO_INT8, best.model)
-    details |= judgement(artifact, OPENVINO_INT8, best.parity, min_agreement, report)
+    judged = judge_on(artifact, best.model, images.judging)
+    details |= judgement(artifact, OPENVINO_INT8, judged, min_agreement, report)
     details |= {"settings": asdict(best.settings), "requires": {"instructions": VNNI} if has_vnni() else {}}
     check()
-    return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph))
+    fitted = {Path(FITTED_FILE).name: "\n".join(images.fitted).encode()}
+    return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph) | fitted)
 
 
 def _quantised(artifact: Artifact, graph: object, images: CalibrationImages) -> Iterator[QuantisedVariant]:
@@ -142,7 +153,7 @@ def _quantised(artifact: Artifact, graph: object, images: CalibrationImages) -> 
     for settings in INT8_SETTINGS:
         quantised = openvino.quantise(graph, calibration, settings, overflow_fix=not has_vnni())
         model = openvino.compile_graph(quantised, artifact.manifest.recipe.size)
-        yield QuantisedVariant(quantised, model, settings, judge_on(artifact, model, images))
+        yield QuantisedVariant(quantised, model, settings, judge_on(artifact, model, images.choosing))
 
 
 def golden_details(artifact: Artifact, variant: str, model: FixedBatch) -> dict[str, Any]:
@@ -152,8 +163,8 @@ def golden_details(artifact: Artifact, variant: str, model: FixedBatch) -> dict[
     golden = golden_parity(artifact, actual, EXACT_OBJECT if is_exact else SAME_OBJECT)
     if is_exact:
         return {"parity": golden.to_json()}
-    unjudged = {"min_agreement": find_min_agreement(artifact.manifest.output, None), "meets_bar": True}
-    return {"parity": golden.to_json(), "tolerance": asdict(tolerance_for(golden)), **unjudged}
+    needed = find_min_agreement(artifact.manifest.output, None)
+    return {"parity": golden.to_json(), "tolerance": asdict(tolerance_for(golden)), "min_agreement": needed}
 
 
 def tolerance_for(golden: Parity) -> Tolerance:

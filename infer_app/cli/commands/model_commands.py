@@ -9,6 +9,7 @@ from infer_app.cli.terminal.command import (
     Date,
     Limit,
     ModelName,
+    Until,
     WithJson,
     Workers,
     argument,
@@ -40,17 +41,18 @@ class CheckOptions(WithJson):
 
 @command(model_app, "judge", "model.build:judge", as_record=True)
 class JudgeOptions(WithJson):
-    """Judge half precision and int8 on images of a day.
+    """Judge half precision and int8 on images of a day, or of several.
 
-    Prints how many labels each variant keeps. A run uses only variants that keep enough.
+    Prints how many labels each variant keeps. A run uses only variants that keep enough of 300 images or more.
     """
 
     name: ModelName
     date: Date = "yesterday"
+    until: Until = None
     count: int = option(
         "N",
         "Number of images, chosen at random. If it is given, the judgement also replaces one on more images.",
-        default=256,
+        default=1000,
         min=1,
     )
     min_agreement: str | None = option("SHARE", MIN_AGREEMENT)

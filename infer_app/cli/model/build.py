@@ -14,6 +14,7 @@ from infer_app.artifact.artifact import Artifact, open_artifact
 from infer_app.artifact.description import Description
 from infer_app.artifact.model_file import describe_values, read_assignments, read_model_file
 from infer_app.artifact.model_names import short_name
+from infer_app.base.day import between
 from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.machine import has_vnni
 from infer_app.base.model_variants import OPENVINO_INT8
@@ -197,14 +198,14 @@ def judge(options: JudgeOptions) -> None:
             "build it with --calibrate FOLDER of crops, which builds int8 and judges half precision on them",
         )
     min_agreement = find_min_agreement(artifact.manifest.output, parse_share(options.min_agreement))
-    day = loaded.day(options.date)
+    day = between(loaded.days(options.date, options.until or options.date))
     with open_project_database(loaded, read_only=True) as project:
         draw = random.Random(0).random  # the same images at each call
         locations = [
             one.location for one in heapq.nsmallest(options.count, project.source.read_refs(day), key=lambda _: draw())
         ]
     if not locations:
-        raise UsageError(f"there are no images on {day}", "name another day with --date")
+        raise UsageError(f"there are no images on {day}", "name other days with --date and --until")
     keep_better = "count" not in options.given
     judged = run_in_process(judge_variants, artifact.folder, read_limits(loaded), locations, min_agreement, keep_better)
     for variant, one in judged.items():

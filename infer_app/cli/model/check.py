@@ -34,6 +34,7 @@ from infer_app.predict.execution_plan import plan_run, plan_together
 from infer_app.predict.images.read.folder_scan import find_images
 from infer_app.predict.verification.golden import LABEL_MARGIN
 from infer_app.predict.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
+from infer_app.predict.verification.share import Share
 
 WORST_SHOWN = 10
 
@@ -122,7 +123,7 @@ def print_check(report: CheckReport, options: CheckOptions, described: str) -> N
     if report.unit == "image":
         print(_speed(report))
     if report.objects is not None:
-        print_objects(report.objects, options.images)
+        print_objects(report.objects, options.images, report.num_compared)
     if report.agreement is None:
         return
     if report.objects is None:
@@ -137,8 +138,7 @@ def _print_labels(report: CheckReport) -> None:
         if one.num_same < max(one.num_theirs, one.num_ours):
             label = printable(one.label)
             print(f"of your {one.num_theirs:,} {label}, {one.num_same:,} are the same; we have {one.num_ours:,} in all")
-    same = report.num_compared - len(report.disagreements)
-    print(f"same answer on {same:,} of {counted(report.num_compared, report.unit)} ({100 * report.agreement:.1f} %)")
+    print(f"same answer on {Share(report.agreement, report.num_compared, report.unit)}")
     if report.scores is not None:
         found = report.scores
         print(f"scores differ by {found.mean_difference:.3f} on average and {found.worst_difference:.3f} at worst")
@@ -162,7 +162,7 @@ def path_in(folder: Path, path: str) -> str:
     return os.path.relpath(path, folder if folder.is_dir() else folder.parent)
 
 
-def print_objects(objects: ObjectComparison, folder: Path) -> None:
+def print_objects(objects: ObjectComparison, folder: Path, num_images: int) -> None:
     """Print the images and the objects that differ most first, and the share that is found last."""
     if objects.differences:
         _show_images(objects.differences, folder)
@@ -172,9 +172,10 @@ def print_objects(objects: ObjectComparison, folder: Path) -> None:
     if not objects.num_theirs and not objects.num_ours:
         return
     whole = " of boxes that you cut to whole pixels" if objects.min_overlap < EXACT_OBJECT else ""
-    found = f" ({100 * objects.num_found / objects.num_theirs:.1f} %)" if objects.num_theirs else ""
+    num_theirs = objects.num_theirs
+    found = Share(objects.num_found / max(1, num_theirs), num_theirs, "object", min(num_theirs, num_images))
     print(
-        f"found {objects.num_found:,} of your {counted(objects.num_theirs, 'object')}{found}, with the same label "
+        f"found {objects.num_found:,} of your {counted(num_theirs, 'object')} ({found.between}), with the same label "
         f"and an overlap (IoU) of {objects.min_overlap}{whole}, from a score of {objects.min_score:.2f} on; "
         f"{objects.num_extra:,} of our {objects.num_ours:,} you do not have"
     )

@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from infer_app.artifact.activation import doubt_activation
 from infer_app.artifact.artifact import Artifact
@@ -18,8 +17,10 @@ from infer_app.base.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.build.variants.decoding_agreement import describe_agreement
 from infer_app.cli.terminal.output import show_table
 from infer_app.predict.runtimes.gpu_probe import first_variant
+from infer_app.predict.verification.agreement import why_unfit
 from infer_app.predict.verification.golden import golden_classes
 from infer_app.predict.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT, compared_score
+from infer_app.predict.verification.outputs import KINDS
 from infer_app.predict.verification.parity import Parity
 from infer_app.tables.project_database import read_in_use
 
@@ -30,7 +31,7 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     if as_json:
         found = json.loads(manifest.to_json())
         for variant, details in found["variants"].items():
-            details |= variant_facts(variant)
+            details |= variant_facts(variant) | {"meets_bar": not why_unfit(manifest, variant, details)}
         print(json.dumps(found, indent=2))
         return
     print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
@@ -132,27 +133,23 @@ def show_variants(manifest: Manifest) -> None:
         (
             variant,
             variant_of(variant).precision,
-            *_parity_cells("golden" if images == "parity" else "judged", details[images], manifest.output.kind),
+            *_parity_cells("golden" if images == "parity" else "judged", Parity(**details[images]), manifest),
         )
         for variant, details in manifest.variants.items()
         for images in ("parity", "calibration")
         if images in details
     ]
-    is_detector = manifest.output.kind == "detection"
-    kept = "objects kept" if is_detector else "labels kept"
-    figures = (kept, "worst cosine", "worst difference", "score differs")
+    figures = ("kept", "worst cosine", "worst difference", "score differs")
     show_table(("variant", "precision", "against the source on", *figures), rows)
     if any("calibration" in details for details in manifest.variants.values()):
         print(
-            "Judged images are your own; those of --calibrate may be among them. Golden images are few and may be "
-            "synthetic. " + (_OBJECT_FIGURES if is_detector else _LABEL_FIGURES)
+            "Judged images are your own, and int8 was not fitted to them; of all such images as many are kept as the "
+            "interval tells, in 95 % of cases. Golden images are few and may be synthetic. "
+            + (_OBJECT_FIGURES if manifest.output.kind == "detection" else _LABEL_FIGURES)
         )
     for variant, details in manifest.variants.items():
-        if not details.get("meets_bar", True):
-            kept = f"keeps less than {details.get('min_agreement', 1.0):.1%}"
-            if details.get("calibration", {}).get("num_objects") == 0:
-                kept = "was judged on images without an object"
-            print(f"{variant} {kept}: no run takes it")
+        if why := why_unfit(manifest, variant, details):
+            print(f"{variant}: {why}: no run takes it")
 
 
 def unproven_boxes(manifest: Manifest) -> str:
@@ -196,20 +193,13 @@ def show_decoding(manifest: Manifest) -> None:
         print(describe_agreement(Parity(**found) if found else None, manifest))
 
 
-def _parity_cells(images: str, parity: dict[str, Any], output_kind: str) -> tuple[str, ...]:
-    p99, worst = parity.get("p99_score_difference"), parity.get("worst_score_difference")
+def _parity_cells(images: str, parity: Parity, manifest: Manifest) -> tuple[str, ...]:
+    p99, worst = parity.p99_score_difference, parity.worst_score_difference
+    share = KINDS[manifest.output.kind].share(parity)
     return (
-        counted(parity["num_images"], f"{images} image"),
-        _kept(parity, output_kind),
-        f"{parity['cosine']:.6f}",
-        f"{parity['worst_difference']:.2g}",
+        counted(parity.num_images, f"{images} image"),
+        str(share) if share else "-",
+        f"{parity.cosine:.6f}",
+        f"{parity.worst_difference:.2g}",
         "-" if p99 is None or worst is None else f"{p99:.3f}, {worst:.3f}",
     )
-
-
-def _kept(parity: dict[str, object], output_kind: str) -> str:
-    if output_kind != "detection":
-        return f"{parity['label_agreement']:.1%}"
-    if "object_agreement" not in parity:
-        return "no objects"
-    return f"{parity['object_agreement']:.1%} of {parity.get('num_objects', 0):,}"

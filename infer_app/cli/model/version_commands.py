@@ -20,6 +20,7 @@ from infer_app.base.settings.load import load_settings
 from infer_app.cli.model.model import has_project, models_folder, print_progress
 from infer_app.cli.model.run_after_build import command_line, what_settings_say
 from infer_app.cli.terminal.output import show_table
+from infer_app.predict.verification.agreement import why_unfit
 from infer_app.tables.choose_models import find_lost
 from infer_app.tables.project_database import open_results_database, read_in_use
 from infer_app.tables.results.model_versions import (
@@ -109,7 +110,9 @@ def _removed_cells(one: RecordedVersion, counts: dict[str, int]) -> tuple[str, .
 
 
 def _precisions(manifest: Manifest) -> list[str]:
-    return list(dict.fromkeys(variant_of(name).precision for name in manifest.variants))
+    """Return those in which a run takes the model, if it is asked for them."""
+    taken = (name for name, details in manifest.variants.items() if not why_unfit(manifest, name, details))
+    return list(dict.fromkeys(variant_of(name).precision for name in taken))
 
 
 def use(wanted: str, as_json: bool, config: Path | None) -> None:

@@ -1,12 +1,14 @@
 """Measure what a variant keeps of the expected outputs, and judge on the user's images whether it is enough."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from infer_app.artifact.artifact import Artifact
+from infer_app.artifact.manifest import Manifest
 from infer_app.artifact.specs import OutputSpec
+from infer_app.base.model_variants import variant_of
 from infer_app.base.printing import counted
 from infer_app.predict.verification.object_parity import SAME_OBJECT
 from infer_app.predict.verification.outputs import KINDS
@@ -14,6 +16,9 @@ from infer_app.predict.verification.parity import Parity, cosines
 from infer_app.predict.verification.vectors import ComparedRows
 
 Report = Callable[[str], None]
+
+MIN_JUDGED = 300  # images
+MARGIN = 0.005  # by which what is kept of all images may fall short of the promise
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of numbers that are not finite
@@ -47,13 +52,38 @@ def find_min_agreement(output: OutputSpec, given: float | None) -> float:
 
 
 def judgement(artifact: Artifact, variant: str, judged: Parity, min_agreement: float, report: Report) -> dict[str, Any]:
-    """Return the part of a variant's entry that tells how much it keeps on the user's images, and whether enough."""
-    kept = KINDS[artifact.manifest.output.kind].agreement(artifact.manifest, judged)
-    if judged.num_objects == 0 and judged.object_agreement is None:
-        report(
-            f"{variant}: no object was found on {counted(judged.num_images, 'image')}, so nothing tells what it keeps: "
-            f"no run takes it; judge it on images that show objects"
-        )
-    elif not kept >= min_agreement:  # written so that NaN fails
-        report(f"{variant}: {kept:.2%} kept, {min_agreement:.1%} are needed (--min-agreement): no run takes it")
-    return {"calibration": judged.to_json(), "min_agreement": min_agreement, "meets_bar": kept >= min_agreement}
+    """Return the part of a variant's entry that tells how much it keeps on the user's images; report if not enough."""
+    details = {"calibration": judged.to_json(), "min_agreement": min_agreement}
+    if why := why_unfit(artifact.manifest, variant, details):
+        report(f"{variant}: {why}: no run takes it")
+    return details
+
+
+def why_unfit(manifest: Manifest, variant: str, details: Mapping[str, Any]) -> str | None:
+    """Return why no run takes a variant with this entry in the manifest; None if one may.
+
+    Half precision of a GPU, and int8 that is the source itself, are taken before they are judged on enough images.
+    """
+    if variant_of(variant).is_exact:
+        return None
+    num_images = details.get("calibration", {}).get("num_images", 0)
+    if num_images < MIN_JUDGED and not (variant_of(variant).device == "cuda" or manifest.is_quantised):
+        return f"it was judged on {counted(num_images, 'image')} of yours, {MIN_JUDGED} are needed"
+    return _why_too_little(manifest, Parity(**details["calibration"]), details["min_agreement"]) if num_images else None
+
+
+def _why_too_little(manifest: Manifest, judged: Parity, needed: float) -> str | None:
+    """Return why an agreement is no proof that enough is kept.
+
+    The interval of a share must lie above `needed` less MARGIN: of the variants that keep no more than that of all
+    images, fewer than one in 40 pass.
+    """
+    kind = KINDS[manifest.output.kind]
+    share, kept = kind.share(judged), f"it {kind.describe_kept(manifest, judged)}"
+    if judged.num_objects == 0 and share is None:
+        return f"no object was found on {counted(judged.num_images, 'image')}, so nothing tells what it keeps"
+    if not kind.agreement(manifest, judged) >= needed:  # written so that NaN fails
+        return f"{kept}; {needed:.1%} are needed (--min-agreement)"
+    if share and judged.num_images >= MIN_JUDGED and share.interval[0] < needed - MARGIN:
+        return f"{kept}; the lower end must reach {needed - MARGIN:.1%}"
+    return None

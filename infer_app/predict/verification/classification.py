@@ -13,6 +13,7 @@ from infer_app.base.domain import Output
 from infer_app.base.errors import PixelsChanged
 from infer_app.predict.detection.object_decoder import finite_rows
 from infer_app.predict.verification.parity import Parity
+from infer_app.predict.verification.share import Share
 from infer_app.predict.verification.vectors import ComparedRows, Vectors, failed
 
 
@@ -64,8 +65,8 @@ class Classification(Vectors):
     def agreement(self, manifest: Manifest, parity: Parity) -> float:
         return parity.label_agreement or 0.0
 
-    def describe_kept(self, manifest: Manifest, parity: Parity) -> str:
-        return f"keeps {parity.label_agreement:.1%} of the labels"
+    def share(self, parity: Parity) -> Share | None:
+        return Share(parity.label_agreement or 0.0, parity.num_images, "label")
 
 
 def _best_classes(scores: np.ndarray, count: int) -> np.ndarray:

@@ -10,7 +10,6 @@ from infer_app.artifact.manifest import Manifest
 from infer_app.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.base.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.base.model_variants import variant_of
-from infer_app.base.printing import counted
 from infer_app.predict.detection.heads import FAMILIES, comparable_parts
 from infer_app.predict.detection.object_decoder import ObjectDecoder, split_outputs
 from infer_app.predict.verification.object_parity import (
@@ -22,6 +21,7 @@ from infer_app.predict.verification.object_parity import (
     measure_agreement,
 )
 from infer_app.predict.verification.parity import Parity
+from infer_app.predict.verification.share import Share
 from infer_app.predict.verification.vectors import ComparedRows, Decode, Vectors, failed
 
 OBJECT_SCORE = 0.01  # largest difference of an object's score in fp32, for the same pixels
@@ -80,10 +80,14 @@ class Detection(Vectors):
         """Return the share of objects that is kept; images without any object tell nothing, and give 0."""
         return parity.object_agreement or 0.0
 
-    def describe_kept(self, manifest: Manifest, parity: Parity) -> str:
+    def share(self, parity: Parity) -> Share | None:
+        num_objects = parity.num_objects or 0
         if parity.object_agreement is None:
-            return "no objects were found"
-        return f"keeps {parity.object_agreement:.1%} of {counted(parity.num_objects or 0, 'object')}"
+            return None
+        return Share(parity.object_agreement, num_objects, "object", min(num_objects, parity.num_images))
+
+    def describe_kept(self, manifest: Manifest, parity: Parity) -> str:
+        return super().describe_kept(manifest, parity) if self.share(parity) else "no objects were found"
 
 
 def _detection(spec: OutputSpec) -> DetectionSpec:

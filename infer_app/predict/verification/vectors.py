@@ -14,6 +14,7 @@ from infer_app.base.errors import ModelError
 from infer_app.base.size import Size
 from infer_app.predict.detection.object_decoder import finite_rows
 from infer_app.predict.verification.parity import Parity
+from infer_app.predict.verification.share import Share
 
 # From rows, (n, D), and the sizes of the upright pictures, which only a detector needs, to an Output for each row; None
 # for a row with a NaN or an infinity. Raises ValueError for a score that is not between 0 and 1, and what a head of the
@@ -88,8 +89,14 @@ class Vectors:
         """
         return parity.cosine if manifest.num_outputs > 1 else 1 - parity.relative_difference
 
+    def share(self, parity: Parity) -> Share | None:
+        """Return the agreement as a share of what was compared; None if nothing is counted."""
+        return None
+
     def describe_kept(self, manifest: Manifest, parity: Parity) -> str:
         """Describe how much of the outputs another variant keeps."""
+        if share := self.share(parity):
+            return f"keeps {share}"
         if manifest.num_outputs == 1:
             return f"differs by {parity.worst_difference:.2g} at worst"
         return f"cosine {parity.cosine:.4f} at worst"
