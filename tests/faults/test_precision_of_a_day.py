@@ -16,10 +16,10 @@ from infer_app.tables.engine.connect import Database
 from infer_app.tables.known_database import join
 from tests.faults.conftest import on
 from tests.faults.project_run import DATE, ProjectRun, slow_photos
+from tests.support.judged import JUDGED
 
 TORCHSCRIPT, BF16, INT8 = "cpu-torchscript", "cpu-openvino-bf16", "cpu-openvino-int8"
 FULL = {TORCHSCRIPT, "cpu-openvino-fp32"}
-JUDGED = {"meets_bar": True, "calibration": {"label_agreement": 0.995}}
 PHOTOS = slow_photos(60)
 NEXT = "2026-11-21"
 

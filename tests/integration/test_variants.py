@@ -10,6 +10,7 @@ from infer_app.artifact.models_folder import find_artifact
 from infer_app.base.machine import computes_bf16, has_vnni
 from infer_app.cli.model.build import WITHOUT_VNNI
 from tests.conftest import need
+from tests.support.judged import let_runs_take_all
 from tests.support.networks import ChannelMeans, save, save_photos
 from tests.support.projects import DATE, PLAIN, Project, found_first
 
@@ -30,6 +31,7 @@ def workshop(tmp_path_factory) -> Project:
     calibrate = ("--calibrate", "alike", "--min-agreement", "50%")
     project.built = project.infer_json("model", "build", "colors.ts", *BUILD, *calibrate)
     project.add_photos(12)
+    let_runs_take_all(project.folder / "models")
     return project
 
 

@@ -79,7 +79,7 @@ def _why_too_little(manifest: Manifest, judged: Parity, needed: float) -> str | 
     images, fewer than one in 40 pass.
     """
     kind = KINDS[manifest.output.kind]
-    share, kept = kind.share(judged), f"it {kind.describe_kept(manifest, judged)}"
+    share, kept = kind.share(judged), kind.describe_kept(manifest, judged)
     if judged.num_objects == 0 and share is None:
         return f"no object was found on {counted(judged.num_images, 'image')}, so nothing tells what it keeps"
     if not kind.agreement(manifest, judged) >= needed:  # written so that NaN fails

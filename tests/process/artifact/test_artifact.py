@@ -238,7 +238,7 @@ def test_what_was_judged_of_a_variant_that_was_replaced_meanwhile_is_not_recorde
     judged = record_variant(artifact, "v", {}, {"a": b"1"})
     replaced = record_variant(judged, "v", {}, {"a": b"2"})
     with pytest.raises(ModelError, match="v was built anew meanwhile"):
-        record_variant(judged, "v", {"meets_bar": True})
+        record_variant(judged, "v", {"min_agreement": 0.9})
     assert open_artifact(artifact.folder) == replaced
 
 

@@ -1,4 +1,5 @@
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from infer_app.base.errors import UsageError
 from infer_app.base.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.base.size import Size
 from infer_app.build.network.validate_detector import doubt_boxes
-from infer_app.build.variants.calibration import CalibrationImages, judge_on
+from infer_app.build.variants.calibration import ComparedImages, judge_on
 from infer_app.build.variants.decoding_agreement import decoding_agreement, describe_agreement
 from infer_app.build.variants.openvino_variants import add_variants
 from infer_app.cli.model.model import show_decoding, show_variants
@@ -82,7 +83,7 @@ def judged(artifact, pixels, spoil=lambda rows: None):
     model = open_variant(artifact, TORCHSCRIPT)
     rows = predict_rows(model, pixels).reshape(len(pixels), 8, 6)
     spoil(rows)
-    return judge_on(artifact, model, CalibrationImages(pixels[:0], pixels, rows.reshape(len(pixels), -1)))
+    return judge_on(artifact, model, ComparedImages(pixels, rows.reshape(len(pixels), -1)))
 
 
 def halve_half(rows):
@@ -93,10 +94,11 @@ def test_a_variant_is_judged_by_the_objects_that_it_keeps(artifact):
     said = []
     parity = judged(artifact, COLORED)
     assert (parity.num_objects, KINDS["detection"].agreement(artifact.manifest, parity)) == (24, 1.0)
-    assert judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)["meets_bar"] is True
-    assert KINDS["detection"].describe_kept(artifact.manifest, parity) == "keeps 100.0% of 24 objects"
+    told = "keeps 24 of 24 objects: between 29.2 and 100 %"  # of three images
+    assert KINDS["detection"].describe_kept(artifact.manifest, parity) == told
     worse = judged(artifact, COLORED, halve_half)
     assert (worse.num_objects, worse.object_agreement) == (12, 1.0)  # the others were there with less
+    judgement(artifact, OPENVINO_INT8, replace(parity, num_images=300, num_objects=2400), 0.97, said.append)
     assert said == []
 
 
@@ -105,10 +107,11 @@ def test_images_without_an_object_tell_nothing_so_no_run_takes_the_variant(artif
     parity = judged(artifact, BLACK)
     assert KINDS["detection"].describe_kept(artifact.manifest, parity) == "no objects were found"
     details = judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)
-    assert (details["meets_bar"], "no object was found on 3 images" in said[0]) == (False, True)
+    assert said == [f"{OPENVINO_INT8}: it was judged on 3 images of yours, 300 are needed: no run takes it"]
+    details["calibration"]["num_images"] = 300
     show_variants(record_variant(artifact, OPENVINO_INT8, details | {"parity": parity.to_json()}, {}).manifest)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "cpu-openvino-int8 was judged on images without an object: no run takes it" in shown
+    assert "no object was found on 300 images, so nothing tells what it keeps: no run takes it" in shown
 
 
 def test_what_decoding_changes_is_told_in_objects(artifact, capsys):

@@ -20,6 +20,7 @@ from infer_app.base.model_variants import (
 )
 from infer_app.predict.runtimes.gpu_probe import UNKNOWN
 from infer_app.predict.variant_selection import VariantRequest, choose_variant
+from tests.support.judged import JUDGED
 
 
 def parity(cosine, relative_difference):
@@ -27,8 +28,8 @@ def parity(cosine, relative_difference):
 
 
 SAME, OTHER = parity(0.999999, 1e-6), parity(0.5, 1.0)
-ROUNDED = parity(0.99, 0.1) | {"meets_bar": True}
-UNFIT = ROUNDED | {"meets_bar": False}
+ROUNDED = parity(0.99, 0.1) | JUDGED
+UNFIT = ROUNDED | {"min_agreement": 2.0}
 GOOD_HALF = parity(0.99998, 1e-3) | {
     "tolerance": {"cosine": 0.999, "relative": 0.02},
     "requires": {"compute_capability": "9.0"},
@@ -48,7 +49,7 @@ def model(*variants, **details):
 def test_who_has_int8_alone_is_not_sent_to_full_precision():
     with pytest.raises(ModelError, match="no int8 variant") as caught:
         choose_variant(model(OPENVINO_INT8, int8=UNFIT), VariantRequest(device="cpu"), lambda variant, requires: None)
-    assert "judge it again" in caught.value.hint
+    assert "judge it with another" in caught.value.hint
     assert "--precision" not in caught.value.hint
 
 
@@ -154,9 +155,21 @@ BUILD = "`infer model build SOURCE --name pets --variant"
     [
         (model(), VariantRequest(precision="int8"), NO_OPENVINO, "pets: no int8 variant can run", "--precision full"),
         (model(TORCHSCRIPT), VariantRequest(precision="half"), {}, "pets: no bf16", "`infer model judge pets`"),
-        (model(bf16=UNFIT), VariantRequest(precision="half"), {}, "pets: no bf16", "`infer model show pets`"),
+        (
+            model(bf16=UNFIT),
+            VariantRequest(precision="half"),
+            {},
+            "pets: no bf16",
+            "infer model judge pets@01234567 -",
+        ),
         (model(TORCHSCRIPT), VariantRequest(precision="int8"), {}, "pets: no int8", "--calibrate"),
-        (model(int8=UNFIT), VariantRequest(precision="int8"), {}, "pets: no int8", "`infer model show pets`"),
+        (
+            model(int8=UNFIT),
+            VariantRequest(precision="int8"),
+            {},
+            "pets: no int8",
+            "infer model judge pets@01234567 -",
+        ),
         (EVERY, VariantRequest(precision="half"), NO_BF16 | NO_GPU, "pets: no bf16", "for days not begun yet"),
         (model(OPENVINO_INT8, fp32=OTHER), VariantRequest(), {}, "pets: no fp32 variant can run here", "--precision"),
         (EVERY, VariantRequest(device="cuda"), NO_GPU, NOT_ON_A_GPU, "let --device auto take the CPU"),

@@ -56,7 +56,7 @@ def test_agreement_is_of_the_images_that_are_shrunk(artifact):
     assert parity is not None
     assert (parity.num_images, parity.label_agreement) == (2, 1.0)
     assert 0.999 < parity.cosine <= 1
-    assert "on 2 images large enough to be shrunk: keeps 100.0%" in describe_agreement(parity, artifact.manifest)
+    assert "on 2 images large enough to be shrunk: keeps 2 of 2 labels" in describe_agreement(parity, artifact.manifest)
     assert decoding_agreement(artifact, predict, images[1:4], 4) is None
     assert "no image was large enough" in describe_agreement(None, artifact.manifest)
 

@@ -43,8 +43,8 @@ def test_a_variant_that_was_built_anew_is_refused_and_the_others_are_not(artifac
 
 def test_a_judgement_changes_no_network_and_a_variant_that_is_gone_is_told(artifact):
     spec = ModelSpec.of(artifact, OPENVINO_INT8)
-    record_variant(artifact, OPENVINO_INT8, {"meets_bar": False})
-    assert spec.open().manifest.variants[OPENVINO_INT8] == {"meets_bar": False}
+    record_variant(artifact, OPENVINO_INT8, {"min_agreement": 0.9})
+    assert spec.open().manifest.variants[OPENVINO_INT8] == {"min_agreement": 0.9}
     del artifact.manifest.variants[OPENVINO_INT8]
     save_manifest(artifact.folder, artifact.manifest)
     with pytest.raises(ModelError, match="cpu-openvino-int8 is gone"):

@@ -22,6 +22,6 @@ def test_images_are_named_from_the_folder_on(tmp_path, capsys, against, said):
     assert f"{said} failed on c.jpg: OSError: no" in told
     assert "of your 2 dog, 0 are the same; we have 0 in all" in told
     found = [DifferentObject(path, "ours", "fox", 0.9, (0, 0, 1, 1), 0.0) for path in paths]
-    print_objects(ObjectComparison(0.1, 0, 0, 2, 2, None, None, None, tuple(found), ()), tmp_path)
+    print_objects(ObjectComparison(0.1, 0, 0, 2, 2, None, None, None, tuple(found), ()), tmp_path, 2)
     told = capsys.readouterr().out
     assert [told.count(f"│ {site} │") for site in SITES] == [2, 2]
