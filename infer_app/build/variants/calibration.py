@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,6 +55,13 @@ class Calibration:
         return [found[number * len(found) // count] for number in range(count)]
 
 
+class DecodedImage(NamedTuple):
+    """The checksum of a file, and its pixels."""
+
+    sha256: str
+    pixels: np.ndarray  # (H, W, 3) uint8
+
+
 @dataclass(frozen=True)
 class ComparedImages:
     """Images and what the source makes of them."""
@@ -62,10 +70,13 @@ class ComparedImages:
     expected: np.ndarray  # (n, D) float32
 
     @classmethod
-    def of(cls, artifact: Artifact, pixels: Sequence[np.ndarray]) -> ComparedImages:
-        """Compute the source's outputs for images, (H, W, 3) uint8 each. It loads torch."""
-        stacked = np.stack(pixels)
-        return cls(stacked, expected_outputs(artifact, stacked))
+    def of(cls, artifact: Artifact, images: Sequence[DecodedImage]) -> ComparedImages:
+        """Compute the source's outputs for images. It loads torch."""
+        from infer_app.predict.runtimes.torchscript import source_rows
+
+        pixels = np.stack([one.pixels for one in images])
+        predict = partial(source_rows, load_source(artifact), artifact.manifest.input_spec)
+        return cls(pixels, predict_all(predict, pixels, _REFERENCE_BATCH))
 
 
 @dataclass(frozen=True)
@@ -83,35 +94,32 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
 
     Raises UsageError if fewer than MIN_IMAGES can be decoded.
     """
-    manifest, preprocess = artifact.manifest, artifact.preprocess()
-    pixels, sums = [], []
-    for path in calibration.files(manifest.recipe.size):
-        with suppress(BadImage, OSError):
-            data = path.read_bytes()
-            pixels.append(load_pixels(data, manifest.recipe, preprocess))
-            sums.append(hashlib.sha256(data).hexdigest())
-    if len(pixels) < MIN_IMAGES:
+    images = decode_images(artifact, (path.read_bytes for path in calibration.files(artifact.manifest.recipe.size)))
+    if len(images) < MIN_IMAGES:
         raise UsageError(
-            f"{calibration.folder} has {counted(len(pixels), 'image')} that can be decoded, "
+            f"{calibration.folder} has {counted(len(images), 'image')} that can be decoded, "
             f"calibration needs {MIN_IMAGES}",
             "use a few hundred images like those of a daily run",
         )
-    step = max(3, -(-len(pixels) // MAX_FITTING))
-    judging = [one for number, one in enumerate(pixels) if number % step > 1]
+    step = max(3, -(-len(images) // MAX_FITTING))
+    calibrating, choosing = images[::step], images[1::step]
     return CalibrationImages(
-        np.stack(pixels[::step]),
-        ComparedImages.of(artifact, pixels[1::step]),
-        ComparedImages.of(artifact, judging),
-        (*sums[::step], *sums[1::step]),
+        np.stack([one.pixels for one in calibrating]),
+        ComparedImages.of(artifact, choosing),
+        ComparedImages.of(artifact, [one for number, one in enumerate(images) if number % step > 1]),
+        tuple(one.sha256 for one in (*calibrating, *choosing)),
     )
 
 
-def expected_outputs(artifact: Artifact, pixels: np.ndarray) -> np.ndarray:
-    """Return the source's outputs for (n, H, W, 3) uint8: (n, D) float32. It loads torch."""
-    from infer_app.predict.runtimes.torchscript import source_rows
-
-    source, spec = load_source(artifact), artifact.manifest.input_spec
-    return predict_all(partial(source_rows, source, spec), pixels, _REFERENCE_BATCH)
+def decode_images(artifact: Artifact, reads: Iterable[Callable[[], bytes]]) -> list[DecodedImage]:
+    """Return what can be decoded of the files that are read."""
+    recipe, preprocess = artifact.manifest.recipe, artifact.preprocess()
+    images = []
+    for read in reads:
+        with suppress(BadImage, OSError):
+            data = read()
+            images.append(DecodedImage(hashlib.sha256(data).hexdigest(), load_pixels(data, recipe, preprocess)))
+    return images
 
 
 def judge_on(artifact: Artifact, model: FixedBatch, images: ComparedImages, min_iou: float = SAME_OBJECT) -> Parity:

@@ -1,8 +1,7 @@
 """Judge the variants that round by what they keep of the outputs on the user's images, and record it with the model."""
 
-import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,10 +10,8 @@ from infer_app.base.errors import ModelError, UsageError
 from infer_app.base.model_variants import variant_of
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
-from infer_app.build.network.golden_set import load_pixels
-from infer_app.build.variants.calibration import FITTED_FILE, MIN_IMAGES, ComparedImages, judge_on
+from infer_app.build.variants.calibration import FITTED_FILE, MIN_IMAGES, ComparedImages, decode_images, judge_on
 from infer_app.build.variants.openvino_variants import add_variants
-from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.read_image import read_image
 from infer_app.predict.runtimes.gpu_probe import runnable
 from infer_app.predict.runtimes.open_variant import open_variant
@@ -63,20 +60,17 @@ def judge_variants(
 
 def _load(artifact: Artifact, limits: ReadLimits, locations: Sequence[str]) -> ComparedImages:
     """Load the images that int8 was not fitted to."""
-    recipe, preprocess = artifact.manifest.recipe, artifact.preprocess()
     fitted = artifact.read(FITTED_FILE).decode().split() if FITTED_FILE in artifact.manifest.files else ()
-    pixels, num_fitted = [], 0
-    for location in locations:
-        with suppress(BadImage):
-            data = read_image(location, limits).data
-            if hashlib.sha256(data).hexdigest() in fitted:
-                num_fitted += 1
-            else:
-                pixels.append(load_pixels(data, recipe, preprocess))
-    if num_fitted:
-        print(f"{counted(num_fitted, 'image')} left out: int8 was fitted to them")
-    if len(pixels) < MIN_IMAGES:
+    decoded = decode_images(artifact, (partial(_read, location, limits) for location in locations))
+    images = [one for one in decoded if one.sha256 not in fitted]
+    if len(images) < len(decoded):
+        print(f"{counted(len(decoded) - len(images), 'image')} left out: int8 was fitted to them")
+    if len(images) < MIN_IMAGES:
         raise UsageError(
-            f"{len(pixels)} of the images can judge, {MIN_IMAGES} are needed", "name more days with --date and --until"
+            f"{len(images)} of the images can judge, {MIN_IMAGES} are needed", "name more days with --date and --until"
         )
-    return ComparedImages.of(artifact, pixels)
+    return ComparedImages.of(artifact, images)
+
+
+def _read(location: str, limits: ReadLimits) -> bytes:
+    return read_image(location, limits).data

@@ -128,14 +128,13 @@ def _add_int8(
     check: Callable[[], None],
 ) -> Artifact:
     best, highest, kind = None, 0.0, KINDS[artifact.manifest.output.kind]
+    enough = min(1.0, min_agreement + MARGIN)
     for candidate in _quantised(artifact, graph, images):
         report(f"{OPENVINO_INT8}: {candidate.settings.name}: {kind.describe_kept(artifact.manifest, candidate.parity)}")
         kept = kind.agreement(artifact.manifest, candidate.parity)
         if best is None or kept > highest:
             best, highest = candidate, kept
-        if (
-            kept >= min(1.0, min_agreement + MARGIN) or candidate.parity.num_objects == 0
-        ):  # without objects others would tell no more
+        if kept >= enough or candidate.parity.num_objects == 0:  # without objects others would tell no more
             break
     assert best is not None  # because INT8_SETTINGS is not empty
     details = golden_details(artifact, OPENVINO_INT8, best.model)
@@ -163,8 +162,7 @@ def golden_details(artifact: Artifact, variant: str, model: FixedBatch) -> dict[
     golden = golden_parity(artifact, actual, EXACT_OBJECT if is_exact else SAME_OBJECT)
     if is_exact:
         return {"parity": golden.to_json()}
-    needed = find_min_agreement(artifact.manifest.output, None)
-    return {"parity": golden.to_json(), "tolerance": asdict(tolerance_for(golden)), "min_agreement": needed}
+    return {"parity": golden.to_json(), "tolerance": asdict(tolerance_for(golden))}
 
 
 def tolerance_for(golden: Parity) -> Tolerance:
