@@ -52,7 +52,6 @@ class Build:
     """What a variant that a build would store keeps, 0-1: of the photos that judge, and of the rest."""
 
     network: str
-    variant: str
     judged: Share
     rest: float
 
@@ -103,7 +102,7 @@ def measure(name: str, photos: list[Path], work: Path, calibrations: int, calibr
 
 
 def _views(pixels: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the photos as they are and mirrored: the rest of a split is judged on both."""
+    """Yield the photos as they are and mirrored: the rest of a split has both, of each other part one of the two."""
     yield pixels
     yield np.ascontiguousarray(pixels[:, :, ::-1])
 
@@ -119,12 +118,15 @@ def read_builds(name: str, work: Path, splits: int, num_judging: int) -> Iterato
         same = made["int8"] == full  # (settings, views, photos)
         others = draw.permutation(np.setdiff1d(np.arange(full.shape[1]), made["calibrating"]))
         choosing, judging, rest = np.split(others, [NUM_CHOOSING, NUM_CHOOSING + num_judging])
-        chosen = _choose(same[:, 0, choosing].mean(1), PROMISED + MARGIN)
-        before = _choose(same[:, 0, judging[:100]].mean(1), PROMISED)
+        views = draw.integers(len(full), size=full.shape[1])  # of a photo that chooses or judges one
+        one = np.take_along_axis(same, views[None, None], 1)[:, 0]
+        chosen = _choose(one[:, choosing].mean(1), PROMISED + MARGIN)
+        before = _choose(one[:, judging[:100]].mean(1), PROMISED)
+        half = bf16[views, np.arange(len(views))]
         yield (
-            _build(name, "int8", same[chosen], judging, rest),
-            _build(name, "int8", same[before], judging[:100], rest),
-            _build(name, "bf16", bf16, judging, rest),
+            _build(name, one[chosen, judging], same[chosen][:, rest]),
+            _build(name, one[before, judging[:100]], same[before][:, rest]),
+            _build(name, half[judging], bf16[:, rest]),
         )
 
 
@@ -133,9 +135,8 @@ def _choose(kept: np.ndarray, enough: float) -> int:
     return int(np.argmax(kept >= enough) if (kept >= enough).any() else np.argmax(kept))
 
 
-def _build(name: str, variant: str, same: np.ndarray, judging: np.ndarray, rest: np.ndarray) -> Build:
-    judged = Share(float(same[0, judging].mean()), len(judging), "label")
-    return Build(name, variant, judged, float(same[:, rest].mean()))
+def _build(name: str, judging: np.ndarray, rest: np.ndarray) -> Build:
+    return Build(name, Share(float(judging.mean()), len(judging), "label"), float(rest.mean()))
 
 
 def describe(what: str, builds: list[Build]) -> str:
