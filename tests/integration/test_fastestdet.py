@@ -79,8 +79,8 @@ def test_half_precision_and_int8_are_judged_by_the_objects_that_they_keep(projec
     assert "objects: between" in told
     variants = project.infer_json("model", "show", "judged")["variants"]
     fp32, int8 = (variants[name]["calibration"] for name in ("cpu-openvino-fp32", "cpu-openvino-int8"))
-    assert (fp32["num_images"], fp32["num_objects"] > 1000, fp32["object_agreement"] > 0.999) == (100, True, True)
+    assert (fp32["num_images"], fp32["num_objects"] > 500, fp32["object_agreement"] > 0.999) == (66, True, True)
     assert 0.85 <= int8["object_agreement"] < 1
     assert 0 < int8["p99_score_difference"] <= int8["worst_score_difference"] < 1
-    report = project.run_day("--model", "judged", "--precision", "int8", "--dry-run")
-    assert report["variant"] == "cpu-openvino-int8"
+    error = project.run_day("--model", "judged", "--precision", "int8", "--dry-run", exit_code=12)
+    assert "it was judged on 66 images of yours, 300 are needed" in error["error"]
