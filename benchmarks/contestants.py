@@ -164,7 +164,7 @@ class Project:
         return self.folder / "photos"
 
     def set_up(self, originals: Path) -> None:
-        """Set the project up as a user does once, before the first run; int8 is calibrated on the `originals`."""
+        """Set the project up as a user does once, before the first run; `originals` are shown to a random network."""
         if self.contest.is_detector:
             originals = self.photos  # the small ones show it other objects
         save_network(self.contest.network, self.torchscript, originals)
@@ -178,9 +178,11 @@ class Project:
         if self.contest.scaled:
             options += ["--set", "decode=scaled"]
         if self.contest.precision == "int8":
-            options += ["--calibrate", str(originals)]
+            options += ["--calibrate", str(self.photos)]  # more of them than originals: 300 must judge
             options += ["--min-agreement", "10%"] if self.contest.is_detector else []  # its weights are random
         self._infer("model", "build", str(self.torchscript), "--name", MODEL, *options)
+        if self.contest.precision == "half":
+            self._infer("model", "judge", MODEL, "--date", DATE)
         (self.folder / "infer.db").rename(self._registered)
 
     def run_infer(self, precision: str | None = None) -> Run:
