@@ -4,7 +4,8 @@ import gc
 import os
 import signal
 import sys
-from threading import Timer
+import time
+from threading import Thread, main_thread
 from typing import Any
 
 
@@ -73,6 +74,22 @@ def _name_files_in_utf8() -> None:
 def _signal_again(lost: Any) -> None:
     """Repeat a signal whose exception Python has dropped, as in a callback of the importer; show other exceptions."""
     if number := {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}.get(lost.exc_type):
-        Timer(0.01, os.kill, (os.getpid(), number)).start()
+        Thread(target=_send_later, args=(number,), daemon=True).start()
     else:
         sys.__unraisablehook__(lost)
+
+
+def _send_later(number: int) -> None:
+    """Send a signal to this process once its main thread has left the hook, where it would be dropped again."""
+    frame = _main_frame()
+    while frame is not None:
+        if frame.f_code is _signal_again.__code__:
+            time.sleep(0.001)
+            frame = _main_frame()
+        else:
+            frame = frame.f_back
+    os.kill(os.getpid(), number)
+
+
+def _main_frame() -> Any:
+    return sys._current_frames().get(main_thread().ident or 0)

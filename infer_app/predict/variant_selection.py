@@ -18,7 +18,6 @@ from infer_app.base.model_variants import (
     variant_of,
 )
 from infer_app.predict.runtimes.gpu_probe import missing_for
-from infer_app.predict.verification.agreement import why_unfit
 
 AUTO = "auto"
 OTHER_FILES = "its files are not those that the day was begun with: it was built anew since"
@@ -83,11 +82,19 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
     if not is_made:
         hint = hints.get(dtype, hint)
     elif request.precision in ("half", "int8") or manifest.is_quantised:
-        is_unfit = any(why == why_unfit(manifest, one, manifest.variants[one]) for one, why in passed_over.items())
+        is_unfit = any(why == _why_unfit(manifest, one, manifest.variants[one]) for one, why in passed_over.items())
         full = "build the network that is not quantised" if manifest.is_quantised else "take --precision full"
         more = f"{_how_to_judge(manifest)}; or {full}, or judge it with another --min-agreement"
         hint = more if is_unfit else "run it on a machine that can; or take --precision full for days not begun yet"
     return ModelError(f"{manifest.name}: no {dtype} variant can run here ({reasons})", hint)
+
+
+def _why_unfit(manifest: Manifest, variant: str, details: Mapping[str, object]) -> str | None:
+    if variant_of(variant).is_exact:
+        return None
+    from infer_app.predict.verification.agreement import why_unfit  # loads numpy and Pillow, for a variant that rounds
+
+    return why_unfit(manifest, variant, details)
 
 
 def _how_to_judge(manifest: Manifest) -> str:
@@ -128,7 +135,7 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     details = manifest.variants[variant]
     if why := _other_dtype(manifest, variant, request):
         return why
-    if (why := why_unfit(manifest, variant, details)) or variant in (OPENVINO_BF16, OPENVINO_INT8):
+    if (why := _why_unfit(manifest, variant, details)) or variant in (OPENVINO_BF16, OPENVINO_INT8):
         return why
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 

@@ -62,7 +62,7 @@ def test_a_rejection_is_told_by_the_class_of_its_reason_or_by_what_retries_it(re
 
 
 def test_one_image_that_was_replaced_is_told_as_one():
-    nothing = ProjectFacts(None, {}, 0, None, {}, late_left=False)
+    nothing = ProjectFacts(None, {}, (), 0, None, {}, late_left=False)
     told = [one.text for number in range(3) for one in OF_PROJECT["replaced"](replace(nothing, replaced=number))]
     assert [text.partition(":")[0] for text in told] == [
         "1 image was replaced since it was predicted",
