@@ -45,7 +45,7 @@ PROBED = 150
 class ListChanges:
     """Counts what has changed in the list."""
 
-    num_read: int = 0  # rows
+    num_read: int = field(default=0, compare=False)  # rows
     num_new: int = 0
     num_changed: int = 0  # with another time or camera, or listed again
     num_unlisted: int = 0
