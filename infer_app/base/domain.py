@@ -174,6 +174,15 @@ class CaptureTime(NamedTuple):
 NO_TIME = CaptureTime(None, None, TimeOrigin.NOTHING)  # of a file that states none
 
 
+class PictureFigures(NamedTuple):
+    """What a decoded picture looks like, whatever the model and its recipe."""
+
+    brightness: float  # mean, 0-255; this and the two below are of green
+    contrast: float  # standard deviation
+    detail: float  # mean absolute difference of points that are 1/200 of the width apart
+    look: int  # signed 64 bits: whether each of 8 x 8 parts is brighter than the one left of it
+
+
 @dataclass(frozen=True, slots=True)
 class FileFacts:
     """The facts of an image's file; None where they could not be read."""
@@ -183,6 +192,7 @@ class FileFacts:
     sha256: str | None = None
     picture: Size | None = None  # of the upright picture, once it was decoded
     taken: CaptureTime | None = None  # None: it was not read
+    figures: PictureFigures | None = None  # None: nobody asked, or the picture is too small
 
 
 class ImageFile(NamedTuple):

@@ -187,6 +187,7 @@ def open_source(
         source.not_asked, source.asks_table = not_asked, read_only and table is not None
         if loaded.source.camera is not None:
             source.camera_of = FactRules.of(loaded).camera
+            source.expects_daily = loaded.events.expect is not None
         source.forgotten_before = read_forgotten_before(results)
         yield source
 

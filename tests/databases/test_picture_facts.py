@@ -33,7 +33,6 @@ from infer_app.tables.cameras.day_events import (
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
-from infer_app.tables.day.arrivals import find_silent_cameras
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, forget, of_missing
 from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.listing.update_list import update_list
@@ -489,24 +488,6 @@ def test_what_is_shown_of_an_event_says_how_many_there_were_at_least(cards, add_
 
 def shown(event):
     return {one.label: (one.count, one.images, one.best_image) for one in event.labels}
-
-
-def test_a_camera_is_silent_from_its_second_night_without_images_while_others_bring_some(cards, execute):
-    """`rare` brings images now and then, `old` is retired, and `mute` was, but stands elsewhere since."""
-    nights = {"busy": range(10), "mute": range(2, 10), "one": range(1, 10), "rare": (4, 9), "old": range(3, 10)}
-    nights |= {"long gone": range(40, 50)}
-    now = datetime(2026, 11, 20, 3, tzinfo=UTC)
-    for camera, ago in sorted(nights.items(), key=lambda one: one[0] != "long gone"):  # numbers grow with time
-        cards.add(*((camera, 1000 * number) for number in ago)).note()
-        numbers = [number for number, name in sorted(cards.rows(pictures.c.id, pictures.c.camera)) if name == camera]
-        for number, night in zip(numbers, ago, strict=True):
-            seen = (now - timedelta(days=night)).timestamp()
-            execute(f"UPDATE infer_pictures SET first_seen = {seen} WHERE id = {number}")
-    moved = datetime(2026, 5, 1)
-    periods = [CameraPeriod(camera="mute", until=moved, retired=True), CameraPeriod(camera="mute", since=moved)]
-    set_cameras(cards.database, [CameraPeriod(camera="old", retired=True), *periods])
-    images = ListedImages(cards.database, cards.source)
-    assert find_silent_cameras(images, "UTC") == {"mute": datetime(2026, 11, 18).date()}
 
 
 def test_a_clock_that_jumps_back_by_a_year_against_the_order_of_arrival_is_named(cards, execute):

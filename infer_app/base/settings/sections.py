@@ -166,6 +166,7 @@ class EventsSettings(Section):
     gap: Annotated[float, BeforeValidator(_as_seconds), Field(gt=0, le=604_800)] | None = (
         None  # as "60s", "30min" or "2h": a longer time to the next picture begins a new event; unset: no events
     )
+    expect: Literal["daily"] | None = None  # "daily": each camera is to bring images on each day on which any does
 
 
 class ExportSettings(Section):

@@ -32,6 +32,7 @@ from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import HandlerSpec
 from infer_app.predict.images.decode.capture_time import capture_time
 from infer_app.predict.images.decode.decoder import decode_image, decoder_name
+from infer_app.predict.images.decode.picture_figures import measure_picture
 from infer_app.predict.images.decode.formats import check_answer
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.local_files import read_ahead
@@ -153,6 +154,8 @@ class Loader:
             if bad.reason is Reason.TRUNCATED and is_remote(image.ref.location):  # by a cache, while it was uploaded
                 raise BadImage(Reason.READ_ERROR, f"cut off: {bad.detail}") from bad
             raise
+        if self._read_limits.reads_times:
+            image.facts = replace(image.facts, figures=measure_picture(image.picture.rgb))
 
     def _transform(self, image: _Image) -> None:
         if self._models:

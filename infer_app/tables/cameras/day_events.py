@@ -45,7 +45,7 @@ events = table(
     column("started_at", Microseconds),
     column("ended_at", Microseconds),
 )
-_shown = table(
+shown_results = table(
     "infer_shown_results", column("model", String), column("picture", BigInteger), column("label"), column("score")
 )
 
@@ -137,12 +137,18 @@ def _read_labels(connection: Connection, members: Mapping[int, Mapping[int, str]
     """Return for each event what is shown of its pictures."""
     event_of = {number: event for event, numbers in members.items() for number in numbers}
     per_picture = (
-        select(_shown.c.model, _shown.c.label, _shown.c.picture, func.count(), func.max(_shown.c.score))
-        .group_by(_shown.c.model, _shown.c.label, _shown.c.picture)
-        .order_by(_shown.c.picture)
+        select(
+            shown_results.c.model,
+            shown_results.c.label,
+            shown_results.c.picture,
+            func.count(),
+            func.max(shown_results.c.score),
+        )
+        .group_by(shown_results.c.model, shown_results.c.label, shown_results.c.picture)
+        .order_by(shown_results.c.picture)
     )
     found = defaultdict[tuple[int, str, str], list[Any]](list)
-    for model, label, picture, count, score in _in_parts(connection, per_picture, _shown.c.picture, event_of):
+    for model, label, picture, count, score in _in_parts(connection, per_picture, shown_results.c.picture, event_of):
         found[event_of[picture], model, label].append((count, score, picture))
     labels = defaultdict[int, list[ShownLabel]](list)
     for (event, model, label), rows in found.items():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from sqlalchemy import Connection, delete, insert, select
@@ -78,6 +78,7 @@ class CameraPeriod(BaseModel):
     retired: bool = False  # it brings no more pictures
     location_id: str | None = Field(None, max_length=MAX_ID)  # of its place, which several cameras may share
     location_name: str | None = Field(None, max_length=MAX_ID)
+    expect: Literal["daily"] | None = None  # how often it is to bring pictures; None: as [events] says, or as before
 
     @model_validator(mode="after")
     def _check_order(self) -> CameraPeriod:

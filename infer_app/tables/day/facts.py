@@ -14,7 +14,8 @@ from infer_app.base.day import Day, find_zone, naive
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import rejection_budget
 from infer_app.tables.cameras.copies import CopiedCamera, read_copies
-from infer_app.tables.day.arrivals import ArrivalGap, find_gap, find_silent_cameras
+from infer_app.tables.day.arrivals import ArrivalGap, find_gap
+from infer_app.tables.day.ill_cameras import NONE_ILL, IllCameras, read_ill_cameras
 from infer_app.tables.listing.watched_images import UNCHANGED, ChangedCounts, count_changed, count_missing
 from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.late_days import has_late_images
@@ -89,7 +90,7 @@ class ProjectFacts:
     """What holds of a project beside its days."""
 
     gap: ArrivalGap | None  # if images have stopped coming
-    silent: Mapping[str, date]  # cameras that bring none any more, with their last days
+    ill: IllCameras
     copied: Sequence[CopiedCamera]
     replaced: int  # images of any day whose prediction is of a former file
     missing: MissingImages | None
@@ -185,7 +186,7 @@ def read_project(
     is_of_all = source.camera is None
     return ProjectFacts(
         gap=find_gap(source, last) if is_of_all else None,
-        silent=find_silent_cameras(images, last.zone) if is_of_all and source.camera_of else {},
+        ill=read_ill_cameras(images, last, model_ids) if is_of_all and source.camera_of else NONE_ILL,
         copied=read_copies(images) if is_of_all and source.camera_of else (),
         replaced=changed.replaced,
         missing=_read_missing(images, last.zone) if changed.missing else None,

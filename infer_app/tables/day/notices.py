@@ -6,8 +6,9 @@ What happens once, as what a walk finds, is no function of stored rows: it is st
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, timedelta
+from functools import partial
 from statistics import mean
 
 from infer_app.base.day import MAX_DAYS, Day
@@ -18,9 +19,11 @@ from infer_app.base.printing import counted, named, one_line, printed_options
 from infer_app.base.run_report import RunReport
 from infer_app.base.settings.sections import rejection_budget
 from infer_app.tables.day.facts import DayFacts, DayReader, ProjectFacts
+from infer_app.tables.day.illness import KINDS, Illness, Kind
 from infer_app.tables.listing.stored_notices import Notice, event
 
 FAILED, TOO_MANY, EARLY = "failed run", "too many rejected", "ended early"  # kinds that decide the exit code of a day
+MIN_TOGETHER, MAX_NAMED = 3, 12  # cameras that one notice tells
 UNUSUAL = 3.0  # standard deviations of a Poisson distribution
 
 
@@ -217,11 +220,21 @@ def _gap(facts: ProjectFacts) -> Iterator[Notice]:
         yield Notice("gap", str(facts.gap), key=str(facts.gap.last))
 
 
-def _silent_cameras(facts: ProjectFacts) -> Iterator[Notice]:
-    for camera, last in facts.silent.items():
-        text = f"camera {one_line(camera)} has brought no images since {last}: does it still run?"
-        more = " A retired one is left out: `infer cameras set FILE`"
-        yield Notice("silent camera", text + more, subject=camera)
+def _ill_cameras(kind: Kind, facts: ProjectFacts) -> Iterator[Notice]:
+    """Yield what is wrong with each camera; if most have it since the same day, it is one fault of another kind."""
+    since = defaultdict[date, list[Illness]](list)
+    for one in facts.ill.found:
+        if one.kind == kind:
+            since[one.since].append(one)
+    for day, its in since.items():
+        if len(its) > max(MIN_TOGETHER - 1, facts.ill.num_cameras / 2):
+            names = f"{', '.join(one_line(one.camera) for one in its[:MAX_NAMED])}{', …' if its[MAX_NAMED:] else ''}"
+            text = f"{len(its)} of {facts.ill.num_cameras} cameras have {kind.has} since {day}: {names}"
+            yield Notice(kind.name, text, key=str(day))
+        else:
+            for one in its:
+                text = f"camera {one_line(one.camera)} {one.text}; {kind.hint}"
+                yield Notice(kind.name, text, subject=one.camera, key="")
 
 
 def _copied(facts: ProjectFacts) -> Iterator[Notice]:
@@ -277,9 +290,11 @@ def _older_pending(facts: ProjectFacts) -> Iterator[Notice]:
         yield Notice("older pending", named(text, names), subject=name, key=key)
 
 
-OF_PROJECT = {  # by kind: what none of them yields any more is over
+OF_PROJECT: dict[
+    str, Callable[[ProjectFacts], Iterator[Notice]]
+] = {  # by kind: what none of them yields any more is over
     "gap": _gap,
-    "silent camera": _silent_cameras,
+    **{kind.name: partial(_ill_cameras, kind) for kind in KINDS},
     "copied camera": _copied,
     "replaced": _replaced,
     "missing": _missing,

@@ -57,6 +57,7 @@ class Source:
         self.registered = table is None
         self.forgotten_before: datetime | None = None  # UTC; images of earlier times belong to no day any more
         self.camera_of: CameraOf | None = None  # None: no setting tells cameras
+        self.expects_daily = False  # whether each camera is to bring images every day, of which nothing else is set
         self.not_asked = ""  # why the user's table can't be read
         self.asks_table = False  # whether rows that are not listed yet count as pending; of runs there are none
         self._num_unlisted: dict[date, int] = {}

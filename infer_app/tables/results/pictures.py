@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Update, bindparam, select, update
 
-from infer_app.base.domain import Broken, CaptureTime, FileFacts, ImageRef, Prediction
+from infer_app.base.domain import Broken, CaptureTime, FileFacts, ImageRef, PictureFigures, Prediction
 from infer_app.base.locations import picture_key, stored_location
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.connect import Database
@@ -18,9 +18,21 @@ from infer_app.tables.results.schema import WITHOUT_CAMERA, WITHOUT_EVENT, pictu
 
 _FACTS = ("size", "modified", "sha256")  # of a picture's file, as it was last seen
 _TAKEN = ("taken_at", "taken_offset", "taken_from")
-_COLUMNS = ("id", "registered", "key", "image_id", "location", *_FACTS, *_TAKEN, "event", "camera")
-_EVENT, _CAMERA, _SIZE = (_COLUMNS.index(name) for name in ("event", "camera", "size"))
+_COLUMNS = (
+    "id",
+    "registered",
+    "key",
+    "image_id",
+    "location",
+    *_FACTS,
+    *_TAKEN,
+    "event",
+    "camera",
+    *PictureFigures._fields,
+)
+_EVENT, _CAMERA, _SIZE, _LOOK = (_COLUMNS.index(name) for name in ("event", "camera", "size", "look"))
 _OTHERS = dict.fromkeys(column.name for column in pictures.columns if column.name not in _COLUMNS)
+_UNKNOWN = (None,) * len(PictureFigures._fields)
 _Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
 # Built once: building them takes longer than reading or writing the rows.
 _ALL = select(*(pictures.c[name] for name in _COLUMNS))
@@ -40,6 +52,7 @@ def new_values(number: int, columns: Mapping[str, object]) -> dict[str, object]:
 
 
 _SET_FACTS, _SET_TAKEN = set_columns(*_FACTS), set_columns(*_TAKEN, "event")
+_SET_FIGURES = set_columns(*PictureFigures._fields)
 
 
 class PictureRows:
@@ -74,7 +87,12 @@ class PictureRows:
         if changed:
             facts = [_new_facts(number, file, is_first=number not in seen) for number, file in changed.items()]
             connection.execute(_SET_FACTS, facts)
-        asked = ((row, files[key].file) for key, row in known.items())
+        asked = [(row, files[key].file) for key, row in known.items()]
+        if decoded := [(row[0], file) for row, file in asked if _looks_otherwise(row, file, row[0] in replaced)]:
+            shown = (
+                (number, zip(PictureFigures._fields, file.figures or _UNKNOWN, strict=True)) for number, file in decoded
+            )
+            connection.execute(_SET_FIGURES, [new_values(number, dict(figures)) for number, figures in shown])
         if dated := [(row, file) for row, file in asked if _is_dated(row, file, row[0] in replaced)]:
             if with_event := [row[0] for row, _ in dated if row[_EVENT] is not None]:
                 dissolve_events(connection, with_event)
@@ -102,7 +120,13 @@ class PictureRows:
         location, file = stored_location(result.ref.location), result.file
         key = picture_key("", location) if self._registered else key
         own = number, int(self._registered), key, result.ref.image_id, location, file.size, file.modified, None
-        return *own, *taken_columns(file.taken).values(), WITHOUT_CAMERA if file.taken else None, None
+        return (
+            *own,
+            *taken_columns(file.taken).values(),
+            WITHOUT_CAMERA if file.taken else None,
+            None,
+            *(file.figures or _UNKNOWN),
+        )
 
 
 def _differs(row: _Row, file: FileFacts) -> bool:
@@ -121,6 +145,12 @@ def _is_dated(row: _Row, file: FileFacts, is_replaced: bool) -> bool:
     """Return whether what a file says of its time is news: the picture has none yet, or that of another file."""
     is_asked, has_time = file.taken is not None, row[_EVENT] is not None
     return (is_asked and not has_time) or (is_replaced and (is_asked or has_time))
+
+
+def _looks_otherwise(row: _Row, file: FileFacts, is_replaced: bool) -> bool:
+    """Return whether a picture's figures are news: it has none yet, or those of another file."""
+    is_known = row[_LOOK] is not None
+    return is_replaced and is_known if file.figures is None else is_replaced or not is_known
 
 
 def find_replaced(connection: Connection, files: Mapping[int, str | None]) -> set[int]:

@@ -64,6 +64,11 @@ pictures = Table(
     Column("captured_at", Microseconds),  # by the camera's clock, put right; this and the one below go with the event
     Column("event_last", BigInteger),  # of the first picture of an event: the number of the last
     Column("copy_of", BigInteger),  # with IS_COPY: the number of the picture whose bytes it has, of another camera
+    # This and the three below as PictureFigures has them; NULL: nobody asked, it is too small, or was never decoded.
+    Column("brightness", Double),
+    Column("contrast", Double),
+    Column("detail", Double),
+    Column("look", BigInteger),
     UniqueConstraint("key", "registered", name="uq_infer_pictures_key"),
     Index("ix_infer_pictures_image_id", "image_id"),  # for users' own SQL, which finds rows of the views by it
     # The key that a day's pages are read by.
@@ -91,6 +96,7 @@ cameras = Table(
     Column("retired", Integer, nullable=False),  # 1: it brings no more pictures
     Column("location_id", Exact(MAX_ID)),  # of its place, which several cameras may share
     Column("location_name", Exact(MAX_ID)),
+    Column("expect", String(16)),  # "daily", if it brings pictures every day
 )
 
 # One row, of the project that the database belongs to.

@@ -25,6 +25,7 @@ from infer_app.ask.export.exported_images import Export, ExportedImage
 from infer_app.base.atomic_file import new_folder
 from infer_app.base.day import find_zone
 from infer_app.base.errors import UsageError
+from infer_app.tables.cameras.camera_days import BLANK
 from infer_app.tables.cameras.captures import Capture, Captures
 from infer_app.tables.cameras.periods import CameraPeriod
 
@@ -47,7 +48,7 @@ _TYPES = {
     "animal": "animal",
     **dict.fromkeys(("person", "people", "human", "homo sapiens"), "human"),
     **dict.fromkeys(("vehicle", "car", "truck", "bus", "motorcycle", "motorbike", "bicycle"), "vehicle"),
-    **dict.fromkeys(("blank", "empty", "background", "nothing"), "blank"),
+    **dict.fromkeys(BLANK, "blank"),
     "unknown": "unknown",
 }
 _NO_PATH = re.compile(r"[./~]|.*(\.\.|[\r\n])", re.DOTALL)

@@ -1,9 +1,9 @@
-"""Places of cameras, and pictures whose bytes another camera's picture has."""
+"""Places of cameras, pictures whose bytes another camera's picture has, and what pictures look like."""
 
 from functools import partial
 
 from alembic import op
-from sqlalchemy import BigInteger, Column, inspect, text
+from sqlalchemy import BigInteger, Column, Double, String, inspect, text
 
 from infer_app.tables.engine.column_types import Exact
 
@@ -14,7 +14,9 @@ down_revision = "1"
 def upgrade() -> None:
     """Add what is missing: MariaDB keeps each of these where a former upgrade was stopped."""
     _add("infer_cameras", Column("location_id", Exact(512)), Column("location_name", Exact(512)))
-    _add("infer_pictures", Column("copy_of", BigInteger))
+    _add("infer_cameras", Column("expect", String(16)))
+    _add("infer_pictures", Column("copy_of", BigInteger), Column("look", BigInteger))
+    _add("infer_pictures", *(Column(name, Double) for name in ("brightness", "contrast", "detail")))
     create = partial(op.create_index, if_not_exists=True)
     create("ix_infer_pictures_copy_of", "infer_pictures", ["copy_of"], sqlite_where=text("copy_of IS NOT NULL"))
     create("ix_infer_predictions_sha256", "infer_predictions", ["sha256", "picture"])

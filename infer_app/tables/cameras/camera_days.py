@@ -1,0 +1,107 @@
+"""What the pictures of each camera are like, day by day, and when they arrived."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, case, false, func, or_, select
+
+from infer_app.base.day import Day, find_zone, naive
+from infer_app.tables.cameras.day_events import shown_results
+from infer_app.tables.cameras.periods import CameraClocks
+from infer_app.tables.engine.bulk import in_batches
+from infer_app.tables.queries.listed_images import ListedImages
+from infer_app.tables.results.conditions import has_rejection
+from infer_app.tables.results.schema import pictures, predictions
+
+NUM_DAYS = 29  # the last one, and the 28 before it
+DARK, BRIGHT = 12.0, 243.0  # mean brightness, 0-255: there is nothing to see in a picture beyond them
+SLACK_S = 3 * 3600  # by which a night's run may be earlier than the one before
+BLANK = ("blank", "empty", "background", "nothing")  # labels of pictures that show nothing
+
+
+class CameraDay(NamedTuple):
+    """Sums up the pictures of a camera that are of a day."""
+
+    camera: str
+    date: date
+    num_images: int
+    num_rejected: int  # that were not decoded
+    num_known: int  # whose figures are known, as of all that are counted below
+    num_dark: int
+    num_bright: int
+    num_clear: int  # others; the rest is of these
+    num_repeats: int  # that look as another one of them
+    contrast: float  # mean, as that below
+    detail: float
+
+
+class Arrival(NamedTuple):
+    """Sums up the pictures of a camera that were registered or read first within a day."""
+
+    camera: str
+    ago: int  # whole days before the newest arrival of any camera
+    date: date  # of the last ones
+    at: datetime  # of these, in UTC without a zone
+    num_images: int
+    first: datetime  # when the first one was taken, by the clock put right; if none has a time, when they came
+    last: datetime
+
+
+def read_camera_days(images: ListedImages, last: Day, model_ids: Sequence[str]) -> dict[str, list[CameraDay]]:
+    """Return the days of each camera that have pictures, of the NUM_DAYS up to the last one, the oldest first."""
+    found = defaultdict[str, list[CameraDay]](list)
+    wanted = select(pictures.c.camera, *_figures(model_ids)).group_by(pictures.c.camera)
+    wanted = wanted.where(images.source.is_listed, pictures.c.camera != "")
+    with images.database.read() as connection:
+        for day in (last.before(ago) for ago in reversed(range(NUM_DAYS))):
+            for camera, *figures in connection.execute(wanted.where(*images.source.within(day))):
+                found[camera].append(CameraDay(camera, day.date, *figures))
+    return found
+
+
+def _figures(model_ids: Sequence[str]) -> list[ColumnElement[Any]]:
+    its = pictures.c
+    is_dark, is_bright, is_known = its.brightness < DARK, its.brightness > BRIGHT, its.look.is_not(None)
+    is_clear = its.brightness.between(DARK, BRIGHT)
+    is_rejected = and_(~is_known, or_(false(), *(has_rejection(its.id, one) for one in model_ids)))
+    counts = [func.count(case((one, 1))) for one in (is_rejected, is_known, is_dark, is_bright, is_clear)]
+    repeats = counts[-1] - func.count(case((is_clear, its.look)).distinct())
+    means = [func.coalesce(func.avg(case((is_clear, one))), 0.0) for one in (its.contrast, its.detail)]
+    return [func.count(), *counts, repeats, *means]
+
+
+def count_blank(images: ListedImages, days: Day, camera: str) -> tuple[int, int]:
+    """Return on how many pictures of a camera nothing is shown, and how many are predicted, in an interval of days."""
+    its = images.source.is_listed, *images.source.within(days), pictures.c.camera == camera
+    has_result = select(predictions.c.picture).where(predictions.c.picture == pictures.c.id).exists()
+    shows = func.lower(shown_results.c.label).not_in(BLANK)
+    with images.database.read() as connection:
+        asked = set(connection.scalars(select(pictures.c.id).where(*its, has_result)))
+        left = {*asked}
+        for some in in_batches(asked):
+            of_them = shown_results.c.picture.in_(some)
+            left -= set(connection.scalars(select(shown_results.c.picture).where(of_them, shows)))
+    return len(left), len(asked)
+
+
+def read_arrivals(images: ListedImages, clocks: CameraClocks, zone: str) -> dict[str, list[Arrival]]:
+    """Return the arrivals of each camera in the NUM_DAYS before the newest one of any, the oldest first."""
+    its = images.source.is_listed, pictures.c.camera != ""
+    seen, taken = pictures.c.first_seen, pictures.c.taken_at
+    with images.database.read() as connection:
+        latest = connection.scalar(select(seen).where(*its).order_by(pictures.c.id.desc()).limit(1)) or 0.0
+        recent = seen > latest + SLACK_S - NUM_DAYS * 86_400
+        counted = select(pictures.c.camera, seen, func.count(), func.min(taken), func.max(taken)).where(*its, recent)
+        rows = connection.execute(counted.group_by(pictures.c.camera, seen).order_by(seen)).all()
+    found = defaultdict[str, dict[int, Arrival]](dict)
+    for camera, second, num_images, *ends in rows:
+        ago = max(0, int((latest + SLACK_S - second) // 86_400))
+        at = datetime.fromtimestamp(second, UTC)
+        times = [naive(at) if one is None else clocks.put_right(camera, one) for one in ends]
+        if before := found[camera].get(ago):
+            num_images, times = num_images + before.num_images, [*times, before.first, before.last]
+        local = at.astimezone(find_zone(zone)).date()
+        found[camera][ago] = Arrival(camera, ago, local, naive(at), num_images, min(times), max(times))
+    return {camera: list(arrivals.values()) for camera, arrivals in found.items()}
