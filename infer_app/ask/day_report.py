@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, date, datetime
 from itertools import islice
@@ -18,8 +18,11 @@ from infer_app.base.locations import shown
 from infer_app.base.model_variants import variant_facts
 from infer_app.base.printing import named, printed_options, told_once
 from infer_app.base.run_report import LEVELS
+from infer_app.tables.cameras.camera_days import find_examples
 from infer_app.tables.cameras.day_events import count_by_camera, read_events
 from infer_app.tables.day.facts import DayReader
+from infer_app.tables.day.ill_cameras import read_ill_cameras
+from infer_app.tables.day.illness import PICTURES
 from infer_app.tables.day.notices import notices_of_day
 from infer_app.tables.listing.stored_notices import Notice
 from infer_app.tables.listing.watched_images import ChangedCounts, ChangedImage, count_changed, read_changed
@@ -27,6 +30,7 @@ from infer_app.tables.project_database import ProjectDatabase
 
 _WITHOUT_MODEL = ("doctor", "status")  # commands that take no --model
 NUM_CHANGED = 50  # replaced and missing images
+NUM_ILL = 8  # cameras, with two pictures each
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,29 @@ class DayEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class IllCamera:
+    """Tells what is wrong with a camera, with pictures of before and after it began."""
+
+    camera: str
+    kind: str
+    since: date
+    text: str
+    last_good: str | None  # locations; None: there is no such picture
+    first_bad: str | None
+
+    @classmethod
+    def read(cls, project: ProjectDatabase, day: Day, model_ids: Sequence[str]) -> Iterator[IllCamera]:
+        """Yield those whose pictures had something wrong on a day, or on the last day before it."""
+        if project.source.camera_of is None:
+            return
+        for one in read_ill_cameras(project, day, model_ids).found:
+            if one.kind in PICTURES:
+                since = Day.of(one.since, day.zone)
+                examples = find_examples(project, one.camera, since, one.kind.judged)
+                yield cls(one.camera, one.kind.name, one.since, f"{one.text}; {one.kind.hint}", *examples)
+
+
+@dataclass(frozen=True, slots=True)
 class DayReport(DaySummary):
     """The report of a day: what its models say together, and each of them."""
 
@@ -103,6 +130,7 @@ class DayReport(DaySummary):
     changed: ChangedCounts
     some_changed: tuple[ChangedImage, ...]  # replaced since a model predicted them, or missing
     events: DayEvents | None = None  # None: there are none
+    ill: tuple[IllCamera, ...] = ()
     infer_app: str = __version__  # that wrote the report
 
     @property
@@ -116,6 +144,8 @@ class DayReport(DaySummary):
         found["notices"] = [notice.to_json() for notice in self.notices]
         for image in found["some_changed"]:
             image["location"] = shown(image["location"])
+        for camera in found["ill"]:
+            camera |= {name: camera[name] and shown(camera[name]) for name in ("last_good", "first_bad")}
         for model in found["models"]:
             objects = model["objects"] or {"busiest": (), "empty": ()}
             lists = (model["rejected"], model["least"], model["most"], objects["busiest"], objects["empty"])
@@ -173,6 +203,7 @@ def gather(
         changed=changed,
         some_changed=tuple(islice(read_changed(project.database, project.source, ids, day), NUM_CHANGED)),
         events=DayEvents.read(project, day, ids) if wants_facts else None,
+        ill=tuple(islice(IllCamera.read(project, day, ids), NUM_ILL)),
     )
 
 

@@ -6,8 +6,9 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 from collections import Counter, defaultdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from operator import itemgetter
 from pathlib import Path
 
@@ -371,3 +372,58 @@ def test_the_photos_of_a_folder_that_was_renamed_count_once_until_the_former_one
     cards.infer("forget", "--missing", "--yes")
     assert cards.rows(visits) == [("ridge", 2), ("south", 1)]
     assert "bytes" not in cards.infer("status")
+
+
+def night(cards, day, photos):
+    """Take photos on a day, (camera, brightness): how many, and return what the mail of the next morning says."""
+    rng = random.Random(str(day))
+    for (camera, brightness), count in photos.items():
+        for number in range(count):
+            at = datetime.combine(day, time(8)) + timedelta(minutes=30 * number)
+            file = take(cards.photos / camera / f"{day}-{brightness}-{number}.jpg", at)
+            grey = [min(255, max(0, brightness + rng.randrange(-3, 4) * 3 * (brightness > 9))) for _ in range(64)]
+            picture = Image.new("L", (8, 8))
+            picture.putdata(grey)
+            with Image.open(file) as former:
+                picture.resize((64, 64), Image.Resampling.NEAREST).convert("RGB").save(file, exif=former.getexif())
+            os.utime(file, (at.timestamp(), at.timestamp()))
+    told = cards.infer("run", "--quiet", "--date", str(day))
+    with sqlite3.connect(cards.folder / "infer.db") as database:  # of a day before the next night
+        database.execute("UPDATE infer_pictures SET first_seen = first_seen - 86400")
+    return told.splitlines()
+
+
+DAYS = [datetime.now(UTC).date() - timedelta(days=ago) for ago in range(9, 0, -1)]
+
+
+def test_the_first_line_of_the_mail_names_the_camera_that_died_on_the_third_of_its_days(cards):
+    cards.set("events", expect="daily")
+    all_five = {(f"cam{number}", 90): 2 for number in range(1, 6)}
+    for day in DAYS[:2]:
+        assert night(cards, day, all_five) == []
+    four = {camera: count for camera, count in all_five.items() if camera[0] != "cam3"}
+    told = night(cards, DAYS[2], four)
+    assert told[0].startswith(f"attention: camera cam3 has brought no images since {datetime.now(UTC):%Y-}")
+    assert len(told) == 1
+    assert night(cards, DAYS[3], four) == []
+    (over,) = night(cards, DAYS[4], all_five)
+    assert over.startswith("attention: over: camera cam3 has brought no images since")
+
+
+def test_a_camera_whose_photos_turn_black_is_named_with_photos_before_and_after(cards):
+    usual = {("cam1", 90): 6, ("cam2", 120): 6}
+    for day in DAYS[2:8]:
+        assert night(cards, day, usual) == []
+    told = night(cards, DAYS[8], {("cam1", 90): 6, ("cam2", 2): 5, ("cam2", 120): 1})
+    since = f"has black images since {DAYS[8]}: 5 of 6 images are black, 0 % before (by chance 1 in "
+    assert [line.split(since)[0] for line in told] == ["attention: camera cam2 "]
+    told = cards.infer_json("status")["notices"]
+    assert [(one["kind"], one["subject"]) for one in told] == [("dark camera", "cam2")]
+    cards.infer("report", "--date", str(DAYS[8]))
+    (ill,) = json.loads((cards.folder / f"reports/{DAYS[8]}.json").read_text())["ill"]
+    names = [Path(ill[name]).name for name in ("last_good", "first_bad")]
+    assert names == [f"{DAYS[7]}-120-5.jpg", f"{DAYS[8]}-2-0.jpg"]
+    page = (cards.folder / f"reports/{DAYS[8]}.html").read_text()
+    section = page.split("Cameras to look at")[1].split("</section>")[0]
+    assert section.count('src="data:image/jpeg;base64,') == 2
+    assert f"Camera cam2 has black images since {DAYS[8]}" in section

@@ -52,7 +52,8 @@ class IndexRow:
 
 def pictured(report: DayReport) -> list[Pictured]:
     """Return what the page shows of images, the most important first: of each model some before more of one."""
-    return [_pictured(image) for image in _with_pictures(report)]
+    of_cameras = (location for one in report.ill for location in (one.last_good, one.first_bad))
+    return [*filter(None, of_cameras), *(_pictured(image) for image in _with_pictures(report))]
 
 
 def _pictured(image: RejectedImage | ScoredImage) -> Pictured:
@@ -111,6 +112,7 @@ def render_day(
         reasons=once(lambda model: model.reasons.items()),
         rejected=once(lambda model: model.rejected),
         pictures=pictures,
+        uris=uris,
         replaced=replaced,
         overlays=_overlays(report, thumbnails, pictures),
         json_file=json_file,

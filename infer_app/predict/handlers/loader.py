@@ -32,8 +32,8 @@ from infer_app.base.telemetry.stage_clock import StageClock
 from infer_app.predict.handlers.handler_spec import HandlerSpec
 from infer_app.predict.images.decode.capture_time import capture_time
 from infer_app.predict.images.decode.decoder import decode_image, decoder_name
-from infer_app.predict.images.decode.picture_figures import measure_picture
 from infer_app.predict.images.decode.formats import check_answer
+from infer_app.predict.images.decode.picture_figures import measure_picture
 from infer_app.predict.images.read.bad_image import BadImage
 from infer_app.predict.images.read.local_files import read_ahead
 from infer_app.predict.images.read.read_image import read_image

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, false, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, false, func, or_, select, true
 
 from infer_app.base.day import Day, find_zone, naive
 from infer_app.tables.cameras.day_events import shown_results
@@ -70,6 +70,21 @@ def _figures(model_ids: Sequence[str]) -> list[ColumnElement[Any]]:
     repeats = counts[-1] - func.count(case((is_clear, its.look)).distinct())
     means = [func.coalesce(func.avg(case((is_clear, one))), 0.0) for one in (its.contrast, its.detail)]
     return [func.count(), *counts, repeats, *means]
+
+
+def find_examples(images: ListedImages, camera: str, since: Day, judged: str) -> tuple[str | None, str | None]:
+    """Return the locations of the last picture before a day that is clear, and of the first one of the day or later.
+
+    `judged`: by which of the numbers of a CameraDay something is wrong with the day, which tells what that one is like.
+    """
+    its = images.source.is_listed, pictures.c.camera == camera
+    is_clear, order = pictures.c.brightness.between(DARK, BRIGHT), (pictures.c.added_at, pictures.c.id)
+    is_bad = {"num_known": ~is_clear, "num_clear": is_clear}.get(judged, true())
+    before = select(pictures.c.location).where(*its, pictures.c.added_at < naive(since.start), is_clear)
+    after = select(pictures.c.location).where(*its, pictures.c.added_at >= naive(since.start), is_bad)
+    with images.database.read() as connection:
+        good = connection.scalar(before.order_by(*(one.desc() for one in order)).limit(1))
+        return good, connection.scalar(after.order_by(*order).limit(1))
 
 
 def count_blank(images: ListedImages, days: Day, camera: str) -> tuple[int, int]:

@@ -106,9 +106,11 @@ def _share(
     before differ than chance has them.
     """
     number, total = getattr(day, name), getattr(day, of)
+    if number < max(least, MORE) * total:  # as on most days
+        return None
     counts = [(getattr(one, name), getattr(one, of)) for one in before]
     of_before, of_all = sum(one for one, _ in counts), sum(one for _, one in counts)
-    if len(counts) < MIN_DAYS or number / total < max(least, (share := of_before / of_all) + MORE):
+    if len(counts) < MIN_DAYS or number / total < (share := of_before / of_all) + MORE:
         return None
     spread = sum((one - share * its) ** 2 / its for one, its in counts) / (len(counts) - 1)
     alike = max(1.0, spread / (share * (1 - share))) if 0 < share < 1 else 1.0
@@ -141,6 +143,8 @@ def _wrong_clock(one: Arrival, before: Sequence[Arrival]) -> Found | None:
     if one.first.year < FIRST_YEAR or one.at - one.last < -SHIFT:
         ahead = one.last if one.first.year >= FIRST_YEAR else one.first
         return Found(f"it showed {ahead:%Y-%m-%d %H:%M} for an image that came on {one.date}")
+    if one.at - one.last < SHIFT:
+        return None
     lag, *usual = ((arrival.at - arrival.last) / timedelta(days=1) for arrival in (one, *before))
     chance = _tail(lag, usual, least=0.25)
     if chance > RARE or lag - median(usual) < SHIFT / timedelta(days=1):

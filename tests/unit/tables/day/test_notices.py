@@ -6,7 +6,9 @@ import pytest
 from infer_app.base.domain import DECODER_MODULES, TRANSIENT_REASONS, Reason, ReasonClass
 from infer_app.base.run_report import DayCounts
 from infer_app.tables.day.facts import DayFacts, ProjectFacts
-from infer_app.tables.day.notices import OF_PROJECT, notices_of_day
+from infer_app.tables.day.ill_cameras import NONE_ILL, IllCameras
+from infer_app.tables.day.illness import KINDS, Illness
+from infer_app.tables.day.notices import OF_PROJECT, notices_of_day, notices_of_project
 from infer_app.tables.queries.pending_images import PendingDays
 
 ROW = {"state": "done", "exit_code": 0, "error": None, "throughput": None, "selected": 1}
@@ -62,9 +64,40 @@ def test_a_rejection_is_told_by_the_class_of_its_reason_or_by_what_retries_it(re
 
 
 def test_one_image_that_was_replaced_is_told_as_one():
-    nothing = ProjectFacts(None, {}, (), 0, None, {}, late_left=False)
+    nothing = ProjectFacts(None, NONE_ILL, (), 0, None, {}, late_left=False)
     told = [one.text for number in range(3) for one in OF_PROJECT["replaced"](replace(nothing, replaced=number))]
     assert [text.partition(":")[0] for text in told] == [
         "1 image was replaced since it was predicted",
         "2 images were replaced since they were predicted",
     ]
+
+
+def ill(kind, *cameras, since=20):
+    return [Illness(kind, camera, date(2026, 11, since), "18 of 20 images are black", 1e-12) for camera in cameras]
+
+
+def of_cameras(found, num_cameras):
+    facts = ProjectFacts(None, IllCameras(found, num_cameras), (), 0, None, {}, late_left=False)
+    return [(one.kind, one.subject, one.key, one.text) for one in notices_of_project(facts)]
+
+
+def test_what_is_wrong_with_a_camera_is_told_with_figures_that_may_change_untold():
+    dark = KINDS[3]
+    text = "camera b has black images since 2026-11-20: 18 of 20 images are black (by chance 1 in 1,000,000,000)"
+    expected = [("dark camera", "b", "", f"{text}; does its flash work?")]
+    assert of_cameras(ill(dark, "b"), 9) == expected
+    assert of_cameras(ill(dark, "b"), 1) == expected
+
+
+def test_what_most_cameras_have_since_the_same_day_is_one_notice():
+    dark, covered = KINDS[3], KINDS[6]
+    found = [*ill(dark, "a", "b", "c"), *ill(dark, "d", since=21), *ill(covered, "e")]
+    (all_of_them, *others) = of_cameras(found, 5)
+    text = "3 of 5 cameras have black images since 2026-11-20: a, b, c"
+    assert all_of_them == ("dark camera", "", "2026-11-20", text)
+    assert [(kind, camera) for kind, camera, *_ in others] == [("dark camera", "d"), ("covered camera", "e")]
+    assert len(of_cameras(found, 6)) == 5  # not most
+    assert len(of_cameras(ill(dark, "a", "b"), 2)) == 2  # too few
+    many = [f"cam{number:02}" for number in range(20)]
+    ((*_, text),) = of_cameras(ill(dark, *many), 30)
+    assert text.endswith("cam10, cam11, …")
