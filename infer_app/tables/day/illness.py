@@ -200,7 +200,7 @@ PICTURES = (  # what comes later may follow from what comes before: dark picture
     Kind("rejected camera", "broken images", "is its card damaged?", _rejected),
     Kind("dark camera", "black images", "does its flash work?", _dark, "num_known"),
     Kind("bright camera", "white images", "is its sensor damaged?", _bright, "num_known"),
-    Kind("frozen camera", "the same image again and again", "is it stuck?", _frozen, "num_clear"),
+    Kind("frozen camera", "frozen images", "is it stuck?", _frozen, "num_clear"),
     Kind("covered camera", "blurred or covered images", "what is in front of it?", _covered, "num_clear"),
     FLOODED,
 )

@@ -30,8 +30,7 @@ SAID = {
     "rejected camera": "has broken images since 2026-10-21: 18 of 20 images were rejected, 0 % before",
     "dark camera": "has black images since 2026-10-21: 9 of 20 images are black, 0 % before",
     "bright camera": "has white images since 2026-10-21: 20 of 20 images are white, 0 % before",
-    "frozen camera": "has the same image again and again since 2026-10-21: 19 of 20 images look like another one of"
-    " the day, 0 % before",
+    "frozen camera": "has frozen images since 2026-10-21: 19 of 20 images look like another one of the day, 0 % before",
     "covered camera": "has blurred or covered images since 2026-10-21: detail 3.0, 13.5 before",
     "flooded camera": "has a flood of blank images since 2026-10-21: 400 images a day, 20 before",
 }

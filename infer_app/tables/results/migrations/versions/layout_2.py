@@ -3,7 +3,7 @@
 from functools import partial
 
 from alembic import op
-from sqlalchemy import BigInteger, Column, Double, String, inspect, text
+from sqlalchemy import BigInteger, Column, Double, String, column, inspect, table, text, update
 
 from infer_app.tables.engine.column_types import Exact
 
@@ -17,6 +17,8 @@ def upgrade() -> None:
     _add("infer_cameras", Column("expect", String(16)))
     _add("infer_pictures", Column("copy_of", BigInteger), Column("look", BigInteger))
     _add("infer_pictures", *(Column(name, Double) for name in ("brightness", "contrast", "detail")))
+    notices = table("infer_notices", column("kind"), column("key"))  # told already, with another text
+    op.execute(update(notices).where(notices.c.kind == "silent camera").values(key=""))
     create = partial(op.create_index, if_not_exists=True)
     create("ix_infer_pictures_copy_of", "infer_pictures", ["copy_of"], sqlite_where=text("copy_of IS NOT NULL"))
     create("ix_infer_predictions_sha256", "infer_predictions", ["sha256", "picture"])
