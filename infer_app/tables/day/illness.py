@@ -140,7 +140,7 @@ def _flooded(day: CameraDay, before: Sequence[CameraDay]) -> Found | None:
 
 def _wrong_clock(one: Arrival, before: Sequence[Arrival]) -> Found | None:
     """Compare when the pictures were taken with when they came."""
-    if one.first.year < FIRST_YEAR or one.at - one.last < -SHIFT:
+    if one.first.year < FIRST_YEAR <= one.at.year or one.at - one.last < -SHIFT:
         ahead = one.last if one.first.year >= FIRST_YEAR else one.first
         return Found(f"it showed {ahead:%Y-%m-%d %H:%M} for an image that came on {one.date}")
     if one.at - one.last < SHIFT:
