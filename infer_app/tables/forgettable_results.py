@@ -38,7 +38,7 @@ from infer_app.tables.listing.listed_rows import find_sorted
 from infer_app.tables.listing.source import Source
 from infer_app.tables.listing.user_table import UserTable
 from infer_app.tables.results.conditions import is_up_to_date, join_results
-from infer_app.tables.results.events import dissolve_events
+from infer_app.tables.results.events import dissolve_events, free_copies
 from infer_app.tables.results.runs import refuse_during_runs
 from infer_app.tables.results.schema import models, object_predictions, objects, pictures, predictions, rejections
 
@@ -253,6 +253,7 @@ def _delete(connection: Connection, part: Forgettable) -> Forgettable:
     part = _without_returned(connection, part)
     for model_id in sorted({one.model_id for one in part.results}):
         delete_results(connection, [one.picture for one in part.results if one.model_id == model_id], model_id)
+    free_copies(connection, {one.picture for one in part.results})
     has_result = or_(*(exists().where(table.c.picture == pictures.c.id) for table in _TABLES))
     if part.pictures:
         unused = true() if part.is_registered else ~has_result

@@ -4,12 +4,14 @@ import pytest
 from sqlalchemy import update
 
 from infer_app.tables.cameras.copies import CopiedCamera, find_copies, read_copies
+from infer_app.tables.cameras.day_events import count_waiting
+from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, StoredResult, forget
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.schema import IS_COPY, pictures
+from infer_app.tables.results.schema import IS_COPY, WITHOUT_CAMERA, WITHOUT_EVENT, pictures
 from tests.conftest import MODEL
-from tests.databases.test_picture_facts import Cards
+from tests.databases.test_picture_facts import GAP, Cards
 
 
 class SameBytes(Cards):
@@ -94,3 +96,36 @@ def test_copies_whose_own_files_are_gone_are_named_no_more(cards):
         connection.execute(update(pictures).values(missing_since=pictures.c.added_at).where(pictures.c.id > 3))
     assert cards.copies() == []
     assert cards.events() == [*FIRST, *COPIES]
+
+
+def test_a_copy_waits_for_nothing(cards):
+    cards.add(*OF_A, *OF_B).note()
+    images = ListedImages(cards.database, cards.source)
+    assert [count_waiting(images, state) for state in (WITHOUT_CAMERA, WITHOUT_EVENT)] == [0, 0]
+
+
+def test_a_photo_without_a_camera_is_of_no_other_camera(cards, execute):
+    """As one that lay beside the folders of cameras: an export leaves it out, and would leave out the copies too."""
+    cards.add(*OF_A, *OF_B)
+    execute("UPDATE infer_pictures SET camera = '', event = 0, taken_from = 'exif' WHERE id < 4")
+    execute("UPDATE infer_pictures SET camera = 'b', event = 0, taken_from = 'exif' WHERE id > 3")
+    place_all(cards.database, GAP)
+    assert cards.events()[3:] == [("b", 4, None), ("b", 4, None), ("b", 6, None)]
+
+
+def test_copies_have_events_once_the_results_of_the_first_pictures_are_forgotten(cards):
+    """As those of former days, whose pictures are kept."""
+    cards.add(*OF_A, *OF_B).note()
+    part = Forgettable([StoredResult(number, MODEL.model_id, None) for number in (1, 2, 3)])
+    forget(cards.database, [part], ForgettableCounts.of([part]))
+    cards.note()
+    assert cards.events()[3:] == [("b", 4, None), ("b", 4, None), ("b", 6, None)]
+
+
+def test_of_photos_that_are_listed_twice_the_first_that_is_still_there_counts(cards, execute):
+    """Also of another list: a picture of it is none of this source."""
+    cards.add(*OF_A, *OF_B, ("c", 0))
+    execute("UPDATE infer_pictures SET unlisted_since = '2026-11-21 00:00:00' WHERE id = 1")
+    execute("UPDATE infer_pictures SET registered = 0 WHERE id = 2")
+    cards.note()
+    assert cards.events()[3:] == [("b", 4, None), ("b", 4, None), ("b", IS_COPY, 3), ("c", IS_COPY, 4)]

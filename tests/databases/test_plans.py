@@ -119,7 +119,7 @@ def test_no_query_of_an_update_of_the_list_reads_a_whole_table(filled):
     """Of another day than that of the other tests. The rows of a day are read as those of the next test."""
     statements = recorded(filled)
     day, source = DAY.before(3), source_of(filled, SHOTS)
-    assert update_list(source, day, recent=0) == ListChanges(num_new=10_000)
+    assert update_list(source, day, recent=0) == ListChanges(num_read=10_000, num_new=10_000)
     (first, *_) = next(source.select_pages(day, MODEL.model_id))
     written = Prediction(first.ref, Output(objects=FOUND))
     Sink(filled, "listed", MODEL.variant, "run", registered=False).commit_chunk(ChunkResult(0, (written,), ()))

@@ -4,11 +4,12 @@ Such a picture has the same bytes and the same time. The one that was registered
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from infer_app.tables.engine.bulk import in_batches
+from infer_app.tables.engine.column_types import AsText
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.schema import IS_COPY, pictures, predictions
 
@@ -23,21 +24,19 @@ class CopiedCamera(NamedTuple):
 
 
 def find_copies(connection: Connection, numbers: Iterable[int]) -> dict[int, int]:
-    """Return those of some pictures that are copies, each with the number of the one that counts."""
-    found = [row for some in in_batches(numbers) for row in connection.execute(_FIRST, {"numbers": some})]
-    first = {number: (first, sha256) for number, first, sha256 in found if first is not None and first < number}
-    wanted = {*first, *(one for one, _ in first.values())}
-    rows = {row.id: row for some in in_batches(wanted) for row in connection.execute(_ROWS, {"numbers": some})}
-    return {number: one for number, (one, sha256) in first.items() if _is_copy(rows[number], rows[one], sha256)}
+    """Return those of some pictures that are copies, each with the number of the one that counts.
+
+    That is the first one with its bytes that is listed and has a camera, if its camera is another.
+    """
+    return dict(tuple(row) for some in in_batches(numbers) for row in connection.execute(_COPIES, {"numbers": some}))
 
 
 def read_copies(images: ListedImages) -> list[CopiedCamera]:
     """Return the cameras with copies whose files are there, by name, each with the camera that most are copies of."""
     first = pictures.alias("first")
     counted = select(pictures.c.camera, first.c.camera, func.count(), func.count(first.c.missing_since))
-    its = images.source.is_listed, pictures.c.copy_of.is_not(None), pictures.c.event == IS_COPY
     of_pairs = counted.join_from(pictures, first, first.c.id == pictures.c.copy_of).where(
-        *its, pictures.c.missing_since.is_(None)
+        images.source.is_listed, pictures.c.event == IS_COPY, pictures.c.missing_since.is_(None)
     )
     with images.database.read() as connection:
         rows = connection.execute(of_pairs.group_by(pictures.c.camera, first.c.camera)).all()
@@ -45,22 +44,25 @@ def read_copies(images: ListedImages) -> list[CopiedCamera]:
     return [largest[camera] for camera in sorted(largest)]
 
 
-def _is_copy(row: Row[Any], first: Row[Any], sha256: str) -> bool:
-    """Return whether the first picture of some bytes is of another camera, which still has it."""
-    is_there = first.unlisted_since is None and (first.sha256 or sha256) == sha256
-    is_other = first.camera not in (None, row.camera)
-    return is_there and is_other and (row.taken_at, row.registered) == (first.taken_at, first.registered)
-
-
+_first, _other = pictures.alias("first"), predictions.alias("other")
 _own = func.coalesce(func.nullif(pictures.c.sha256, ""), predictions.c.sha256)  # of the file as it is now
-_other = predictions.alias("other")
-_first = select(_other.c.picture).where(_other.c.sha256 == _own).order_by(_other.c.picture).limit(1)
-_is_wanted = pictures.c.id.in_(bindparam("numbers", expanding=True))
-_FIRST = (
-    select(pictures.c.id, _first.scalar_subquery(), _own)
-    .join_from(pictures, predictions, predictions.c.picture == pictures.c.id)
-    .where(_is_wanted)
+_counting = (
+    select(_other.c.picture)
+    .join_from(_other, _first, _first.c.id == _other.c.picture)
+    .where(_other.c.sha256 == _own, func.coalesce(func.nullif(_first.c.sha256, ""), _own) == _own)
+    .where(_first.c.registered == pictures.c.registered, _first.c.unlisted_since.is_(None), _first.c.camera != "")
+    .order_by(_other.c.picture)
+    .limit(1)
 )
-_ROWS = select(
-    *(pictures.c[name] for name in ("id", "camera", "taken_at", "registered", "unlisted_since", "sha256"))
-).where(_is_wanted)
+_of = (
+    select(*(pictures.c[name] for name in ("id", "camera", "taken_at")), _counting.scalar_subquery().label("first"))
+    .join_from(pictures, predictions, predictions.c.picture == pictures.c.id)
+    .where(pictures.c.id.in_(bindparam("numbers", expanding=True)))
+    .subquery("of")
+)
+_COPIES = (
+    select(_of.c.id, _of.c.first)
+    .join_from(_of, pictures, pictures.c.id == _of.c.first)
+    .where(_of.c.first < _of.c.id, AsText(_of.c.camera) != AsText(pictures.c.camera))
+    .where(_of.c.taken_at.is_not_distinct_from(pictures.c.taken_at))
+)

@@ -209,7 +209,7 @@ def count_waiting(images: ListedImages, state: int, day: Day | None = None) -> i
 
     The states are WITHOUT_CAMERA and WITHOUT_EVENT. Those that were predicted before cameras were recorded count too.
     """
-    waits = func.coalesce(pictures.c.event, WITHOUT_CAMERA) <= state
+    waits = func.coalesce(pictures.c.event, WITHOUT_CAMERA).between(WITHOUT_CAMERA, state)
     within = [images.source.is_kept] if day is None else images.source.within(day)
     predicted = exists().where(predictions.c.picture == pictures.c.id)
     with images.database.read() as connection:

@@ -24,6 +24,13 @@ def dissolve_events(connection: Connection, numbers: Iterable[int]) -> None:
         known = select(pictures.c.event).where(pictures.c.id.in_(some), pictures.c.event > WITHOUT_EVENT)
         if found := set(connection.scalars(known.with_for_update())):
             let_wait(connection, pictures.c.event.in_(found))
+        free_copies(connection, some)
+
+
+def free_copies(connection: Connection, numbers: Iterable[int]) -> None:
+    """Let the copies of these pictures, which change or go or lose results, wait for an event."""
+    for some in in_batches(numbers):
+        lock_events(connection)
         let_wait(connection, pictures.c.copy_of.in_(some))
 
 
