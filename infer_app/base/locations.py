@@ -35,6 +35,7 @@ _IN_A_PATH = "/%:@!$&'()*+,;=~"  # besides letters, digits and _.-~
 _IN_A_QUERY = _IN_A_PATH + "?"
 _LIKE_AN_ESCAPE = re.compile(r"\\(?=x5c|udc|x00)")
 _ESCAPE = re.compile(r"\\(?:x(5c|00)|u(dc[0-9a-f]{2}))")  # of `stored_location`
+MASK_DIGITS = 4  # of a checksum of what is masked, of which a file's has 64
 HIDDEN_QUERY = "?***"  # in place of that of a URL
 # What S3, Google, Azure and CloudFront add to a URL that they sign, and a token.
 _SIGNATURE = re.compile(
@@ -255,7 +256,9 @@ def mask_checksum(location: str) -> str | None:
 
     They are too few to confirm a password that somebody guesses.
     """
-    return None if shown(location) == location else sha256(location.encode("utf-8", "replace")).hexdigest()[:4]
+    return (
+        None if shown(location) == location else sha256(location.encode("utf-8", "replace")).hexdigest()[:MASK_DIGITS]
+    )
 
 
 def escape_unstorable(text: str) -> str:

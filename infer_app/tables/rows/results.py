@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Subquery, Table, and_, func, n
 
 from infer_app.base.day import Day
 from infer_app.base.domain import NOT_READ, DetectedObject, FileFacts, OutputKind, Reason
-from infer_app.base.locations import is_local_file, mask_checksum
+from infer_app.base.locations import MASK_DIGITS, is_local_file, mask_checksum
 from infer_app.base.size import Size
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import AsText, Query
@@ -179,7 +179,8 @@ class Rejection:
 
         `location`: as it is listed, with what is masked.
         """
-        if self.reason in NOT_READ and self.sha256 != mask_checksum(location):
+        was_read = len(self.sha256 or "") > MASK_DIGITS
+        if self.reason in NOT_READ and not was_read and self.sha256 != mask_checksum(location):
             return True
         if now.size is None or not is_local_file(location):
             return False
