@@ -8,13 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from infer_app.artifact.artifact import Artifact
 from infer_app.base.errors import UsageError
-from infer_app.base.model_variants import OPENVINO_INT8, variant_of
 from infer_app.base.printing import counted
 from infer_app.base.size import Size
 from infer_app.build.network.golden_set import load_pixels
@@ -30,8 +29,9 @@ MIN_IMAGES = 20
 MAX_IMAGES = 2_000
 MAX_BYTES = 1 << 30  # of their pixels: large inputs are fewer
 MAX_FITTING = 200  # calibrate, and as many choose: the others judge
-FITTED_FILE = f"{variant_of(OPENVINO_INT8).folder}fitted.txt"  # of the variant: the `fitted` of CalibrationImages
+FITTED_FILE = "fitted.txt"  # of int8: the `fitted` of CalibrationImages
 _REFERENCE_BATCH = 8  # images
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
 
     Raises UsageError if fewer than MIN_IMAGES can be decoded.
     """
-    images = decode_images(artifact, (path.read_bytes for path in calibration.files(artifact.manifest.recipe.size)))
+    images = decode_images(artifact, calibration.files(artifact.manifest.recipe.size), Path.read_bytes)
     if len(images) < MIN_IMAGES:
         raise UsageError(
             f"{calibration.folder} has {counted(len(images), 'image')} that can be decoded, "
@@ -111,13 +111,13 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
     )
 
 
-def decode_images(artifact: Artifact, reads: Iterable[Callable[[], bytes]]) -> list[DecodedImage]:
-    """Return what can be decoded of the files that are read."""
+def decode_images(artifact: Artifact, files: Iterable[T], read: Callable[[T], bytes]) -> list[DecodedImage]:
+    """Return what can be read and decoded of the files."""
     recipe, preprocess = artifact.manifest.recipe, artifact.preprocess()
     images = []
-    for read in reads:
+    for file in files:
         with suppress(BadImage, OSError):
-            data = read()
+            data = read(file)
             images.append(DecodedImage(hashlib.sha256(data).hexdigest(), load_pixels(data, recipe, preprocess)))
     return images
 

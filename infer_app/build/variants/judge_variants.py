@@ -1,13 +1,12 @@
 """Judge the variants that round by what they keep of the outputs on the user's images, and record it with the model."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from infer_app.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.base.errors import ModelError, UsageError
-from infer_app.base.model_variants import variant_of
+from infer_app.base.model_variants import OPENVINO_INT8, variant_of
 from infer_app.base.printing import counted
 from infer_app.base.read_limits import ReadLimits
 from infer_app.build.variants.calibration import FITTED_FILE, MIN_IMAGES, ComparedImages, decode_images, judge_on
@@ -60,8 +59,9 @@ def judge_variants(
 
 def _load(artifact: Artifact, limits: ReadLimits, locations: Sequence[str]) -> ComparedImages:
     """Load the images that int8 was not fitted to."""
-    fitted = artifact.read(FITTED_FILE).decode().split() if FITTED_FILE in artifact.manifest.files else ()
-    decoded = decode_images(artifact, (partial(_read, location, limits) for location in locations))
+    files = [path for path in artifact.manifest.files_of(OPENVINO_INT8) if path.endswith(f"/{FITTED_FILE}")]
+    fitted = {checksum for path in files for checksum in artifact.read(path).decode().split()}
+    decoded = decode_images(artifact, locations, lambda location: read_image(location, limits).data)
     images = [one for one in decoded if one.sha256 not in fitted]
     if len(images) < len(decoded):
         print(f"{counted(len(decoded) - len(images), 'image')} left out: int8 was fitted to them")
@@ -70,7 +70,3 @@ def _load(artifact: Artifact, limits: ReadLimits, locations: Sequence[str]) -> C
             f"{len(images)} of the images can judge, {MIN_IMAGES} are needed", "name more days with --date and --until"
         )
     return ComparedImages.of(artifact, images)
-
-
-def _read(location: str, limits: ReadLimits) -> bytes:
-    return read_image(location, limits).data

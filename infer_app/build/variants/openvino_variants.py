@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,7 @@ from infer_app.base.errors import ModelError
 from infer_app.base.machine import computes_bf16, has_vnni
 from infer_app.base.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
 from infer_app.build.network.source_kinds import make_graph
-from infer_app.build.variants.calibration import (
-    FITTED_FILE,
-    Calibration,
-    CalibrationImages,
-    judge_on,
-    load_calibration,
-)
+from infer_app.build.variants.calibration import FITTED_FILE, Calibration, CalibrationImages, judge_on, load_calibration
 from infer_app.build.variants.decoding_agreement import decoding_agreement
 from infer_app.predict.runtimes import openvino
 from infer_app.predict.runtimes.fixed_batch import FixedBatch
@@ -142,8 +135,8 @@ def _add_int8(
     details |= judgement(artifact, OPENVINO_INT8, judged, min_agreement, report)
     details |= {"settings": asdict(best.settings), "requires": {"instructions": VNNI} if has_vnni() else {}}
     check()
-    fitted = {Path(FITTED_FILE).name: "\n".join(images.fitted).encode()}
-    return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph) | fitted)
+    files = openvino.serialise(best.graph) | {FITTED_FILE: "\n".join(images.fitted).encode()}
+    return record_variant(artifact, OPENVINO_INT8, details, files)
 
 
 def _quantised(artifact: Artifact, graph: object, images: CalibrationImages) -> Iterator[QuantisedVariant]:
