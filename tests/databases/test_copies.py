@@ -1,7 +1,7 @@
 """Pictures that another camera has too, on every database: the one that was registered first counts."""
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import func, update
 
 from infer_app.tables.cameras.copies import CopiedCamera, find_copies, read_copies
 from infer_app.tables.cameras.day_events import count_waiting
@@ -9,7 +9,7 @@ from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, StoredResult, forget
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.events import dissolve_events
-from infer_app.tables.results.schema import IS_COPY, WITHOUT_CAMERA, WITHOUT_EVENT, pictures
+from infer_app.tables.results.schema import IS_COPY, WITHOUT_CAMERA, WITHOUT_EVENT, pictures, predictions
 from tests.conftest import MODEL
 from tests.databases.test_picture_facts import GAP, Cards
 
@@ -96,6 +96,22 @@ def test_copies_whose_own_files_are_gone_are_named_no_more(cards):
         connection.execute(update(pictures).values(missing_since=pictures.c.added_at).where(pictures.c.id > 3))
     assert cards.copies() == []
     assert cards.events() == [*FIRST, *COPIES]
+
+
+@pytest.mark.parametrize("at_once", [1, 100])
+def test_a_copy_that_was_predicted_first_loses_its_event(cards, at_once):
+    """As one of last night, of a photo that a backfill reaches later; the others of its event keep theirs."""
+    cards.add(*OF_A, *OF_B, ("b", 40))
+    of_a = predictions.c.picture < 4
+    with cards.database.write() as connection:
+        connection.execute(update(predictions).where(of_a).values(sha256=predictions.c.sha256 + "x"))
+    cards.note()
+    assert [event for _, event, _ in cards.events()] == [1, 1, 3, 4, 4, 4, 7]  # the fifth is that of 40 s
+    with cards.database.write() as connection:
+        connection.execute(update(predictions).where(of_a).values(sha256=func.replace(predictions.c.sha256, "x", "")))
+        connection.execute(update(pictures).where(pictures.c.id < 4).values(event=0))
+    place_all(cards.database, GAP, at_once)
+    assert cards.events() == [*FIRST, COPIES[0], ("b", 5, None), *COPIES[1:]]
 
 
 def test_a_copy_waits_for_nothing(cards):

@@ -16,7 +16,7 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
-from infer_app.tables.cameras.copies import find_copies
+from infer_app.tables.cameras.copies import find_copies, find_late_copies
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.forget_results import forget_results
 from infer_app.tables.listing.source import Source
@@ -135,7 +135,7 @@ def test_no_query_of_an_update_of_the_list_reads_a_whole_table(filled):
 def test_copies_are_found_by_key(filled):
     statements = recorded(filled)
     with filled.read() as connection:
-        assert find_copies(connection, range(1, 1001)) == {}
+        assert find_copies(connection, range(1, 1001)) == find_late_copies(connection, range(1, 1001)) == {}
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= {pictures.name, predictions.name, "other"}
     assert [step for step in explained if step.reads_all or step.sorts] == []

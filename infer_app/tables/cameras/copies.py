@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import AsText
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.schema import IS_COPY, pictures, predictions
+from infer_app.tables.results.schema import IS_COPY, WITHOUT_EVENT, pictures, predictions
 
 
 class CopiedCamera(NamedTuple):
@@ -29,6 +29,13 @@ def find_copies(connection: Connection, numbers: Iterable[int]) -> dict[int, int
     That is the first one with its bytes that is listed and has a camera, if its camera is another.
     """
     return dict(tuple(row) for some in in_batches(numbers) for row in connection.execute(_COPIES, {"numbers": some}))
+
+
+def find_late_copies(connection: Connection, numbers: Iterable[int]) -> dict[int, int]:
+    """Return the copies of some pictures that have events, since they were predicted before these."""
+    return find_copies(
+        connection, {one for some in in_batches(numbers) for one in connection.scalars(_LATER, {"numbers": some})}
+    )
 
 
 def read_copies(images: ListedImages) -> list[CopiedCamera]:
@@ -59,6 +66,13 @@ _of = (
     .join_from(pictures, predictions, predictions.c.picture == pictures.c.id)
     .where(pictures.c.id.in_(bindparam("numbers", expanding=True)))
     .subquery("of")
+)
+_LATER = (
+    select(_other.c.picture)
+    .join_from(predictions, _other, _other.c.sha256 == predictions.c.sha256)
+    .join(pictures, pictures.c.id == _other.c.picture)
+    .where(predictions.c.picture.in_(bindparam("numbers", expanding=True)))
+    .where(_other.c.picture > predictions.c.picture, pictures.c.event > WITHOUT_EVENT)
 )
 _COPIES = (
     select(_of.c.id, _of.c.first)

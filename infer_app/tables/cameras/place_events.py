@@ -15,10 +15,10 @@ from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from infer_app.tables.cameras.copies import find_copies
+from infer_app.tables.cameras.copies import find_copies, find_late_copies
 from infer_app.tables.cameras.periods import CameraClocks, read_cameras
 from infer_app.tables.engine.connect import Database
-from infer_app.tables.results.events import let_wait, lock_events
+from infer_app.tables.results.events import dissolve_events, let_wait, lock_events
 from infer_app.tables.results.pictures import new_values, set_columns
 from infer_app.tables.results.schema import IS_COPY, WITHOUT_EVENT, pictures, project_table
 
@@ -74,11 +74,18 @@ def moment_of(at: datetime, offset: int | None) -> timedelta:
 
 
 def _place(connection: Connection, gap: timedelta, at_once: int) -> int:
-    """Place `at_once` of the pictures that wait, or fewer if there are no more, and return how many it were."""
+    """Place `at_once` of the pictures that wait, or fewer if there are no more, and return how many it were.
+
+    If they have copies with events, these wait first, with all of their events, and none is placed.
+    """
     lock_events(connection)
     clocks = CameraClocks(read_cameras(connection))
     waiting = connection.execute(_WAITING, {"count": at_once}).all()
-    copies = find_copies(connection, [number for number, *_ in waiting])
+    numbers = [number for number, *_ in waiting]
+    if late := find_late_copies(connection, numbers):
+        dissolve_events(connection, late)
+        return at_once
+    copies = find_copies(connection, numbers)
     groups, of_cameras = list[list[Span]](), defaultdict[str, list[Span]](list)
     for number, camera, at, offset in waiting:
         if number in copies:
