@@ -12,45 +12,38 @@ from infer_app.base.errors import UsageError
 Line = TypeVar("Line", bound=BaseModel)
 
 
-def columns_of(kind: type[BaseModel]) -> list[str]:
-    """Return the columns of a table: the fields of its lines, by their aliases."""
-    return [field.alias or name for name, field in kind.model_fields.items()]
-
-
 def read_lines(path: Path, kind: type[Line]) -> Iterator[tuple[str, Line]]:
     """Yield where each line of a CSV file is and what it says; all columns but the first may be missing or empty.
 
     Columns are separated by semicolons if the header's are, as some spreadsheets write them. Raises UsageError for what
     can't be read, without the header, and for a value that a field refuses, with the field's description as a hint.
     """
-    columns = columns_of(kind)
+    columns = [field.alias or name for name, field in kind.model_fields.items()]
+    hint = f"columns: {', '.join(columns)}"
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             separator = ";" if ";" in file.readline() else ","
             file.seek(0)
             table = csv.DictReader(file, restkey="more values than columns", delimiter=separator)
             if columns[0] not in (table.fieldnames or ()):
-                hint = f"columns: {', '.join(columns)}"
                 raise UsageError(f"{path}: its first line names no column {columns[0]}", hint)
             for row in table:
                 where = f"{path}, line {table.line_num}"
-                yield where, _line(kind, row, where)
+                if others := [name for name in row if name not in columns]:
+                    raise UsageError(f"{where}: no such column: {others[0]}", hint)
+                yield where, _line(kind, row, where, hint)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} can't be read: {error}", "a CSV file in UTF-8 is needed") from None
 
 
-def _line(kind: type[Line], row: Mapping[str, str | None], where: str) -> Line:
-    given = {name: text.strip() for name, text in row.items() if isinstance(text, str) and text.strip()}
-    columns = columns_of(kind)
-    hint = f"columns: {', '.join(columns)}"
-    if others := [name for name in row if name not in columns]:
-        raise UsageError(f"{where}: no such column: {others[0]}", hint)
+def _line(kind: type[Line], row: Mapping[str, str | None], where: str, hint: str) -> Line:
+    given = {name: text.strip() for name, text in row.items() if text and text.strip()}
     if any("\0" in text for text in given.values()):
         raise UsageError(f"{where}: it has a NUL character", "save it as UTF-8, not as UTF-16")
     try:
         return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else ""
+        name = "".join(map(str, first["loc"][:1]))
         about = {field.alias or own: field.description for own, field in kind.model_fields.items()}
         raise UsageError(f"{where}: {name}{': ' if name else ''}{first['msg']}", about.get(name) or hint) from None

@@ -3,7 +3,6 @@
 from urllib.parse import urlsplit
 
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 # Options of a database URL that are shown; any other could be a password under another or a misspelt name.
 _SHOWN_OPTIONS = {"host", "port", "unix_socket", "dbname", "sslmode", "connect_timeout", "charset", "application_name",
@@ -20,14 +19,6 @@ def mask_url(url: URL) -> str:
     """Return a database URL as text without its password and without options that may be one."""
     masked = {key: value if key in _SHOWN_OPTIONS else "***" for key, value in url.query.items()}
     return url.set(query=masked).render_as_string(hide_password=True).replace("=%2A%2A%2A", "=***")
-
-
-def mask_url_text(url: str) -> str:
-    """Return a database URL as `mask_url` does, or *** if it can't be parsed."""
-    try:
-        return mask_url(make_url(url))
-    except (ArgumentError, ValueError):
-        return "***"
 
 
 def mask_text(text: str, url: URL) -> str:

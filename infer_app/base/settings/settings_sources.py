@@ -3,6 +3,7 @@
 import difflib
 import os
 import tomllib
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,10 +26,12 @@ def read_variables() -> Tables:
     Other names that begin with INFER_ belong to other programs: Kubernetes sets INFER_DB_SERVICE_HOST and more for a
     service called infer-db. Only a setting's name with a single underscore is certainly meant for this program.
     """
-    tables: dict[str, dict[str, object]] = {}
-    for dotted, text in {_dotted(name): text for name, text in os.environ.items() if _is_setting(name)}.items():
-        section, _, key = dotted.partition(".")
-        tables.setdefault(section, {})[key] = _split(dotted, text)
+    tables: defaultdict[str, dict[str, object]] = defaultdict(dict)
+    for name, text in os.environ.items():
+        dotted = name.removeprefix("INFER_").lower().replace("__", ".", 1)
+        if name.startswith("INFER_") and _is_setting(name, dotted):
+            section, _, key = dotted.partition(".")
+            tables[section][key] = _split(dotted, text)
     return tables
 
 
@@ -47,9 +50,8 @@ def read_file(path: Path) -> Tables:
         raise UsageError(f"{path}: too many nested brackets", "compare it with what `infer init` writes") from None
     except tomllib.TOMLDecodeError as error:
         hint = "fix the line, or compare it with what `infer init` writes"
-        raise UsageError(
-            f"{path}: {error}", "it has non-breaking spaces: write plain ones" if "\xa0" in text else hint
-        ) from None
+        hint = "it has non-breaking spaces: write plain ones" if "\xa0" in text else hint
+        raise UsageError(f"{path}: {error}", hint) from None
     for section, table in tables.items():
         if not isinstance(table, dict):
             raise UsageError(f"{path.name}: {section!r} is outside a [section]", did_you_mean(section))
@@ -65,11 +67,8 @@ def variable(dotted: str) -> str:
     return "INFER_" + dotted.replace(".", "__").upper()
 
 
-def _is_setting(name: str) -> bool:
-    """Return whether a variable names a setting. Raises UsageError if it nearly does."""
-    if not name.startswith("INFER_"):
-        return False
-    dotted = _dotted(name)
+def _is_setting(name: str, dotted: str) -> bool:
+    """Return whether a variable names a setting, as section.key. Raises UsageError if it nearly does."""
     if dotted in KEYS:
         return True
     if dotted.partition(".")[0] in ("", dotted) and name not in {variable(known).replace("__", "_") for known in KEYS}:
@@ -77,11 +76,6 @@ def _is_setting(name: str) -> bool:
     close = difflib.get_close_matches(dotted, KEYS, 1, 0.5)
     hint = f"did you mean {variable(close[0])}?" if close else "`infer config show` lists the settings"
     raise UsageError(f"unknown variable {name}", hint)
-
-
-def _dotted(name: str) -> str:
-    """Return the key that a variable names, as section.key."""
-    return name.removeprefix("INFER_").lower().replace("__", ".", 1)
 
 
 def _split(dotted: str, text: str) -> str | list[str] | Mapping[str, str]:

@@ -38,7 +38,8 @@ def show_events(options: EventsOptions) -> None:
         print_csv(_rows(found), OF_EVENT + OF_LABEL)
     else:
         _print_table(found, continued)
-        for sentence in [*describe_waiting(waiting, "an event"), *unset]:
+        print_waiting(waiting, "an event")
+        for sentence in unset:
             print(sentence)
 
 
@@ -48,10 +49,10 @@ def check_events(loaded: LoadedSettings) -> None:
         raise UsageError("there are no events", 'say in infer.toml when one ends: [events] gap = "60s"')
 
 
-def describe_waiting(count: int, what: str) -> Iterator[str]:
-    """Yield a sentence about predicted images that wait for an event or their camera, if there are any."""
+def print_waiting(count: int, what: str) -> None:
+    """Print a sentence about predicted images that wait for an event or their camera, if there are any."""
     if count:
-        yield f"{counted(count, 'predicted image')} without {what} yet: `infer cameras update{printed_options()}`"
+        print(f"{counted(count, 'predicted image')} without {what} yet: `infer cameras update{printed_options()}`")
 
 
 def _shown(event: Event) -> dict[str, object]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from infer_app.base.errors import UsageError
 from infer_app.base.printing import counted
 from infer_app.base.settings.load import LoadedSettings, load_settings
-from infer_app.cli.look.show_events import describe_waiting
+from infer_app.cli.look.show_events import print_waiting
 from infer_app.cli.terminal.output import show_table
 from infer_app.run.note_facts import fill_all_facts, place_again
 from infer_app.run.stop import Stop
@@ -54,8 +54,7 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
     show_table(headings, cells)
     total, without = sum(row.num_images for row in rows), sum(row.num_without_time for row in rows)
     print(f"{without:,} of {counted(total, 'image')} have no time of their own" if without else counted(total, "image"))
-    for sentence in describe_waiting(waiting, "their camera and time"):
-        print(sentence)
+    print_waiting(waiting, "their camera and time")
 
 
 def set_table(table: Path, config: Path | None) -> None:

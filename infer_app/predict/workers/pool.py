@@ -80,14 +80,14 @@ class _Stage:
         """
         worker = min(self.workers, key=lambda worker: len(worker.tasks), default=None)
         is_idle = worker is not None and not worker.tasks
-        lacks_first = not self.is_verified and all(map(self._is_other, self.workers))
+        lacks_first = not self.is_verified and all(one.open_handler is not self.openers[0] for one in self.workers)
         if worker is None or lacks_first or (not is_idle and len(self.workers) < len(self.openers)):
             return self.start_worker()
         return worker
 
     def on_ready(self, worker: Worker) -> None:
         worker.is_ready = True
-        self.is_verified = self.is_verified or not self._is_other(worker)
+        self.is_verified |= worker.open_handler is self.openers[0]
 
     def released(self) -> list[ChunkResult]:
         """Return the results that need wait for nothing any more."""
@@ -95,9 +95,6 @@ class _Stage:
             return []
         results, self.held = self.held, []
         return results
-
-    def _is_other(self, worker: Worker) -> bool:
-        return worker.open_handler is not self.openers[0]
 
     def next_task(self, pending: Iterator[Chunk]) -> Task | None:
         if self.queue:

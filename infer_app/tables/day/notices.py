@@ -242,14 +242,11 @@ def _copied(facts: ProjectFacts) -> Iterator[Notice]:
         camera, former = one_line(one.camera), one_line(one.former)
         why = f"{counted(one.num_images, 'image')} of camera {camera} {'has' if one.num_images == 1 else 'have'}"
         why += f" the bytes of those of {former}, and no events: they count once, as those of {former}."
+        what, key = "If a card was copied twice, remove one of both, and after the next run", one.former
         if one.num_missing:
-            text = (
-                f"{why} Files of {former} are gone: if its folder was renamed, forget them, and {camera} has the events"
-            )
-            yield Notice("copied camera", text, "infer forget --missing", subject=one.camera, key=f"{one.former} gone")
-        else:
-            text = f"{why} If a card was copied twice, remove one of both, and after the next run"
-            yield Notice("copied camera", text, "infer forget --missing", subject=one.camera, key=one.former)
+            what = f"Files of {former} are gone: if its folder was renamed, forget them, and {camera} has the events"
+            key = f"{one.former} gone"
+        yield Notice("copied camera", f"{why} {what}", "infer forget --missing", subject=one.camera, key=key)
 
 
 def _replaced(facts: ProjectFacts) -> Iterator[Notice]:

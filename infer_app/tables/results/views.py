@@ -212,17 +212,9 @@ def _shown_results(connection: Connection) -> str:
     return _SHOWN_RESULTS.format(label=label, activation=f"COALESCE({activation}, '')", multi_label=MULTI_LABEL)
 
 
-def _events(_: Connection) -> str:
-    return _EVENTS
-
-
-def _shown_events(_: Connection) -> str:
-    return _SHOWN_EVENTS
-
-
 VIEWS: dict[str, Callable[[Connection], str]] = {
     OUR_IMAGES: _our_images,
-    "infer_events": _events,
+    "infer_events": lambda _: _EVENTS,
     "infer_current_predictions": partial(_whole_rows, predictions),
     "infer_current_objects": partial(_whole_rows, objects),
     "infer_shown_objects": _shown_objects,
@@ -230,5 +222,5 @@ VIEWS: dict[str, Callable[[Connection], str]] = {
     "infer_current_crops": _current_crops,
     "infer_shown_crops": _shown_crops,
     "infer_shown_results": _shown_results,
-    "infer_shown_events": _shown_events,
+    "infer_shown_events": lambda _: _SHOWN_EVENTS,
 }

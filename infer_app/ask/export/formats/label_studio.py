@@ -66,10 +66,7 @@ def _task(image: ExportedImage, export: Export) -> dict[str, object]:
     data = {IMAGE: _url(image), "image_id": image.prediction.image_id}
     if taken := image.capture:
         data |= {"camera": taken.camera, "taken_at": taken.taken_at.isoformat() if taken.taken_at else ""}
-    return {
-        "data": data,
-        "predictions": [{"model_version": version, "score": score, "result": result}],
-    }
+    return {"data": data, "predictions": [{"model_version": version, "score": score, "result": result}]}
 
 
 def _url(image: ExportedImage) -> str:
