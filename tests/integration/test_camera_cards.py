@@ -348,7 +348,10 @@ def test_a_card_that_was_copied_twice_is_named_the_same_night_and_counts_once(ca
     assert told in cards.infer("run", "-q")
     assert cards.rows(visits) == once
     assert told in cards.infer("status")
-    assert "3 are copies of north's" in cards.infer("cameras", "list")
+    listed = cards.infer("cameras", "list")
+    assert "3 are copies of north's" in listed
+    assert "without their camera" not in listed
+    assert "without an event" not in cards.infer("events", "--date", "2026-10-01")
     assert [one["num_images"] for one in cards.infer_json("events", "--date", "2026-10-01")["events"]] == [2, 1, 2]
     cards.infer("run")
     assert cards.rows(visits) == once
