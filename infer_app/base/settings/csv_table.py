@@ -29,15 +29,22 @@ def read_lines(path: Path, kind: type[Line]) -> Iterator[tuple[str, Line]]:
                 raise UsageError(f"{path}: its first line names no column {columns[0]}", hint)
             for row in table:
                 where = f"{path}, line {table.line_num}"
-                if others := [name for name in row if name not in columns]:
-                    raise UsageError(f"{where}: no such column: {others[0]}", hint)
-                yield where, _line(kind, row, where, hint)
+                if not (given := _given(row)):
+                    continue
+                if others := [name for name in given if name not in columns]:
+                    raise UsageError(f"{where}: no such column: {others[0] or '(without a name)'}", hint)
+                yield where, _line(kind, given, where, hint)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} can't be read: {error}", "a CSV file in UTF-8 is needed") from None
 
 
-def _line(kind: type[Line], row: Mapping[str, str | None], where: str, hint: str) -> Line:
-    given = {name: text.strip() for name, text in row.items() if text and text.strip()}
+def _given(row: Mapping[str, str | list[str] | None]) -> dict[str, str]:
+    """Return the values of a line without the empty columns and lines that a spreadsheet adds."""
+    texts = {name: "".join(text or ()).strip() for name, text in row.items()}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _line(kind: type[Line], given: Mapping[str, str], where: str, hint: str) -> Line:
     if any("\0" in text for text in given.values()):
         raise UsageError(f"{where}: it has a NUL character", "save it as UTF-8, not as UTF-16")
     try:
@@ -46,4 +53,5 @@ def _line(kind: type[Line], row: Mapping[str, str | None], where: str, hint: str
         first = error.errors()[0]
         name = "".join(map(str, first["loc"][:1]))
         about = {field.alias or own: field.description for own, field in kind.model_fields.items()}
-        raise UsageError(f"{where}: {name}{': ' if name else ''}{first['msg']}", about.get(name) or hint) from None
+        reason = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{where}: {name}{': ' if name else ''}{reason}", about.get(name) or hint) from None

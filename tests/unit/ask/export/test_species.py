@@ -40,10 +40,19 @@ def test_without_a_file_a_label_may_be_a_name_itself():
 
 
 @pytest.mark.parametrize(
+    "text", ["label;scientific_name;;\nfox;Vulpes vulpes;;\n;;;\n", "label,scientific_name\nfox,Vulpes vulpes,,\n"]
+)
+def test_empty_columns_and_lines_that_a_spreadsheet_adds_are_left_out(read, text):
+    assert read(text).name_of("fox") == "Vulpes vulpes"
+
+
+@pytest.mark.parametrize(
     ("text", "error"),
     [
         ("name\nfox\n", "its first line names no column label"),
         ("label,latin\nfox,Vulpes\n", "line 2: no such column: latin"),
+        ("label,scientific_name,\nfox,Vulpes vulpes,mine\n", r"line 2: no such column: \(without a name\)"),
+        ("label,scientific_name\nfox,Vulpes vulpes,mine\n", "line 2: no such column: more values than columns"),
         ("label,scientific_name\nfox,\n", "line 2: scientific_name: Field required"),
         ("label,scientific_name,rank\nfox,Vulpes vulpes,Art\n", "line 2: rank: Input should be 'kingdom', 'phylum'"),
         ("label,scientific_name\nfox,Vulpes vulpes\nfox,Vulpes\n", "line 3: there is another line of 'fox'"),
