@@ -8,12 +8,14 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeVar
 
 from infer_app.base.domain import FileFacts, Reason
 
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 8.0
+LIMITED_PAUSE_S = 1.0  # for a server that allows some reads a second
 
 T = TypeVar("T")
 
@@ -66,27 +68,34 @@ def too_large(size: int, max_bytes: int, facts: FileFacts | None = None) -> BadI
 
 
 class Transient(Exception):
-    """A read failure that may be temporary; `pause_s` is the pause that the server requested."""
+    """A read failure that may be temporary; `pause_s` is the pause that the server requested.
 
-    def __init__(self, detail: str, pause_s: float | None = None) -> None:
+    `is_limit`: the server allows no more reads now, which says nothing of this picture.
+    """
+
+    def __init__(self, detail: str, pause_s: float | None = None, *, is_limit: bool = False) -> None:
         super().__init__(detail, pause_s)
         self.detail = detail
         self.pause_s = pause_s
+        self.is_limit = is_limit
 
 
 def with_retries(attempt: Callable[[], T], retries: int, deadline: float) -> T:
     """Call `attempt`, and after a Transient again, with exponential back-off and full jitter.
 
-    Raises BadImage(READ_ERROR) when the retries, or the time until the deadline, are used up.
+    Raises BadImage(READ_ERROR) when the retries, or the time until the deadline, are used up; a server's limit uses up
+    the time alone.
     """
-    for number in range(retries + 1):
+    for number in count():
         try:
             return attempt()
         except Transient as failure:
-            longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**number)
+            most = LIMITED_PAUSE_S if failure.is_limit else LONGEST_PAUSE_S
+            longest = min(most, FIRST_PAUSE_S * 2**number)
             pause = random.uniform(0, longest) if failure.pause_s is None else failure.pause_s
-            if number == retries or time.monotonic() + pause >= deadline:
+            is_last = number >= retries and not failure.is_limit
+            if is_last or time.monotonic() + pause >= deadline:
                 times = f"; tried {number + 1} times" if number else ""
                 raise BadImage(Reason.READ_ERROR, f"{failure.detail}{times}") from failure
         time.sleep(pause)
-    raise AssertionError("the last attempt returns or raises")
+    raise AssertionError("an attempt returns, or the last one raises")

@@ -15,6 +15,7 @@ from infer_app.base.domain import FileFacts, Reason
 from infer_app.base.errors import StorageUnavailable
 from infer_app.base.locations import AllowedPrefix, RemoteAccess, RemoteUrl
 from infer_app.predict.images.read.bad_image import BadImage, ImageBytes, Transient
+from infer_app.predict.images.read.http import LIMITS
 
 RANGE_NOT_SATISFIABLE = 416  # the answer to a request for the first byte of an empty object
 
@@ -140,7 +141,7 @@ def _refusal(error: Exception) -> BadImage | Transient:
         return BadImage(Reason.PERMISSION_DENIED, detail)
     if isinstance(error, OSError) and error.errno == errno.EINVAL:
         return BadImage(Reason.READ_ERROR, detail)
-    return Transient(detail)
+    return Transient(detail, is_limit=status in LIMITS)
 
 
 def _empty() -> BadImage:

@@ -27,6 +27,7 @@ MAX_REDIRECTS = 5
 PIECE_BYTES = 1 << 18
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # may succeed a second later
+LIMITS = frozenset({429, 503})  # as which servers answer more reads than they allow
 REASONS = {
     401: Reason.PERMISSION_DENIED,
     403: Reason.PERMISSION_DENIED,
@@ -150,7 +151,8 @@ def _refusal(response: BaseHTTPResponse) -> BadImage | Transient:
     status = response.status
     detail = f"HTTP {status} {http.client.responses.get(status, '')}".rstrip()
     if status in BUSY:
-        return Transient(detail, _seconds(response.headers.get("Retry-After", "")))
+        pause_s = _seconds(response.headers.get("Retry-After", ""))
+        return Transient(detail, pause_s, is_limit=status in LIMITS)
     return BadImage(REASONS.get(status, Reason.READ_ERROR), detail)
 
 

@@ -10,7 +10,7 @@ from infer_app.base.domain import Reason
 from infer_app.base.errors import StorageUnavailable, UsageError
 from infer_app.base.locations import HTTP_PORTS, PACKAGES, AllowedPrefix, RemoteAccess, RemoteUrl, parse_url
 from infer_app.base.packages import install
-from infer_app.predict.images.read.bad_image import BadImage, ImageBytes, with_retries
+from infer_app.predict.images.read.bad_image import BadImage, ImageBytes, Transient, with_retries
 from infer_app.predict.images.read.buckets import BucketReader
 from infer_app.predict.images.read.http import HttpReader
 
@@ -18,6 +18,9 @@ CHECK_S = 10.0  # time limit of a check
 
 CheckAnswer = Callable[[bytes], None]
 T = TypeVar("T")
+
+LIMITED_S = 30.0  # after a picture of a host: what looks like its limit later may be an outage
+_read_last: dict[tuple[str, str, int], float] = {}  # by host, in this process
 
 
 def read_remote(location: str, max_bytes: int, access: RemoteAccess, check: CheckAnswer = lambda _: None) -> ImageBytes:
@@ -30,9 +33,16 @@ def read_remote(location: str, max_bytes: int, access: RemoteAccess, check: Chec
     http, buckets = readers_of(access)
     reader: HttpReader | BucketReader = http if url.scheme in HTTP_PORTS else buckets
 
+    host = url.scheme, url.host, url.port
+
     def read() -> ImageBytes:
-        found = reader.read(url, max_bytes, deadline)
+        try:
+            found = reader.read(url, max_bytes, deadline)
+        except Transient as failure:
+            failure.is_limit &= time.monotonic() - _read_last.get(host, -LIMITED_S) < LIMITED_S
+            raise
         check(found.data)
+        _read_last[host] = time.monotonic()
         return found
 
     return with_retries(read, access.retries, deadline)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from infer_app.predict.images.read import remote
 from infer_app.predict.images.read.remote import readers_of
 from tests.support.web_server import web_server
 
@@ -9,6 +10,7 @@ from tests.support.web_server import web_server
 @pytest.fixture(autouse=True)
 def no_readers_of_other_tests():
     readers_of.cache_clear()
+    remote._read_last.clear()
     yield
     readers_of.cache_clear()
 

@@ -1,8 +1,10 @@
+import itertools
 import threading
 
 import pytest
 
 from infer_app.base.domain import Chunk, ImageRef, Reason
+from infer_app.predict.images.read import bad_image
 from infer_app.predict.images.read.prefetch import Prefetch
 from tests.support.refusals import refusal
 from tests.support.web_server import remote_limits
@@ -54,6 +56,34 @@ def test_reads_go_on_beside_each_other_and_no_more_are_begun_than_two_for_each_t
     prefetch.expect(chunk)
     assert read_all(prefetch, chunk) == ["x"] * 30
     assert max(most) == 2 * CONCURRENCY
+
+
+def test_a_server_that_allows_few_reads_at_a_time_gives_every_picture(server, monkeypatch):
+    """It answers 503 to most of the others, without saying when to come again."""
+    monkeypatch.setattr(bad_image, "FIRST_PAUSE_S", 0.01)
+    chunk, turns = chunk_of(server, 1, 40), threading.Semaphore(1)
+    numbers = itertools.count()
+
+    def answer(handler):
+        if turns.acquire(blocking=False):
+            handler.status(503) if next(numbers) % 4 else handler.send(b"x")
+            turns.release()
+        else:
+            handler.status(503)
+
+    server.serve("/first.jpg", b"x")
+    server.answers |= {path: answer for path in server.answers if path != "/first.jpg"}
+    prefetch = Prefetch(remote_limits(server.url, concurrency=8, retries=1))
+    assert prefetch.read(ImageRef("first", f"{server.url}/first.jpg")).data == b"x"
+    prefetch.expect(chunk)
+    assert read_all(prefetch, chunk) == ["x"] * 40
+    assert sum(server.hits.values()) > 2 * 40
+
+
+def test_a_server_that_gave_no_picture_yet_is_not_waited_for(server):
+    server.serve("/1-0.jpg", b"", 503)
+    prefetch = Prefetch(remote_limits(server.url, retries=1))
+    assert refusal(prefetch.read, ImageRef("1-0", f"{server.url}/1-0.jpg")).detail.endswith("tried 2 times")
 
 
 def test_no_more_is_begun_while_much_is_held(server):

@@ -28,3 +28,18 @@ def test_a_read_is_tried_again_until_the_retries_or_the_time_are_used_up(failure
     with pytest.raises(BadImage, match=f": {refused}$") if refused else nullcontext():
         assert with_retries(attempt, retries, time.monotonic() + 60) == "read"
     assert len(attempts) == tried
+
+
+def test_a_limit_of_the_server_uses_up_no_retries_but_the_time():
+    attempts = []
+
+    def attempt():
+        attempts.append(0)
+        if len(attempts) < 9:
+            raise Transient("HTTP 503", 0.0, is_limit=True)
+        return "read"
+
+    assert with_retries(attempt, 1, time.monotonic() + 60) == "read"
+    attempts.clear()
+    with pytest.raises(BadImage, match=": HTTP 503$"):
+        with_retries(attempt, 1, time.monotonic())
