@@ -361,7 +361,7 @@ def forget_figures(project: Project) -> None:
     """Let the rows be as an older version of the program left them, which stored no figures of pictures."""
     with closing(sqlite3.connect(project.folder / "infer.db")) as connection, connection:
         known = {name for _, name, *_ in connection.execute("PRAGMA table_info(infer_pictures)")}
-        for name in sorted(known & {"brightness", "contrast", "detail", "look"}):
+        for name in sorted(known & {"brightness", "contrast", "sharpness", "look"}):
             connection.execute(f"UPDATE infer_pictures SET {name} = NULL")
 
 

@@ -179,7 +179,7 @@ class PictureFigures(NamedTuple):
 
     brightness: float  # mean, 0-255; this and the two below are of green
     contrast: float  # standard deviation
-    detail: float  # mean absolute difference of points that are 1/200 of the width apart
+    sharpness: float  # mean absolute difference of points that are 1/200 of the width apart
     look: int  # signed 64 bits: whether each of 8 x 8 parts is brighter than the one left of it
 
 

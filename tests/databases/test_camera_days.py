@@ -61,9 +61,9 @@ def test_the_days_of_a_camera_are_summed_up_by_day_with_what_was_not_decoded(cam
     commit(tables.database, bad=broken(*camera.add(2, None), *camera.add(2, USUAL)))
     camera.add(29, USUAL)
     camera.add(0, USUAL, hour=23.99)
-    camera.add(0, USUAL._replace(contrast=20.0, detail=4.0), camera="b")
+    camera.add(0, USUAL._replace(contrast=20.0, sharpness=4.0), camera="b")
     camera.add(1, USUAL, camera="")
-    of = {"contrast": 50.0, "detail": 12.0}
+    of = {"contrast": 50.0, "sharpness": 12.0}
     expected = [
         CameraDay("a", date(2026, 11, 17), 7, 0, 6, 1, 1, 4, 1, **of),
         CameraDay("a", date(2026, 11, 18), 2, 1, 1, 0, 0, 1, 0, **of),

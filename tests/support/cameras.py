@@ -10,7 +10,7 @@ FIRST = date(2026, 10, 1)
 def day_of(n, num=20, **more):
     """Return a day on which all is well."""
     usual = {"num_rejected": 0, "num_known": num, "num_dark": 0, "num_bright": 0}
-    usual |= {"num_clear": num, "num_repeats": 0, "contrast": 50.0 + n % 3, "detail": 12.0 + n % 4}
+    usual |= {"num_clear": num, "num_repeats": 0, "contrast": 50.0 + n % 3, "sharpness": 12.0 + n % 4}
     return CameraDay("cam1", FIRST + timedelta(n), num, **usual | more)
 
 

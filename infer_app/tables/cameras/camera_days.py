@@ -34,7 +34,7 @@ class CameraDay(NamedTuple):
     num_clear: int  # others; the rest is of these
     num_repeats: int  # that look as another one of them
     contrast: float  # mean, as that below
-    detail: float
+    sharpness: float
 
 
 class Arrival(NamedTuple):
@@ -68,7 +68,7 @@ def _figures(model_ids: Sequence[str]) -> list[ColumnElement[Any]]:
     is_rejected = and_(~is_known, or_(false(), *(has_rejection(its.id, one) for one in model_ids)))
     counts = [func.count(case((one, 1))) for one in (is_rejected, is_known, is_dark, is_bright, is_clear)]
     repeats = counts[-1] - func.count(case((is_clear, its.look)).distinct())
-    means = [func.coalesce(func.avg(case((is_clear, one))), 0.0) for one in (its.contrast, its.detail)]
+    means = [func.coalesce(func.avg(case((is_clear, one))), 0.0) for one in (its.contrast, its.sharpness)]
     return [func.count(), *counts, repeats, *means]
 
 

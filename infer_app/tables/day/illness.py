@@ -20,7 +20,7 @@ MIN_PICTURES = 5  # of a day, to judge what they are like
 RARE = 1e-4  # what chance alone does less often is told
 RARE_SILENCE = 1 / 500  # the same, of a camera that has sent every day; less often, of one that is used to gaps
 MORE = 0.1  # by which a share must be higher than before
-LESS = 0.5  # of the usual contrast or detail
+LESS = 0.5  # of the usual contrast or sharpness
 FLOOD = 3  # times the usual number of pictures
 SHIFT = timedelta(hours=36)  # of a clock, that no night explains
 FIRST_YEAR = 2000  # a clock that shows an earlier one was never set
@@ -120,7 +120,7 @@ def _share(
 
 
 def _covered(day: CameraDay, before: Sequence[CameraDay]) -> Found | None:
-    for name in ("detail", "contrast"):
+    for name in ("sharpness", "contrast"):
         now, *usual = (max(0.01, getattr(one, name)) for one in (day, *before))
         if not usual or now > LESS * (middle := median(usual)):
             continue
@@ -196,7 +196,7 @@ _dark = partial(_share, name="num_dark", of="num_known", says="are black")
 _bright = partial(_share, name="num_bright", of="num_known", says="are white")
 _frozen = partial(_share, name="num_repeats", of="num_clear", says="look like another one of the day", least=0.8)
 _rejected = partial(_share, name="num_rejected", of="num_images", says="were rejected", least=0.5)
-PICTURES = (  # what comes later may follow from what comes before: dark pictures have no detail
+PICTURES = (  # what comes later may follow from what comes before: dark pictures are not sharp
     Kind("rejected camera", "broken images", "is its card damaged?", _rejected),
     Kind("dark camera", "black images", "does its flash work?", _dark, "num_known"),
     Kind("bright camera", "white images", "is its sensor damaged?", _bright, "num_known"),

@@ -49,6 +49,7 @@ SELECT statement FROM (
 ) AS statements ORDER BY place
 """
 _NOT_FOR_PAGES = ("enable_seqscan", "enable_sort", "enable_hashjoin", "enable_mergejoin")
+_STARTING = ("starting up", "not yet accepting connections")  # of 57P03, which a failed connection has no code for
 OWN_SCHEMA = "results_schema"  # a key of our own in the URL
 _SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast")
 # Detects a machine that disappeared; TCP's defaults take hours.
@@ -97,7 +98,8 @@ class PostgreSQL(Backend):
         return super().is_option_error(error) or bool(re.search(r"invalid \S+ value", str(error.orig)))
 
     def is_away(self, error: DBAPIError) -> bool:
-        return self.code_of(error) is None and ("FATAL" not in str(error.orig) or "starting up" in str(error.orig))
+        text = str(error.orig)
+        return self.code_of(error) is None and ("FATAL" not in text or any(one in text for one in _STARTING))
 
     def hint_for(self, error: Exception, file: Path | None) -> str:
         if isinstance(error, DBAPIError) and self.code_of(error) is None and not self.is_away(error):

@@ -67,7 +67,7 @@ pictures = Table(
     # This and the three below as PictureFigures has them; NULL: nobody asked, it is too small, or was never decoded.
     Column("brightness", Double),
     Column("contrast", Double),
-    Column("detail", Double),
+    Column("sharpness", Double),
     Column("look", BigInteger),
     UniqueConstraint("key", "registered", name="uq_infer_pictures_key"),
     Index("ix_infer_pictures_image_id", "image_id"),  # for users' own SQL, which finds rows of the views by it

@@ -31,8 +31,8 @@ def measure_picture(rgb: Pixels) -> PictureFigures | None:
     flat, size = points.ravel(), 2.0 * points.size
     mean = float(flat.sum()) / size
     variance = float(flat @ flat) / (2 * size) - mean * mean
-    detail = float(np.abs(points - others).sum()) / size
-    return PictureFigures(mean, math.sqrt(max(0.0, variance)), detail, int.from_bytes(bits, "big", signed=True))
+    sharpness = float(np.abs(points - others).sum()) / size
+    return PictureFigures(mean, math.sqrt(max(0.0, variance)), sharpness, int.from_bytes(bits, "big", signed=True))
 
 
 def _points(green: Pixels, steps: tuple[int, int], near: int) -> np.ndarray:

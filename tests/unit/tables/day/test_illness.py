@@ -23,7 +23,7 @@ ILL = {
     "dark camera": lambda n: day_of(n, 20, num_dark=9, num_clear=11),
     "bright camera": lambda n: day_of(n, 20, num_bright=20, num_clear=0),
     "frozen camera": lambda n: day_of(n, 20, num_repeats=19),
-    "covered camera": lambda n: day_of(n, 20, detail=3.0),
+    "covered camera": lambda n: day_of(n, 20, sharpness=3.0),
     "flooded camera": lambda n: day_of(n, 400),
 }
 SAID = {
@@ -31,7 +31,7 @@ SAID = {
     "dark camera": "has black images since 2026-10-21: 9 of 20 images are black, 0 % before",
     "bright camera": "has white images since 2026-10-21: 20 of 20 images are white, 0 % before",
     "frozen camera": "has frozen images since 2026-10-21: 19 of 20 images look like another one of the day, 0 % before",
-    "covered camera": "has blurred or covered images since 2026-10-21: detail 3.0, 13.5 before",
+    "covered camera": "has blurred or covered images since 2026-10-21: sharpness 3.0, 13.5 before",
     "flooded camera": "has a flood of blank images since 2026-10-21: 400 images a day, 20 before",
 }
 
@@ -71,7 +71,7 @@ def test_a_camera_that_sends_rarely_or_is_new_is_never_ill(kind):
 @pytest.mark.parametrize("kind", [one for one in ILL if one not in ("rejected camera", "flooded camera")])
 def test_days_of_a_former_version_without_figures_are_not_compared(kind):
     """As all are in the first night after an upgrade."""
-    unknown = {"num_known": 0, "num_clear": 0, "contrast": 0.0, "detail": 0.0}
+    unknown = {"num_known": 0, "num_clear": 0, "contrast": 0.0, "sharpness": 0.0}
     before = [day_of(n, **unknown) for n in range(20)]
     assert judge([*before, day_of(20)]) is None
     assert judge([*before, ILL[kind](20)]) is None
@@ -95,7 +95,7 @@ def test_pictures_that_are_dark_together_tell_less_than_their_number():
 
 def test_of_what_follows_from_another_the_cause_is_named():
     well = [day_of(n) for n in range(20)]
-    assert judge([*well, day_of(20, num_dark=15, num_clear=5, detail=1.0)])[0] == "dark camera"
+    assert judge([*well, day_of(20, num_dark=15, num_clear=5, sharpness=1.0)])[0] == "dark camera"
 
 
 def clock(arrivals):
@@ -182,9 +182,9 @@ def test_healthy_cameras_are_told_less_than_once_in_200_days(seed):
             num = round(rate * rng.gammavariate(4, 0.25) * (0.5 if n % 7 > 4 else 1.0))
             dark = sum(rng.random() < 0.02 for _ in range(num))
             weather, at_night = rng.choice([0.6, 0.8, 1, 1, 1.2]), rng.betavariate(10 * night, 10 * (1 - night))
-            detail = 14 * weather * (1 - at_night) + 8 * at_night
+            sharpness = 14 * weather * (1 - at_night) + 8 * at_night
             repeats = sum(rng.random() < 0.2 for _ in range(max(0, num - dark - 1)))
-            figures = {"num_dark": dark, "num_clear": num - dark, "num_repeats": repeats, "detail": detail}
+            figures = {"num_dark": dark, "num_clear": num - dark, "num_repeats": repeats, "sharpness": sharpness}
             if num:
                 days.append(day_of(n, num, **figures, contrast=50 * weather))
             if found := judge([one for one in days if (day_of(n).date - one.date).days < 29], PICTURES[:-1]):

@@ -16,7 +16,7 @@ def upgrade() -> None:
     _add("infer_cameras", Column("location_id", Exact(512)), Column("location_name", Exact(512)))
     _add("infer_cameras", Column("expect", String(16)))
     _add("infer_pictures", Column("copy_of", BigInteger), Column("look", BigInteger))
-    _add("infer_pictures", *(Column(name, Double) for name in ("brightness", "contrast", "detail")))
+    _add("infer_pictures", *(Column(name, Double) for name in ("brightness", "contrast", "sharpness")))
     notices = table("infer_notices", column("kind"), column("key"))  # told already, with another text
     op.execute(update(notices).where(notices.c.kind == "silent camera").values(key=""))
     create = partial(op.create_index, if_not_exists=True)

@@ -22,7 +22,7 @@ def test_stripes_have_their_contrast_and_detail():
     figures = measure_picture(rgb)
     assert figures.brightness == pytest.approx(50, abs=3)
     assert figures.contrast == pytest.approx(50, abs=1)
-    assert figures.detail < 3
+    assert figures.sharpness < 3
     assert figures.look.to_bytes(8, "big", signed=True) == bytes([0b00001000] * 8)
 
 
@@ -33,13 +33,13 @@ def test_a_picture_decoded_smaller_has_about_the_same_figures(scale):
     one, other = measure_picture(whole), measure_picture(shrunk)
     assert other.brightness == pytest.approx(one.brightness, abs=2.5)
     assert other.contrast == pytest.approx(one.contrast, rel=0.05)
-    assert 0.6 < other.detail / one.detail < 1.4
+    assert 0.6 < other.sharpness / one.sharpness < 1.4
 
 
 def test_a_blurred_picture_has_less_detail_and_another_scene_another_look():
     whole = scene(480, 640)
     blurred = np.mean([np.roll(whole, by, axis=1) for by in range(-20, 21)], axis=0).astype(np.uint8)
-    assert measure_picture(blurred).detail < measure_picture(whole).detail / 2
+    assert measure_picture(blurred).sharpness < measure_picture(whole).sharpness / 2
     assert (measure_picture(whole).look ^ measure_picture(whole[:, ::-1]).look).bit_count() > 16
 
 
