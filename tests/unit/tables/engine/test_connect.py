@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from infer_app.base.errors import DatabaseUnavailable, InferError, UsageError
 from infer_app.base.packages import install
 from infer_app.tables.engine.connect import Database
+from infer_app.tables.engine.postgresql import PostgreSQL
 from tests.conftest import need
 from tests.unit.tables.engine.conftest import files_of, insert, read_only, values
 
@@ -108,6 +110,20 @@ def test_a_driver_that_is_not_installed_is_named(installed, url, driver, extra):
     with pytest.raises(UsageError, match=f"the driver '{driver}' is not installed") as caught:
         Database(url)
     assert caught.value.hint == install(extra)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_away"),
+    [
+        ("connection refused", True),
+        ("FATAL:  the database system is starting up", True),
+        ("FATAL:  the database system is not yet accepting connections", True),
+        ('FATAL:  password authentication failed for user "lab"', False),
+    ],
+)
+def test_a_postgresql_that_only_starts_is_waited_for_as_one_that_is_away(text, is_away):
+    driver_error = type("Failed", (Exception,), {"sqlstate": None})  # a failed connection has no code
+    assert PostgreSQL().is_away(OperationalError("", {}, driver_error(text))) is is_away
 
 
 def test_what_a_driver_repeats_of_the_url_is_masked_like_it():
