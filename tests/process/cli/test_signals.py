@@ -18,6 +18,7 @@ def import_commands():
     del lock
     time.sleep(30)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background has not
 cli.load_app = import_commands
 sys.argv = ["infer", "status"]
 cli.main()
