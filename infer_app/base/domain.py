@@ -175,7 +175,7 @@ NO_TIME = CaptureTime(None, None, TimeOrigin.NOTHING)  # of a file that states n
 
 
 class PictureFigures(NamedTuple):
-    """What a decoded picture looks like, whatever the model and its recipe."""
+    """Describes what a decoded picture looks like, whatever the model and its recipe."""
 
     brightness: float  # mean, 0-255; this and the two below are of green
     contrast: float  # standard deviation
@@ -192,7 +192,7 @@ class FileFacts:
     sha256: str | None = None
     picture: Size | None = None  # of the upright picture, once it was decoded
     taken: CaptureTime | None = None  # None: it was not read
-    figures: PictureFigures | None = None  # None: nobody asked, or the picture is too small
+    figures: PictureFigures | None = None  # None: not measured, or the picture is too small
 
 
 class ImageFile(NamedTuple):

@@ -256,9 +256,9 @@ def mask_checksum(location: str) -> str | None:
 
     They are too few to confirm a password that somebody guesses.
     """
-    return (
-        None if shown(location) == location else sha256(location.encode("utf-8", "replace")).hexdigest()[:MASK_DIGITS]
-    )
+    if shown(location) == location:
+        return None
+    return sha256(location.encode("utf-8", "replace")).hexdigest()[:MASK_DIGITS]
 
 
 def escape_unstorable(text: str) -> str:

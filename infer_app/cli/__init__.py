@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from threading import Thread, main_thread
+from traceback import walk_stack
 from typing import Any
 
 
@@ -81,15 +82,7 @@ def _signal_again(lost: Any) -> None:
 
 def _send_later(number: int) -> None:
     """Send a signal to this process once its main thread has left the hook, where it would be dropped again."""
-    frame = _main_frame()
-    while frame is not None:
-        if frame.f_code is _signal_again.__code__:
-            time.sleep(0.001)
-            frame = _main_frame()
-        else:
-            frame = frame.f_back
+    main = main_thread().ident or 0
+    while any(frame.f_code is _signal_again.__code__ for frame, _ in walk_stack(sys._current_frames()[main])):
+        time.sleep(0.001)
     os.kill(os.getpid(), number)
-
-
-def _main_frame() -> Any:
-    return sys._current_frames().get(main_thread().ident or 0)

@@ -1,4 +1,4 @@
-"""What labels mean: their scientific names, which a file of the user's gives, or which they are themselves."""
+"""Reads what labels mean: their scientific names, of a file of the user's, or which they are themselves."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ class Species(BaseModel):
 
 
 class SpeciesNames(dict[str, Species]):
-    """What is known of labels."""
+    """Holds what is known of labels."""
 
     @classmethod
     def read(cls, path: Path | None) -> "SpeciesNames":

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -66,17 +66,20 @@ class DecodedImage(NamedTuple):
 class ComparedImages:
     """Images and what the source makes of them."""
 
+    artifact: Artifact
     pixels: np.ndarray  # (n, H, W, 3) uint8
-    expected: np.ndarray  # (n, D) float32
 
     @classmethod
     def of(cls, artifact: Artifact, images: Sequence[DecodedImage]) -> ComparedImages:
-        """Compute the source's outputs for images. It loads torch."""
+        return cls(artifact, np.stack([one.pixels for one in images]))
+
+    @cached_property
+    def expected(self) -> np.ndarray:
+        """Compute the source's outputs, (n, D) float32, once they are asked for. It loads torch."""
         from infer_app.predict.runtimes.torchscript import source_rows
 
-        pixels = np.stack([one.pixels for one in images])
-        predict = partial(source_rows, load_source(artifact), artifact.manifest.input_spec)
-        return cls(pixels, predict_all(predict, pixels, _REFERENCE_BATCH))
+        predict = partial(source_rows, load_source(self.artifact), self.artifact.manifest.input_spec)
+        return predict_all(predict, self.pixels, _REFERENCE_BATCH)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class CalibrationImages:
 
 
 def load_calibration(artifact: Artifact, calibration: Calibration) -> CalibrationImages:
-    """Load the pixels of the folder's images, and compute the source's outputs for those that choose and judge.
+    """Load the pixels of the folder's images.
 
     Raises UsageError if fewer than MIN_IMAGES can be decoded.
     """

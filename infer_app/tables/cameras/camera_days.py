@@ -1,4 +1,4 @@
-"""What the pictures of each camera are like, day by day, and when they arrived."""
+"""Reads what the pictures of each camera are like, day by day, and when they arrived."""
 
 from collections import defaultdict
 from collections.abc import Sequence

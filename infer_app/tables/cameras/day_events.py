@@ -136,19 +136,14 @@ def _read_members(
 def _read_labels(connection: Connection, members: Mapping[int, Mapping[int, str]]) -> Mapping[int, list[ShownLabel]]:
     """Return for each event what is shown of its pictures."""
     event_of = {number: event for event, numbers in members.items() for number in numbers}
+    shown = shown_results.c
     per_picture = (
-        select(
-            shown_results.c.model,
-            shown_results.c.label,
-            shown_results.c.picture,
-            func.count(),
-            func.max(shown_results.c.score),
-        )
-        .group_by(shown_results.c.model, shown_results.c.label, shown_results.c.picture)
-        .order_by(shown_results.c.picture)
+        select(shown.model, shown.label, shown.picture, func.count(), func.max(shown.score))
+        .group_by(shown.model, shown.label, shown.picture)
+        .order_by(shown.picture)
     )
     found = defaultdict[tuple[int, str, str], list[Any]](list)
-    for model, label, picture, count, score in _in_parts(connection, per_picture, shown_results.c.picture, event_of):
+    for model, label, picture, count, score in _in_parts(connection, per_picture, shown.picture, event_of):
         found[event_of[picture], model, label].append((count, score, picture))
     labels = defaultdict[int, list[ShownLabel]](list)
     for (event, model, label), rows in found.items():

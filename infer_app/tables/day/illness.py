@@ -1,4 +1,4 @@
-"""What may be wrong with a camera: a kind is a line of a table, and a function that compares a day with those before.
+"""Tells what may be wrong with a camera: a kind is a line of a table, and a function that compares a day with others.
 
 These are the camera's own days on which it was well. What is told would be so by chance on few days alone.
 """

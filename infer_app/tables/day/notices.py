@@ -287,9 +287,8 @@ def _older_pending(facts: ProjectFacts) -> Iterator[Notice]:
         yield Notice("older pending", named(text, names), subject=name, key=key)
 
 
-OF_PROJECT: dict[
-    str, Callable[[ProjectFacts], Iterator[Notice]]
-] = {  # by kind: what none of them yields any more is over
+# By kind: what none of them yields any more is over.
+OF_PROJECT: dict[str, Callable[[ProjectFacts], Iterator[Notice]]] = {
     "gap": _gap,
     **{kind.name: partial(_ill_cameras, kind) for kind in KINDS},
     "copied camera": _copied,

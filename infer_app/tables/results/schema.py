@@ -64,7 +64,7 @@ pictures = Table(
     Column("captured_at", Microseconds),  # by the camera's clock, put right; this and the one below go with the event
     Column("event_last", BigInteger),  # of the first picture of an event: the number of the last
     Column("copy_of", BigInteger),  # with IS_COPY: the number of the picture whose bytes it has, of another camera
-    # This and the three below as PictureFigures has them; NULL: nobody asked, it is too small, or was never decoded.
+    # This and the three below as PictureFigures has them; NULL: not measured, too small, or never decoded.
     Column("brightness", Double),
     Column("contrast", Double),
     Column("sharpness", Double),

@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 from typing import TypeVar
 
 from infer_app.base.domain import FileFacts, Reason
@@ -86,7 +85,8 @@ def with_retries(attempt: Callable[[], T], retries: int, deadline: float) -> T:
     Raises BadImage(READ_ERROR) when the retries, or the time until the deadline, are used up; a server's limit uses up
     the time alone.
     """
-    for number in count():
+    number = 0
+    while True:
         try:
             return attempt()
         except Transient as failure:
@@ -98,4 +98,4 @@ def with_retries(attempt: Callable[[], T], retries: int, deadline: float) -> T:
                 times = f"; tried {number + 1} times" if number else ""
                 raise BadImage(Reason.READ_ERROR, f"{failure.detail}{times}") from failure
         time.sleep(pause)
-    raise AssertionError("an attempt returns, or the last one raises")
+        number += 1
