@@ -187,13 +187,13 @@ class Project:
 
     def run_infer(self, precision: str | None = None) -> Run:
         """Run `infer run` in this precision, or in that of the contest."""
-        database = self._fresh("infer.db")
+        database = self.fresh("infer.db")
         command = [str(INFER), "run", "--date", DATE, "--model", MODEL, "--executor", self.contest.executor, "--json"]
         command += ["--precision", precision or self.contest.precision]
         return time_process(command, self.folder, database, "infer_current_predictions", self.contest.cores)
 
     def run_program(self, program: Program, setting: Setting, limit: int = -1) -> Run:
-        database = self._fresh("peer.db")
+        database = self.fresh("peer.db")
         script = [sys.executable, str(PROGRAMS / program.script), str(database), str(self.torchscript)]
         command = [*script, *setting.flags(), "--limit", str(limit)]
         return time_process(command, self.folder, database, "predictions", self.contest.cores)
@@ -202,7 +202,7 @@ class Project:
     def _registered(self) -> Path:
         return self.folder / "registered.db"
 
-    def _fresh(self, name: str) -> Path:
+    def fresh(self, name: str) -> Path:
         """Copy the database of photos, which has no predictions."""
         for leftover in self.folder.glob(f"{name}*"):  # -wal and -shm too
             leftover.unlink()
