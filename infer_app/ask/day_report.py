@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, date, datetime
 from itertools import islice
 from typing import Any
@@ -30,7 +30,7 @@ from infer_app.tables.project_database import ProjectDatabase
 
 _WITHOUT_MODEL = ("doctor", "status")  # commands that take no --model
 NUM_CHANGED = 50  # replaced and missing images
-NUM_ILL = 8  # cameras, with two pictures each
+NUM_ILL = 8  # cameras that are shown, with two pictures each
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class CameraOfDay:
     images: int
     rejected: int  # by any of the models
     events: int
+    labels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # events by model and label
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,13 @@ class DayEvents:
         if not found and not num_continued and not any(counts):
             return None
         events = Counter(one.camera for one in found)
-        cameras = [CameraOfDay(camera, *both, events[camera]) for camera, both in sorted(counts.items())]
         by_label = defaultdict[tuple[str, str], list[int]](list)
-        for one in (one for event in found for one in event.labels):
+        by_camera = defaultdict[str, dict[str, dict[str, int]]](dict)
+        for camera, one in ((event.camera, one) for event in found for one in event.labels):
             by_label[one.model, one.label].append(one.count)
+            of_model = by_camera[camera].setdefault(one.model, {})
+            of_model[one.label] = of_model.get(one.label, 0) + 1
+        cameras = [CameraOfDay(name, *both, events[name], by_camera[name]) for name, both in sorted(counts.items())]
         labels = [EventsOfLabel(*key, len(counts), max(counts)) for key, counts in by_label.items()]
         labels.sort(key=lambda one: (one.model, -one.events, one.label))
         return cls(len(found), num_continued, tuple(labels), tuple(cameras))
@@ -97,7 +101,7 @@ class DayEvents:
 
 @dataclass(frozen=True, slots=True)
 class IllCamera:
-    """Tells what is wrong with a camera, with pictures of before and after it began."""
+    """Tells what is wrong with a camera; if pictures show it, the first have some of before and after it began."""
 
     camera: str
     kind: str
@@ -108,14 +112,18 @@ class IllCamera:
 
     @classmethod
     def read(cls, project: ProjectDatabase, day: Day, model_ids: Sequence[str]) -> Iterator[IllCamera]:
-        """Yield those whose pictures had something wrong on a day, or on the last day before it."""
+        """Yield those that were ill on a day, or on the last day before it that they have pictures of."""
         if project.source.camera_of is None:
             return
+        num_shown = 0
         for one in read_ill_cameras(project, day, model_ids).found:
-            if one.kind in PICTURES:
-                since = Day.of(one.since, day.zone)
-                examples = find_examples(project, one.camera, since, one.kind.judged)
-                yield cls(one.camera, one.kind.name, one.since, f"{one.text}; {one.kind.hint}", *examples)
+            if one.since > day.date:  # when pictures came is known as of now
+                continue
+            examples: tuple[str | None, str | None] = None, None
+            if one.kind in PICTURES and num_shown < NUM_ILL:
+                examples = find_examples(project, one.camera, Day.of(one.since, day.zone), one.kind.judged)
+                num_shown += 1
+            yield cls(one.camera, one.kind.name, one.since, f"{one.text}; {one.kind.hint}", *examples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +211,7 @@ def gather(
         changed=changed,
         some_changed=tuple(islice(read_changed(project.database, project.source, ids, day), NUM_CHANGED)),
         events=DayEvents.read(project, day, ids) if wants_facts else None,
-        ill=tuple(islice(IllCamera.read(project, day, ids), NUM_ILL)),
+        ill=tuple(IllCamera.read(project, day, ids)),
     )
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.ask.day_report import DaySummary
+from infer_app.ask.day_report import CameraOfDay, DaySummary, IllCamera
 from infer_app.ask.page import thumbnails
-from infer_app.ask.page.page import IndexRow, render_index
+from infer_app.ask.page.index_rows import IndexRow
+from infer_app.ask.page.page import render_index
 from infer_app.ask.page.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
 from infer_app.base.domain import DetectedObject
 from infer_app.base.read_limits import ReadLimits
@@ -197,7 +198,7 @@ def test_a_file_that_kills_or_hangs_its_process_costs_its_thumbnail_alone(tmp_pa
     assert {Path(one).name for one in made} == {"0.jpg", "1.jpg", "x.jpg", "y.jpg"}
 
 
-FRAME = """<title></title><iframe srcdoc="{page}" style="border: 0" width="{width}" height="9000"></iframe><script>
+FRAME = """<title></title><iframe srcdoc="{page}" style="border: 0" width="{width}" height="20000"></iframe><script>
 onload = () => {{
   const {{document: page, innerWidth}} = frames[0];
   {script}
@@ -218,8 +219,11 @@ def test_the_page_of_all_days_fits_its_width(measure, width):
     names = ("efficientnet-lite0", "tf_efficientnetv2_s.in21k_ft_in1k", "a" * 128)
     notes = tuple(f"{name}: too many rejected: exit code 3" for name in names)
     days = [DaySummary(date(2026, 11, day), "attention", notes, 123_456, 456, 0) for day in range(20, 1, -1)]
-    at = datetime(2026, 11, 21)
-    page = render_index([IndexRow(day, f"{day.date}.html", at) for day in days], at)
+    at, labels = datetime(2026, 11, 21), {name: {name: 12_345, "fox": 3} for name in names}
+    cameras = tuple(CameraOfDay(name, 123_456, 456, 12_345, labels) for name in names)
+    ill = tuple(IllCamera(name, "dark camera", date(2026, 11, 3), names[-1], None, None) for name in names)
+    rows = [IndexRow(day, f"{day.date}.html", at, num_events=12_345, cameras=cameras, ill=ill) for day in days]
+    page = render_index(rows, at)
     assert measure(page, width, "const measured = [];") == [width, width]
 
 

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import zip_longest
 from pathlib import Path
@@ -14,13 +13,14 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from infer_app.ask.day_report import DayReport, DaySummary
+from infer_app.ask.day_report import DayReport
 from infer_app.ask.figures.crop_figures import ScoredCrop
 from infer_app.ask.figures.figures import RejectedImage, ScoredImage
 from infer_app.ask.figures.object_figures import ImageObjects
 from infer_app.ask.model_report import ModelReport
 from infer_app.ask.page import page_parts
 from infer_app.ask.page.drawn_boxes import MAX_LABEL_LENGTH, overlay
+from infer_app.ask.page.index_rows import IndexRow, gather_cameras
 from infer_app.ask.page.thumbnails import NOT_SHOWN, Pictured, PictureOfObject, Thumbnail
 from infer_app.base.domain import Reason
 from infer_app.base.locations import shown as shown_location
@@ -33,21 +33,12 @@ from infer_app.base.telemetry.summary_line import describe_others, duration, nod
 
 TEMPLATES = Path(__file__).with_name("templates")
 NUM_BARS = 15  # labels with a bar
+NUM_LABELS, NUM_ILL_CAMERAS = 6, 20  # of a camera; on the page of all days
 COLORS = {stage: number for number, stage in enumerate(("model", *(one for one in STAGES if one != "model")))}
 TITLES_BY_OUTPUT = {
     "classification": ("Least confident", "Most confident"),
     "detection": ("Lowest score of the best object", "Highest score of the best object"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class IndexRow:
-    """A day on the page of all days, and the page beside it that says the same."""
-
-    day: DaySummary
-    file: str
-    made_at: datetime
-    tried: tuple[str, ...] = ()  # NAME@ID of versions that it has besides those that did the day
 
 
 def pictured(report: DayReport) -> list[Pictured]:
@@ -125,15 +116,25 @@ def render_day(
 
 
 def render_index(rows: Sequence[IndexRow], made_at: datetime) -> str:
-    """Return the page of all days: a row for each week that has any, the newest first, as `rows` are."""
+    """Return the page of all days: a row for each week that has any, the newest first, as `rows` are.
+
+    Before them it has a row for each camera, and after them what each has brought.
+    """
     weeks: dict[date, dict[int, IndexRow]] = {}
     for row in rows:
         weekday = row.day.date.weekday()
         weeks.setdefault(row.day.date - timedelta(days=weekday), {})[weekday] = row
+    cameras = gather_cameras(rows)
+    ill = sorted((one for camera in cameras for one in camera.ill), key=lambda one: one[0].day.date, reverse=True)
     return _render(
         "index.html",
         rows=rows,
         weeks=weeks,
+        cameras=cameras,
+        ill=ill,
+        num_ill=NUM_ILL_CAMERAS,
+        num_labels=NUM_LABELS,
+        has_events=any(row.num_events for row in rows),
         made_at=made_at,
         top=max((row.day.images for row in rows), default=0) or 1,
         report_command=f"infer report --date DATE --until DATE{printed_options()}",

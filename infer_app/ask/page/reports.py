@@ -4,14 +4,15 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from infer_app.artifact.model_names import Version
-from infer_app.ask.day_report import DayReport, DaySummary, gather
+from infer_app.ask.day_report import DayReport, gather
 from infer_app.ask.figures.object_figures import ImageObjects
-from infer_app.ask.page.page import IndexRow, pictured, render_day, render_index
+from infer_app.ask.page.index_rows import IndexRow
+from infer_app.ask.page.page import pictured, render_day, render_index
 from infer_app.ask.page.thumbnails import MAX_BYTES, SIZE_WITH_BOXES, ThumbnailLimits, make_thumbnails
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.day import Day
@@ -79,7 +80,7 @@ def _pages_to_renew(
     changed = project.versions.days_changed(KEPT_UP_TO_DATE)
     of_run = dict([*project.versions.days_of_last_run().items()][-KEPT_UP_TO_DATE:]) if after_run else {}
     for run_date, ended_at in sorted((changed | of_run).items()):
-        row = _row_of_page(loaded, run_date)
+        row = IndexRow.read(_page_of(loaded, run_date), run_date)
         has_page, was_run_now = row is not None, run_date in of_run
         if ended_at and (has_page or was_run_now) and _is_older(row, ended_at):
             yield run_date, [*(tried if was_run_now else ()), *(row.tried if row else ())]
@@ -88,7 +89,8 @@ def _pages_to_renew(
 def write_index(loaded: LoadedSettings) -> None:
     """Write the page of all days, which says of the newest days what their pages say."""
     days = filter(None, map(_day_of, loaded.reports_folder.glob("????-??-??.html")))
-    rows = filter(None, (_row_of_page(loaded, day) for day in sorted(days, reverse=True)[:MAX_DAYS]))
+    newest = sorted(days, reverse=True)[:MAX_DAYS]
+    rows = filter(None, (IndexRow.read(_page_of(loaded, day), day) for day in newest))
     _save(loaded.reports_folder / INDEX, render_index(list(rows), datetime.now(UTC)).encode())
 
 
@@ -167,18 +169,6 @@ def _still_known(project: ProjectDatabase, tried: Sequence[str]) -> list[str]:
             project.versions.models_of(name)
             found.append(name)
     return found
-
-
-def _row_of_page(loaded: LoadedSettings, day: date) -> IndexRow | None:
-    """Return what the page of a day says; None if there is none."""
-    file = _page_of(loaded, day)
-    try:
-        data = json.loads(file.with_suffix(".json").read_bytes())
-        known = {field.name: data[field.name] for field in fields(DaySummary)} | {"date": day}
-        made_at = datetime.fromisoformat(data["made_at"])
-        return IndexRow(DaySummary(**known), file.name, made_at, tuple(data.get("tried", ())))
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
 
 
 def _is_older(row: IndexRow | None, ended_at: datetime) -> bool:

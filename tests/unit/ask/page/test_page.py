@@ -10,7 +10,8 @@ from sqlalchemy import update
 
 from infer_app.ask.day_report import DaySummary
 from infer_app.ask.model_report import NUM_SHOWN
-from infer_app.ask.page.page import IndexRow, photo_groups, pictured, render_day, render_index
+from infer_app.ask.page.index_rows import IndexRow
+from infer_app.ask.page.page import photo_groups, pictured, render_day, render_index
 from infer_app.ask.page.thumbnails import MAX_ALL_BYTES, Thumbnail
 from infer_app.tables.results.schema import predictions
 

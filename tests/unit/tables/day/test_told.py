@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import delete, update
 
 from infer_app.ask.day_report import gather
-from infer_app.ask.page.page import IndexRow, render_day, render_index
+from infer_app.ask.page.index_rows import IndexRow
+from infer_app.ask.page.page import render_day, render_index
 from infer_app.base.printing import with_config
 from infer_app.base.run_report import LEVELS, ModelOutcome
 from infer_app.base.telemetry.metrics import read_samples, render_metrics
