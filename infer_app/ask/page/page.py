@@ -137,6 +137,7 @@ def render_index(rows: Sequence[IndexRow], made_at: datetime) -> str:
         has_events=any(row.num_events for row in rows),
         made_at=made_at,
         top=max((row.day.images for row in rows), default=0) or 1,
+        status_command=f"infer status{printed_options()}",
         report_command=f"infer report --date DATE --until DATE{printed_options()}",
     )
 

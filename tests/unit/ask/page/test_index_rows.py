@@ -12,6 +12,7 @@ from infer_app.ask.page.index_rows import NUM_CAMERA_DAYS, IndexRow, gather_came
 from infer_app.ask.page.page import NUM_ILL_CAMERAS, NUM_LABELS, render_index
 from infer_app.base.domain import Broken, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.tables.day.facts import DayReader
+from infer_app.tables.day.illness import SILENT
 from tests.conftest import DAY, MODEL
 from tests.support.results import commit, register_rows
 from tests.unit.ask.page.test_page import HOSTILE, Outline, check_harmless
@@ -38,11 +39,24 @@ def texts_of(rows):
 
 
 @pytest.fixture
-def pages(add_model, database, tables, tmp_path):
-    """The pages of ten days: of a camera that is well, one whose pictures turn black, and one that stops."""
+def page_of(add_model, tables, tmp_path):
+    """page_of(day) is what a page says that is written now."""
     add_model(MODEL.name, MODEL.model_id, datetime(2026, 11, 1))
     tables.source.camera_of = lambda *_: None
-    numbers, models = count(1), [(MODEL.name, MODEL.model_id)]
+
+    def write(day):
+        states, file = DayReader(tables, "5%"), tmp_path / f"{day.date}.html"
+        report = gather(tables, states, day, [(MODEL.name, MODEL.model_id)], wants_facts=True)
+        file.with_suffix(".json").write_text(json.dumps(report.to_json(), default=str))
+        return IndexRow.read(file, day.date)
+
+    return write
+
+
+@pytest.fixture
+def pages(database, page_of):
+    """The pages of ten days: of a camera that is well, one whose pictures turn black, and one that stops."""
+    numbers, found = count(1), []
     for ago in reversed(range(10)):
         day, rows = DAY.before(ago), []
         of_day = {"added_at": day.start.replace(tzinfo=None), "first_seen": (day.end + timedelta(hours=3)).timestamp()}
@@ -59,9 +73,8 @@ def pages(add_model, database, tables, tmp_path):
         bad = [Broken(ref, Reason.TRUNCATED, "ends early", "decode", FileFacts(), "d")]
         labels = ("fox", "deer", "deer")
         commit(database, [Prediction(one, Output(labels[int(one.image_id) % 3], 0.9)) for one in refs], bad)
-        report = gather(tables, DayReader(tables, "5%"), day, models, wants_facts=True)
-        (tmp_path / f"{day.date}.json").write_text(json.dumps(report.to_json(), default=str))
-    return [IndexRow.read(tmp_path / f"{one}.html", one) for one in DATES[:10]]
+        found.insert(0, page_of(day))
+    return found
 
 
 def test_each_number_of_a_camera_is_that_of_the_rows(pages, database):
@@ -104,9 +117,21 @@ def test_what_was_wrong_is_told_with_the_last_page_that_says_so(pages):
         (str(newest), f"Camera dark has black images since {DATES[1]}"),
         (str(newest), f"Camera mute has brought no images since {mute_since}"),
     ]
-    dark = render_index([pages[0]], AT)
-    assert 'title="dark camera">' in dark
-    assert "1 rejected" in render_index(pages, AT)
+    page = render_index(pages, AT)
+    assert 'title="dark camera">' in page
+    assert ' title="6 images, 1 rejected">6</td>' in page
+
+
+def test_the_pages_of_a_day_tell_what_had_begun_by_then_whenever_they_are_written(pages, page_of, database):
+    query = "SELECT max(CASE WHEN brightness > 50 THEN id END), min(CASE WHEN brightness < 50 THEN id END)"
+    with database.read() as connection:
+        last_good, first_bad = connection.execute(text(f"{query} FROM infer_pictures WHERE camera = 'dark'")).one()
+    assert [(one.camera, one.last_good, one.first_bad) for one in pages[0].ill] == [
+        ("dark", f"/{last_good}.jpg", f"/{first_bad}.jpg"),
+        ("mute", None, None),
+    ]
+    assert [one.camera for one in page_of(DAY.before(2)).ill] == ["mute"]
+    assert page_of(DAY.before(4)).ill == ()
 
 
 def row_of(date_, cameras=(), ill=()):
@@ -153,6 +178,13 @@ def test_an_illness_lasts_from_its_first_day_to_the_last_page_that_tells_it():
     (history,) = gather_cameras(rows)
     assert [ago for ago, cell in enumerate(history.cells) if cell.is_ill] == [1, 2, 4, 5, 6]
     assert [(row.day.date, one.since) for row, one in history.ill] == [(DATES[1], DATES[2])]
+
+
+def test_a_camera_is_silent_from_the_day_on_that_has_no_images():
+    rows = [row_of(one, [CameraOfDay("a", 5, 0, 0)] if ago > 1 else ()) for ago, one in enumerate(DATES[:4])]
+    rows[0] = row_of(DATES[0], ill=[ill("a", DATES[2], SILENT.name)])
+    (history,) = gather_cameras(rows)
+    assert [cell.is_ill for cell in history.cells] == [True, True, False, False]
 
 
 def test_hostile_names_of_cameras_and_labels_are_text():
