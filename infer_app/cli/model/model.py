@@ -198,7 +198,7 @@ def _parity_cells(images: str, parity: Parity, manifest: Manifest) -> tuple[str,
     share = KINDS[manifest.output.kind].share(parity)
     return (
         counted(parity.num_images, f"{images} image"),
-        str(share) if share else "-",
+        "-" if share is None else share.counts if images == "golden" else str(share),
         f"{parity.cosine:.6f}",
         f"{parity.worst_difference:.2g}",
         "-" if p99 is None or worst is None else f"{p99:.3f}, {worst:.3f}",

@@ -16,11 +16,13 @@ from infer_app.base.locations import as_location
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.printing import csv_line, printable
 
-LEAST_WIDTH = 9  # characters that are left for a column that is wrapped, so that dates and numbers are not
+LONGEST_WORD = 40  # characters; what is longer is a path or a URL, which may be broken
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Print a table whose cells are plain text: markup and control characters in them have no effect.
+
+    No name, date or number is broken: where a line has no room for them, each row is a block of lines instead.
 
     A rich Text is printed with its style: callers make one of constants only, never of data.
     """
@@ -28,15 +30,22 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title:
     if not console.is_terminal:
         console.width = 160  # a file or a pipe has no width of its own
     cells = [[cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row] for row in rows]
-    widths = [max(map(cell_len, (name, *map(str, column)))) for name, *column in zip(headings, *cells, strict=True)]
-    is_wide = console.is_terminal and sum(widths) + 3 * len(widths) >= console.width
-    columns = [Column(name, overflow="fold") for name in headings]
-    table = Table(*columns, title=title, title_justify="left")
-    if is_wide:
-        num_wider, width_left = len(widths), console.width
-        for width, column in sorted(zip(widths, columns, strict=True), key=lambda pair: pair[0]):
-            num_wider, width_left = num_wider - 1, width_left - width - 1
-            column.no_wrap = width_left >= num_wider * LEAST_WIDTH
+    texts = [list(map(str, column)) for column in zip(headings, *cells, strict=True)]
+    wanted = [max(map(cell_len, column)) for column in texts]
+    widths = [min(LONGEST_WORD, max(map(cell_len, ["", *" ".join(column).split()]))) for column in texts]
+    is_compact = console.is_terminal and sum(wanted) + 3 * len(wanted) >= console.width
+    left = console.width - sum(widths) - (len(widths) - 1 if is_compact else 3 * len(widths) + 1)
+    if left < 0 and len(headings) > 2:
+        lines = [line for row in cells for line in (("", ""), *zip(headings, row, strict=True))]
+        show_table(("", ""), lines[1:], title)
+        return
+    by_need = sorted(range(len(widths)), key=lambda column: wanted[column] - widths[column])
+    for place, column in enumerate(by_need):
+        more = min(wanted[column] - widths[column], max(left, 0) // (len(widths) - place))
+        widths[column], left = widths[column] + more, left - more
+    columns = [Column(name, width=width, overflow="fold") for name, width in zip(headings, widths, strict=True)]
+    table = Table(*columns, title=title, title_justify="left", show_header=any(headings))
+    if is_compact:
         table.box, table.padding, table.show_edge = box.SIMPLE, 0, False
     for row in cells:
         table.add_row(*row)

@@ -36,8 +36,13 @@ class Share:
         low, high = map(_percent, self.interval)
         return f"between {low} and {high} %"
 
+    @property
+    def counts(self) -> str:
+        """Return what was counted as `99 of 100 labels`."""
+        return f"{self._count(self.of):,} of {counted(self.of, self.noun)}"
+
     def __str__(self) -> str:
-        return f"{self._count(self.of):,} of {counted(self.of, self.noun)}: {self.between}"
+        return f"{self.counts}: {self.between}"
 
     def _count(self, of: int) -> int:
         return int(self.kept * of + 1e-6)  # rounded down, but for errors of floats
