@@ -84,7 +84,8 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
     elif request.precision in ("half", "int8") or manifest.is_quantised:
         is_unfit = any(why == _why_unfit(manifest, one, manifest.variants[one]) for one, why in passed_over.items())
         full = "build the network that is not quantised" if manifest.is_quantised else "take --precision full"
-        more = f"{_how_to_judge(manifest)}; or {full}, or judge it with another --min-agreement"
+        another = ", or judge it with another --min-agreement" if "--min-agreement" in reasons else ""
+        more = f"{_how_to_judge(manifest)}; or {full}{another}"
         hint = more if is_unfit else "run it on a machine that can; or take --precision full for days not begun yet"
     return ModelError(f"{manifest.name}: no {dtype} variant can run here ({reasons})", hint)
 

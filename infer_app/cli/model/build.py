@@ -48,7 +48,7 @@ from infer_app.cli.model.variant_files import check_replaceable
 from infer_app.cli.model.version_commands import put_in_use
 from infer_app.predict.runtimes import openvino
 from infer_app.predict.runtimes.gpu_probe import Host, describe_host
-from infer_app.predict.verification.agreement import find_min_agreement
+from infer_app.predict.verification.agreement import MIN_JUDGED, find_min_agreement
 from infer_app.predict.workers.isolated_call import run_in_process
 from infer_app.tables.project_database import open_project_database, read_limits
 
@@ -206,6 +206,10 @@ def judge(options: JudgeOptions) -> None:
         ]
     if not locations:
         raise UsageError(f"there are no images on {day}", "name other days with --date and --until")
+    if len(locations) < MIN_JUDGED:
+        needed = f"{MIN_JUDGED} are needed for half precision and int8 on a CPU"
+        more = "name more days with --date and --until, or a larger --count"
+        print_progress(f"{counted(len(locations), 'image')} can judge, {needed}: {more}")
     keep_better = "count" not in options.given
     judged = run_in_process(judge_variants, artifact.folder, read_limits(loaded), locations, min_agreement, keep_better)
     for variant, one in judged.items():

@@ -53,6 +53,13 @@ def test_who_has_int8_alone_is_not_sent_to_full_precision():
     assert "--precision" not in caught.value.hint
 
 
+def test_another_share_is_advised_only_where_enough_images_judged():
+    few = {"calibration": {**UNFIT["calibration"], "num_images": 20}, "min_agreement": 0.5}
+    with pytest.raises(ModelError, match="300 are needed") as caught:
+        choose_variant(model(int8=few), VariantRequest(precision="int8"), lambda variant, requires: None)
+    assert caught.value.hint.endswith("judges it on more of your images; or take --precision full")
+
+
 MODEL = Manifest(
     name="pets",
     model_id="0123456789abcdef",
