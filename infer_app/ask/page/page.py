@@ -23,6 +23,7 @@ from infer_app.ask.page.drawn_boxes import MAX_LABEL_LENGTH, overlay
 from infer_app.ask.page.index_rows import IndexRow, gather_cameras
 from infer_app.ask.page.thumbnails import NOT_SHOWN, Pictured, PictureOfObject, Thumbnail
 from infer_app.base.domain import Reason
+from infer_app.base.locations import query_beside_signature
 from infer_app.base.locations import shown as shown_location
 from infer_app.base.model_variants import variant_of
 from infer_app.base.printing import counted, named, one_line, percent, printed_options, told_once
@@ -183,8 +184,10 @@ def _printable(value: Any) -> Any:
     return one_line(shown_location(value), page_parts.MAX_TEXT_LENGTH)
 
 
-def _name(location: str) -> str:
-    return shown_location(location).rstrip("/").rpartition("/")[2] or location or "no location"
+def _name(location: str, image_id: str = "") -> str:
+    """Return the name of an image's file; of a URL whose hidden query tells it from others with the id, as it ends."""
+    name = shown_location(location).rstrip("/").rpartition("/")[2] or location or "no location"
+    return name + image_id.rpartition("***")[2] if query_beside_signature(location) else name
 
 
 def _href(file: str) -> str:
@@ -208,7 +211,8 @@ def _overlays(
 def _caption(image: ScoredImage) -> tuple[str, str]:
     """Return what is said below an image, or an object, in two lines."""
     # With its folder: files of several cameras have the same names.
-    name = "/".join(shown_location(image.location).strip("/").split("/")[-2:]) or _name(image.location)
+    folder = shown_location(image.location).strip("/").split("/")[-2:-1]
+    name = "/".join([*folder, _name(image.location, image.image_id)])
     best = f"{image.score:.2f} {image.label or ''}" if image.score is not None else ""
     if isinstance(image, ScoredCrop):
         return best, f"{one_line(image.detected.label, MAX_LABEL_LENGTH)} {image.detected.score:.2f} · {name}"

@@ -14,7 +14,8 @@ from infer_app.tables.engine.connect import Database, backend_of
 SAMPLE_ROWS = 50  # read of each table
 MAX_CHARS = 4096  # read of a value, which may be a picture: the longest path
 _TEXT = (String, LargeBinary, BINARY, VARBINARY)  # not the types of larger bytes, which hold no names
-_IMAGE = re.compile(rf"({'|'.join(map(re.escape, IMAGE_SUFFIXES))})([?#].*)?$", re.IGNORECASE)
+# By its ending; or a URL with a query, which may be any picture's.
+_IMAGE = re.compile(rf"({'|'.join(map(re.escape, IMAGE_SUFFIXES))})([?#].*)?$|^https?://[^?]+\?.", re.IGNORECASE)
 
 
 class PictureTable(NamedTuple):

@@ -183,3 +183,14 @@ def test_the_page_of_all_days_has_a_row_for_each_week_and_says_what_needed_atten
     assert outline.text.count(" Nov") == 2
     check_harmless(page)
     assert "There are no reports" in Outline(render_index([], at)).text
+
+
+def test_pictures_whose_urls_differ_in_a_hidden_query_are_told_apart_by_their_ids(make_report, write):
+    write(predicted=[(f"https://host/cam/img.php?id={9 - n}&key=SECRET", "cat", n / 10) for n in range(2)])
+    write(predicted=[("https://host/cam/a.jpg?sig=SECRET", "cat", 0.5)], rejected=[("https://host/b?id=7", "corrupt")])
+    page = render_day(make_report(), {})
+    text = Outline(page).text
+    names = "cam/img.php?***1", "cam/img.php?***2", "cam/a.jpg?***", "b?***4"
+    assert [name for name in names if name not in text] == []
+    assert "cam/a.jpg?***3" not in text
+    assert [secret for secret in ("SECRET", "id=") if secret in page] == []

@@ -46,3 +46,9 @@ def test_each_column_of_names_is_told_whatever_its_type_says_and_none_is_chosen(
         ("thumbs", ["file"], {"file": "c.heic"}),
         ("places", ["path"], {"path": "/a.jpg"}),
     ]
+
+
+def test_a_url_with_a_query_may_be_a_picture_s(found):
+    rows = "(1, 'https://host/img.php?id=5', 'https://host/about')"
+    photos = found("CREATE TABLE shots (id INTEGER, link TEXT, page TEXT)", f"INSERT INTO shots VALUES {rows}")
+    assert photos == [("shots", ["id", "link", "page"], {"link": "https://host/img.php?id=5"})]
