@@ -157,11 +157,15 @@ def set_cameras(database: Database, periods: Sequence[CameraPeriod]) -> set[str]
 def read_table(path: Path) -> list[CameraPeriod]:
     """Read a CSV file, whose numbers may have a decimal comma.
 
-    Raises UsageError as `read_lines` does, and for two lines of one camera at the same time.
+    Raises UsageError as `read_lines` does, for one coordinate alone, and for two lines of one camera at the same time.
     """
     periods = [one for _, one in read_lines(path, CameraPeriod)]
     of_camera = defaultdict[str, list[CameraPeriod]](list)
     for one in periods:
+        if (one.latitude is None) != (one.longitude is None):
+            raise UsageError(
+                f"{path}: a line of {one.camera} has one coordinate", "give latitude and longitude, or none"
+            )
         if any(map(one.overlaps, of_camera[one.camera])):
             raise UsageError(f"{path}: two lines of {one.camera} are of the same time", "end the first by `to`")
         of_camera[one.camera].append(one)

@@ -26,3 +26,11 @@ def test_a_time_in_another_form_has_a_hint_that_fits(tmp_path):
     with pytest.raises(UsageError, match="line 2: from: Input should be a valid datetime") as caught:
         read_table(tmp_path / "cameras.csv")
     assert caught.value.hint == "write it as 2026-11-20, or 2026-11-20 11:00"
+
+
+@pytest.mark.parametrize("text", ["latitude\na,52.5", "longitude\na,13.4"])
+def test_a_latitude_or_longitude_alone_is_refused(tmp_path, text):
+    (tmp_path / "cameras.csv").write_text(f"camera,{text}\n")
+    with pytest.raises(UsageError, match="a line of a has one coordinate") as caught:
+        read_table(tmp_path / "cameras.csv")
+    assert caught.value.hint == "give latitude and longitude, or none"
