@@ -100,7 +100,7 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
     images = decode_images(artifact, calibration.files(artifact.manifest.recipe.size), Path.read_bytes)
     if len(images) < MIN_IMAGES:
         raise UsageError(
-            f"{calibration.folder} has {counted(len(images), 'image')} that can be decoded, "
+            f"{calibration.folder} has {counted(len(images), 'different image')} that can be decoded, "
             f"calibration needs {MIN_IMAGES}",
             "use a few hundred images like those of a daily run",
         )
@@ -115,14 +115,15 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
 
 
 def decode_images(artifact: Artifact, files: Iterable[T], read: Callable[[T], bytes]) -> list[DecodedImage]:
-    """Return what can be read and decoded of the files."""
+    """Return what can be read and decoded of the files, of those with the same bytes the first."""
     recipe, preprocess = artifact.manifest.recipe, artifact.preprocess()
-    images = []
+    images = dict[str, DecodedImage]()
     for file in files:
         with suppress(BadImage, OSError):
             data = read(file)
-            images.append(DecodedImage(hashlib.sha256(data).hexdigest(), load_pixels(data, recipe, preprocess)))
-    return images
+            if (sha256 := hashlib.sha256(data).hexdigest()) not in images:
+                images[sha256] = DecodedImage(sha256, load_pixels(data, recipe, preprocess))
+    return list(images.values())
 
 
 def judge_on(artifact: Artifact, model: FixedBatch, images: ComparedImages, min_iou: float = SAME_OBJECT) -> Parity:

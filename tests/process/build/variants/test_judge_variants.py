@@ -1,6 +1,7 @@
 """How variants are judged on images of the user's; a CPU that computes bf16 is a stand-in."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -65,11 +66,19 @@ def test_photos_calibrate_or_choose_or_judge(network, photos):
     assert len(set(images.fitted)) == NUM_PHOTOS * 2 // 3
 
 
+def test_files_with_the_same_bytes_are_one_photo(network, photos, tmp_path):
+    for copy in ("a", "b"):
+        shutil.copytree(photos, tmp_path / "both" / copy)
+    images = load_calibration(network, Calibration(tmp_path / "both"))
+    assert [len(one) for one in (images.calibration, images.choosing.pixels, images.judging.pixels)] == [8, 8, 8]
+
+
 def test_of_many_photos_most_judge_and_of_too_many_some_are_taken_from_all_over_the_folder(network, photos, tmp_path):
     many = tmp_path / "many"
     many.mkdir()
     for number in range(MAX_IMAGES * 3 // 2):
-        (many / f"{number:04}.jpg").symlink_to(photos / f"{number % NUM_PHOTOS:02}.jpg")
+        start, rest = (data := (photos / f"{number % NUM_PHOTOS:02}.jpg").read_bytes())[:2], data[2:]
+        (many / f"{number:04}.jpg").write_bytes(start + b"\xff\xfe\0\6%04d" % number + rest)  # with a comment
     images = load_calibration(network, Calibration(many))
     parts = [images.calibration, images.choosing.pixels, images.judging.pixels]
     assert [len(one) for one in parts] == [MAX_FITTING, MAX_FITTING, MAX_IMAGES - 2 * MAX_FITTING]

@@ -124,7 +124,7 @@ def test_too_few_images_are_refused_with_their_number_and_change_nothing(network
     folder = save_photos(tmp_path / "few", 20)
     (folder / "00.jpg").write_bytes(b"no photo")
     (folder / "notes.txt").write_text("neither")
-    with pytest.raises(UsageError, match="has 19 images that can be decoded, calibration needs 20"):
+    with pytest.raises(UsageError, match="has 19 different images that can be decoded, calibration needs 20"):
         add_variants(network, Calibration(folder), print)
     assert open_artifact(network.folder) == network
 
