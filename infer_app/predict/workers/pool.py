@@ -217,7 +217,8 @@ class WorkerPool:
             if isinstance(message, Done):
                 task = worker.tasks.popleft()
                 assert task.number == message.task
-                stage.exits.on_result()
+                if stage.is_verified:
+                    stage.exits.on_result()
                 yield self._on_result(stage, task, message.result)
         if has_ended:
             yield from self._on_exit(stage, worker)
@@ -247,7 +248,8 @@ class WorkerPool:
         step = ended.current_step.stage or "none"
         log.info("a worker ended with exit code %s, current step: %s", ended.exitcode, step, extra=chunk)
         _check_start(worker, ended)
-        stage.exits.on_exit()
+        if stage.is_verified or not worker.is_ready:  # while results are held, a start that fails ends the run
+            stage.exits.on_exit()
         if not tasks:
             return
         task = tasks.popleft()

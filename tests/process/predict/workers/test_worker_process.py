@@ -10,13 +10,14 @@ from functools import partial
 import pytest
 
 from infer_app.base.domain import Reason
-from infer_app.base.errors import DeviceLost, InferError, MachineFailure, ModelError
-from infer_app.predict.workers import worker
+from infer_app.base.errors import DeviceLost, InferError, MachineFailure, ModelError, WorkersKilled
+from infer_app.predict.workers import retry_policy, worker
 from tests.process.predict.workers.conftest import HANG_S, TIMEOUT_S, chunk, chunks, each_pool, right, run
 from tests.process.predict.workers.toy_calls import die, refuse
 from tests.process.predict.workers.toy_handlers import (
     CountingLane,
     OpenLate,
+    OpenNever,
     OpenOnly,
     SteppingLane,
     SwollenLane,
@@ -74,6 +75,18 @@ def test_a_first_worker_that_can_not_be_opened_leaves_no_result_of_others(start,
     late = OpenLate(tmp_path / "counted", then=partial(refuse, "models/pets"))
     with pytest.raises(ModelError, match="^models/pets: refused"):
         for _ in start(opener=CountingLane(file=tmp_path / "counted"), first=late).run(chunks(12)):
+            pytest.fail("a result of a model that is not verified")
+
+
+def test_a_first_worker_that_is_killed_at_each_start_ends_the_run_while_others_have_results(
+    start, tmp_path, monkeypatch
+):
+    """Which are held until it has verified the model: not to the end of the input."""
+    monkeypatch.setattr(retry_policy, "MAX_EXITS_IN_A_ROW", 3)
+    monkeypatch.setattr(retry_policy, "MIN_NO_RESULT_S", 0)
+    lane, never = CountingLane(file=tmp_path / "counted"), OpenNever(tmp_path / "counted")
+    with pytest.raises(WorkersKilled, match="3 workers ended one after another"):
+        for _ in start(opener=lane, first=never).run(chunk(number, "good") for number in range(100_000)):
             pytest.fail("a result of a model that is not verified")
 
 

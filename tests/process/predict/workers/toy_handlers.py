@@ -217,6 +217,22 @@ class OpenLate:
 
 
 @dataclass(frozen=True)
+class OpenNever:
+    """Is killed at each start, after others have processed more chunks than they are given before a result arrives."""
+
+    counted: Path
+
+    def __call__(self) -> ToyHandler:
+        before = self._num_chunks()
+        wait_until(lambda: self._num_chunks() > before + TASKS_AHEAD)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+    def _num_chunks(self) -> int:
+        return self.counted.stat().st_size if self.counted.exists() else 0
+
+
+@dataclass(frozen=True)
 class OpenOnly:
     """Opens a lane the first time, or each time but the first; otherwise does what it is told."""
 
