@@ -36,7 +36,7 @@ class Quarters(nn.Module):
 
 def make_cards(folder: Path) -> None:
     """Write the networks with their labels, and of each camera a photo with a fox and a blank, taken on two days."""
-    save(traced(Quarters(), shape=(SIZE, SIZE)), folder / "md_v5a.0.0.torchscript")
+    save(traced(Quarters(), shape=(SIZE, SIZE)), folder / "md_v5a.0.1.torchscript")
     (folder / "labels.txt").write_text("animal\nperson\nvehicle\n")
     save(traced(ChannelMeans(), shape=(224, 224)), folder / "species.ts")
     (folder / "species.txt").write_text("fox\nbadger\nroe deer\n")
