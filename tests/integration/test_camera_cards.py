@@ -294,6 +294,11 @@ def test_camtrap_dp_has_places_that_cameras_share_names_of_species_and_each_phot
         {"scientificName": "Homo sapiens"},
         {"scientificName": "Vulpes vulpes", "taxonID": "urn:fox", "taxonRank": "species"},
     ]
+    (cards.folder / "cameras.csv").write_text("camera,latitude,longitude\nnorth,46,8\n")
+    cards.infer("cameras", "set", "cameras.csv")
+    to = "--to", cards.folder / "north", "--relative-to", cards.photos
+    counts = cards.infer_json("export", *dates, "--format", "camtrap-dp", *to)
+    assert counts["left_out"] == {"bytes of their own": 2, "coordinates": 2}
 
 
 def written(project, *options):

@@ -37,6 +37,7 @@ def test_half_precision_runs_once_it_was_judged_on_300_images(project):
     assert f"{BF16}: it was judged on 0 images of yours, 300 are needed" in error["error"]
     judge = re.search("`infer (model judge [^ ]+) --date DATE --until DATE`", error["hint"])[1].split()
     found = project.infer_json(*judge, "--date", DATE)["variants"][BF16]
+    assert "24 images can judge, 300 are needed" in project.errors
     assert (found["num_images"], found["label_agreement"], found["meets_bar"]) == (24, 1.0, False)
     assert project.run_day()["variant"] == FP32
     project.add_photos(300, NEXT)  # 276 more

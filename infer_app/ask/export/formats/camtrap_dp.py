@@ -179,15 +179,15 @@ class _Package:
         comments: str = "",
     ) -> dict[str, object] | None:
         """Write the row of a picture and return it; None of one that the format can't hold, which is counted."""
+        if capture.is_copy:
+            self._export.counts.left_out["bytes of their own"] += 1
+            return None
         deployment = self._find_deployment(capture)
         if capture.taken_at is None or deployment is None or not path or _NO_PATH.match(path):
             lacks = (
                 "time" if capture.taken_at is None else "coordinates" if deployment is None else "path of this format"
             )
             self._export.counts.left_out[lacks] += 1
-            return None
-        if capture.is_copy:
-            self._export.counts.left_out["bytes of their own"] += 1
             return None
         at = self._aware(capture.taken_at, capture.offset)
         deployment.take(at)
