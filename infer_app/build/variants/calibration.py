@@ -93,11 +93,12 @@ class CalibrationImages:
 
 
 def load_calibration(artifact: Artifact, calibration: Calibration) -> CalibrationImages:
-    """Load the pixels of the folder's images.
+    """Load the pixels of the folder's images, of files with the same bytes once.
 
     Raises UsageError if fewer than MIN_IMAGES can be decoded.
     """
-    images = decode_images(artifact, calibration.files(artifact.manifest.recipe.size), Path.read_bytes)
+    decoded = decode_images(artifact, calibration.files(artifact.manifest.recipe.size), Path.read_bytes)
+    images = list({one.sha256: one for one in decoded}.values())
     if len(images) < MIN_IMAGES:
         raise UsageError(
             f"{calibration.folder} has {counted(len(images), 'different image')} that can be decoded, "
@@ -115,15 +116,14 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
 
 
 def decode_images(artifact: Artifact, files: Iterable[T], read: Callable[[T], bytes]) -> list[DecodedImage]:
-    """Return what can be read and decoded of the files, of those with the same bytes the first."""
+    """Return what can be read and decoded of the files."""
     recipe, preprocess = artifact.manifest.recipe, artifact.preprocess()
-    images = dict[str, DecodedImage]()
+    images = []
     for file in files:
         with suppress(BadImage, OSError):
             data = read(file)
-            if (sha256 := hashlib.sha256(data).hexdigest()) not in images:
-                images[sha256] = DecodedImage(sha256, load_pixels(data, recipe, preprocess))
-    return list(images.values())
+            images.append(DecodedImage(hashlib.sha256(data).hexdigest(), load_pixels(data, recipe, preprocess)))
+    return images
 
 
 def judge_on(artifact: Artifact, model: FixedBatch, images: ComparedImages, min_iou: float = SAME_OBJECT) -> Parity:
