@@ -21,7 +21,7 @@ from infer_app.base.run_report import LEVELS
 from infer_app.tables.cameras.camera_days import find_examples
 from infer_app.tables.cameras.day_events import count_by_camera, read_events
 from infer_app.tables.day.facts import DayReader
-from infer_app.tables.day.ill_cameras import read_ill_cameras
+from infer_app.tables.day.ill_cameras import IllCameraReader
 from infer_app.tables.day.illness import PICTURES
 from infer_app.tables.day.notices import notices_of_day
 from infer_app.tables.listing.stored_notices import Notice
@@ -111,17 +111,15 @@ class IllCamera:
     first_bad: str | None
 
     @classmethod
-    def read(cls, project: ProjectDatabase, day: Day, model_ids: Sequence[str]) -> Iterator[IllCamera]:
+    def read(cls, reader: IllCameraReader, day: Day, model_ids: Sequence[str]) -> Iterator[IllCamera]:
         """Yield those that were ill on a day, or on the last day before it that they have pictures of."""
-        if project.source.camera_of is None:
-            return
         num_shown = 0
-        for one in read_ill_cameras(project, day, model_ids).found:
+        for one in reader.find(day, model_ids).found:
             if one.since > day.date:  # when pictures came is known as of now
                 continue
             examples: tuple[str | None, str | None] = None, None
             if one.kind in PICTURES and num_shown < NUM_ILL:
-                examples = find_examples(project, one.camera, Day.of(one.since, day.zone), one.kind.judged)
+                examples = find_examples(reader.images, one.camera, Day.of(one.since, day.zone), one.kind.judged)
                 num_shown += 1
             yield cls(one.camera, one.kind.name, one.since, f"{one.text}; {one.kind.hint}", *examples)
 
@@ -188,7 +186,7 @@ def gather(
 ) -> DayReport:
     """Read the data of a day's report from the database; `wants_facts`: the project records cameras."""
     made_at = datetime.now(UTC).isoformat()  # a run that ends while this reads may not be in it
-    ids = [model_id for _, model_id in versions]
+    ids, has_cameras = [model_id for _, model_id in versions], project.source.camera_of is not None
     changed = count_changed(project.database, project.source, ids, day)
     known = {one: read_model_day(project, states, day, one, changed) for one in versions}
     models = [gather_model(project.database, day, *one, of_model) for one, of_model in known.items()]
@@ -211,7 +209,7 @@ def gather(
         changed=changed,
         some_changed=tuple(islice(read_changed(project.database, project.source, ids, day), NUM_CHANGED)),
         events=DayEvents.read(project, day, ids) if wants_facts else None,
-        ill=tuple(IllCamera.read(project, day, ids)),
+        ill=tuple(IllCamera.read(states.ill_cameras, day, ids)) if has_cameras else (),
     )
 
 

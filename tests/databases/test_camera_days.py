@@ -3,15 +3,23 @@
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 
-from infer_app.base.day import Day
+from infer_app.base.day import Day, naive
 from infer_app.base.domain import CaptureTime, FileFacts, ImageRef, Output, PictureFigures, Prediction
-from infer_app.tables.cameras.camera_days import CameraDay, count_blank, read_arrivals, read_camera_days
+from infer_app.tables.cameras.camera_days import (
+    CameraDay,
+    CameraDays,
+    DayResults,
+    count_blank,
+    read_arrivals,
+)
 from infer_app.tables.cameras.periods import CameraClocks, CameraPeriod, set_cameras
-from infer_app.tables.day.ill_cameras import read_ill_cameras
+from infer_app.tables.day.ill_cameras import IllCameraReader
+from infer_app.tables.listing.stored_notices import Notice, record
 from infer_app.tables.results.schema import models, pictures
 from tests.conftest import MODEL
+from tests.support.query_plans import recorded
 from tests.support.results import broken, commit, register_rows
 
 LAST = Day.of(date(2026, 11, 20), "Europe/Berlin")
@@ -65,13 +73,61 @@ def test_the_days_of_a_camera_are_summed_up_by_day_with_what_was_not_decoded(cam
     camera.add(1, USUAL, camera="")
     of = {"contrast": 50.0, "sharpness": 12.0}
     expected = [
-        CameraDay("a", date(2026, 11, 17), 7, 0, 6, 1, 1, 4, 1, **of),
-        CameraDay("a", date(2026, 11, 18), 2, 1, 1, 0, 0, 1, 0, **of),
-        CameraDay("a", date(2026, 11, 20), 1, 0, 1, 0, 0, 1, 0, **of),
+        CameraDay("a", date(2026, 11, 17), 7, 0, 6, 1, 1, 4, 1, **of, lowest=-(2**63), highest=2),
+        CameraDay("a", date(2026, 11, 18), 2, 1, 1, 0, 0, 1, 0, **of, lowest=9, highest=9),
+        CameraDay("a", date(2026, 11, 20), 1, 0, 1, 0, 0, 1, 0, **of, lowest=11, highest=11),
     ]
-    found = read_camera_days(tables, LAST, [MODEL.model_id])
-    assert found == {"a": expected, "b": [CameraDay("b", LAST.date, 1, 0, 1, 0, 0, 1, 0, 20.0, 4.0)]}
+    found = CameraDays(tables).read(LAST, [MODEL.model_id])
+    assert found == {"a": expected, "b": [CameraDay("b", LAST.date, 1, 0, 1, 0, 0, 1, 0, 20.0, 4.0, 12, 12)]}
     assert all(type(value) in (str, date, int, float) for day in found["a"] for value in day)
+
+
+def test_what_models_say_of_days_is_counted_by_camera(camera, tables):
+    camera.predict(camera.add(1, USUAL, USUAL), "deer")
+    ids = camera.add(0, *[USUAL] * 4)
+    camera.predict(ids[:2], "deer")
+    camera.predict(ids[2:3], "cat")
+    none = Prediction(ImageRef(ids[3], "/none.jpg"), Output(objects=()))
+    commit(tables.database, [none, *(Prediction(ImageRef(ids[0], "/0.jpg"), Output("car", 0.5)),)][:1])
+    commit(tables.database, [Prediction(ImageRef(ids[0], "/0.jpg"), Output("car", 0.5))], model_id="another")
+    camera.predict(camera.add(0, USUAL, camera="b"), "cat")
+    of_a = DayResults("a", LAST.date, 4, 3, pytest.approx(0.9), {"deer": 2, "cat": 1, "": 1})
+    before = DayResults("a", LAST.before(1).date, 2, 2, pytest.approx(0.9), {"deer": 2})
+    other = DayResults("a", LAST.date, 1, 1, 0.5, {"car": 1})
+    of_b = DayResults("b", LAST.date, 1, 1, pytest.approx(0.9), {"cat": 1})
+    ids = [MODEL.model_id, "another"]
+    of_all = {("a", MODEL.model_id): [before, of_a], ("a", "another"): [other], ("b", MODEL.model_id): [of_b]}
+    assert CameraDays(tables).read_results(LAST, ids) == of_all
+    assert CameraDays(tables).read_results(LAST, ids[:1], "b", "c") == {("b", MODEL.model_id): [of_b]}
+
+
+@pytest.mark.parametrize("since", [1, 14])
+def test_unusual_labels_are_told_since_their_first_day(camera, tables, since):
+    for ago in range(28, -1, -1):
+        camera.predict(camera.add(ago, *[USUAL] * 6), "car" if ago <= since else "deer")
+        camera.predict(camera.add(ago, *[USUAL] * 6, camera="b"), "deer")
+    assert ill(tables)[0] == [("camera results", "a", str(LAST.before(since).date))]
+    assert ill(tables, LAST.before(since))[0] == []
+    with tables.database.write() as connection:  # with fewer than two weeks to compare with
+        connection.execute(delete(pictures).where(pictures.c.added_at < naive(LAST.before(since + 13).start)))
+    assert ill(tables)[0] == []
+
+
+def test_each_day_is_read_once(camera, tables):
+    for ago in (30, 5, 0):
+        camera.add(ago, USUAL)
+    statements, days = recorded(tables.database), CameraDays(tables)
+
+    def read(ago, *model_ids):
+        statements.clear()
+        found = days.read(LAST.before(ago), model_ids).get("a", ())
+        return [(LAST.date - one.date).days for one in found], sum("GROUP BY" in sql for sql, *_ in statements)
+
+    assert read(2) == ([30, 5], 29)
+    assert read(1) == ([5], 1)
+    assert read(0) == ([5, 0], 1)
+    assert read(1) == ([5], 0)
+    assert read(0, MODEL.model_id) == ([5, 0], 29)
 
 
 def test_days_of_23_and_25_hours_have_what_is_of_them(camera, tables):
@@ -81,7 +137,7 @@ def test_days_of_23_and_25_hours_have_what_is_of_them(camera, tables):
         ago = (LAST.date - last).days
         for hour in (0, hours - 0.01, hours + 0.01):
             camera.add(ago, USUAL, hour=hour)
-        sums = read_camera_days(tables, Day.of(last + timedelta(days=1), "Europe/Berlin"), [])["a"]
+        sums = CameraDays(tables).read(Day.of(last + timedelta(days=1), "Europe/Berlin"), [])["a"]
         assert [(one.date, one.num_images) for one in sums][-2:] == [(day.date, 2), (last + timedelta(days=1), 1)]
 
 
@@ -100,7 +156,7 @@ def test_arrivals_are_by_when_images_came_within_a_day_of_the_last_ones(camera, 
 
 
 def ill(tables, last=LAST):
-    found = read_ill_cameras(tables, last, [MODEL.model_id])
+    found = IllCameraReader(tables).find(last, [MODEL.model_id])
     return [(one.kind.name, one.camera, str(one.since)) for one in found.found], found.num_cameras
 
 
@@ -129,6 +185,25 @@ def test_a_camera_that_is_to_bring_images_daily_is_silent_after_one_day(camera, 
     assert ill(tables)[0] == [("silent camera", "b", "2026-11-20")]
     tables.source.expects_daily = True
     assert ill(tables)[0] == [("silent camera", one, "2026-11-20") for one in "bc"]
+
+
+@pytest.mark.parametrize("subject", ["its own", ""])
+def test_a_camera_is_ill_for_as_long_as_it_differs_from_the_days_before_it_was_told(camera, tables, subject):
+    for ago in range(70, -1, -1):
+        camera.add(ago, *[USUAL] * 8)
+        camera.add(ago, *[USUAL._replace(brightness=2.0 if 2 <= ago < 40 else 90.0)] * 8, camera="dark")
+        if ago >= 40:
+            camera.add(ago, *[USUAL] * 8, camera="mute")
+    assert ill(tables, LAST.before(2))[0] == []
+    told = [
+        Notice(f"{kind} camera", "", subject=subject and name, key="", since=LAST.before(39).end)
+        for kind, name in (("dark", "dark"), ("silent", "mute"))
+    ]
+    tables.database.transact(lambda connection: record(connection, told))
+    dark, mute = ("dark camera", "dark", "2026-10-12"), ("silent camera", "mute", "2026-10-12")
+    assert ill(tables, LAST.before(2)) == ([dark, mute], 3)
+    assert ill(tables, LAST.before(1))[0] == [dark, mute]
+    assert ill(tables)[0] == [mute]  # the other was well for two days
 
 
 @pytest.mark.parametrize(("label", "is_flood"), [("Blank", True), ("deer", False)])

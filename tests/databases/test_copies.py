@@ -1,17 +1,22 @@
 """Pictures that another camera has too, on every database: the one that was registered first counts."""
 
+from datetime import timedelta
+from functools import partial
+
 import pytest
 from sqlalchemy import func, update
 
+from infer_app.base.domain import CaptureTime, ImageFile
 from infer_app.tables.cameras.copies import CopiedCamera, find_copies, read_copies
 from infer_app.tables.cameras.day_events import count_waiting
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.forgettable_results import Forgettable, ForgettableCounts, StoredResult, forget
+from infer_app.tables.listing.image_registry import DatedImage, register
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.results.events import dissolve_events
 from infer_app.tables.results.schema import IS_COPY, WITHOUT_CAMERA, WITHOUT_EVENT, pictures, predictions
 from tests.conftest import MODEL
-from tests.databases.test_picture_facts import GAP, Cards
+from tests.databases.test_picture_facts import GAP, START, Cards
 
 
 class SameBytes(Cards):
@@ -112,6 +117,27 @@ def test_a_copy_that_was_predicted_first_loses_its_event(cards, at_once):
         connection.execute(update(pictures).where(pictures.c.id < 4).values(event=0))
     place_all(cards.database, GAP, at_once)
     assert cards.events() == [*FIRST, COPIES[0], ("b", 5, None), *COPIES[1:]]
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_copy_that_was_given_an_event_before_it_was_predicted_counts_once(cards, first):
+    """As where files state their times when they are registered, and the run ends before it comes to them."""
+    time, found = partial(CaptureTime, offset=None), []
+    for camera in "ab":
+        files = {f"/photos/{camera}/{n}.jpg": time(START + timedelta(seconds=n)) for n in (0, 30)}
+        dated = lambda new, taken=files, camera=camera: [  # noqa: E731
+            DatedImage(one, START, taken=taken[one.location], camera=camera) for one in new
+        ]
+        for _ in register(cards.database, [ImageFile(one, 7, 1.0) for one in files], dated):
+            pass
+        cards.taken |= files
+        found.append(files)
+    place_all(cards.database, GAP)
+    assert cards.events() == [("a", 1, None), ("a", 1, None), ("b", 3, None), ("b", 3, None)]
+    for files in found if first == "a" else reversed(found):
+        cards.read(files)
+        place_all(cards.database, GAP)
+    assert cards.events() == [("a", 1, None), ("a", 1, None), ("b", IS_COPY, 1), ("b", IS_COPY, 2)]
 
 
 def test_a_copy_waits_for_nothing(cards):

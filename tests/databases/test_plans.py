@@ -16,7 +16,9 @@ from infer_app.ask.figures.figures import Figures
 from infer_app.base.domain import Broken, ChunkResult, CropOutput, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import SourceSettings
+from infer_app.tables.cameras.camera_days import CameraDays, read_arrivals
 from infer_app.tables.cameras.copies import find_copies, find_late_copies
+from infer_app.tables.cameras.periods import CameraClocks
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.forget_results import forget_results
 from infer_app.tables.listing.source import Source
@@ -159,6 +161,8 @@ def test_the_results_of_a_day_are_found_by_key(filled):
     assert figures.results.extremes(DAY, 3, highest=True) == []
     assert count_overlap(asked, DAY, both) == Overlap(both=0, only_a=5000, only_b=0, neither=5000)
     assert list(read_together(asked, DAY, both, Part.OUTPUT)) == []
+    assert CameraDays(asked).read(DAY, both) == CameraDays(asked).read_results(DAY, both) == {}
+    assert read_arrivals(asked, CameraClocks([]), "UTC") == {}
     explained = steps_of(filled, statements)
     assert {step.table for step in explained} >= OURS - {objects.name} | {"a", "b"}
     assert [step for step in explained if step.reads_all and step.table not in ("", pictures.name)] == []

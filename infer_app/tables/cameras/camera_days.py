@@ -1,6 +1,6 @@
 """Reads what the pictures of each camera are like, day by day, and when they arrived."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ from infer_app.tables.cameras.day_events import shown_results
 from infer_app.tables.cameras.periods import CameraClocks
 from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import has_rejection
+from infer_app.tables.results.conditions import KeyedJoin, has_rejection
+from infer_app.tables.results.pictures import find_first_seen
 from infer_app.tables.results.schema import pictures, predictions
 
 NUM_DAYS = 29  # the last one, and the 28 before it
@@ -35,6 +36,19 @@ class CameraDay(NamedTuple):
     num_repeats: int  # that look as another one of them
     contrast: float  # mean, as that below
     sharpness: float
+    lowest: int = 0  # of the looks; it and the highest one differ where nights look otherwise than days
+    highest: int = 0
+
+
+class DayResults(NamedTuple):
+    """Sums up what a model says of the pictures of a camera that are of a day."""
+
+    camera: str
+    date: date
+    num_images: int  # that it predicted
+    num_scored: int
+    score: float  # mean of these
+    labels: Counter[str]  # images by their best label, "" for none
 
 
 class Arrival(NamedTuple):
@@ -49,16 +63,57 @@ class Arrival(NamedTuple):
     last: datetime
 
 
-def read_camera_days(images: ListedImages, last: Day, model_ids: Sequence[str]) -> dict[str, list[CameraDay]]:
-    """Return the days of each camera that have pictures, of the NUM_DAYS up to the last one, the oldest first."""
-    found = defaultdict[str, list[CameraDay]](list)
-    wanted = select(pictures.c.camera, *_figures(model_ids)).group_by(pictures.c.camera)
-    wanted = wanted.where(images.source.is_listed, pictures.c.camera != "")
-    with images.database.read() as connection:
-        for day in (last.before(ago) for ago in reversed(range(NUM_DAYS))):
-            for camera, *figures in connection.execute(wanted.where(*images.source.within(day))):
-                found[camera].append(CameraDay(camera, day.date, *figures))
-    return found
+class CameraDays:
+    """Reads the days of cameras: the NUM_DAYS up to the last one, the oldest first."""
+
+    def __init__(self, images: ListedImages) -> None:
+        self._images = images
+        self._known: dict[tuple[object, ...], list[CameraDay]] = {}  # by date and model ids
+
+    def read(self, last: Day, model_ids: Sequence[str]) -> dict[str, list[CameraDay]]:
+        """Return the days of each camera that have pictures; each is read once."""
+        wanted = select(pictures.c.camera, *_figures(model_ids)).group_by(pictures.c.camera)
+        wanted = wanted.where(self._images.source.is_listed, pictures.c.camera != "")
+        found = defaultdict[str, list[CameraDay]](list)
+        with self._images.database.read() as connection:
+            for day in _days_up_to(last):
+                key = day.date, *model_ids
+                if key not in self._known:
+                    rows = connection.execute(wanted.where(*self._images.source.within(day)))
+                    self._known[key] = [CameraDay(camera, day.date, *figures) for camera, *figures in rows]
+                for one in self._known[key]:
+                    found[one.camera].append(one)
+        return found
+
+    def read_results(self, last: Day, model_ids: Sequence[str], *cameras: str) -> dict[Any, list[DayResults]]:
+        """Return what each model says of each of some cameras; without their names of all, and of a third of the days.
+
+        The keys are a camera and a model's id. Results take longer to read than figures of pictures.
+        """
+        its, one, days = pictures.c, predictions.c, _days_up_to(last)
+        figures = func.count(), func.count(one.score), func.coalesce(func.sum(one.score), 0.0)
+        wanted = select(its.camera, one.model_id, func.coalesce(one.label, ""), *figures)
+        wanted = wanted.select_from(KeyedJoin(pictures, predictions, one.picture == its.id))
+        of_cameras = its.camera.in_(cameras) if cameras else its.camera != ""
+        wanted = wanted.where(self._images.source.is_listed, of_cameras, one.model_id.in_(model_ids))
+        found = defaultdict[Any, list[DayResults]](list)
+        with self._images.database.read() as connection:
+            for day in days if cameras else [*days[:-2:3], *days[-2:]]:
+                of_day = defaultdict[Any, list[Any]](list)
+                asked = wanted.where(*self._images.source.within(day)).group_by(its.camera, one.model_id, one.label)
+                for camera, model_id, *row in connection.execute(asked):
+                    of_day[camera, model_id].append(row)
+                for key, rows in of_day.items():
+                    labels, counts, scored, totals = zip(*rows, strict=True)
+                    sums = sum(counts), sum(scored), sum(totals) / max(1, sum(scored))
+                    found[key].append(
+                        DayResults(key[0], day.date, *sums, Counter(dict(zip(labels, counts, strict=True))))
+                    )
+        return found
+
+
+def _days_up_to(last: Day) -> list[Day]:
+    return [last.before(ago) for ago in reversed(range(NUM_DAYS))]
 
 
 def _figures(model_ids: Sequence[str]) -> list[ColumnElement[Any]]:
@@ -67,9 +122,10 @@ def _figures(model_ids: Sequence[str]) -> list[ColumnElement[Any]]:
     is_clear = its.brightness.between(DARK, BRIGHT)
     is_rejected = and_(~is_known, or_(false(), *(has_rejection(its.id, one) for one in model_ids)))
     counts = [func.count(case((one, 1))) for one in (is_rejected, is_known, is_dark, is_bright, is_clear)]
-    repeats = counts[-1] - func.count(case((is_clear, its.look)).distinct())
+    look = case((is_clear, its.look))
     means = [func.coalesce(func.avg(case((is_clear, one))), 0.0) for one in (its.contrast, its.sharpness)]
-    return [func.count(), *counts, repeats, *means]
+    ends = [func.coalesce(one, 0) for one in (func.min(look), func.max(look))]
+    return [func.count(), *counts, counts[-1] - func.count(look.distinct()), *means, *ends]
 
 
 def find_examples(images: ListedImages, camera: str, since: Day, judged: str) -> tuple[str | None, str | None]:
@@ -101,14 +157,18 @@ def count_blank(images: ListedImages, days: Day, camera: str) -> tuple[int, int]
     return len(left), len(asked)
 
 
-def read_arrivals(images: ListedImages, clocks: CameraClocks, zone: str) -> dict[str, list[Arrival]]:
-    """Return the arrivals of each camera in the NUM_DAYS before the newest one of any, the oldest first."""
-    its = images.source.is_listed, pictures.c.camera != ""
+def read_arrivals(
+    images: ListedImages, clocks: CameraClocks, zone: str, until: Day | None = None
+) -> dict[str, list[Arrival]]:
+    """Return the arrivals of each camera in the NUM_DAYS up to a day or the newest one of any, the oldest first."""
+    its = [images.source.is_listed, pictures.c.camera != ""]
     seen, taken = pictures.c.first_seen, pictures.c.taken_at
     with images.database.read() as connection:
         latest = connection.scalar(select(seen).where(*its).order_by(pictures.c.id.desc()).limit(1)) or 0.0
-        recent = seen > latest + SLACK_S - NUM_DAYS * 86_400
-        counted = select(pictures.c.camera, seen, func.count(), func.min(taken), func.max(taken)).where(*its, recent)
+        end = until.end.timestamp() if until else latest
+        start = end + SLACK_S - NUM_DAYS * 86_400
+        its += [seen > start, pictures.c.id >= find_first_seen(connection, start), seen < end if until else true()]
+        counted = select(pictures.c.camera, seen, func.count(), func.min(taken), func.max(taken)).where(*its)
         rows = connection.execute(counted.group_by(pictures.c.camera, seen).order_by(seen)).all()
     found = defaultdict[str, dict[int, Arrival]](dict)
     for camera, second, num_images, *ends in rows:

@@ -15,7 +15,7 @@ from infer_app.base.run_report import DayCounts
 from infer_app.base.settings.sections import rejection_budget
 from infer_app.tables.cameras.copies import CopiedCamera, read_copies
 from infer_app.tables.day.arrivals import ArrivalGap, find_gap
-from infer_app.tables.day.ill_cameras import NONE_ILL, IllCameras, read_ill_cameras
+from infer_app.tables.day.ill_cameras import NONE_ILL, IllCameraReader, IllCameras
 from infer_app.tables.listing.watched_images import UNCHANGED, ChangedCounts, count_changed, count_missing
 from infer_app.tables.queries.day_rows import DayRows
 from infer_app.tables.queries.late_days import has_late_images
@@ -103,7 +103,7 @@ class DayReader:
 
     def __init__(self, images: ListedImages, max_rejected: str) -> None:
         self._images, self._pending, self._rows = images, PendingImages(images), DayRows(images)
-        self._versions = Versions(images)
+        self._versions, self.ill_cameras = Versions(images), IllCameraReader(images)
         self._run_store = RunStore(images.database)
         self._max_rejected = max_rejected
         self._living: Collection[str] | None = None
@@ -186,7 +186,7 @@ def read_project(
     is_of_all = source.camera is None
     return ProjectFacts(
         gap=find_gap(source, last) if is_of_all else None,
-        ill=read_ill_cameras(images, last, model_ids) if is_of_all and source.camera_of else NONE_ILL,
+        ill=IllCameraReader(images).find(last, model_ids) if is_of_all and source.camera_of else NONE_ILL,
         copied=read_copies(images) if is_of_all and source.camera_of else (),
         replaced=changed.replaced,
         missing=_read_missing(images, last.zone) if changed.missing else None,

@@ -1,14 +1,19 @@
 """Reads the days of the cameras, and finds which are ill."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
-from infer_app.base.day import Day, between
-from infer_app.tables.cameras.camera_days import count_blank, read_arrivals, read_camera_days
+from infer_app.base.day import Day, between, find_zone
+from infer_app.tables.cameras.camera_days import NUM_DAYS, Arrival, CameraDays, count_blank, read_arrivals
 from infer_app.tables.cameras.periods import CameraClocks, read_cameras
-from infer_app.tables.day.illness import CLOCK, FLOODED, PICTURES, Illness, find_illness, find_silence
+from infer_app.tables.day.illness import CLOCK, FLOODED, LASTING, PICTURES, RESULTS, Illness, find_illness, find_silence
+from infer_app.tables.listing.stored_notices import Notice, read_current
 from infer_app.tables.queries.listed_images import ListedImages
+
+MOSTLY = 0.8  # of the pictures of a flood
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,27 +24,57 @@ class IllCameras:
     num_cameras: int  # that have brought pictures lately
 
 
-MOSTLY = 0.8  # of the pictures of a flood
 NONE_ILL = IllCameras((), 0)
 
 
-def read_ill_cameras(images: ListedImages, last: Day, model_ids: Sequence[str]) -> IllCameras:
-    """Return the cameras that are ill by the days up to the last one, or the last that is over; no retired ones."""
-    while last.end > datetime.now(UTC):
-        last = last.before(1)
-    with images.database.read() as connection:
-        periods = sorted(read_cameras(connection), key=lambda one: one.since or datetime.min)
-    stated = {one.camera: one for one in periods}  # the last that is known of each
-    arrivals, days = read_arrivals(images, CameraClocks(periods), last.zone), read_camera_days(images, last, model_ids)
-    all_days, is_daily = {one.ago for its in arrivals.values() for one in its}, images.source.expects_daily
-    found = list[Illness | None]()
-    for camera in sorted((days.keys() | arrivals.keys()) - {one for one, its in stated.items() if its.retired}):
-        if its := arrivals.get(camera):
-            expects = is_daily or (camera in stated and stated[camera].expect is not None)
-            found += [find_silence(its, all_days, is_daily=expects), find_illness([CLOCK], its)]
-        found.append(find_illness(PICTURES, days.get(camera, ())))
-    sure = [one for one in found if one is not None and _is_sure(images, one, last)]
-    return IllCameras(sure, len(days.keys() | arrivals.keys()))
+class IllCameraReader:
+    """Finds the cameras that are ill on some days; the days of these that they share are read once."""
+
+    def __init__(self, images: ListedImages) -> None:
+        self.images, self._days = images, CameraDays(images)
+
+    def find(self, last: Day, model_ids: Sequence[str]) -> IllCameras:
+        """Return the cameras that are ill by the days up to the last one, or the last that is over; no retired ones."""
+        while last.end > datetime.now(UTC):
+            last = last.before(1)
+        with self.images.database.read() as connection:
+            periods = sorted(read_cameras(connection), key=lambda one: one.since or datetime.min)
+            told = [one for one in read_current(connection) if one.kind in LASTING and one.until is None]
+        stated = {one.camera: one for one in periods}  # the last that is known of each
+        read = partial(read_arrivals, self.images, CameraClocks(periods), last.zone)
+        arrivals: dict[str, list[Arrival]] = _read_with_earlier(read, last, told)
+        days = _read_with_earlier(lambda since: self._days.read(since or last, model_ids), last, told)
+        all_days, is_daily = {one.ago for its in arrivals.values() for one in its}, self.images.source.expects_daily
+        unlike, found = self._find_unlike(last, model_ids), list[Illness | None]()
+        for camera in sorted((days.keys() | arrivals.keys()) - {one for one, its in stated.items() if its.retired}):
+            if its := arrivals.get(camera):
+                expects = is_daily or (camera in stated and stated[camera].expect is not None)
+                found += [find_silence(its, all_days, is_daily=expects), find_illness([CLOCK], its)]
+            found.append(find_illness(PICTURES, days.get(camera, ())) or unlike.get(camera))
+        sure = [one for one in found if one is not None and _is_sure(self.images, one, last)]
+        return IllCameras(sure, len(days.keys() | arrivals.keys()))
+
+    def _find_unlike(self, last: Day, model_ids: Sequence[str]) -> dict[str, Illness]:
+        """Return the cameras with results unlike those of two weeks or more: some days tell which they may be."""
+        some = self._days.read_results(last, model_ids)
+        cameras = {camera for (camera, _), its in some.items() if find_illness([RESULTS], its)}
+        known = self._days.read_results(last, model_ids, *cameras) if cameras else {}
+        found = [(its, one) for its in known.values() if (one := find_illness([RESULTS], its))]
+        return {one.camera: one for its, one in found if sum(day.date < one.since for day in its) >= NUM_DAYS // 2}
+
+
+def _read_with_earlier(
+    read: Callable[[Day | None], dict[str, list[Any]]], last: Day, told: Iterable[Notice]
+) -> dict[str, list[Any]]:
+    """Read days; of cameras that fell ill long ago also those before: else days on which they were are compared."""
+    found = read(None)
+    for one in told:
+        since = Day.of((one.since or last.end).astimezone(find_zone(last.zone)).date(), last.zone)
+        earlier = read(since) if (last.date - since.date).days > NUM_DAYS // 2 else {}
+        for camera in {one.subject} & earlier.keys() if one.subject else earlier:  # "": of many
+            late = found.get(camera, [])
+            found[camera] = [*(day for day in earlier[camera] if not late or day.date < late[0].date), *late]
+    return found
 
 
 def _is_sure(images: ListedImages, illness: Illness, last: Day) -> bool:

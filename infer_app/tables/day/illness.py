@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from statistics import fmean, median, pvariance
 from typing import Any, NamedTuple
 
-from infer_app.base.printing import counted, percent
-from infer_app.tables.cameras.camera_days import Arrival, CameraDay
+from infer_app.base.printing import counted, one_line, percent
+from infer_app.tables.cameras.camera_days import Arrival, CameraDay, DayResults
 
 MIN_DAYS = 5  # to compare with
 MIN_PICTURES = 5  # of a day, to judge what they are like
@@ -22,6 +23,8 @@ RARE_SILENCE = 1 / 500  # the same, of a camera that has sent every day; less of
 MORE = 0.1  # by which a share must be higher than before
 LESS = 0.5  # of the usual contrast or sharpness
 FLOOD = 3  # times the usual number of pictures
+MOVED = 14  # of the 64 bits of a look
+UNLIKE, SCORE = 0.3, 0.1  # by which the share of a label must be higher, and a mean score differ
 SHIFT = timedelta(hours=36)  # of a clock, that no night explains
 FIRST_YEAR = 2000  # a clock that shows an earlier one was never set
 
@@ -42,6 +45,8 @@ class Kind(NamedTuple):
     find: Callable[[Any, Sequence[Any]], Found | None]  # by a day, and those before it
     judged: str = "num_images"  # the number of pictures of a day that it is judged by
     enough: int = MIN_PICTURES  # of them
+    num_days: int = 1  # on which it must be so, of those that are judged, before it is told
+    is_new_norm: bool = False  # once it has lasted as long as the days that are compared: nothing need be wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Illness:
         return f"has {self.kind.has} since {self.since}: {self.what}{by_chance}"
 
 
-def find_illness(kinds: Iterable[Kind], days: Sequence[CameraDay] | Sequence[Arrival]) -> Illness | None:
+def find_illness(kinds: Iterable[Kind], days: Sequence[Any]) -> Illness | None:
     """Return the first of some kinds that a camera has on the last of its days, which are in order."""
     return next(filter(None, (_spell(kind, days) for kind in kinds)), None)
 
@@ -80,7 +85,7 @@ def find_silence(own: Sequence[Arrival], all_days: Set[int], *, is_daily: bool) 
     chance = _chance_of_none(known) ** missed
     if len(own) < MIN_DAYS or 2 * missed <= 3 * longest or chance > RARE_SILENCE / (1 + longest):
         return None
-    what = f"it sent on {len(own)} of the {counted(len(known), 'day')} before, and on none of {missed} since"
+    what = f"it sent on {len(own)} of the {counted(len(known), 'day')} before, and on none since"
     return Illness(SILENT, last.camera, last.date, what, chance)
 
 
@@ -93,24 +98,24 @@ def _spell(kind: Kind, days: Sequence[Any]) -> Illness | None:
         elif ill and not well:
             well = [day]
         else:
-            before, ill, well = [*before, *well, day], [], []
-    return Illness(kind, ill[0][0].camera, ill[0][0].date, *ill[-1][1]) if ill else None
+            before, ill, well = [*before, *(one for one, _ in ill if kind.is_new_norm), *well, day], [], []
+    return Illness(kind, ill[0][0].camera, ill[0][0].date, *ill[-1][1]) if len(ill) >= kind.num_days else None
 
 
 def _share(
-    day: CameraDay, before: Sequence[CameraDay], name: str, of: str, says: str, least: float = 0.0
+    day: Any, before: Sequence[Any], pair: Callable[[Any], Any], says: str, least: float = MORE, more: float = MORE
 ) -> Found | None:
     """Compare a share with that of the days before, by a beta-binomial distribution.
 
-    Pictures of a day are alike, and tell less than their number: it is divided by how much more the shares of the days
-    before differ than chance has them.
+    `pair` returns the number of images that it is of, and that of all. Pictures of a day are alike, and tell less than
+    their number: it is divided by how much more the shares of the days before differ than chance has them.
     """
-    number, total = getattr(day, name), getattr(day, of)
-    if number < max(least, MORE) * total:  # as on most days
+    number, total = pair(day)
+    if number < least * total:  # as on most days
         return None
-    counts = [(getattr(one, name), getattr(one, of)) for one in before]
+    counts = [pair(one) for one in before]
     of_before, of_all = sum(one for one, _ in counts), sum(one for _, one in counts)
-    if len(counts) < MIN_DAYS or number / total < (share := of_before / of_all) + MORE:
+    if len(counts) < MIN_DAYS or number / total < (share := of_before / of_all) + more:
         return None
     spread = sum((one - share * its) ** 2 / its for one, its in counts) / (len(counts) - 1)
     alike = max(1.0, spread / (share * (1 - share))) if 0 < share < 1 else 1.0
@@ -128,6 +133,36 @@ def _covered(day: CameraDay, before: Sequence[CameraDay]) -> Found | None:
         if chance < RARE:
             return Found(f"{name} {now:.1f}, {middle:.1f} before", chance)
     return None
+
+
+def _moved(day: CameraDay, before: Sequence[CameraDay]) -> Found | None:
+    """Compare two pictures of the day with two of each day before, as nights may look otherwise than days."""
+    if len(before) < MIN_DAYS or any(_distance(day, one) < MOVED for one in reversed(before)):
+        return None  # as on most days
+    now, *usual = (min(_distance(one, other) for other in before if other is not one) for one in (day, *before))
+    chance = _tail(now, usual, least=3.0)
+    what = f"{now} of 64 parts differ from any day before, {median(usual):.0f} usually"
+    return Found(what, chance) if chance < RARE else None
+
+
+def _distance(day: CameraDay, other: CameraDay) -> int:
+    """Return in how many bits the looks of two days differ, by those that are most alike."""
+    pairs = ((one, two) for one in (day.lowest, day.highest) for two in (other.lowest, other.highest))
+    return min(((one ^ two) % 2**64).bit_count() for one, two in pairs)
+
+
+def _unlike(day: DayResults, before: Sequence[DayResults]) -> Found | None:
+    """Compare the share of each label, which must be the highest too, as labels come in bursts, and the mean score."""
+    for label, number in day.labels.items():
+        says = f'are "{one_line(label)}"' if label else "have no label"
+        pair = lambda one, label=label: (one.labels[label], one.num_images)  # noqa: E731
+        is_most = all(number * one.num_images > one.labels[label] * day.num_images for one in before)
+        if is_most and (found := _share(day, before, pair, says, UNLIKE, UNLIKE)):
+            return found
+    scores = [one.score for one in before if one.num_scored >= MIN_PICTURES]
+    apart = abs(day.score - (usual := median(scores or [day.score])))
+    chance = 2 * _tail(usual + apart, scores, least=0.03) if apart > SCORE and day.num_scored >= MIN_PICTURES else 1.0
+    return Found(f"the mean score is {day.score:.2f}, {usual:.2f} before", chance) if chance < RARE else None
 
 
 def _flooded(day: CameraDay, before: Sequence[CameraDay]) -> Found | None:
@@ -192,16 +227,21 @@ SILENT = Kind("silent camera", "brought no images", "does it still run?", lambda
 CLOCK = Kind("camera clock", "a wrong clock", "`infer cameras set FILE` puts its times right", _wrong_clock, enough=1)
 # Whether these are blank is asked afterwards: it takes longer than all else.
 FLOODED = Kind("flooded camera", "a flood of blank images", "does grass move before it?", _flooded, enough=1)
-_dark = partial(_share, name="num_dark", of="num_known", says="are black")
-_bright = partial(_share, name="num_bright", of="num_known", says="are white")
-_frozen = partial(_share, name="num_repeats", of="num_clear", says="look like another one of the day", least=0.8)
-_rejected = partial(_share, name="num_rejected", of="num_images", says="were rejected", least=0.5)
+_dark = partial(_share, pair=attrgetter("num_dark", "num_known"), says="are black")
+_bright = partial(_share, pair=attrgetter("num_bright", "num_known"), says="are white")
+_still = partial(
+    _share, pair=attrgetter("num_repeats", "num_clear"), says="look like another one of the day", least=0.8
+)
+_rejected = partial(_share, pair=attrgetter("num_rejected", "num_images"), says="were rejected", least=0.5)
 PICTURES = (  # what comes later may follow from what comes before: dark pictures are not sharp
     Kind("rejected camera", "broken images", "is its card damaged?", _rejected),
     Kind("dark camera", "black images", "does its flash work?", _dark, "num_known"),
     Kind("bright camera", "white images", "is its sensor damaged?", _bright, "num_known"),
-    Kind("frozen camera", "frozen images", "is it stuck?", _frozen, "num_clear"),
+    Kind("frozen camera", "frozen images", "is it stuck?", _still, "num_clear"),
     Kind("covered camera", "blurred or covered images", "what is in front of it?", _covered, "num_clear"),
+    Kind("moved camera", "another view", "was it moved or turned?", _moved, "num_clear", is_new_norm=True),
     FLOODED,
 )
-KINDS = (SILENT, CLOCK, *PICTURES)
+RESULTS = Kind("camera results", "unusual labels or scores", "what has changed?", _unlike, num_days=2, is_new_norm=True)
+KINDS = (SILENT, CLOCK, *PICTURES, RESULTS)
+LASTING = {kind.name for kind in KINDS if not kind.is_new_norm}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import time
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Update, bindparam, select, update
+from sqlalchemy import Connection, Update, bindparam, func, select, update
 
 from infer_app.base.domain import Broken, CaptureTime, FileFacts, ImageRef, PictureFigures, Prediction
 from infer_app.base.locations import picture_key, stored_location
@@ -38,6 +38,8 @@ _Row: TypeAlias = tuple[Any, ...]  # as _COLUMNS has it
 _ALL = select(*(pictures.c[name] for name in _COLUMNS))
 _BY_KEY = _ALL.where(pictures.c.key.in_(bindparam("keys", expanding=True)), pictures.c.registered == 0)
 _BY_NUMBER = _ALL.where(pictures.c.id.in_(bindparam("keys", expanding=True)))
+
+_PREDICTED = select(predictions.c.picture).where(predictions.c.picture.in_(bindparam("keys", expanding=True)))
 
 
 def set_columns(*names: str) -> Update:
@@ -97,6 +99,9 @@ class PictureRows:
             if with_event := [row[0] for row, _ in dated if row[_EVENT] is not None]:
                 dissolve_events(connection, with_event)
             connection.execute(_SET_TAKEN, [self._new_taken(row, file.taken) for row, file in dated])
+        placed = [row[0] for key, row in known.items() if isinstance(files[key], Prediction) and (row[_EVENT] or 0) > 0]
+        known_before = (one for some in in_batches(placed) for one in connection.scalars(_PREDICTED, {"keys": some}))
+        dissolve_events(connection, {*placed}.difference(known_before))  # now their bytes tell which are copies
         return {files[key].ref: row[0] for key, row in (known | rows).items()}
 
     def _key(self, ref: ImageRef) -> int:
@@ -171,6 +176,17 @@ def find_replaced(connection: Connection, files: Mapping[int, str | None]) -> se
         for number, sha256 in files.items()
         if sha256 is None or (seen[number] != sha256 if number in seen else (number, sha256) not in read)
     }
+
+
+def find_first_seen(connection: Connection, after: float) -> int:
+    """Return the number of the first picture that was seen after a time, by halving: later ones have higher numbers."""
+    low, high = 0, 1 + (connection.scalar(select(func.max(pictures.c.id))) or 0)
+    at = select(pictures.c.first_seen).order_by(pictures.c.id).limit(1)
+    while low < high:
+        middle = (low + high) // 2
+        seen = connection.scalar(at.where(pictures.c.id >= middle))
+        low, high = (middle + 1, high) if seen is not None and seen <= after else (low, middle)
+    return low
 
 
 def taken_columns(taken: CaptureTime | None) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import random
 from datetime import timedelta
+from functools import partial
 from math import comb
 
 import pytest
@@ -10,13 +11,15 @@ from infer_app.tables.day.illness import (
     CLOCK,
     KINDS,
     PICTURES,
+    RESULTS,
     _beta_binomial_tail,
     _chance_of_none,
     find_illness,
     find_silence,
 )
-from tests.support.cameras import FIRST, arrival_of, day_of
+from tests.support.cameras import FIRST, VIEW, arrival_of, day_of, results_of
 
+OTHER = VIEW ^ 0xFFFFFFFF  # half of the bits
 # What the pictures of an ill day are like, of so many.
 ILL = {
     "rejected camera": lambda n: day_of(n, 20, num_rejected=18, num_known=2, num_clear=2),
@@ -24,6 +27,7 @@ ILL = {
     "bright camera": lambda n: day_of(n, 20, num_bright=20, num_clear=0),
     "frozen camera": lambda n: day_of(n, 20, num_repeats=19),
     "covered camera": lambda n: day_of(n, 20, sharpness=3.0),
+    "moved camera": lambda n: day_of(n, 20, lowest=OTHER, highest=OTHER),
     "flooded camera": lambda n: day_of(n, 400),
 }
 SAID = {
@@ -32,6 +36,7 @@ SAID = {
     "bright camera": "has white images since 2026-10-21: 20 of 20 images are white, 0 % before",
     "frozen camera": "has frozen images since 2026-10-21: 19 of 20 images look like another one of the day, 0 % before",
     "covered camera": "has blurred or covered images since 2026-10-21: sharpness 3.0, 13.5 before",
+    "moved camera": "has another view since 2026-10-21: 32 of 64 parts differ from any day before, 0 usually",
     "flooded camera": "has a flood of blank images since 2026-10-21: 400 images a day, 20 before",
 }
 
@@ -42,7 +47,8 @@ def judge(days, kinds=PICTURES):
 
 
 def test_every_kind_is_tried_here():
-    assert [*ILL, "camera clock", "silent camera"] == [kind.name for kind in (*PICTURES, *reversed(KINDS[:2]))]
+    others = ["silent camera", "camera clock", "camera results"]
+    assert [kind.name for kind in KINDS] == [*others[:2], *ILL, *others[2:]]
 
 
 @pytest.mark.parametrize("kind", ILL)
@@ -68,7 +74,7 @@ def test_a_camera_that_sends_rarely_or_is_new_is_never_ill(kind):
     assert judge([*(day_of(n) for n in range(4)), ILL[kind](4)]) is None
 
 
-@pytest.mark.parametrize("kind", [one for one in ILL if one not in ("rejected camera", "flooded camera")])
+@pytest.mark.parametrize("kind", [*ILL][1:-1])
 def test_days_of_a_former_version_without_figures_are_not_compared(kind):
     """As all are in the first night after an upgrade."""
     unknown = {"num_known": 0, "num_clear": 0, "contrast": 0.0, "sharpness": 0.0}
@@ -96,6 +102,47 @@ def test_pictures_that_are_dark_together_tell_less_than_their_number():
 def test_of_what_follows_from_another_the_cause_is_named():
     well = [day_of(n) for n in range(20)]
     assert judge([*well, day_of(20, num_dark=15, num_clear=5, sharpness=1.0)])[0] == "dark camera"
+
+
+def test_a_camera_whose_nights_look_otherwise_is_not_moved_on_a_day_of_nights_alone():
+    mixed = [day_of(n, lowest=VIEW, highest=OTHER) for n in range(20)]
+    assert judge([*mixed, day_of(20, lowest=OTHER, highest=OTHER)]) is None
+
+
+def test_a_camera_without_a_view_as_in_grass_is_not_moved():
+    rng = random.Random(1)
+    days = [day_of(n, lowest=rng.getrandbits(64), highest=rng.getrandbits(64)) for n in range(40)]
+    assert [judge(days[:n]) for n in range(40)] == [None] * 40
+
+
+def test_another_view_is_usual_once_it_has_lasted_as_long_as_what_it_is_compared_with():
+    days = [*(day_of(n) for n in range(10)), *(ILL["moved camera"](n) for n in range(10, 35))]
+    assert judge(days) == ("moved camera", FIRST + timedelta(10))
+    assert judge(days[6:]) is None
+
+
+@pytest.mark.parametrize(
+    ("unusual", "what"),
+    [
+        ({"car": 18, "deer": 2}, '18 of 20 images are "car", 0 % before'),
+        ({"none": 19, "deer": 1}, "19 of 20 images have no label, 0 % before"),
+        ({"score": 0.55, "deer": 20}, "the mean score is 0.55, 0.81 before"),
+        ({"score": 0.99, "deer": 20}, "the mean score is 0.99, 0.81 before"),
+    ],
+)
+def test_labels_and_scores_that_are_unusual_on_two_days_are_told(unusual, what):
+    well = [results_of(n, 0.8 + 0.01 * (n % 3), deer=20) for n in range(20)]
+    others = [results_of(n, **{"score": 0.81} | unusual) for n in (20, 21)]
+    assert find_illness([RESULTS], [*well, others[0]]) is None
+    found = find_illness([RESULTS], [*well, *others])
+    assert found.text.startswith(f"has unusual labels or scores since 2026-10-21: {what} (by chance 1 in ")
+    assert find_illness([RESULTS], [*well[:4], *others]) is None
+
+
+def test_labels_that_came_in_a_burst_before_are_not_unusual():
+    burst, usual = {"boar": 16, "deer": 4}, {"deer": 15, "none": 5}
+    days = [results_of(n, **(burst if n % 9 > 6 else usual)) for n in range(35)]
+    assert [find_illness([RESULTS], days[:n]) is not None for n in (9, 18, 27)] == [True, False, False]
 
 
 def clock(arrivals):
@@ -135,7 +182,7 @@ def silent(own, *others, is_daily=False):
 def test_a_camera_that_sent_every_day_is_silent_at_its_first_day_without_images():
     found = silent(range(28), range(29))
     assert found.text == (
-        "has brought no images since 2026-10-28: it sent on 28 of the 28 days before, and on none of 1 since"
+        "has brought no images since 2026-10-28: it sent on 28 of the 28 days before, and on none since"
         f" (by chance 1 in {1 / found.chance:,.0f})"
     )
     assert silent(range(29), range(29)) is None
@@ -176,7 +223,8 @@ def test_chances_are_those_of_their_distributions():
 def test_healthy_cameras_are_told_less_than_once_in_200_days(seed):
     rng, told, num_days = random.Random(seed), [], 0
     for rate in (1, 4, 15, 60):
-        night = rng.uniform(0.2, 0.7)
+        night, noise = rng.uniform(0.2, 0.7), partial(rng.getrandbits, 64)
+        scenes = noise(), noise()
         days = []
         for n in range(60):
             num = round(rate * rng.gammavariate(4, 0.25) * (0.5 if n % 7 > 4 else 1.0))
@@ -185,6 +233,9 @@ def test_healthy_cameras_are_told_less_than_once_in_200_days(seed):
             sharpness = 14 * weather * (1 - at_night) + 8 * at_night
             repeats = sum(rng.random() < 0.2 for _ in range(max(0, num - dark - 1)))
             figures = {"num_dark": dark, "num_clear": num - dark, "num_repeats": repeats, "sharpness": sharpness}
+            views = [rng.choices(scenes, [1 - at_night, at_night])[0] for _ in range(num - dark)]
+            looks = [view ^ (noise() & noise() & noise()) for view in views]  # 8 of the 64 bits
+            figures |= {"lowest": min(looks, default=0), "highest": max(looks, default=0)}
             if num:
                 days.append(day_of(n, num, **figures, contrast=50 * weather))
             if found := judge([one for one in days if (day_of(n).date - one.date).days < 29], PICTURES[:-1]):
