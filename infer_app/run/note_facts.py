@@ -13,6 +13,7 @@ from infer_app.base.settings.load import LoadedSettings
 from infer_app.predict.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
 from infer_app.run.files.dating import ask_times
 from infer_app.run.stop import Stop
+from infer_app.tables.cameras.hidden_places import retire_places
 from infer_app.tables.cameras.picture_facts import FactRules, fill_facts, give_up, without_camera
 from infer_app.tables.cameras.place_events import place_all
 from infer_app.tables.project_database import ProjectDatabase, read_limits
@@ -29,6 +30,7 @@ def note_facts(loaded: LoadedSettings, project: ProjectDatabase, days: Collectio
         fill_facts(project.database, project.source, rules, None)
         project.database.transact(partial(give_up, numbers=left))
     place_again(loaded, project)
+    project.database.transact(retire_places)
 
 
 def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop) -> Counter[str]:

@@ -17,7 +17,7 @@ from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.label_groups import read_label_groups
 from infer_app.tables.queries.listed_images import ListedImages
 from infer_app.tables.queries.thresholds import SHOWN_CROPS, read_thresholds
-from infer_app.tables.results.conditions import KeyedJoin, threshold_of
+from infer_app.tables.results.conditions import KeyedJoin, are_shown, threshold_of
 from infer_app.tables.results.model_versions import detector_of, gives_several_labels
 from infer_app.tables.results.schema import ALL_LABELS, OBJECT_COLUMNS, object_predictions, objects, predictions
 
@@ -41,7 +41,7 @@ class CropResults(ImageResults):
         super().__init__(images, model_id)
         self._model = model
         self.detector: str = manifest["crop"]["of"]
-        self.shown = [objects.c.score >= threshold_of(self.detector, objects.c.label)]
+        self.shown = [are_shown(self.detector)]
         own = read_thresholds(images.database, model).keys() - {ALL_LABELS}
         names = manifest.get("labels", ())
         has_several = gives_several_labels(manifest) or len(set(names)) < len(names)

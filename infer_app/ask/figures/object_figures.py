@@ -12,7 +12,7 @@ from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import join_results, picture_of, threshold_of
+from infer_app.tables.results.conditions import are_shown, join_results, picture_of
 from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
 
 MAX_OBJECTS = 20  # of one image, the best: more boxes would hide the picture
@@ -62,7 +62,7 @@ class ObjectResults(ImageResults):
 
     def __init__(self, images: ListedImages, model: str, model_id: str) -> None:
         super().__init__(images, model_id)
-        self.shown = [objects.c.score >= threshold_of(model, objects.c.label)]
+        self.shown = [are_shown(model)]
 
     def rows_of(self, images: Subquery) -> FromClause:
         return join_results(images, objects, self._model_id)

@@ -21,7 +21,7 @@ from infer_app.cli.terminal.command import (
     flag,
     option,
 )
-from infer_app.cli.terminal.groups import INSPECT, app, labels_app, threshold_app
+from infer_app.cli.terminal.groups import INSPECT, app, labels_app, static_app, threshold_app
 
 THE_ONLY_MODEL = f"{MODEL_HELP}  [default: the only one that predicted these images]"
 RELATIVE_TO = "Name files by their paths in this folder, which must hold them all.  [default: as recorded]"
@@ -221,3 +221,30 @@ class LabelsClearOptions(WithConfig):
     """Remove the groups of a second network's labels; all labels are allowed then."""
 
     name: str = argument("NAME", SECOND_NETWORK)
+
+
+@command(static_app, "list", "project.static_commands:list_static")
+class StaticListOptions(WithConfig):
+    """List places where a detector gives a box again and again, such as of a rock; it hides nothing.
+
+    It has 20 boxes of a camera and a label, on 5 days, each of at most a fifth of the picture, that overlap the middle
+    one by an IoU of 0.9, and not many more that overlap it less, as those of animals do.
+    """
+
+    name: str = argument("NAME[@ID]", "A detector.")
+    crops: Path | None = option("FOLDER", "Write there what is at the places with the most boxes, as NUMBER.jpg.")
+
+
+@command(static_app, "hide", "project.static_commands:hide")
+class StaticHideOptions(WithConfig):
+    """Show the objects at these places no more, also later ones; nothing is deleted.
+
+    A place is over when its camera has brought a picture 14 days after the last object there: what comes then is shown.
+    """
+
+    numbers: list[int] = argument("NUMBER", "As `infer static list` prints it.", max=2**63 - 1)
+
+
+@command(static_app, "keep", "project.static_commands:keep")
+class StaticKeepOptions(StaticHideOptions):
+    """Show the objects at these places, and list them no more."""

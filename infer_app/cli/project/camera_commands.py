@@ -23,7 +23,7 @@ FIRST_YEAR = 2000  # a picture of an earlier year was taken by a clock that was 
 
 def list_cameras(config: Path | None, as_json: bool) -> None:
     """Print the cameras, with what the clock of each says that can't be right."""
-    loaded = _load(config)
+    loaded = load_with_cameras(config)
     with open_project_database(loaded, read_only=True) as project:
         rows = project.ask(read_camera_rows, project)
         periods = project.database.ask(read_cameras)
@@ -59,7 +59,7 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
 
 def set_table(table: Path, config: Path | None) -> None:
     """Replace what is known of all cameras by a CSV file."""
-    loaded, periods = _load(config), read_table(table)
+    loaded, periods = load_with_cameras(config), read_table(table)
     with open_project_database(loaded) as project:
         known = {row.camera for row in project.ask(read_camera_rows, project)}
         before = project.database.ask(read_cameras)
@@ -77,7 +77,7 @@ def set_table(table: Path, config: Path | None) -> None:
 
 def update(config: Path | None) -> None:
     """Look at all pictures again."""
-    loaded = _load(config)
+    loaded = load_with_cameras(config)
     with open_project_database(loaded) as project, Stop() as stop:
         stored = fill_all_facts(loaded, project, stop)
     unreadable = stored.pop("", 0)
@@ -87,7 +87,8 @@ def update(config: Path | None) -> None:
         print(f"{counted(unreadable, 'image')} can't be read, and will be looked at again by this command")
 
 
-def _load(config: Path | None) -> LoadedSettings:
+def load_with_cameras(config: Path | None) -> LoadedSettings:
+    """Load the settings. Raises UsageError if they name no cameras."""
     loaded = load_settings(config)
     if not loaded.wants_facts:
         hint = 'say in infer.toml what names them: [source] camera = "folder:1", or a column'

@@ -28,9 +28,9 @@ def flag(name: str, text: str) -> Any:
     return option(None, text, name, default=False)
 
 
-def argument(metavar: str, text: str, default: Any = REQUIRED) -> Any:
+def argument(metavar: str, text: str, default: Any = REQUIRED, **more: Any) -> Any:
     """Return a field of a command that is given by its position."""
-    return field(default=default, metadata={"typer": typer.Argument(metavar=metavar, help=text)})
+    return field(default=default, metadata={"typer": typer.Argument(metavar=metavar, help=text, **more)})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)

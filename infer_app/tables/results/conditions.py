@@ -8,11 +8,13 @@ from typing import Any, TypeAlias
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Double,
     FromClause,
     Join,
     Table,
     and_,
     case,
+    exists,
     func,
     literal,
     literal_column,
@@ -26,8 +28,10 @@ from sqlalchemy.sql.selectable import NamedFromClause
 from infer_app.base.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, WITHOUT_LIMIT
 from infer_app.base.packages import retried_reasons
 from infer_app.tables.engine.column_types import FAMILY, Query
-from infer_app.tables.results.schema import ALL_LABELS, models, predictions, rejections, thresholds
+from infer_app.tables.results.schema import ALL_LABELS, models, pictures, places, predictions, rejections, thresholds
 
+MIN_IOU = 0.9  # of boxes at one place: `iouThreshold` in megadetector-utils 10.0.28
+TAKEN = func.coalesce(pictures.c.taken_at, pictures.c.added_at)  # when a picture was taken, as far as that is known
 Picture: TypeAlias = ColumnElement[int | None]  # the number of a listed image's picture; NULL: no run has selected it
 
 
@@ -158,9 +162,47 @@ def count_each(connection: Connection, rows: FromClause, conditions: Sequence[Co
     return [int(count or 0) for count in counts]  # MariaDB's sums are decimals
 
 
-def threshold_of(model: str | ColumnElement[str], label: ColumnElement[str]) -> ColumnElement[float]:
+def threshold_of(model: str | ColumnElement[str], label: ColumnElement[Any]) -> ColumnElement[float]:
     """Return the threshold that an object or a label reaches to be shown: its label's own, else its model's, else 0."""
     of_model = select(thresholds.c.threshold).where(thresholds.c.model == model)
     own, default = (of_model.where(thresholds.c.label == one).scalar_subquery() for one in (label, ALL_LABELS))
     found: ColumnElement[float] = func.coalesce(own, default, literal(0.0))
     return found
+
+
+def are_shown(model: str | ColumnElement[str], row: str = "infer_objects", **names: str) -> ColumnElement[bool]:
+    """Return the condition that objects reach the threshold of their label, and are at no place that was hidden.
+
+    `row`: the relation that has the columns of infer_objects; `names`: those that it calls otherwise.
+    """
+    score, label = (literal_column(f"{row}.{names.get(one, one)}", Double) for one in ("score", "label"))
+    return and_(score >= threshold_of(model, label), ~is_static(row, **names))
+
+
+def is_static(row: str = "infer_objects", decided: Any = places.c.hidden == 1, **names: str) -> ColumnElement[bool]:
+    """Return the condition that an object is at a place that was hidden, or of which something else was decided.
+
+    Where nothing was, as mostly, a database looks at the first part once, and at no row of pictures.
+    """
+    found = select(places.c.object).where(decided, *is_at_place(row, **names)).limit(1).correlate(None)
+    return and_(exists().where(decided), found.scalar_subquery().is_not(None))
+
+
+def is_at_place(row: str = "infer_objects", **names: str) -> list[ColumnElement[bool]]:
+    """Return the conditions that join infer_places with the pictures of objects there."""
+    its, columns = places.c, ("x", "y", "width", "height", "label", "picture")
+    x, y, width, height, label, picture = (literal_column(f"{row}.{names.get(one, one)}", Double) for one in columns)
+    across, down = _shared(its.x, its.width, x, width), _shared(its.y, its.height, y, height)
+    return [
+        pictures.c.id == picture,
+        its.camera == pictures.c.camera,
+        its.label == label,
+        func.coalesce(its.until, TAKEN) >= TAKEN,
+        across > 0,
+        across * down * (1 + MIN_IOU) >= MIN_IOU * (its.width * its.height + width * height),
+    ]
+
+
+def _shared(a: ColumnElement[float], length: Any, b: ColumnElement[float], other: Any) -> Any:
+    """Return the length that two spans share, below 0 if they are apart: SQLite has neither LEAST nor GREATEST."""
+    return (length + other - func.abs(a - b) - func.abs(a + length - b - other)) * 0.5

@@ -199,6 +199,18 @@ thresholds = Table(
     Column("threshold", Double, nullable=False),
 )
 
+# Places of a camera's view where a detector gives a box again and again, once somebody has decided about them.
+places = Table(
+    "infer_places",
+    metadata,
+    Column("camera", Exact(MAX_ID), primary_key=True),
+    Column("object", BigInteger, primary_key=True, autoincrement=False),  # the number of the object whose box it is
+    Column("label", Exact(), nullable=False),  # of any detector
+    *(Column(name, Double, nullable=False) for name in ("x", "y", "width", "height")),  # as in infer_objects
+    Column("hidden", Integer, nullable=False),  # 1: objects there are not shown; 0: they are, and it is listed no more
+    Column("until", Microseconds),  # when the last object there was taken, once it is over; NULL: it lasts
+)
+
 label_groups = Table(
     "infer_label_groups",
     metadata,

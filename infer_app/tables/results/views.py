@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
-from sqlalchemy import Connection, Table, literal_column
+from sqlalchemy import ColumnElement, Connection, Table, literal_column
 
 from infer_app.base.domain import MULTI_LABEL
 from infer_app.tables.engine.connect import backend_of
-from infer_app.tables.results.conditions import threshold_of
+from infer_app.tables.results.conditions import are_shown, threshold_of
 from infer_app.tables.results.schema import OUR_IMAGES, objects, predictions
 
 # That a result counts, as in conditions.is_up_to_date.
@@ -131,8 +132,11 @@ def _current(table: str, columns: Sequence[str], join: str = "") -> str:
 
 def _threshold(connection: Connection, model: str, label: str) -> str:
     """Return the SQL of the threshold of a label, both given as SQL."""
-    found = threshold_of(literal_column(model), literal_column(label))
-    return str(found.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True}))
+    return _sql(connection, threshold_of(literal_column(model), literal_column(label)))
+
+
+def _sql(connection: Connection, element: ColumnElement[Any]) -> str:
+    return str(element.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True}))
 
 
 def _shown_labels(connection: Connection) -> str:
@@ -154,12 +158,13 @@ def _shown_crops(connection: Connection) -> str:
 
     MariaDB correlates neither subqueries in FROM nor several levels, so label and score are looked up one by one.
     """
+    named = {"label": "detected_label", "score": "detected_score"}
     columns = "c.model, c.image_id, c.model_id, c.object, c.detector, c.x, c.y, c.width, c.height"
     return (
         f"SELECT {columns}, c.detected_label, c.detected_score, {_shown(connection, 'label')} AS label,"
         f" {_shown(connection, 'score')} AS score, c.location, c.object_id, c.picture"
         " FROM infer_current_crops c"
-        f" WHERE c.detected_score >= {_threshold(connection, 'c.detector', 'c.detected_label')}"
+        f" WHERE {_sql(connection, are_shown(literal_column('c.detector'), 'c', **named))}"
     )
 
 
@@ -201,8 +206,8 @@ def _our_images(_: Connection) -> str:
 
 
 def _shown_objects(connection: Connection) -> str:
-    threshold = _threshold(connection, "o.model", "o.label")
-    return f"SELECT * FROM infer_current_objects o WHERE o.score >= {threshold}"
+    shown = _sql(connection, are_shown(literal_column("o.model"), "o"))
+    return f"SELECT * FROM infer_current_objects o WHERE {shown}"
 
 
 def _shown_results(connection: Connection) -> str:

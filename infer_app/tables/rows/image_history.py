@@ -11,7 +11,7 @@ from infer_app.artifact.model_names import Version
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.queries.thresholds import SHOWN_CROPS
-from infer_app.tables.results.conditions import threshold_of
+from infer_app.tables.results.conditions import are_shown
 from infer_app.tables.results.model_versions import detector_of, read_manifests
 from infer_app.tables.results.schema import models, objects, runs
 from infer_app.tables.rows.results import Part, PredictedCrop, Rejection, Result, Selection, rejections_of, results_of
@@ -23,7 +23,7 @@ class StoredObject:
 
     place: int  # among those that the detector found, 0 for the best
     found: DetectedObject
-    is_shown: bool  # by the thresholds of the model that found it
+    is_shown: bool  # by the thresholds of the model that found it, and at no hidden place
     made: PredictedCrop | None = None  # of it, by a second network; None: not taken
     shown_label: str | None = None  # this and the score are what is shown of that
     shown_score: float | None = None
@@ -85,11 +85,10 @@ def _read_objects(connection: Connection, model: str, one: Result) -> tuple[Any,
         shown = select(SHOWN_CROPS.c.object, SHOWN_CROPS.c.label, SHOWN_CROPS.c.score).where(*of_version)
         labels |= {place: (label, score) for place, label, score in connection.execute(shown)}
     found_by = objects.c.picture == one.picture, objects.c.model_id == (one.detector_id or one.model_id)
-    reaches = objects.c.score >= threshold_of(detector or model, objects.c.label)
-    are_shown = set(connection.scalars(select(objects.c.object).where(*found_by, reaches)))
+    shown_places = set(connection.scalars(select(objects.c.object).where(*found_by, are_shown(detector or model))))
     stored = tuple(
         # Of a former version what is stored is shown.
-        StoredObject(place, found, place in are_shown, made, *labels.get(place, made[:2] if made else ()))
+        StoredObject(place, found, place in shown_places, made, *labels.get(place, made[:2] if made else ()))
         for place, found, made in zip_longest(one.places, one.objects, one.crops)
     )
     return stored, detector, (manifest.get("output", {}).get("detection") or {}).get("max_objects")

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Subquery, Table, and_, func, null, or_, select
+from sqlalchemy import ColumnElement, Connection, Subquery, Table, and_, false, func, null, or_, select
 
 from infer_app.base.day import Day
 from infer_app.base.domain import NOT_READ, DetectedObject, FileFacts, OutputKind, Reason
@@ -19,7 +19,14 @@ from infer_app.tables.engine.bulk import in_batches
 from infer_app.tables.engine.column_types import AsText, Query
 from infer_app.tables.engine.connect import backend_of
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import KeyedJoin, has_prediction, is_preferred, is_settled, join_results
+from infer_app.tables.results.conditions import (
+    KeyedJoin,
+    has_prediction,
+    is_preferred,
+    is_settled,
+    is_static,
+    join_results,
+)
 from infer_app.tables.results.schema import (
     OBJECT_COLUMNS,
     object_predictions,
@@ -56,8 +63,8 @@ class Part(Enum):
     FILE = auto()  # what is known of its file now, which may be another one
     TEXT = auto()  # its output, without a vector
     OUTPUT = auto()
-    OBJECTS = auto()
-    CROPS = auto()  # of a second network: the objects of its detector, with its prediction for those that it took
+    OBJECTS = auto()  # that are at no hidden place
+    CROPS = auto()  # of a second network: such objects of its detector, with its prediction for those that it took
     ALL = auto()  # all of these, the run, and the places of objects
 
 
@@ -206,8 +213,9 @@ class Selection:
         joined = join_results(images, predictions, *self.model_ids, counting=self.counting)
         order = [images.c[2], images.c[0], predictions.c.model_id]
         if self.part in _FOUND_BY:
+            is_hidden = false() if self.part is Part.ALL else is_static()
             key = objects.c.picture == predictions.c.picture, objects.c.model_id == _FOUND_BY[self.part]
-            joined = KeyedJoin(joined, objects, and_(*key), True)
+            joined = KeyedJoin(joined, objects, and_(*key, ~is_hidden), True)
             order.append(objects.c.object)
         if self.part in (Part.CROPS, Part.ALL):
             joined = KeyedJoin(joined, object_predictions, _IS_OF_OBJECT, True)

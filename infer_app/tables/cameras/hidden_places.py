@@ -1,0 +1,39 @@
+"""What was decided about places where a detector gives a box again and again."""
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, func, insert, literal, null, select, update
+
+from infer_app.base.errors import UsageError
+from infer_app.tables.engine.column_types import HoursAfter
+from infer_app.tables.engine.connect import Database
+from infer_app.tables.results.conditions import TAKEN, is_at_place
+from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, pictures, places
+
+AWAY_HOURS = 14 * 24  # between the last object at a place and its camera's last picture: then it is over
+
+
+def decide(database: Database, numbers: Collection[int], *, is_hidden: bool) -> None:
+    """Hide the places of these objects, or keep them shown. Raises UsageError for what is no object of a camera."""
+    columns = pictures.c.camera, objects.c.id, objects.c.label, *OBJECT_COLUMNS[-4:], literal(0)
+    new = select(*columns).join(pictures, pictures.c.id == objects.c.picture).where(pictures.c.camera != "")
+    new = new.where(objects.c.id.in_(numbers), objects.c.id.not_in(select(places.c.object)))
+    decided = places.c.object.in_(numbers)
+
+    def change(connection: Connection) -> None:
+        connection.execute(insert(places).from_select(places.c.keys()[:-1], new))
+        if unknown := {*numbers}.difference(connection.scalars(select(places.c.object).where(decided))):
+            raise UsageError(f"{min(unknown)} is no object of a camera", "`infer static list NAME` prints numbers")
+        connection.execute(update(places).where(decided).values(hidden=int(is_hidden), until=null()))
+        retire_places(connection)
+
+    database.transact(change)
+
+
+def retire_places(connection: Connection) -> None:
+    """Let hidden places that are over, as of a camera that was moved, hide nothing that was taken since."""
+    last = select(func.max(TAKEN)).join_from(objects, pictures, pictures.c.id == objects.c.picture)
+    last = last.where(*is_at_place()).correlate(places).scalar_subquery()
+    newest = select(func.max(TAKEN)).where(pictures.c.camera == places.c.camera).scalar_subquery()
+    over = places.c.hidden == 1, places.c.until.is_(None), HoursAfter(last, AWAY_HOURS) < newest
+    connection.execute(update(places).where(*over).values(until=last))
