@@ -228,7 +228,7 @@ class StaticListOptions(WithConfig):
     """List places where a detector gives a box again and again, such as of a rock; it hides nothing.
 
     It has 20 boxes of a camera and a label, on 5 days, each of at most a fifth of the picture, that overlap the middle
-    one by an IoU of 0.9, and not many more that overlap it less, as those of animals do.
+    one by an IoU of 0.9. Of animals, which differ more, most boxes around it overlap it by less than 0.75.
     """
 
     name: str = argument("NAME[@ID]", "A detector.")
@@ -239,7 +239,8 @@ class StaticListOptions(WithConfig):
 class StaticHideOptions(WithConfig):
     """Show the objects at these places no more, also later ones; nothing is deleted.
 
-    A place is over when its camera has brought a picture 14 days after the last object there: what comes then is shown.
+    They are those of the camera and the label that overlap the box by an IoU of 0.75, of any detector. A place is over
+    when its camera has brought a picture 14 days after the last object there: what comes then is shown.
     """
 
     numbers: list[int] = argument("NUMBER", "As `infer static list` prints it.", max=2**63 - 1)

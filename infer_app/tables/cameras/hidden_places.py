@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, func, insert, literal, null, select, update
+from sqlalchemy import Connection, and_, bindparam, case, func, insert, literal, null, select, update
 
 from infer_app.base.errors import UsageError
 from infer_app.tables.engine.column_types import HoursAfter
@@ -32,8 +32,12 @@ def decide(database: Database, numbers: Collection[int], *, is_hidden: bool) -> 
 
 def retire_places(connection: Connection) -> None:
     """Let hidden places that are over, as of a camera that was moved, hide nothing that was taken since."""
-    last = select(func.max(TAKEN)).join_from(objects, pictures, pictures.c.id == objects.c.picture)
-    last = last.where(*is_at_place()).correlate(places).scalar_subquery()
-    newest = select(func.max(TAKEN)).where(pictures.c.camera == places.c.camera).scalar_subquery()
-    over = places.c.hidden == 1, places.c.until.is_(None), HoursAfter(last, AWAY_HOURS) < newest
-    connection.execute(update(places).where(*over).values(until=last))
+    is_there = and_(objects.c.picture == pictures.c.id, *is_at_place())
+    last = func.max(case((objects.c.id.is_not(None), TAKEN))).label("last")
+    seen = select(places.c.object.label("place"), last)
+    seen = seen.join_from(places, pictures, places.c.camera == pictures.c.camera).outerjoin(objects, is_there)
+    seen = seen.where(places.c.hidden == 1, places.c.until.is_(None)).group_by(places.c.object)
+    seen = seen.having(HoursAfter(last.element, AWAY_HOURS) < func.max(TAKEN))
+    if over := [dict(row) for row in connection.execute(seen).mappings()]:
+        ended = update(places).where(places.c.object == bindparam("place")).values(until=bindparam("last"))
+        connection.execute(ended, over)

@@ -30,7 +30,7 @@ from infer_app.base.packages import retried_reasons
 from infer_app.tables.engine.column_types import FAMILY, Query
 from infer_app.tables.results.schema import ALL_LABELS, models, pictures, places, predictions, rejections, thresholds
 
-MIN_IOU = 0.9  # of boxes at one place: `iouThreshold` in megadetector-utils 10.0.28
+AT_PLACE = 0.75  # IoU with the box of a place: a detector's boxes of one rock differ by a tenth of it
 TAKEN = func.coalesce(pictures.c.taken_at, pictures.c.added_at)  # when a picture was taken, as far as that is known
 Picture: TypeAlias = ColumnElement[int | None]  # the number of a listed image's picture; NULL: no run has selected it
 
@@ -199,7 +199,7 @@ def is_at_place(row: str = "infer_objects", **names: str) -> list[ColumnElement[
         its.label == label,
         func.coalesce(its.until, TAKEN) >= TAKEN,
         across > 0,
-        across * down * (1 + MIN_IOU) >= MIN_IOU * (its.width * its.height + width * height),
+        across * down * (1 + AT_PLACE) >= AT_PLACE * (its.width * its.height + width * height),
     ]
 
 
