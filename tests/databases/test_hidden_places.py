@@ -21,7 +21,6 @@ from infer_app.tables.cameras.hidden_places import AWAY_HOURS, decide, retire_pl
 from infer_app.tables.listing.source import Source
 from infer_app.tables.project_database import ProjectDatabase
 from infer_app.tables.queries.thresholds import count_shown
-from infer_app.tables.results.conditions import AT_PLACE
 from infer_app.tables.results.model_versions import switch_version
 from infer_app.tables.results.schema import objects, places
 from infer_app.tables.rows.image_history import read_history
@@ -143,8 +142,8 @@ def test_a_place_is_what_overlaps_its_box_by_as_much_as_python_says_and_has_its_
     cards.add("a", NOON, *found).add("a", NOON, ROCK._replace(label="person")).add("b", NOON, ROCK)
     decide(cards.database, [1], is_hidden=True)
     overlaps = intersection_over_union(corners([ROCK]), corners(found))[0]
-    assert 10 < np.count_nonzero(overlaps >= AT_PLACE) < 50
-    apart = {number for number, overlap in enumerate(overlaps, 2) if overlap < AT_PLACE}
+    assert 10 < np.count_nonzero(overlaps >= 0.75) < 50
+    apart = {number for number, overlap in enumerate(overlaps, 2) if overlap < 0.75}
     assert cards.shown() == apart | {62, 63}
 
 

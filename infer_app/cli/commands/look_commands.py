@@ -243,7 +243,7 @@ class StaticHideOptions(WithConfig):
     when its camera has brought a picture 14 days after the last object there: what comes then is shown.
     """
 
-    numbers: list[int] = argument("NUMBER", "As `infer static list` prints it.", max=2**63 - 1)
+    numbers: list[int] = argument("NUMBER", "As `infer static list NAME` prints it.", max=2**63 - 1)
 
 
 @command(static_app, "keep", "project.static_commands:keep")

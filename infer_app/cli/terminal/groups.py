@@ -82,7 +82,7 @@ def _below(name: str, panel: str, text: str) -> App:
 model_app = _below("model", MODELS, "Build, check and list models, and choose the version in use.")
 threshold_app = _below("threshold", INSPECT, "Set the score from which objects and labels are shown.")
 labels_app = _below("labels", INSPECT, "Group the labels of a second network, and say which are allowed.")
-static_app = _below("static", INSPECT, "List boxes that repeat at one place, such as of a rock, and hide them.")
+static_app = _below("static", INSPECT, "List boxes that repeat at one place, as of a rock, and hide some.")
 images_app = _below("images", MAINTAIN, "Register images in infer_app's own table.")
 cameras_app = _below("cameras", MAINTAIN, "List cameras; say where they stood and how their clocks went.")
 db_app = _below("db", MAINTAIN, "Create or upgrade infer_app's tables.")
