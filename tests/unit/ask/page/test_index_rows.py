@@ -62,10 +62,10 @@ def pages(database, page_of):
         of_day = {"added_at": day.start.replace(tzinfo=None), "first_seen": (day.end + timedelta(hours=3)).timestamp()}
         of_day |= {"contrast": 50.0, "sharpness": 12.0}
         for camera, brightness in (("well", 90.0), ("dark", 2.0 if ago < 2 else 90.0), ("mute", 90.0)):
-            for place in range(0 if camera == "mute" and ago < 4 else 6 + 2 * (ago % 3)):  # two are an event
+            for _ in range(0 if camera == "mute" and ago < 4 else 6 + 2 * (ago % 3)):
                 number = next(numbers)
-                its = {"id": number, "event": number - place % 2, "event_last": number - place % 2 + 1}
-                its |= {"location": f"/{number}.jpg", "camera": camera, "brightness": brightness, "look": number}
+                its = {"id": number, "location": f"/{number}.jpg", "camera": camera}
+                its |= {"brightness": brightness, "look": number}
                 rows.append(of_day | its)
         with database.write() as connection:
             register_rows(connection, *rows)
@@ -73,6 +73,8 @@ def pages(database, page_of):
         bad = [Broken(ref, Reason.TRUNCATED, "ends early", "decode", FileFacts(), "d")]
         labels = ("fox", "deer", "deer")
         commit(database, [Prediction(one, Output(labels[int(one.image_id) % 3], 0.9)) for one in refs], bad)
+        with database.write() as connection:  # two are an event
+            connection.execute(text("UPDATE infer_pictures SET event = id - 1 + id % 2, event_last = id + id % 2"))
         found.insert(0, page_of(day))
     return found
 
