@@ -80,7 +80,7 @@ def find_silence(own: Sequence[Arrival], all_days: Set[int], *, is_daily: bool) 
     numbers = {one.ago: one.num_images for one in own}
     known = [numbers.get(ago, 0) for ago in sorted(all_days) if last.ago <= ago <= first.ago]
     if missed and is_daily:
-        return Illness(SILENT, last.camera, last.date, "it is to bring some every day")
+        return Illness(SILENT, last.camera, last.date, "some are expected every day")
     longest = max((len(list(gap)) for had_some, gap in groupby(known, bool) if not had_some), default=0)
     chance = _chance_of_none(known) ** missed
     if len(own) < MIN_DAYS or 2 * missed <= 3 * longest or chance > RARE_SILENCE / (1 + longest):

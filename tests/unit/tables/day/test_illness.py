@@ -203,7 +203,7 @@ def test_weekends_and_rare_senders_are_not_silent():
 def test_what_is_to_bring_images_daily_is_silent_after_two_days():
     assert silent([26, 27], range(29)) is None
     found = silent([26, 27], range(29), is_daily=True)
-    assert found.text == "has brought no images since 2026-10-28: it is to bring some every day"
+    assert found.text == "has brought no images since 2026-10-28: some are expected every day"
     assert silent([26, 27, 28], range(29), is_daily=True) is None
 
 
