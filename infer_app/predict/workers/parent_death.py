@@ -1,7 +1,8 @@
 """Handler, installed in the fork server only, that ends the server and its workers when the run's process dies.
 
 Without it the server would wait for its workers, even for one that hangs. If the run was killed, the handler also
-removes the server's socket, which is in a temporary folder made by multiprocessing.
+removes the server's socket, which is in a temporary folder made by multiprocessing. A process that goes on when its
+thread that started the server ends, as of a cluster's actor, keeps its folder.
 """
 
 import os
@@ -24,12 +25,13 @@ def _socket_path() -> Path | None:
 
 def _end(*_: object) -> None:
     with suppress(OSError):
-        if path := _socket_path():
+        if os.getppid() != _PARENT and (path := _socket_path()):
             path.unlink(missing_ok=True)
             path.with_name(LOCK).unlink(missing_ok=True)
             path.parent.rmdir()
     os._exit(0)
 
 
+_PARENT = os.getppid()
 signal.signal(signal.SIGUSR1, _end)
 die_with_parent(signal.SIGUSR1)

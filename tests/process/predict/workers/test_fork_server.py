@@ -97,6 +97,20 @@ def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_beh
     assert (alive, list((tmp_path / "temporary").iterdir())) == ([], [])
 
 
+def test_the_folder_of_a_process_that_goes_on_without_the_thread_that_started_the_server_stays(start):
+    """As of a cluster's actor, which starts it in a thread."""
+    process = start(
+        """import os, threading
+starting = threading.Thread(target=run_in_process, args=(os.getpid,))
+starting.start()
+starting.join()
+os.waitpid(forkserver._forkserver._forkserver_pid, 0)
+print(sorted(path.name for path in fork_server.run_folder().iterdir()))"""
+    )
+    out, err = process.communicate(timeout=60)
+    assert ("infer.lock" in out, err) == (True, "")
+
+
 def test_modules_are_not_looked_for_in_the_working_directory(start, tmp_path):
     """Beside a clone there is a folder of its name."""
     folder = tmp_path / "work"
