@@ -105,10 +105,9 @@ class CameraDays:
                     of_day[camera, model_id].append(row)
                 for key, rows in of_day.items():
                     labels, counts, scored, totals = zip(*rows, strict=True)
-                    sums = sum(counts), sum(scored), sum(totals) / max(1, sum(scored))
-                    found[key].append(
-                        DayResults(key[0], day.date, *sums, Counter(dict(zip(labels, counts, strict=True))))
-                    )
+                    summed = sum(counts), sum(scored), sum(totals) / max(1, sum(scored))
+                    of_labels = Counter(dict(zip(labels, counts, strict=True)))
+                    found[key].append(DayResults(key[0], day.date, *summed, of_labels))
         return found
 
 

@@ -13,7 +13,7 @@ from infer_app.tables.day.illness import CLOCK, FLOODED, LASTING, PICTURES, RESU
 from infer_app.tables.listing.stored_notices import Notice, read_current
 from infer_app.tables.queries.listed_images import ListedImages
 
-MOSTLY = 0.8  # of the pictures of a flood
+MOSTLY = 0.6  # of the pictures of a flood
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,11 @@ class IllCameraReader:
         return IllCameras(sure, len(days.keys() | arrivals.keys()))
 
     def _find_unlike(self, last: Day, model_ids: Sequence[str]) -> dict[str, Illness]:
-        """Return the cameras with results unlike those of two weeks or more: some days tell which they may be."""
+        """Return the cameras with results unlike those before: some days tell which they may be."""
         some = self._days.read_results(last, model_ids)
         cameras = {camera for (camera, _), its in some.items() if find_illness([RESULTS], its)}
         known = self._days.read_results(last, model_ids, *cameras) if cameras else {}
-        found = [(its, one) for its in known.values() if (one := find_illness([RESULTS], its))]
-        return {one.camera: one for its, one in found if sum(day.date < one.since for day in its) >= NUM_DAYS // 2}
+        return {camera: one for (camera, _), its in known.items() if (one := find_illness([RESULTS], its))}
 
 
 def _read_with_earlier(
@@ -78,7 +77,7 @@ def _read_with_earlier(
 
 
 def _is_sure(images: ListedImages, illness: Illness, last: Day) -> bool:
-    """Return whether an illness is one: many pictures are a flood only if nearly all of them show nothing."""
+    """Return whether an illness is one: many pictures are a flood only if most of them show nothing."""
     if illness.kind != FLOODED:
         return True
     days = between([last.before((last.date - illness.since).days), last])

@@ -24,7 +24,7 @@ MORE = 0.1  # by which a share must be higher than before
 LESS = 0.5  # of the usual contrast or sharpness
 FLOOD = 3  # times the usual number of pictures
 MOVED = 14  # of the 64 bits of a look
-UNLIKE, SCORE = 0.3, 0.1  # by which the share of a label must be higher, and a mean score differ
+UNLIKE, SCORE = 0.2, 0.1  # by which the share of a label must be higher than ever, and a mean score differ
 SHIFT = timedelta(hours=36)  # of a clock, that no night explains
 FIRST_YEAR = 2000  # a clock that shows an earlier one was never set
 
@@ -46,7 +46,7 @@ class Kind(NamedTuple):
     judged: str = "num_images"  # the number of pictures of a day that it is judged by
     enough: int = MIN_PICTURES  # of them
     num_days: int = 1  # on which it must be so, of those that are judged, before it is told
-    is_new_norm: bool = False  # once it has lasted as long as the days that are compared: nothing need be wrong
+    is_new_norm: bool = False  # once it has lasted: nothing need be wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,11 @@ def find_silence(own: Sequence[Arrival], all_days: Set[int], *, is_daily: bool) 
 
 
 def _spell(kind: Kind, days: Sequence[Any]) -> Illness | None:
-    """Return the illness that the last day has; a single day without it does not end it."""
+    """Return the illness that the last day has; a single day without it does not end it.
+
+    What may be a new norm is one until it has lasted as long as the days before it, which are a week or more for each
+    day on which it must be so.
+    """
     before, ill, well = list[Any](), list[tuple[Any, Found]](), list[Any]()
     for day in (one for one in days if getattr(one, kind.judged) >= kind.enough):
         if found := kind.find(day, before):
@@ -99,12 +103,14 @@ def _spell(kind: Kind, days: Sequence[Any]) -> Illness | None:
             well = [day]
         else:
             before, ill, well = [*before, *(one for one, _ in ill if kind.is_new_norm), *well, day], [], []
-    return Illness(kind, ill[0][0].camera, ill[0][0].date, *ill[-1][1]) if len(ill) >= kind.num_days else None
+    if len(ill) < kind.num_days:
+        return None
+    known, lasted = ill[0][0].date - days[0].date, ill[-1][0].date - ill[0][0].date
+    is_usual = kind.is_new_norm and known < max(lasted, timedelta(days=7 * kind.num_days))
+    return None if is_usual else Illness(kind, ill[0][0].camera, ill[0][0].date, *ill[-1][1])
 
 
-def _share(
-    day: Any, before: Sequence[Any], pair: Callable[[Any], Any], says: str, least: float = MORE, more: float = MORE
-) -> Found | None:
+def _share(day: Any, before: Sequence[Any], pair: Callable[[Any], Any], says: str, least: float = MORE) -> Found | None:
     """Compare a share with that of the days before, by a beta-binomial distribution.
 
     `pair` returns the number of images that it is of, and that of all. Pictures of a day are alike, and tell less than
@@ -115,7 +121,7 @@ def _share(
         return None
     counts = [pair(one) for one in before]
     of_before, of_all = sum(one for one, _ in counts), sum(one for _, one in counts)
-    if len(counts) < MIN_DAYS or number / total < (share := of_before / of_all) + more:
+    if len(counts) < MIN_DAYS or number / total < (share := of_before / of_all) + MORE:
         return None
     spread = sum((one - share * its) ** 2 / its for one, its in counts) / (len(counts) - 1)
     alike = max(1.0, spread / (share * (1 - share))) if 0 < share < 1 else 1.0
@@ -152,12 +158,12 @@ def _distance(day: CameraDay, other: CameraDay) -> int:
 
 
 def _unlike(day: DayResults, before: Sequence[DayResults]) -> Found | None:
-    """Compare the share of each label, which must be the highest too, as labels come in bursts, and the mean score."""
+    """Compare the share of each label with the highest one too, as labels come in bursts, and the mean score."""
     for label, number in day.labels.items():
         says = f'are "{one_line(label)}"' if label else "have no label"
         pair = lambda one, label=label: (one.labels[label], one.num_images)  # noqa: E731
-        is_most = all(number * one.num_images > one.labels[label] * day.num_images for one in before)
-        if is_most and (found := _share(day, before, pair, says, UNLIKE, UNLIKE)):
+        is_most = all(number / day.num_images > UNLIKE + one.labels[label] / one.num_images for one in before)
+        if is_most and (found := _share(day, before, pair, says)):
             return found
     scores = [one.score for one in before if one.num_scored >= MIN_PICTURES]
     apart = abs(day.score - (usual := median(scores or [day.score])))

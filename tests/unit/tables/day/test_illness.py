@@ -115,10 +115,11 @@ def test_a_camera_without_a_view_as_in_grass_is_not_moved():
     assert [judge(days[:n]) for n in range(40)] == [None] * 40
 
 
-def test_another_view_is_usual_once_it_has_lasted_as_long_as_what_it_is_compared_with():
+def test_another_view_is_usual_once_it_has_lasted_as_long_as_the_days_before():
     days = [*(day_of(n) for n in range(10)), *(ILL["moved camera"](n) for n in range(10, 35))]
-    assert judge(days) == ("moved camera", FIRST + timedelta(10))
-    assert judge(days[6:]) is None
+    assert [judge(days[:n]) for n in (11, 21, 22)] == [("moved camera", FIRST + timedelta(10))] * 2 + [None]
+    back = [*(ILL["moved camera"](n) for n in range(6)), *(day_of(n) for n in range(6, 28))]
+    assert [judge(back[:n]) for n in range(29)] == [None] * 29
 
 
 @pytest.mark.parametrize(
@@ -136,13 +137,13 @@ def test_labels_and_scores_that_are_unusual_on_two_days_are_told(unusual, what):
     assert find_illness([RESULTS], [*well, others[0]]) is None
     found = find_illness([RESULTS], [*well, *others])
     assert found.text.startswith(f"has unusual labels or scores since 2026-10-21: {what} (by chance 1 in ")
-    assert find_illness([RESULTS], [*well[:4], *others]) is None
+    assert find_illness([RESULTS], [*well[8:], *others]) is None  # of less than two weeks
 
 
 def test_labels_that_came_in_a_burst_before_are_not_unusual():
     burst, usual = {"boar": 16, "deer": 4}, {"deer": 15, "none": 5}
-    days = [results_of(n, **(burst if n % 9 > 6 else usual)) for n in range(35)]
-    assert [find_illness([RESULTS], days[:n]) is not None for n in (9, 18, 27)] == [True, False, False]
+    days = [results_of(n, **(burst if n in (16, 17, 22, 23) else usual)) for n in range(24)]
+    assert [find_illness([RESULTS], days[:n]) is not None for n in (18, 24)] == [True, False]
 
 
 def clock(arrivals):
