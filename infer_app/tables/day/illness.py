@@ -132,10 +132,10 @@ def _share(day: Any, before: Sequence[Any], pair: Callable[[Any], Any], says: st
 
 def _covered(day: CameraDay, before: Sequence[CameraDay]) -> Found | None:
     for name in ("sharpness", "contrast"):
-        now, *usual = (max(0.01, getattr(one, name)) for one in (day, *before))
+        now, *usual = map(attrgetter(name), (day, *before))
         if not usual or now > LESS * (middle := median(usual)):
             continue
-        chance = _tail(-math.log(now), [-math.log(one) for one in usual], least=0.15)
+        chance = _tail(-math.log(max(0.01, now)), [-math.log(max(0.01, one)) for one in usual], least=0.15)
         if chance < RARE:
             return Found(f"{name} {now:.1f}, {middle:.1f} before", chance)
     return None
