@@ -1,9 +1,14 @@
 """`infer static` in a project whose photos show one rock."""
 
+from datetime import datetime
+
 import pytest
 from PIL import Image
 
 from infer_app.base.domain import DetectedObject
+from infer_app.base.settings.load import load_settings
+from infer_app.run.note_facts import note_facts
+from infer_app.tables.project_database import open_project_database
 from tests.support.detections import write_detections
 from tests.support.projects import Project
 
@@ -36,6 +41,16 @@ def test_places_are_listed_with_a_picture_of_each_and_decided_by_their_numbers(r
     assert rocky.infer("static", "keep", number, number) == "1 place kept\n"
     assert rocky.infer("static", "list", "animals") == "0 places\n"
     assert rocky.rows("SELECT count(*) FROM infer_shown_objects") == [(20,)]
+
+
+def test_the_run_that_brings_later_pictures_without_the_rock_ends_its_place(rocky):
+    number, *_ = (str(one) for (one,) in rocky.rows("SELECT id FROM infer_objects"))
+    rocky.infer("static", "hide", number)
+    rocky.register_images("/later.jpg", date="2026-12-20", camera="north", taken_at=datetime(2026, 12, 20))
+    loaded = load_settings(rocky.folder / "infer.toml")
+    with open_project_database(loaded) as project:
+        note_facts(loaded, project, [])
+    assert rocky.rows("SELECT hidden, until FROM infer_places") == [(1, "2026-11-24 12:00:00.000000")]
 
 
 @pytest.mark.parametrize(
