@@ -47,10 +47,11 @@ class Cards:
     def add(self, camera, at, *found):
         self.count += 1
         taken = {"camera": camera, "taken_at": at, "captured_at": at, "taken_from": "exif"}
-        event = {"event": self.count, "event_last": self.count}
         with self.database.write() as connection:
-            register_rows(connection, {"location": f"/{self.count}.jpg", "added_at": at} | taken | event)
+            register_rows(connection, {"location": f"/{self.count}.jpg", "added_at": at} | taken)
         commit(self.database, [of_objects(str(self.count), *found)], model_id=D)
+        with self.database.write() as connection:
+            connection.execute(text("UPDATE infer_pictures SET event = id, event_last = id"))
         return self
 
     def shown(self):
