@@ -140,6 +140,26 @@ def test_what_is_told_to_be_deleted_of_pictures_that_a_table_no_longer_lists_is_
     assert (amount in told, deleted) == (True, f"deleted {amount}")
 
 
+def test_results_of_second_networks_are_told_among_the_results_that_are_deleted_with_a_registered_image(stored):
+    stored.register("1")
+    stored.detect("1", D1, 0.9)
+    stored.classify("1", S1, D1, ("lion", 0.8))
+    stored.write("UPDATE infer_pictures SET missing_since = '2026-01-01 00:00:00.000000'")
+    deleted = stored.infer("forget", "--missing", "--even-most", "--yes").splitlines()[-1]
+    results = "2 predictions with 1 object, 0 rejections (1 result of second networks among them)"
+    assert deleted == f"deleted {results} and 1 registered image"
+
+
+def test_labels_of_an_event_stand_by_model(stored):
+    stored.set("source", camera="folder:1")
+    stored.set("events", gap="60s")
+    stored.register("1")
+    stored.detect("1", D1, 0.9)
+    stored.classify("1", S1, D1, ("lion", 0.8))
+    stored.write("UPDATE infer_pictures SET camera = 'north', event = id, event_last = id")
+    assert "1 animal; 1 lion" in stored.infer("events", "--date", DATE)
+
+
 def test_the_last_version_of_a_name_stays_preferred_when_it_is_removed_by_a_clock_that_is_behind(stored, built_models):
     stored.use_models(built_models)
     [folder] = stored.folder.glob("models/colors/*")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 
 from infer_app.base.errors import UsageError
 from infer_app.base.printing import counted, printable, printed_options
@@ -72,7 +73,8 @@ def _rows(found: Sequence[Event]) -> Iterator[dict[str, object]]:
 def _print_table(found: Sequence[Event], continued: int) -> None:
     rows = []
     for event in found[:SHOWN_ROWS]:
-        labels = ", ".join(f"{one.count} {one.label}" for one in event.labels)
+        of_models = (its for _, its in groupby(event.labels, lambda one: one.model))
+        labels = "; ".join(", ".join(f"{one.count} {one.label}" for one in its) for its in of_models)
         span = event.started_at.isoformat(" ", "seconds") if event.started_at else "no time"
         if event.started_at and event.ended_at and event.ended_at > event.started_at:
             span += f" to {event.ended_at:%H:%M:%S}"

@@ -111,8 +111,7 @@ def _cells(row: DayRow) -> tuple[object, ...]:
     numbers = (f"{number:,}" for number in (counts.eligible, counts.predicted, counts.rejected, counts.pending))
     since = [f"since {last['started_at']:%H:%M} UTC"] if last and state.state == "running" else []
     again = [f"{row.num_again:,} pending for the version in use"] if row.num_again else []
-    objects = [str(row.objects)] if row.objects and counts.eligible else []
-    return row.day, row.model, _shown_state(row), *numbers, "; ".join([*since, *state.notes, *again, *objects])
+    return row.day, row.model, _shown_state(row), *numbers, "; ".join([*since, *state.notes, *again])
 
 
 def _shown_state(row: DayRow) -> Text:

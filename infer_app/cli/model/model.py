@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import datetime
 from pathlib import Path
 
 from infer_app.artifact.activation import doubt_activation
@@ -34,11 +35,15 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
             details |= variant_facts(variant) | {"meets_bar": not why_unfit(manifest, variant, details)}
         print(json.dumps(found, indent=2))
         return
-    print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
+    print(f"{manifest.name} {manifest.model_id}, built {built_at(manifest)} UTC from {manifest.source}")
     outputs = counted(manifest.num_outputs, "output")
     print(f"recipe: {recipe_as_text(manifest)}; {manifest.output.kind}, {outputs} per image")
     print_specs(manifest)
     show_tables(manifest)
+
+
+def built_at(manifest: Manifest) -> str:
+    return f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}"
 
 
 def print_specs(manifest: Manifest) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from infer_app.base.errors import InferError, ModelError, UsageError, os_errors_
 from infer_app.base.model_variants import variant_of
 from infer_app.base.printing import one_line, with_config
 from infer_app.base.settings.load import load_settings
-from infer_app.cli.model.model import has_project, models_folder, print_progress
+from infer_app.cli.model.model import built_at, has_project, models_folder, print_progress
 from infer_app.cli.model.run_after_build import command_line, what_settings_say
 from infer_app.cli.terminal.output import show_table
 from infer_app.predict.verification.agreement import why_unfit
@@ -98,7 +98,7 @@ def _cells_of(
         known = by_version.get((manifest.name, manifest.model_id))
         runs_first = manifest.name not in names_in_use and num_versions[manifest.name] == 1
         use = "from its first run on" if runs_first else _use_as_text(known)
-        built = (f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}", ", ".join(_precisions(manifest)))
+        built = (built_at(manifest), ", ".join(_precisions(manifest)))
         count = f"{counts.get(manifest.model_id, 0):,}"
         output = f"{manifest.output.kind} of {manifest.crop.of}" if manifest.crop else manifest.output.kind
         yield manifest.name, manifest.model_id, use, count, *built, output

@@ -43,14 +43,14 @@ def list_cameras(config: Path | None, as_json: bool) -> None:
         stated = [one.model_dump(mode="json", by_alias=True) for one in its]
         told.append(asdict(row) | known | {"copies": copies.num_images if copies else 0, "set": stated})
         shown = (row.camera or "(none)", f"{row.num_images:,}", f"{row.num_unread:,}")
-        shown_ends = (time.isoformat(" ", "minutes") if time else "" for time in (first, last))
+        shown_ends = (time.date() if time else "" for time in (first, last))
         doubles = f"{copies.num_images:,} are copies of {copies.former}'s" if copies else ""
         remarks = "; ".join(filter(None, (wrong, doubles, *map(_describe, its))))
         cells.append((*shown, *shown_ends, row.num_days, row.num_without_time, remarks))
     if as_json:
         print(json.dumps({"cameras": told, "waiting": waiting}, default=datetime.isoformat))
         return
-    headings = "camera", "images", "no result", "first", "last", "days with images", "without a time", "remarks"
+    headings = "camera", "images", "no result", "first", "last", "days", "no time", "remarks"
     show_table(headings, cells)
     total, without = sum(row.num_images for row in rows), sum(row.num_without_time for row in rows)
     print(f"{without:,} of {counted(total, 'image')} have no time of their own" if without else counted(total, "image"))

@@ -207,6 +207,6 @@ def _describe(amount: ForgettableCounts) -> str:
     images = f" and {counted(amount.images, 'registered image')}" if amount.images else ""
     num_made = amount.of_second_networks
     made = f" ({counted(num_made, 'result')} of second networks among them)" if num_made else ""
-    made += f" and {counted(amount.pages, 'page')} of reports" if amount.pages else ""
+    pages = f" and {counted(amount.pages, 'page')} of reports" if amount.pages else ""
     rejections = counted(amount.rejections, "rejection")
-    return f"{counted(amount.predictions, 'prediction')}{objects}, {rejections}{images}{made}"
+    return f"{counted(amount.predictions, 'prediction')}{objects}, {rejections}{made}{images}{pages}"

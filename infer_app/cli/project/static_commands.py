@@ -10,7 +10,7 @@ from infer_app.ask.page.thumbnails import PictureOfObject, ThumbnailLimits, make
 from infer_app.base.atomic_file import replace_file
 from infer_app.base.domain import OutputKind
 from infer_app.base.errors import UsageError, os_errors_as
-from infer_app.base.printing import counted
+from infer_app.base.printing import counted, printable
 from infer_app.base.settings.load import LoadedSettings, load_settings
 from infer_app.cli.project.camera_commands import load_with_cameras
 from infer_app.cli.terminal.output import show_table
@@ -26,14 +26,13 @@ def list_static(name: str, crops: Path | None, config: Path | None) -> None:
         if Figures(project, model_id).kind != OutputKind.DETECTION:
             raise UsageError(f"{name} gives no boxes", "name a detector: `infer model list` prints what models give")
         found = project.ask(find_repeated_boxes, project, model, model_id)
-        if crops is not None:
-            _write_crops(loaded, project, found, crops)
+        written = None if crops is None else _write_crops(loaded, project, found, crops)
     if found:
         show_table(RepeatedBox._fields[:-2], [one[:-2] for one in found], model)
-    print(counted(len(found), "place"))
+    print(counted(len(found), "place") + ("" if written is None else f", {counted(written, 'picture')} in {crops}"))
 
 
-def _write_crops(loaded: LoadedSettings, project: ProjectDatabase, found: Sequence[RepeatedBox], folder: Path) -> None:
+def _write_crops(loaded: LoadedSettings, project: ProjectDatabase, found: Sequence[RepeatedBox], folder: Path) -> int:
     located = project.ask(project.source.find_listed, {one.picture for one in found})
     parts = {one.number: PictureOfObject(located[one.picture], *one.box) for one in found if one.picture in located}
     made = make_thumbnails([*parts.values()], ThumbnailLimits(read_limits(loaded), loaded.images.max_pixels))
@@ -41,12 +40,14 @@ def _write_crops(loaded: LoadedSettings, project: ProjectDatabase, found: Sequen
         folder.mkdir(parents=True, exist_ok=True)
         for number in (one for one, part in parts.items() if part in made):
             replace_file(folder / f"{number}.jpg", made[parts[number]].jpeg)
+    return len(made)
 
 
 def _decide(numbers: Collection[int], config: Path | None, *, is_hidden: bool) -> None:
     with open_results_database(load_settings(config)) as database:
-        decide(database, numbers, is_hidden=is_hidden)
-    print(f"{counted(len({*numbers}), 'place')} {'hidden' if is_hidden else 'kept'}")
+        decided = decide(database, numbers, is_hidden=is_hidden)
+    for number, camera, label in decided:
+        print(printable(f"{number} {'hidden' if is_hidden else 'kept'}: {label} of {camera}"))
 
 
 hide, keep = (partial(_decide, is_hidden=one) for one in (True, False))

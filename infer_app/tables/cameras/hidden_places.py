@@ -1,8 +1,8 @@
 """What was decided about places where a detector gives a box again and again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, case, func, insert, literal, null, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, case, func, insert, literal, null, select, update
 
 from infer_app.base.errors import UsageError
 from infer_app.tables.engine.column_types import HoursAfter
@@ -13,21 +13,27 @@ from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, pictures, p
 AWAY_HOURS = 14 * 24  # between the last object at a place and its camera's last picture: then it is over
 
 
-def decide(database: Database, numbers: Collection[int], *, is_hidden: bool) -> None:
-    """Hide the places of these objects, or keep them shown. Raises UsageError for what is no object of a camera."""
+def decide(database: Database, numbers: Collection[int], *, is_hidden: bool) -> Sequence[Row[int, str, str]]:
+    """Hide the places of these objects, or keep them shown; return each with its camera and label.
+
+    Raises UsageError for what is no object of a camera.
+    """
     columns = pictures.c.camera, objects.c.id, objects.c.label, *OBJECT_COLUMNS[-4:], literal(0)
     new = select(*columns).join(pictures, pictures.c.id == objects.c.picture).where(pictures.c.camera != "")
     new = new.where(objects.c.id.in_(numbers), objects.c.id.not_in(select(places.c.object)))
     decided = places.c.object.in_(numbers)
+    told = select(places.c.object, places.c.camera, places.c.label).where(decided).order_by(places.c.object)
 
-    def change(connection: Connection) -> None:
+    def change(connection: Connection) -> Sequence[Row[int, str, str]]:
         connection.execute(insert(places).from_select(places.c.keys()[:-1], new))
-        if unknown := {*numbers}.difference(connection.scalars(select(places.c.object).where(decided))):
+        rows = connection.execute(told).all()
+        if unknown := {*numbers}.difference(row.object for row in rows):
             raise UsageError(f"{min(unknown)} is no object of a camera", "`infer static list NAME` prints numbers")
         connection.execute(update(places).where(decided).values(hidden=int(is_hidden), until=null()))
         retire_places(connection)
+        return rows
 
-    database.transact(change)
+    return database.transact(change)
 
 
 def retire_places(connection: Connection) -> None:

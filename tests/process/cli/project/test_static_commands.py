@@ -31,14 +31,15 @@ def test_places_are_listed_with_a_picture_of_each_and_decided_by_their_numbers(r
     said = rocky.infer("static", "list", "animals", "--crops", "rocks/north")
     row = [cell.strip() for cell in next(line for line in said.splitlines() if "north" in line).strip("│").split("│")]
     number = row[0]
+    assert said.splitlines()[-1] == "1 place, 1 picture in rocks/north"
     assert row[1:] == ["north", "animal", "20", "5", "2026-11-24"]
     (crop,) = (rocky.folder / "rocks" / "north").iterdir()
     with Image.open(crop) as picture:
         assert (crop.name, picture.format) == (f"{number}.jpg", "JPEG")
-    assert rocky.infer("static", "hide", number) == "1 place hidden\n"
+    assert rocky.infer("static", "hide", number) == f"{number} hidden: animal of north\n"
     assert rocky.infer("static", "list", "animals") == "0 places\n"
     assert rocky.rows("SELECT count(*) FROM infer_shown_objects") == [(0,)]
-    assert rocky.infer("static", "keep", number, number) == "1 place kept\n"
+    assert rocky.infer("static", "keep", number, number) == f"{number} kept: animal of north\n"
     assert rocky.infer("static", "list", "animals") == "0 places\n"
     assert rocky.rows("SELECT count(*) FROM infer_shown_objects") == [(20,)]
 

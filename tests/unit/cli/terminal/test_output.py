@@ -17,7 +17,7 @@ VARIANTS = (
     "worst difference",
     "score differs",
 )
-CAMERAS = ("camera", "images", "no result", "first", "last", "days with images", "without a time", "remarks")
+CAMERAS = ("camera", "images", "no result", "first", "last", "days", "no time", "remarks")
 REMARKS = "images of 2026-11-02 came after later ones: was its clock reset?; clock put right by -8760.25 h"
 MODELS = ("model", "id", "in use", "predictions", "built", "precisions", "output")
 OBJECTS = ("image", "found by", "label", "score", "x1 y1 x2 y2", "best overlap of the other")
@@ -35,7 +35,7 @@ TABLES = {
     ),
     "cameras": (
         CAMERAS,
-        ("north-ridge-station", "1,234,567", "12", "2026-11-02 06:11", "2026-11-28 18:30", "27", "1,234", REMARKS),
+        ("north-ridge-station", "1,234,567", "12", "2026-11-02", "2026-11-28", "27", "1,234", REMARKS),
     ),
     "versions": (
         MODELS,
