@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from infer_app.base.errors import UsageError
+from infer_app.base.errors import UsageError, os_errors_as
 
 Line = TypeVar("Line", bound=BaseModel)
 
@@ -21,7 +21,10 @@ def read_lines(path: Path, kind: type[Line]) -> Iterator[tuple[str, Line]]:
     columns = [field.alias or name for name, field in kind.model_fields.items()]
     hint = f"columns: {', '.join(columns)}"
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with (
+            os_errors_as(UsageError, f"{path} can't be read", f"name a CSV file; {hint}"),
+            path.open(encoding="utf-8-sig", newline="") as file,
+        ):
             separator = ";" if ";" in file.readline() else ","
             file.seek(0)
             table = csv.DictReader(file, restkey="more values than columns", delimiter=separator)
@@ -34,7 +37,7 @@ def read_lines(path: Path, kind: type[Line]) -> Iterator[tuple[str, Line]]:
                 if others := [name for name in given if name not in columns]:
                     raise UsageError(f"{where}: no such column: {others[0] or '(without a name)'}", hint)
                 yield where, _line(kind, given, where, hint)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} can't be read: {error}", "a CSV file in UTF-8 is needed") from None
 
 

@@ -238,4 +238,5 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> UsageError:
     if first["type"] == "extra_forbidden":
         section = str(first["loc"][0])
         return UsageError(f"{where}: unknown key {key!r} in [{section}]", did_you_mean(key, section))
-    return UsageError(f"{where}: {dotted}: {first['msg']}", "`infer config show --origin` shows what is set where")
+    reason = first["msg"].removeprefix("Value error, ")
+    return UsageError(f"{where}: {dotted}: {reason}", "docs/reference/settings.md says what each key may be")

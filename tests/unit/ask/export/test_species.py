@@ -62,3 +62,9 @@ def test_empty_columns_and_lines_that_a_spreadsheet_adds_are_left_out(read, text
 def test_what_can_not_be_read_is_named_by_its_line(read, text, error):
     with pytest.raises(UsageError, match=error):
         read(text)
+
+
+def test_a_file_that_is_not_there_is_named_with_the_columns_that_one_needs(tmp_path):
+    with pytest.raises(UsageError, match="names.csv can't be read: No such file or directory$") as caught:
+        SpeciesNames.read(tmp_path / "names.csv")
+    assert caught.value.hint == "name a CSV file; columns: label, scientific_name, taxon_id, rank"

@@ -116,9 +116,9 @@ def test_a_wrong_file_is_a_usage_error(tmp_path, text, message):
     ],
 )
 def test_a_wrong_value_is_named_with_where_it_comes_from(tmp_path, in_file, flags, environ, origin):
-    with pytest.raises(UsageError, match=f"^{origin}: run.workers: ") as caught:
+    with pytest.raises(UsageError, match=f"^{origin}: run.workers: Input should be greater") as caught:
         load(write(tmp_path, f"[run]\nworkers = {in_file}\n"), flags, environ)
-    assert "infer config show --origin" in caught.value.hint
+    assert "docs/reference/settings.md" in caught.value.hint
     with pytest.raises(UsageError, match="no infer.toml"):
         load(tmp_path / "elsewhere" / "infer.toml", flags, environ)
 
@@ -217,7 +217,7 @@ def test_a_setting_that_is_wrong_once_it_is_read_is_told_without_its_password(tm
 @pytest.mark.parametrize(
     ("section", "key", "value", "error"),
     [
-        ("events", "gap", "soon", "'soon' is no time span such as 60s, 30min or 2h"),
+        ("events", "gap", "soon", "events.gap: 'soon' is no time span such as 60s, 30min or 2h"),
         ("events", "gap", "0s", "greater than 0"),
         ("source", "camera", "folder:0", "folder:1 is the first folder of a location"),
         ("source", "taken_in_name", "%Y%m%d", "needs year, month, day, hour and minute"),
