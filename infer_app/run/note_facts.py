@@ -30,7 +30,6 @@ def note_facts(loaded: LoadedSettings, project: ProjectDatabase, days: Collectio
         fill_facts(project.database, project.source, rules, None)
         project.database.transact(partial(give_up, numbers=left))
     place_again(loaded, project)
-    project.database.transact(retire_places)
 
 
 def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop) -> Counter[str]:
@@ -57,6 +56,7 @@ def fill_all_facts(loaded: LoadedSettings, project: ProjectDatabase, stop: Stop)
 
 
 def place_again(loaded: LoadedSettings, project: ProjectDatabase) -> None:
-    """Give an event to every picture that waits for one, if there are to be events."""
+    """Give an event to every picture that waits for one, if there are to be events, and end hidden places."""
+    project.database.transact(retire_places)
     if loaded.events.gap is not None:
         place_all(project.database, loaded.events.gap)

@@ -27,7 +27,7 @@ from infer_app.tables.rows.image_history import read_history
 from infer_app.tables.rows.results import Part, read_together
 from infer_app.tables.shown_labels import ShownLabels
 from tests.conftest import DAY
-from tests.support.results import commit, of_objects, register_rows
+from tests.support.results import broken, commit, of_objects, register_rows
 from tests.support.second_networks import DETECTOR, DOG, LION, SECOND, D, S, StoredModel
 
 OTHER = "e" * 16  # another version of the detector
@@ -160,6 +160,36 @@ def test_a_place_without_an_object_is_over_once_its_camera_has_brought_later_pic
     assert cards.decided() == {1: (1, NOON if is_over else None)}
     cards.add("a", later + timedelta(hours=1), ROCK)
     assert cards.shown() == ({3, 4, 5} if is_over else {3, 4})
+
+
+def test_pictures_that_no_detector_has_answered_for_end_no_place(cards):
+    """A run that ends early leaves those of a card's last weeks pending; others are rejected."""
+    cards.add("a", NOON, ROCK)
+    decide(cards.database, [1], is_hidden=True)
+    later = {"camera": "a", "added_at": NOON + timedelta(hours=AWAY_HOURS + 1)}
+    with cards.database.write() as connection:
+        register_rows(connection, {"location": "/pending.jpg"} | later, {"location": "/rejected.jpg"} | later)
+    commit(cards.database, bad=broken("3"), model_id=D)
+    cards.database.transact(retire_places)
+    assert cards.decided() == {1: (1, None)}
+
+
+def test_a_place_is_over_also_when_what_was_there_is_forgotten(cards, execute):
+    cards.add("a", NOON, ROCK)
+    decide(cards.database, [1], is_hidden=True)
+    execute("DELETE FROM infer_objects")
+    cards.add("a", NOON + timedelta(days=1), FOX)
+    cards.add("a", NOON + timedelta(days=1, hours=AWAY_HOURS + 1), FOX)
+    cards.database.transact(retire_places)
+    assert cards.decided() == {1: (1, NOON)}
+
+
+def test_a_place_stays_with_its_pictures_when_they_are_said_to_be_another_cameras(cards, execute):
+    cards.add("a", NOON, ROCK).add("b", NOON, ROCK)
+    decide(cards.database, [1], is_hidden=True)
+    execute("UPDATE infer_pictures SET camera = CASE camera WHEN 'a' THEN 'north' ELSE 'a' END")
+    cards.database.transact(retire_places)
+    assert cards.shown() == {2}
 
 
 def test_a_number_of_no_object_is_refused_and_nothing_is_decided(cards, execute):

@@ -8,7 +8,7 @@ from infer_app.base.errors import UsageError
 from infer_app.tables.engine.column_types import HoursAfter
 from infer_app.tables.engine.connect import Database
 from infer_app.tables.results.conditions import TAKEN, is_at_place
-from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, pictures, places
+from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, pictures, places, predictions
 
 AWAY_HOURS = 14 * 24  # between the last object at a place and its camera's last picture: then it is over
 
@@ -37,11 +37,19 @@ def decide(database: Database, numbers: Collection[int], *, is_hidden: bool) -> 
 
 
 def retire_places(connection: Connection) -> None:
-    """Let hidden places that are over, as of a camera that was moved, hide nothing that was taken since."""
-    is_there = and_(objects.c.picture == pictures.c.id, *is_at_place())
-    last = func.max(case((objects.c.id.is_not(None), TAKEN))).label("last")
+    """Let hidden places that are over, as of a camera that was moved, hide nothing that was taken since.
+
+    Places go with the pictures of their objects where these are now said to be another camera's.
+    """
+    of_object = objects.c.picture == pictures.c.id
+    now = select(pictures.c.camera).join(objects, of_object).where(objects.c.id == places.c.object).scalar_subquery()
+    connection.execute(update(places).where(places.c.camera != now, now != "").values(camera=now))
+    last = func.max(case((objects.c.id.is_not(None), TAKEN)))
+    last = func.coalesce(last, func.min(TAKEN)).label("last")  # the objects there may be forgotten
+    is_answered = and_(predictions.c.picture == pictures.c.id, predictions.c.num_objects.is_not(None))
     seen = select(places.c.object.label("place"), last)
-    seen = seen.join_from(places, pictures, places.c.camera == pictures.c.camera).outerjoin(objects, is_there)
+    seen = seen.join_from(places, pictures, places.c.camera == pictures.c.camera).join(predictions, is_answered)
+    seen = seen.outerjoin(objects, and_(of_object, *is_at_place()))
     seen = seen.where(places.c.hidden == 1, places.c.until.is_(None)).group_by(places.c.object)
     seen = seen.having(HoursAfter(last.element, AWAY_HOURS) < func.max(TAKEN))
     if over := [dict(row) for row in connection.execute(seen).mappings()]:
