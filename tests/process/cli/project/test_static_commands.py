@@ -20,6 +20,8 @@ OF_A_CAMERA = "UPDATE infer_pictures SET camera = 'north', taken_at = datetime('
 def rocky(tmp_path):
     project = Project(tmp_path / "project")
     project.upgrade()
+    project.photos /= "south"
+    project.photos.mkdir()
     project.add_photos(20)
     project.set("source", camera="folder:1")
     write_detections(project, {f"{number:04}.jpg": [ROCK] for number in range(20)})
@@ -37,9 +39,11 @@ def test_places_are_listed_with_a_picture_of_each_and_decided_by_their_numbers(r
     with Image.open(crop) as picture:
         assert (crop.name, picture.format) == (f"{number}.jpg", "JPEG")
     assert rocky.infer("static", "hide", number) == f"{number} hidden: animal of north\n"
+    rocky.infer("cameras", "update")  # their folder names them
+    assert rocky.rows("SELECT camera FROM infer_places") == [("south",)]
     assert rocky.infer("static", "list", "animals") == "0 places\n"
     assert rocky.rows("SELECT count(*) FROM infer_shown_objects") == [(0,)]
-    assert rocky.infer("static", "keep", number, number) == f"{number} kept: animal of north\n"
+    assert rocky.infer("static", "keep", number, number) == f"{number} kept: animal of south\n"
     assert rocky.infer("static", "list", "animals") == "0 places\n"
     assert rocky.rows("SELECT count(*) FROM infer_shown_objects") == [(20,)]
 
