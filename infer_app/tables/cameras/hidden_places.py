@@ -44,8 +44,8 @@ def retire_places(connection: Connection) -> None:
     of_object = objects.c.picture == pictures.c.id
     now = select(pictures.c.camera).join(objects, of_object).where(objects.c.id == places.c.object).scalar_subquery()
     connection.execute(update(places).where(places.c.camera != now, now != "").values(camera=now))
-    last = func.max(case((objects.c.id.is_not(None), TAKEN)))
-    last = func.coalesce(last, func.min(TAKEN)).label("last")  # the objects there may be forgotten
+    there = func.max(case((objects.c.id.is_not(None), TAKEN)))
+    last = func.coalesce(there, func.min(TAKEN)).label("last")  # the objects there may be forgotten
     is_answered = and_(predictions.c.picture == pictures.c.id, predictions.c.num_objects.is_not(None))
     seen = select(places.c.object.label("place"), last)
     seen = seen.join_from(places, pictures, places.c.camera == pictures.c.camera).join(predictions, is_answered)
