@@ -113,6 +113,16 @@ def test_unusual_labels_are_told_since_their_first_day(camera, tables, since):
     assert ill(tables)[0] == []
 
 
+@pytest.mark.parametrize("subject", ["a", ""])
+def test_unusual_labels_that_were_told_hold_whichever_days_tell_first_which_may_be(camera, tables, subject):
+    for ago in {*range(28, -1, -1)} - {28, 25}:  # which are two of six that are looked at first
+        camera.predict(camera.add(ago, *[USUAL] * 6), "car" if ago <= 11 else "deer")
+    assert ill(tables)[0] == []
+    told = Notice("camera results", "unusual", subject=subject, since=LAST.before(10).end)
+    tables.database.transact(lambda connection: record(connection, [told]))
+    assert ill(tables)[0] == [("camera results", "a", str(LAST.before(11).date))]
+
+
 def test_each_day_is_read_once(camera, tables):
     for ago in (30, 5, 0):
         camera.add(ago, USUAL)

@@ -1,6 +1,6 @@
 """Reads the days of the cameras, and finds which are ill."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -39,13 +39,15 @@ class IllCameraReader:
             last = last.before(1)
         with self.images.database.read() as connection:
             periods = sorted(read_cameras(connection), key=lambda one: one.since or datetime.min)
-            told = [one for one in read_current(connection) if one.kind in LASTING and one.until is None]
+            current = [one for one in read_current(connection) if one.until is None]
+        told = [one for one in current if one.kind in LASTING]
         stated = {one.camera: one for one in periods}  # the last that is known of each
         read = partial(read_arrivals, self.images, CameraClocks(periods), last.zone)
         arrivals: dict[str, list[Arrival]] = _read_with_earlier(read, last, told)
         days = _read_with_earlier(lambda since: self._days.read(since or last, model_ids), last, told)
         all_days, is_daily = {one.ago for its in arrivals.values() for one in its}, self.images.source.expects_daily
-        unlike, found = self._find_unlike(last, model_ids), list[Illness | None]()
+        known = {one.subject for one in current if one.kind == RESULTS.name}
+        unlike, found = self._find_unlike(last, model_ids, known), list[Illness | None]()
         for camera in sorted((days.keys() | arrivals.keys()) - {one for one, its in stated.items() if its.retired}):
             if its := arrivals.get(camera):
                 expects = is_daily or (camera in stated and stated[camera].expect is not None)
@@ -54,10 +56,14 @@ class IllCameraReader:
         sure = [one for one in found if one is not None and _is_sure(self.images, one, last)]
         return IllCameras(sure, len(days.keys() | arrivals.keys()))
 
-    def _find_unlike(self, last: Day, model_ids: Sequence[str]) -> dict[str, Illness]:
-        """Return the cameras with results unlike those before: some days tell which they may be."""
+    def _find_unlike(self, last: Day, model_ids: Sequence[str], told: Set[str]) -> dict[str, Illness]:
+        """Return the cameras with results unlike those before: some days tell which they may be.
+
+        These are other days each night: those `told` before, "" for many, are looked at anyway.
+        """
         some = self._days.read_results(last, model_ids)
-        cameras = {camera for (camera, _), its in some.items() if find_illness([RESULTS], its)}
+        may_be = {camera for (camera, _), its in some.items() if "" in told or find_illness([RESULTS], its)}
+        cameras = may_be | (told - {""})
         known = self._days.read_results(last, model_ids, *cameras) if cameras else {}
         return {camera: one for (camera, _), its in known.items() if (one := find_illness([RESULTS], its))}
 
