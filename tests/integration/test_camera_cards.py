@@ -180,6 +180,7 @@ def test_a_clock_that_is_wrong_is_named_and_put_right_by_a_table_of_cameras(card
     listed = {one["camera"]: one for one in cards.infer_json("cameras", "list")["cameras"]}
     assert (listed["cam1"]["clock"], listed["cam1"]["first"]) == ("", "2026-10-01T00:00:00")
     assert (listed["cam1"]["retired"], listed["cam2"]["retired"]) == (False, True)
+    assert " h, at 52.5, 13.4 until 1999-02-01 00:00 " in cards.infer("cameras", "list")
     assert cards.rows("SELECT started_at FROM infer_events WHERE camera = 'cam1'") == [("2026-10-01 00:00:00.000000",)]
     assert cards.rows("SELECT taken_at FROM infer_pictures WHERE camera = 'cam1'") == [("1999-01-01 00:00:00.000000",)]
 

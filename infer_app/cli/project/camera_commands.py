@@ -102,7 +102,7 @@ def _describe(period: CameraPeriod) -> str:
     place = None if None in (period.latitude, period.longitude) else f"at {period.latitude}, {period.longitude}"
     known = f"clock put right by {hours:+g} h" if hours else "", place, "retired" if period.retired else ""
     until = f" until {period.until:%Y-%m-%d %H:%M}" if period.until else ""
-    return " ".join(filter(None, known)) + until if any(known) else ""
+    return ", ".join(filter(None, known)) + until if any(known) else ""
 
 
 def _wrong(ends: list[datetime], jump: datetime | None) -> str:
