@@ -11,6 +11,7 @@ from infer_app.run.note_facts import note_facts
 from infer_app.tables.project_database import open_project_database
 from tests.support.detections import write_detections
 from tests.support.projects import Project
+from tests.support.results import commit, of_objects
 
 ROCK = DetectedObject("animal", 0, 0.9, 0.5, 0.5, 0.25, 0.25)
 OF_A_CAMERA = "UPDATE infer_pictures SET camera = 'north', taken_at = datetime('2026-11-20 12:00', (id % 5) || ' days')"
@@ -54,6 +55,7 @@ def test_the_run_that_brings_later_pictures_without_the_rock_ends_its_place(rock
     rocky.register_images("/later.jpg", date="2026-12-20", camera="north", taken_at=datetime(2026, 12, 20))
     loaded = load_settings(rocky.folder / "infer.toml")
     with open_project_database(loaded) as project:
+        commit(project.database, [of_objects("21")])
         note_facts(loaded, project, [])
     assert rocky.rows("SELECT hidden, until FROM infer_places") == [(1, "2026-11-24 12:00:00.000000")]
 
