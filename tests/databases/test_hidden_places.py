@@ -10,6 +10,7 @@ from sqlalchemy import select, text
 from infer_app.ask.compare.compare_versions import compare_objects
 from infer_app.ask.export.exported_images import Export
 from infer_app.ask.export.exported_model import ModelVersions
+from infer_app.ask.export.formats.tables import columns_of, read_rows
 from infer_app.ask.export.image_paths import ImagePaths
 from infer_app.ask.figures.crop_figures import open_figures
 from infer_app.ask.figures.repeated_boxes import MIN_BOXES, MIN_DAYS, find_repeated_boxes
@@ -99,6 +100,7 @@ def test_what_is_at_a_hidden_place_is_shown_nowhere_until_it_is_kept(cards):
             "views": count_shown(database, project.source, DAY, DETECTOR.name),
             "views of a second network": count_shown(database, project.source, DAY, SECOND.name),
             "exports": [[len(one.objects) for one in export.read_images()] for export in exports],
+            "places": [row[columns_of(one).index("object")] for one in exports for row in read_rows(one)],
             "events": [sum(one.count for one in event.labels) for event in events],
             "history": [[sum(one.is_shown for one in model.objects) for model in found] for found in histories],
             "comparison": compared["matched"] + compared["only_a"] + compared["only_b"],
@@ -111,6 +113,7 @@ def test_what_is_at_a_hidden_place_is_shown_nowhere_until_it_is_kept(cards):
         "views": 4,
         "views of a second network": 4,
         "exports": [[2, 1, 1]] * 2,
+        "places": [0, 1, 0, 0] * 2,
         "events": [4, 2, 2],
         "history": [[2, 2], [1, 1], [1, 1]],
         "comparison": 4,
@@ -122,6 +125,7 @@ def test_what_is_at_a_hidden_place_is_shown_nowhere_until_it_is_kept(cards):
         "views": 2,
         "views of a second network": 2,
         "exports": [[1, 1, 0]] * 2,
+        "places": [1, 0, None] * 2,
         "events": [2, 0, 2],
         "history": [[1, 1], [0, 0], [1, 1]],
         "comparison": 2,

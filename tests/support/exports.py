@@ -46,6 +46,7 @@ def detected(image_id="1", *objects, location=None, picture=PICTURE, model_id=ID
         image_id,
         location,
         objects=objects,
+        places=tuple(range(len(objects))),
     )
 
 

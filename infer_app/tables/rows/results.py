@@ -40,7 +40,8 @@ _VECTOR = ("vector", "vector_dtype", "vector_dim")
 _LARGE = {"output", *_VECTOR, "run_id"}  # of which few are read
 _COLUMNS = [column for column in predictions.c if column.name not in _LARGE]
 _FIRST = len(_COLUMNS) + 2  # index of the first column of an object or an output, after the image's id and location
-_FIRST_OF_CROP = _FIRST + len(OBJECT_COLUMNS)
+_PLACE = _FIRST + len(OBJECT_COLUMNS)
+_FIRST_OF_CROP = _PLACE + 1
 _UNSEEN = FileFacts()
 
 
@@ -48,6 +49,7 @@ def _output_of(table: Table) -> list[ColumnElement[Any]]:
     return [AsText(table.c.output), *(table.c[name] for name in _VECTOR)]
 
 
+_OF_OBJECT = [*OBJECT_COLUMNS, objects.c.object]
 _SEEN = [pictures.c[name] for name in ("size", "modified", "sha256")]
 _OF_CROP = [*(object_predictions.c[name] for name in ("object_id", "label", "score")), *_output_of(object_predictions)]
 _AFTER_CROP = _FIRST_OF_CROP + len(_OF_CROP)
@@ -65,7 +67,7 @@ class Part(Enum):
     OUTPUT = auto()
     OBJECTS = auto()  # that are at no hidden place
     CROPS = auto()  # of a second network: such objects of its detector, with its prediction for those that it took
-    ALL = auto()  # all of these, the run, and the places of objects
+    ALL = auto()  # all of these, and the run
 
 
 _READ: dict[Part, Sequence[ColumnElement[Any]]] = {
@@ -73,9 +75,9 @@ _READ: dict[Part, Sequence[ColumnElement[Any]]] = {
     Part.FILE: _SEEN,
     Part.TEXT: [AsText(predictions.c.output), null(), *(predictions.c[name] for name in _VECTOR[1:])],
     Part.OUTPUT: _output_of(predictions),
-    Part.OBJECTS: OBJECT_COLUMNS,
-    Part.CROPS: [*OBJECT_COLUMNS, *_OF_CROP],
-    Part.ALL: [*OBJECT_COLUMNS, *_OF_CROP, objects.c.object, *_output_of(predictions), *_SEEN, predictions.c.run_id],
+    Part.OBJECTS: _OF_OBJECT,
+    Part.CROPS: [*_OF_OBJECT, *_OF_CROP],
+    Part.ALL: [*_OF_OBJECT, *_OF_CROP, *_output_of(predictions), *_SEEN, predictions.c.run_id],
 }
 _FOUND_BY: dict[Part, ColumnElement[Any]] = {  # the version of the detector
     Part.OBJECTS: predictions.c.model_id,
@@ -137,7 +139,7 @@ class Result:
     objects: tuple[DetectedObject, ...] = ()  # the best first; empty for other kinds of models
     crops: tuple[PredictedCrop | None, ...] = ()  # of a second network, for each object; None: it did not take it
     seen: FileFacts = _UNSEEN  # of its file as it was last seen, if that was asked for
-    places: tuple[int, ...] = ()  # of the objects, if all was asked for: 0 is the best
+    places: tuple[int, ...] = ()  # of the objects among those that the detector found, 0 for the best
     run_id: str = ""  # if all was asked for
 
     @property
@@ -270,14 +272,17 @@ def _result(rows: list[Any], part: Part) -> Result:
     if part not in _FOUND_BY:
         return Result(*(*shared, StoredOutput(*first) if first else _NOT_READ))
     rows = rows if first[0] is not None else []  # of which one stands for no object
-    found = tuple([DetectedObject._make(row[_FIRST:_FIRST_OF_CROP]) for row in rows])
+    found, places = (
+        tuple([DetectedObject._make(row[_FIRST:_PLACE]) for row in rows]),
+        tuple([row[_PLACE] for row in rows]),
+    )
     if part is Part.OBJECTS:
-        return Result(*(*shared, _NOT_READ, found))
+        return Result(*(*shared, _NOT_READ, found), places=places)
     crops = tuple([_crop(*row[_FIRST_OF_CROP:_AFTER_CROP]) for row in rows])
     if part is Part.CROPS:
-        return Result(*(*shared, _NOT_READ, found, crops))
-    output, seen, places = StoredOutput(*first[-8:-4]), FileFacts(*first[-4:-1]), [row[_AFTER_CROP] for row in rows]
-    return Result(*(*shared, output, found, crops, seen, tuple(places), first[-1]))
+        return Result(*(*shared, _NOT_READ, found, crops), places=places)
+    output, seen = StoredOutput(*first[-8:-4]), FileFacts(*first[-4:-1])
+    return Result(*(*shared, output, found, crops, seen, places, first[-1]))
 
 
 def _crop(number: int | None, label: str | None, score: float | None, *output: Any) -> PredictedCrop | None:

@@ -90,12 +90,9 @@ def _object_values(image: ExportedImage) -> list[Row]:
     if not image.objects:
         return [_NO_OBJECT]
     image_width, image_height = image.picture
-    rows, found = [], image.prediction.objects
-    number = -1
+    rows, places = [], zip(image.prediction.objects, image.prediction.places, strict=True)
     for one in image.objects:
-        number += 1
-        while found[number] is not one:
-            number += 1
+        number = next(place for found, place in places if found is one)
         label, index, score, x, y, width, height = one
         x1, y1 = x * image_width, y * image_height
         x2, y2 = (x + width) * image_width, (y + height) * image_height
