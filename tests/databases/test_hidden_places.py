@@ -106,6 +106,7 @@ def test_what_is_at_a_hidden_place_is_shown_nowhere_until_it_is_kept(cards):
             "comparison": compared["matched"] + compared["only_a"] + compared["only_b"],
             "figures": [one.results.count(DAY).num_objects for one in figures],
             "labels": [sum(one.count_labels(DAY).values()) for one in figures],
+            "empty": [(one.label, one.score) for one in figures[0].results.empty(DAY, 9)],
         }
 
     before, stored = seen(), cards.stored()
@@ -119,6 +120,7 @@ def test_what_is_at_a_hidden_place_is_shown_nowhere_until_it_is_kept(cards):
         "comparison": 4,
         "figures": [4, 4],
         "labels": [4, 4],
+        "empty": [],
     }
     decide(database, [1], is_hidden=True)
     assert seen() == {
@@ -131,6 +133,7 @@ def test_what_is_at_a_hidden_place_is_shown_nowhere_until_it_is_kept(cards):
         "comparison": 2,
         "figures": [2, 2],
         "labels": [2, 2],
+        "empty": [(None, None)],
     }
     assert cards.stored() == stored
     decide(database, [1], is_hidden=False)

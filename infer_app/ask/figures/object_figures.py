@@ -12,7 +12,7 @@ from infer_app.base.day import Day
 from infer_app.base.domain import DetectedObject
 from infer_app.tables.engine.column_types import Query
 from infer_app.tables.queries.listed_images import ListedImages
-from infer_app.tables.results.conditions import are_shown, join_results, picture_of
+from infer_app.tables.results.conditions import are_shown, is_static, join_results, picture_of
 from infer_app.tables.results.schema import OBJECT_COLUMNS, objects, predictions
 
 MAX_OBJECTS = 20  # of one image, the best: more boxes would hide the picture
@@ -33,7 +33,7 @@ class ObjectCounts:
 
 @dataclass(frozen=True, slots=True)
 class ImageObjects(ScoredImage):
-    """An image with its shown objects; label and score are those of the best, without any those of the best stored."""
+    """An image with its shown objects; label and score are of the best, without any of the best at no hidden place."""
 
     num_objects: int
     objects: tuple[DetectedObject, ...]  # the best MAX_OBJECTS
@@ -80,7 +80,7 @@ class ObjectResults(ImageResults):
         return self._first(day, limit, lambda image: (image.num_objects > 0, -image.num_objects))
 
     def empty(self, day: Day, limit: int) -> Sequence[ImageObjects]:
-        """Return images without a shown object, first those with the best stored object."""
+        """Return images without a shown object, first those with the best stored object that is at no hidden place."""
         return self._first(
             day, limit, lambda image: (image.num_objects == 0, func.coalesce(-image.stored_score, literal(0.0)))
         )
@@ -93,29 +93,22 @@ class ObjectResults(ImageResults):
         def wanted(images: Subquery) -> Query:
             image = self._counted(images).c
             is_wanted, place = choose(image)
-            columns = (place.label("place"), image.id, image.picture, image.location, image.stored_label)
-            return select(*columns, image.stored_score, image.sha256).where(is_wanted)
+            columns = (image.id, image.picture, image.location, image.sha256)
+            return select(place.label("place"), *columns).where(is_wanted)
 
         found = self._images.select_first(day, limit, wanted)
         with self._images.database.read() as connection:
             return [self._with_objects(connection, *row[1:]) for row in found]
 
     def _with_objects(
-        self,
-        connection: Connection,
-        image_id: str,
-        picture: int,
-        location: str,
-        label: str | None,
-        score: float | None,
-        sha256: str | None,
+        self, connection: Connection, image_id: str, picture: int, location: str, sha256: str | None
     ) -> ImageObjects:
-        of_image = (objects.c.picture == picture, objects.c.model_id == self._model_id, *self.shown)
+        of_image = (objects.c.picture == picture, objects.c.model_id == self._model_id)
         best = select(func.count().over(), *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object)
-        rows = connection.execute(best.limit(MAX_OBJECTS)).all()
+        rows = connection.execute(best.where(*self.shown).limit(MAX_OBJECTS)).all()
         shown = tuple(DetectedObject(*row[1:]) for row in rows)
-        if shown:
-            label, score = shown[0].label, shown[0].score
+        stored = rows or connection.execute(best.where(~is_static()).limit(1)).all()
+        label, score = (stored[0].label, stored[0].score) if stored else (None, None)
         return ImageObjects(image_id, location, label, score, sha256, rows[0][0] if rows else 0, shown)
 
     def _counted(self, images: Subquery) -> Subquery:
@@ -124,8 +117,7 @@ class ObjectResults(ImageResults):
             "id": images.c[3],
             "picture": picture_of(images),
             "location": images.c[1],
-            "stored_label": predictions.c.label,
-            "stored_score": predictions.c.score,
+            "stored_score": self._of_image(images, func.max(objects.c.score), ~is_static()),
             "sha256": predictions.c.sha256,
             "num_objects": self._of_image(images, func.count()),
             "score": self._of_image(images, func.max(objects.c.score)),
@@ -133,7 +125,9 @@ class ObjectResults(ImageResults):
         named = [column.label(name) for name, column in columns.items()]
         return select(*named).select_from(of_version(images, predictions, self._model_id)).subquery()
 
-    def _of_image(self, images: Subquery, aggregate: ColumnElement[Any]) -> ScalarSelect[Any]:
-        """Return an aggregate of the shown objects of each image, which are found by their key."""
-        of_image = (objects.c.picture == picture_of(images), objects.c.model_id == self._model_id, *self.shown)
-        return select(aggregate).select_from(objects).where(*of_image).scalar_subquery()
+    def _of_image(
+        self, images: Subquery, aggregate: ColumnElement[Any], *conditions: ColumnElement[bool]
+    ) -> ScalarSelect[Any]:
+        """Return an aggregate of the objects of each image, by default of the shown ones, which are found by key."""
+        of_image = (objects.c.picture == picture_of(images), objects.c.model_id == self._model_id)
+        return select(aggregate).select_from(objects).where(*of_image, *(conditions or self.shown)).scalar_subquery()

@@ -272,15 +272,11 @@ def _result(rows: list[Any], part: Part) -> Result:
     if part not in _FOUND_BY:
         return Result(*(*shared, StoredOutput(*first) if first else _NOT_READ))
     rows = rows if first[0] is not None else []  # of which one stands for no object
-    found, places = (
-        tuple([DetectedObject._make(row[_FIRST:_PLACE]) for row in rows]),
-        tuple([row[_PLACE] for row in rows]),
-    )
-    if part is Part.OBJECTS:
-        return Result(*(*shared, _NOT_READ, found), places=places)
-    crops = tuple([_crop(*row[_FIRST_OF_CROP:_AFTER_CROP]) for row in rows])
-    if part is Part.CROPS:
-        return Result(*(*shared, _NOT_READ, found, crops), places=places)
+    found = tuple([DetectedObject._make(row[_FIRST:_PLACE]) for row in rows])
+    places = tuple([row[_PLACE] for row in rows])
+    crops = () if part is Part.OBJECTS else tuple([_crop(*row[_FIRST_OF_CROP:_AFTER_CROP]) for row in rows])
+    if part is not Part.ALL:
+        return Result(*(*shared, _NOT_READ, found, crops, _UNSEEN, places))
     output, seen = StoredOutput(*first[-8:-4]), FileFacts(*first[-4:-1])
     return Result(*(*shared, output, found, crops, seen, places, first[-1]))
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from itertools import combinations
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from infer_app.ask.figures.object_figures import MAX_OBJECTS, ObjectCounts
 from infer_app.ask.model_report import NUM_SHOWN
@@ -20,8 +20,9 @@ from infer_app.ask.page.drawn_boxes import (
     svg_file,
 )
 from infer_app.base.domain import DetectedObject
+from infer_app.tables.cameras.hidden_places import decide
 from infer_app.tables.queries.thresholds import change_thresholds
-from infer_app.tables.results.schema import ALL_LABELS, models
+from infer_app.tables.results.schema import ALL_LABELS, models, objects, pictures
 from infer_app.tables.rows.image_history import ModelHistory, StoredObject
 from infer_app.tables.rows.results import PredictedCrop, StoredOutput
 from tests.conftest import MODEL
@@ -160,6 +161,17 @@ def test_boxes_lie_over_each_picture_of_an_image_with_objects(make_report, detec
     assert page.count('class="frame"') == 3
     assert f"{MAX_OBJECTS + 3} objects, {MAX_OBJECTS} drawn" in page
     assert "infer threshold set stub --default 0.3" in page
+
+
+def test_objects_at_hidden_places_are_not_called_shown(database, make_report, detect):
+    detect({"/p/a.jpg": [found("cat", 0.9)], "/p/b.jpg": [found("dog", 0.4)]})
+    says = "all objects that are stored are shown"
+    assert f"{says}. To show fewer" in page_of(make_report(), PICTURE)
+    with database.write() as connection:
+        connection.execute(update(pictures).values(camera="a"))
+        number = connection.scalar(select(objects.c.id).where(objects.c.label == "dog"))
+    decide(database, [number], is_hidden=True)
+    assert f"{says}, but for 1 at hidden places. To show fewer" in page_of(make_report(), PICTURE)
 
 
 @pytest.mark.parametrize(("stored_from", "advised"), [(0.05, "0.3"), (0.3, "0.65"), (0.5, "0.75")])
