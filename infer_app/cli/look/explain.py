@@ -180,10 +180,10 @@ def _object_lines(history: ModelHistory, row: Result, objects: Sequence[StoredOb
     num_shown = sum(one.is_shown for one in objects)
     if row.detector_id is None:
         most = ", the most that the model keeps of an image" if len(objects) == history.max_objects else ""
-        yield f"objects   {len(objects):,}{most}, {num_shown:,} shown by the model's thresholds"
+        yield f"objects   {len(objects):,}{most}, {num_shown:,} shown"
     else:
         of = f"of the {len(objects):,} that {short_name(history.detector or '', row.detector_id)} found"
-        yield f"objects   {row.num_objects:,} {of}, {num_shown:,} shown by its thresholds"
+        yield f"objects   {row.num_objects:,} {of}, {num_shown:,} shown"
     best_first = sorted(objects, key=lambda one: not one.is_shown)
     for one in best_first[:MAX_LISTED]:
         pixels = _pixels(row, one.found)

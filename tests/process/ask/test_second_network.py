@@ -46,7 +46,7 @@ def told(capsys, command, *arguments):
 def test_each_object_is_listed_with_both_labels_and_scores(capsys):
     show_image(ExplainOptions(image="1", model="species"))
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert "objects   2 of the 3 that animals@dddddddd found, 3 shown by its thresholds" in lines
+    assert "objects   2 of the 3 that animals@dddddddd found, 3 shown" in lines
     box = "x 160 y 240 width 80 height 30"
     first = lines.index(f"animal 0.900: {box} → lion 0.750")
     assert lines[first + 1 : first + 3] == [f"animal 0.800: {box} → dog 0.500", f"animal 0.100: {box}, not taken"]
