@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
+from datetime import UTC, date, datetime
 from typing import Any
 
 from infer_app.base.day import Day, between, find_zone
@@ -28,10 +27,11 @@ NONE_ILL = IllCameras((), 0)
 
 
 class IllCameraReader:
-    """Finds the cameras that are ill on some days; the days of these that they share are read once."""
+    """Finds the cameras that are ill on some days; the days of these that they share, and arrivals, are read once."""
 
     def __init__(self, images: ListedImages) -> None:
         self.images, self._days = images, CameraDays(images)
+        self._arrivals: dict[date | None, dict[str, list[Arrival]]] = {}  # by the day that they end with
 
     def find(self, last: Day, model_ids: Sequence[str]) -> IllCameras:
         """Return the cameras that are ill by the days up to the last one, or the last that is over; no retired ones."""
@@ -42,8 +42,8 @@ class IllCameraReader:
             current = [one for one in read_current(connection) if one.until is None]
         told = [one for one in current if one.kind in LASTING]
         stated = {one.camera: one for one in periods}  # the last that is known of each
-        read = partial(read_arrivals, self.images, CameraClocks(periods), last.zone)
-        arrivals: dict[str, list[Arrival]] = _read_with_earlier(read, last, told)
+        clocks = CameraClocks(periods)
+        arrivals = _read_with_earlier(lambda since: self._read_arrivals(clocks, last.zone, since), last, told)
         days = _read_with_earlier(lambda since: self._days.read(since or last, model_ids), last, told)
         all_days, is_daily = {one.ago for its in arrivals.values() for one in its}, self.images.source.expects_daily
         known = {one.subject for one in current if one.kind == RESULTS.name}
@@ -55,6 +55,12 @@ class IllCameraReader:
             found.append(find_illness(PICTURES, days.get(camera, ())) or unlike.get(camera))
         sure = [one for one in found if one is not None and _is_sure(self.images, one, last)]
         return IllCameras(sure, len(days.keys() | arrivals.keys()))
+
+    def _read_arrivals(self, clocks: CameraClocks, zone: str, until: Day | None) -> dict[str, list[Arrival]]:
+        key = until.date if until else None
+        if key not in self._arrivals:
+            self._arrivals[key] = read_arrivals(self.images, clocks, zone, until)
+        return self._arrivals[key]
 
     def _find_unlike(self, last: Day, model_ids: Sequence[str], told: Set[str]) -> dict[str, Illness]:
         """Return the cameras with results unlike those before: some days tell which they may be.
@@ -72,7 +78,7 @@ def _read_with_earlier(
     read: Callable[[Day | None], dict[str, list[Any]]], last: Day, told: Iterable[Notice]
 ) -> dict[str, list[Any]]:
     """Read days; of cameras that fell ill long ago also those before: else days on which they were are compared."""
-    found = read(None)
+    found = {**read(None)}  # which others may read again
     for one in told:
         since = Day.of((one.since or last.end).astimezone(find_zone(last.zone)).date(), last.zone)
         earlier = read(since) if (last.date - since.date).days > NUM_DAYS // 2 else {}
