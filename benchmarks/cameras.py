@@ -165,7 +165,7 @@ def seed_faults(num_cameras: int, num_days: int, seed: int) -> list[Fault]:
     for kind, (wave, number) in zip(kinds, [(wave, number) for wave in (0.4, 0.72) for number in ill], strict=True):
         first = int(wave * num_days) + int(random.integers(spread))
         found.append(Fault(name_of(number), kind, range(first, first + length)))
-    renamed = range(num_days // 2, num_days)  # nobody forgets the former name's photos
+    renamed = range(num_days // 2, num_days)  # the former name's photos stay registered
     return [*found, Fault(name_of(num_cameras), "renamed", renamed, name_of(num_cameras - 1))]
 
 

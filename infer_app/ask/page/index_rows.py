@@ -1,4 +1,4 @@
-"""What the pages of days say, read from the JSON files beside them: of each day, and of each camera day by day."""
+"""Reads what the pages of days say from the JSON files beside them: of each day, and of each camera day by day."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ LONGEST_WORD = 40  # characters; what is longer is a path or a URL, which may be
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Print a table whose cells are plain text: markup and control characters in them have no effect.
 
-    No name, date or number is broken: where a line has no room for them, each row is a block of lines instead.
+    No name, date or number is split between lines: where they do not fit, each row is a block of lines instead.
 
     A rich Text is printed with its style: callers make one of constants only, never of data.
     """

@@ -1,4 +1,4 @@
-"""What was decided about places where a detector gives a box again and again."""
+"""Stores what was decided about places where a detector gives a box again and again."""
 
 from collections.abc import Collection, Sequence
 

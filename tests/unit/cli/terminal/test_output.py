@@ -78,7 +78,7 @@ def test_a_long_path_is_folded_and_not_cut(capsys):
 @pytest.mark.parametrize(("width", "is_terminal"), [(80, True), (120, True), (160, False)])
 @pytest.mark.parametrize("table", TABLES)
 def test_no_name_date_or_number_is_broken(capsys, monkeypatch, table, width, is_terminal):
-    """A line holds as many columns as it has room for; where that are too few, each row is a block of lines."""
+    """Where the columns of a row do not fit into a line, each row is a block of lines."""
     console = partial(Console, force_terminal=is_terminal, width=width, color_system=None)
     monkeypatch.setattr(output, "Console", console)
     headings, row = TABLES[table]
